@@ -1,0 +1,50 @@
+# Everything a newcomer types. Both serve and test build .venv by themselves and do nothing twice.
+PORT ?= 8080
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+TESTS ?= tests
+
+.PHONY: serve test test-clients lint format bench lock clean
+
+serve: .venv/.serve
+	@exec $(BIN)/breakeven serve --port $(PORT)
+
+test: .venv/.dev
+	@$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest $(TESTS)
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: .venv/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/.dev
+	$(BIN)/python -m benchmarks
+
+lock: .venv/.dev
+	@{ head -1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu//' | grep -viE '^(boto3|botocore|s3transfer)=='; } > constraints.new
+	@mv constraints.new constraints.txt
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .coverage build dist
+
+.venv/bin/python:
+	@echo "Creating .venv"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Breakeven needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv .venv
+
+.venv/.serve: .venv/bin/python pyproject.toml constraints.txt
+	@echo "Installing Breakeven and its engine into .venv (once; a few minutes)"
+	@$(PIP) -e '.[engine,reports,ui]'
+	@touch $@
+
+.venv/.dev: .venv/bin/python pyproject.toml constraints.txt
+	@echo "Installing Breakeven with everything its tests need into .venv (once; a few minutes)"
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(PIP) -e '.[engine,train,postgres,redis,reports,litellm,ui]' --group dev
+	@touch $@ .venv/.serve
