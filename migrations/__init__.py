@@ -1,0 +1,1 @@
+"""Alembic migrations; they import only gateway.storage.tables."""
