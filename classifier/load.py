@@ -1,0 +1,73 @@
+"""From an artefact's files to a ready classifier; reads the disk once, at start."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from classifier.adaptation import read_adaptation
+from classifier.artefact import Artefact, read_artefact
+from classifier.encoder import Encoder
+from classifier.item_response import ItemResponseClassifier, Traits
+from classifier.lexicon import build_index
+from classifier.profiles import Curve, CurveBook, FamilyPrior
+from classifier.words import Vocabulary
+
+SHIPPED = Path(__file__).parent / "artefact"
+PRIORS = Path(__file__).parent / "model_priors.yaml"
+
+
+def load_artefact(path: Path | None = None) -> ItemResponseClassifier:
+    """The shipped artefact, or the one in that folder, bound to no model yet. Raises ArtefactError."""
+    artefact = read_artefact(path or SHIPPED)
+    adaptation = read_adaptation(artefact)
+    return ItemResponseClassifier(
+        build_encoder(artefact), build_traits(artefact), build_book(artefact), adaptation=adaptation
+    )
+
+
+def build_encoder(artefact: Artefact) -> Encoder:
+    tensors = artefact.tensors
+    return Encoder(
+        Vocabulary(artefact.pieces, build_index()),
+        tensors["token_vectors"],
+        tensors["token_scale"],
+        tensors["token_weights"],
+        tensors["centre"],
+        tensors["spread"],
+    )
+
+
+def build_traits(artefact: Artefact) -> Traits:
+    tensors, facts = artefact.tensors, artefact.facts["model"]
+    return Traits(
+        tensors["trait_weights"],
+        tensors["covariance"],
+        float(facts["source_variance"]),
+        tensors["knots_score"],
+        tensors["knots_difficulty"],
+        float(facts["level_share"]),
+        tensors["length_weights"],
+    )
+
+
+def build_book(artefact: Artefact) -> CurveBook:
+    facts: dict[str, Any] = artefact.facts["model"]
+    priors: dict[str, Any] = yaml.safe_load(PRIORS.read_text(encoding="utf-8"))
+    heads = {
+        name: Curve(
+            head["offset"], (head["slopes"][0], head["slopes"][1]), head["deviation"], head["log_tokens"], "head"
+        )
+        for name, head in facts["heads"].items()
+    }
+    families = [FamilyPrior(row["pattern"], row["ability"], row["output_tokens"]) for row in priors["families"]]
+    return CurveBook(
+        heads,
+        families,
+        np.asarray(artefact.tensors["reference"], dtype=np.float64),
+        [tuple(row) for row in facts["slope_by_ability"]],
+        {name: (row["at_ability_0_1"], row["at_ability_0_7"]) for name, row in priors["benchmarks"].items()},
+        (facts["size_scale"][0], facts["size_scale"][1]),
+        artefact.sha256,
+    )

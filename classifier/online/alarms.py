@@ -1,0 +1,71 @@
+"""When to stop trusting the classifier: traffic that drifted, or probabilities that no longer hold. Pure counting."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+BINS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class DriftMonitor:
+    """Population stability index of difficulty against a reference; each observation fades the older ones."""
+
+    reference: tuple[float, ...]
+    counts: tuple[float, ...] = (0.0,) * BINS
+    memory: float = 2000.0
+    threshold: float = 0.25
+
+    def observe(self, difficulty: float) -> "DriftMonitor":
+        """One more request of that difficulty in [0, 1]."""
+        fade = 1.0 - 1.0 / self.memory
+        bin_number = min(max(int(difficulty * BINS), 0), BINS - 1)
+        counts = tuple(count * fade + (number == bin_number) for number, count in enumerate(self.counts))
+        return replace(self, counts=counts)
+
+    @property
+    def stability_index(self) -> float:
+        """0 for equal distributions; above 0.25 is commonly read as a different population."""
+        seen, expected = _shares(self.counts), _shares(self.reference)
+        return math.fsum((now - then) * math.log(now / then) for now, then in zip(seen, expected, strict=True))
+
+    @property
+    def is_alarmed(self) -> bool:
+        """Only once there is enough traffic for the index to mean anything."""
+        return sum(self.counts) >= self.memory / 10 and self.stability_index > self.threshold
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationMonitor:
+    """Two-sided CUSUM of outcome minus predicted quality: alarms on a lasting bias, not on a bad hour."""
+
+    slack: float = 0.05
+    limit: float = 12.0
+    high: float = 0.0
+    low: float = 0.0
+
+    def observe(self, predicted: float, outcome: float) -> "CalibrationMonitor":
+        """One more outcome in [0, 1] with the quality that was predicted for it."""
+        error = outcome - predicted
+        return replace(self, high=max(0.0, self.high + error - self.slack), low=max(0.0, self.low - error - self.slack))
+
+    @property
+    def verdict(self) -> str:
+        """`overconfident`, `underconfident` or `holds`."""
+        if self.low > self.limit:
+            return "overconfident"
+        return "underconfident" if self.high > self.limit else "holds"
+
+
+def build_reference(difficulties: Sequence[float]) -> DriftMonitor:
+    """A monitor whose reference is that sample."""
+    counts = [0.0] * BINS
+    for difficulty in difficulties:
+        counts[min(max(int(difficulty * BINS), 0), BINS - 1)] += 1.0
+    return DriftMonitor(tuple(counts))
+
+
+def _shares(counts: Sequence[float]) -> list[float]:
+    """Shares with half a count added to every bin, so that an empty one has a logarithm."""
+    total = sum(counts) + 0.5 * len(counts)
+    return [(count + 0.5) / total for count in counts]

@@ -1,0 +1,61 @@
+"""What another policy would have earned on logged traffic: doubly robust, with an interval and a promotion rule."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """One past request: which model answered, with what probability, and how well; `predicted` for each candidate."""
+
+    model: str
+    propensity: float
+    reward: float
+    predicted: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Mean reward per request with a 95 % interval; `effective` is how many requests really speak for the policy."""
+
+    mean: float
+    low: float
+    high: float
+    effective: float
+
+
+Policy = Callable[[Logged], Mapping[str, float]]
+"""The probability with which a policy would choose each candidate of a request; they sum to 1."""
+
+
+def doubly_robust(log: Sequence[Logged], policy: Policy, *, weight_cap: float = 50.0) -> Estimate:
+    """Unbiased when either the propensities or the predictions are right. Raises ValueError for an unusable log."""
+    if len(log) < 2:
+        raise ValueError("off-policy evaluation needs at least two logged requests")
+    values: list[float] = []
+    weights: list[float] = []
+    for entry in log:
+        if not 0.0 < entry.propensity <= 1.0:
+            raise ValueError(f"a logged propensity of {entry.propensity} is not in (0, 1]")
+        chances = policy(entry)
+        direct = sum(chance * entry.predicted[model] for model, chance in chances.items())
+        weight = min(chances.get(entry.model, 0.0) / entry.propensity, weight_cap)
+        values.append(direct + weight * (entry.reward - entry.predicted[entry.model]))
+        weights.append(weight)
+    return _interval(values, weights)
+
+
+def should_promote(candidate: Estimate, incumbent: Estimate, *, least_effective: float = 100.0) -> bool:
+    """Only when the candidate's lower bound is above the incumbent's mean, on enough effective requests."""
+    return candidate.effective >= least_effective and candidate.low > incumbent.mean
+
+
+def _interval(values: Sequence[float], weights: Sequence[float]) -> Estimate:
+    size = len(values)
+    mean = math.fsum(values) / size
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (size - 1))
+    half = 1.96 * deviation / math.sqrt(size)
+    squares = math.fsum(weight * weight for weight in weights)
+    effective = math.fsum(weights) ** 2 / squares if squares else 0.0
+    return Estimate(mean, mean - half, mean + half, effective)

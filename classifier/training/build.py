@@ -1,0 +1,249 @@
+"""Corpus in, artefact out: every number of the shipped classifier is made here, the same bits from the same inputs."""
+
+import math
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.isotonic import IsotonicRegression
+from threadpoolctl import threadpool_limits
+
+from classifier.artefact import write_artefact
+from classifier.encoder import HAND, Encoder
+from classifier.lexicon import build_index
+from classifier.names import billions_of_parameters
+from classifier.seeds import load_seeds
+from classifier.training.corpus import Corpus, Matrix, failure_shares, load_corpus
+from classifier.training.distil import PACKAGE, TokenTable, distil
+from classifier.training.folds import Sheet, TraitFits, build_sheet, fit_traits, left_out_traits
+from classifier.training.heads import FittedHead, fit_heads
+from classifier.training.ridge import Recipe, centre_within
+from classifier.words import Vocabulary
+
+CODE_VERSION = 2
+"""Raised whenever the features or the training change what the same data give."""
+REFERENCE_PROMPTS = 64
+KNOTS = 24
+LENGTH_PENALTY = 3000.0
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Everything that training and evaluation share: measured prompts, with the encoder that measured them."""
+
+    corpus: Corpus
+    table: TokenTable
+    vectors: Matrix
+    sheet: Sheet
+    seed_rows: int
+
+
+def open_bench(folder: Path, encoder: Path | None, progress: Progress) -> Bench:
+    """Load the prompts, distil the token table, and measure every prompt once."""
+    progress("reading the graded prompts")
+    corpus, seeds = load_corpus(folder), load_seeds()
+    progress("distilling the token table")
+    table = distil(encoder)
+    size = HAND + table.vectors.shape[1]
+    measure = Encoder(
+        Vocabulary(table.pieces, build_index()),
+        table.vectors,
+        table.scale,
+        table.weights,
+        np.zeros(size),
+        np.ones(size),
+    ).measure_all
+    progress(f"measuring {len(corpus.prompts):,} prompts")
+    vectors = measure(corpus.prompts).astype(np.float64)
+    seed_vectors = measure([prompt for _, prompt in seeds]).astype(np.float64)
+    return Bench(corpus, table, vectors, build_sheet(corpus, vectors, seeds, seed_vectors), len(seeds))
+
+
+def train(folder: Path, out: Path, *, encoder: Path | None = None, progress: Progress = print) -> str:
+    """Train from the folder of graded prompts and write the artefact; returns its hash."""
+    with threadpool_limits(limits=1):  # sums in a fixed order: the same bits on every run
+        bench = open_bench(folder, encoder, progress)
+        recipe = Recipe()
+        progress("fitting the traits, once per left-out source and once on all")
+        held_out = left_out_traits(bench.sheet, recipe)
+        fits = fit_traits(bench.sheet, recipe)
+        progress("fitting the heads and the calibration")
+        tensors, model = assemble(bench, fits, held_out)
+    facts: dict[str, Any] = {
+        "provenance": {
+            "code_version": CODE_VERSION,
+            "recipe": asdict(recipe),
+            "training_files": list(bench.corpus.files),
+            "seeds": bench.seed_rows,
+            "encoder": PACKAGE,
+            "encoder_licence": "Apache-2.0",
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        },
+        "model": model,
+    }
+    return write_artefact(out, tensors, bench.table.pieces, facts)
+
+
+def assemble(bench: Bench, fits: TraitFits, held_out: Matrix) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Tensors and JSON facts of the model part of the artefact."""
+    corpus, recipe = bench.corpus, Recipe()
+    reference = _reference(held_out)
+    scores = np.vstack([corpus.scores, _seed_scores(bench)])
+    weights = _family_weights(bench)
+    heads, knots = fit_heads(held_out, scores, weights, reference)
+    level = recipe.level_share
+    combined = held_out @ np.array([1.0 - level, level])
+    knots_score, knots_difficulty = calibrate(combined, _failure(bench), _traffic_weights(bench, weights))
+    # Both ridges standardise alike only if they saw the same rows, which they did: all of them.
+    weights_of_traits = np.c_[fits.centred.weights, fits.level.weights]
+    tokens = log_output_tokens(corpus)
+    tensors: dict[str, np.ndarray] = {
+        "token_vectors": bench.table.vectors,
+        "token_scale": bench.table.scale,
+        "token_weights": bench.table.weights,
+        "centre": fits.centred.centre,
+        "spread": fits.centred.spread,
+        "trait_weights": weights_of_traits,
+        "covariance": fits.centred.covariance,
+        "reference": reference,
+        "knots_score": knots_score,
+        "knots_difficulty": knots_difficulty,
+        "length_weights": _length_weights(bench, fits),
+    }
+    small = {name: tensor if tensor.dtype == np.int8 else tensor.astype(np.float32) for name, tensor in tensors.items()}
+    return small, {
+        "source_variance": source_variance(held_out, heads, bench),
+        "level_share": level,
+        "slope_by_ability": knots,
+        "size_scale": size_scale({corpus.models[number]: head.ability for number, head in heads.items()}),
+        "heads": {corpus.models[number]: _head(head, tokens[number]) for number, head in sorted(heads.items())},
+    }
+
+
+def calibrate(scores: Matrix, failures: Matrix, weights: Matrix) -> tuple[Matrix, Matrix]:
+    """Isotonic failure share by score, thinned to knots, with a slight slope on its flats: order is never lost."""
+    grid = np.quantile(scores, np.linspace(0.005, 0.995, KNOTS))
+    fit = IsotonicRegression(y_min=0.01, y_max=0.99, out_of_bounds="clip").fit(scores, failures, sample_weight=weights)
+    smooth = np.array([fit.predict(scores[_near(scores, knot)]).mean() for knot in grid])
+    wide = np.r_[grid[0] - 3.0, grid, grid[-1] + 3.0]
+    level = np.r_[max(smooth[0] - 0.08, 0.005), smooth, min(smooth[-1] + 0.08, 0.995)]
+    tilt = 0.02 * (wide - wide[0]) / (wide[-1] - wide[0]) - 0.01
+    return wide, np.clip(np.maximum.accumulate(level) + tilt, 0.001, 0.999)
+
+
+def _near(scores: Matrix, knot: float) -> NDArray[np.intp]:
+    return np.argsort(np.abs(scores - knot), kind="stable")[: max(len(scores) // 25, 1)]
+
+
+def source_variance(traits: Matrix, heads: Mapping[int, FittedHead], bench: Bench) -> float:
+    """Variance over sources of how far, in logits, a head is off on a source that its traits were not fitted on."""
+    units = np.array(bench.corpus.units)
+    offsets: list[float] = []
+    for number, head in heads.items():
+        scores = bench.corpus.scores[:, number]
+        predicted = 1.0 / (1.0 + np.exp(-(head.offset - traits[: len(units)] @ np.array(head.slopes))))
+        for unit in sorted(set(bench.corpus.units)):
+            rows = (units == unit) & np.isfinite(scores)
+            if rows.sum() >= 50:
+                offsets.append(_logit(float(scores[rows].mean())) - _logit(float(predicted[rows].mean())))
+    return float(np.var(offsets))
+
+
+def size_scale(abilities: Mapping[str, float]) -> list[float]:
+    """Intercept and slope of logit ability on log10 of 1e9 parameters, over instruction models that state a size."""
+    known = [
+        (math.log10(size), _logit(ability))
+        for name, ability in abilities.items()
+        if (size := billions_of_parameters(name)) and ("instruct" in name or "chat" in name or "-it" in name)
+    ]
+    if len(known) < 3:
+        return [-1.0, 0.85]
+    sizes, logits = np.array(known).T
+    slope, intercept = np.polyfit(sizes, logits, 1)
+    return [round(float(intercept), 4), round(float(slope), 4)]
+
+
+def log_output_tokens(corpus: Corpus) -> dict[int, float]:
+    """Log of each model's median answer, equally over the sources that counted it; the median model's for the rest."""
+    units = np.array(corpus.units)
+    known: dict[int, float] = {}
+    for number in range(len(corpus.models)):
+        medians = [
+            float(np.median(corpus.output_tokens[rows, number]))
+            for unit in sorted(set(corpus.units))
+            if np.isfinite(
+                corpus.output_tokens[rows := (units == unit) & np.isfinite(corpus.output_tokens[:, number]), number]
+            ).sum()
+            >= 20
+        ]
+        if medians:
+            known[number] = float(np.mean(np.log(np.maximum(medians, 1.0))))
+    usual = float(np.median(list(known.values()))) if known else math.log(200.0)
+    return {number: known.get(number, usual) for number in range(len(corpus.models))}
+
+
+def _length_weights(bench: Bench, fits: TraitFits) -> Matrix:
+    """Shared ridge of log answer length, within source and model, on the hand features."""
+    logs = np.log(np.maximum(bench.corpus.output_tokens, 1.0))
+    known = np.isfinite(logs)
+    target = np.where(known, logs, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+    rows = np.flatnonzero(known.any(axis=1))
+    units = [bench.corpus.units[row] for row in rows.tolist()]
+    inner = centre_within(fits.centred.standardise(bench.vectors[rows])[:, :HAND], units)
+    weights = np.zeros(bench.vectors.shape[1])
+    precision = inner.T @ inner + LENGTH_PENALTY * np.eye(HAND)
+    weights[:HAND] = np.linalg.solve(precision, inner.T @ centre_within(target[rows], units))
+    return weights
+
+
+def _reference(traits: Matrix) -> Matrix:
+    """Evenly spaced prompts along the level: the population over which an ability is a mean."""
+    order = np.argsort(traits[:, 1], kind="stable")
+    return traits[order[np.linspace(0, len(order) - 1, REFERENCE_PROMPTS).astype(int)]]
+
+
+def _family_weights(bench: Bench) -> Matrix:
+    """Every family counts alike, and the heads see as many prompts as there are."""
+    _, inverse, counts = np.unique(np.array(bench.sheet.families), return_inverse=True, return_counts=True)
+    weights = 1.0 / counts[inverse]
+    return weights / weights.mean()
+
+
+def _traffic_weights(bench: Bench, weights: Matrix) -> Matrix:
+    """Half of the weight on the seeds: graded prompts are mostly exams, and a deployment's traffic is mostly not."""
+    seeds = np.arange(len(weights)) >= len(weights) - bench.seed_rows
+    return np.where(seeds, weights / weights[seeds].sum(), weights / weights[~seeds].sum())
+
+
+def _failure(bench: Bench) -> Matrix:
+    seeds = 1.0 / (1.0 + np.exp(-bench.sheet.level[-bench.seed_rows :]))
+    return np.r_[failure_shares(bench.corpus), seeds]
+
+
+def _seed_scores(bench: Bench) -> Matrix:
+    """What each model would score on the seeds by Rasch's rule, from its mean and each seed's stated level."""
+    means = np.nan_to_num(np.nanmean(bench.corpus.scores, axis=0), nan=0.5)
+    ability = np.array([_logit(float(mean)) for mean in means])
+    easiness = -bench.sheet.level[-bench.seed_rows :]
+    return 1.0 / (1.0 + np.exp(-(easiness[:, None] + (ability - np.median(ability))[None, :])))
+
+
+def _head(head: FittedHead, log_tokens: float) -> dict[str, Any]:
+    return {
+        "offset": round(head.offset, 6),
+        "slopes": [round(slope, 6) for slope in head.slopes],
+        "deviation": head.deviation,
+        "ability": round(head.ability, 4),
+        "log_tokens": round(log_tokens, 4),
+    }
+
+
+def _logit(share: float) -> float:
+    share = min(max(share, 0.01), 0.99)
+    return math.log(share / (1.0 - share))
