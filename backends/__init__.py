@@ -1,0 +1,1 @@
+"""Adapters to whatever answers a prompt: one protocol, one file per wire format. Knows nothing of routing or money."""

@@ -1,0 +1,97 @@
+"""Adapter for Anthropic's Messages API: chat calls translated, `messages` calls passed through."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+import msgspec
+
+from backends.anthropic_format import AnthropicStreamReader, build_messages_body, openai_error, read_message
+from backends.anthropic_messages import NativeMessagesReader, read_native_message
+from backends.chat_view import parse_chat, untranslatable
+from backends.errors import UpstreamUnavailable
+from backends.http_backend import Exchange, HttpBackend, answers_ok, check_base_url, checked_headers, join_url
+from backends.http_client import HttpClient
+from backends.json_objects import decode_object
+from backends.json_splice import NotAnObject, splice
+from backends.protocol import BackendHealth, Call, Chunk, Reply
+from backends.usage import Usage
+from backends.usage_wire import MalformedUsage, token_count
+
+API_VERSION = "2023-06-01"
+
+
+class AnthropicBackend(HttpBackend):
+    """One endpoint; `base_url` includes the version, as in `https://api.anthropic.com/v1`. Raises ValueError as
+    OpenAICompatibleBackend does."""
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        api_key: str | None,
+        *,
+        provider: str = "anthropic",
+        extra_headers: Mapping[str, str] | None = None,
+        client: HttpClient | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        super().__init__(name, client=client, now=now)
+        self.provider = provider
+        self._base_url = check_base_url(base_url)
+        self._headers = checked_headers(
+            {"content-type": "application/json", "anthropic-version": API_VERSION}
+            | ({"x-api-key": api_key} if api_key else {})
+            | {key.lower(): value for key, value in (extra_headers or {}).items()}
+        )
+
+    async def open(self, call: Call) -> Reply:
+        if call.operation == "messages":
+            return await self.exchange(call, self._native(call))
+        if call.operation != "chat.completions":
+            raise untranslatable("operation", f"{self.name} does not offer {call.operation}")
+        created = int(self._now().timestamp())
+        reader = partial(AnthropicStreamReader, self.name, wants_usage_chunk=call.wants_usage_chunk, created=created)
+        exchange = Exchange(
+            url=join_url(self._base_url, "messages"),
+            headers=self._headers,
+            body=build_messages_body(parse_chat(call.body), call),
+            read_answer=partial(read_message, backend=self.name, created=created),
+            stream_reader=reader,
+            translate_error=openai_error,
+        )
+        return await self.exchange(call, exchange)
+
+    async def count_tokens(self, call: Call) -> int:
+        """Input tokens of a `messages` body, counted by the provider without answering it. Raises as `open` does."""
+        exchange = replace(
+            self._native(call), url=join_url(self._base_url, "messages/count_tokens"), read_answer=self._read_count
+        )
+        reply = await self.exchange(replace(call, is_stream=False), exchange)
+        [chunk] = [chunk async for chunk in reply]
+        assert chunk.usage
+        return chunk.usage.input_tokens
+
+    def _read_count(self, body: bytes) -> Chunk:
+        try:
+            count = token_count((decode_object(body) or {})["input_tokens"], "input_tokens")
+        except (KeyError, MalformedUsage) as error:
+            raise UpstreamUnavailable(f"{self.name} answered without a count", backend=self.name) from error
+        return Chunk(body, usage=Usage(input_tokens=count), is_done=True)
+
+    async def health(self) -> BackendHealth:
+        return await self.probe(join_url(self._base_url, "models"), self._headers, answers_ok)
+
+    def _native(self, call: Call) -> Exchange:
+        try:
+            body = splice(call.body, {"model": msgspec.json.encode(call.upstream_model)})
+        except NotAnObject as error:
+            raise untranslatable("body", str(error)) from error
+        return Exchange(
+            url=join_url(self._base_url, "messages"),
+            headers=self._headers,
+            body=body,
+            read_answer=partial(read_native_message, backend=self.name),
+            stream_reader=partial(NativeMessagesReader, self.name),
+        )

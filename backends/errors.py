@@ -1,0 +1,76 @@
+"""Every way a backend fails, as one tree.
+
+BackendError
+├── ConnectFailed        nothing was sent: safe to retry anywhere
+├── UpstreamTimeout      no first byte in time
+├── RateLimited          429, with Retry-After when given
+├── UpstreamUnavailable  5xx, overloaded, or the connection was reset before the first chunk
+├── UpstreamRejected     4xx that another attempt cannot cure: the caller's fault; carries the body to pass on
+├── UpstreamAuth         401/403: our key for that provider is wrong; the caller must not see the provider's body
+└── StreamBroken         after the first chunk: reset, stalled, truncated or malformed
+    └── StreamStalled    no bytes for the idle timeout
+"""
+
+
+class BackendError(Exception):
+    """A backend did not answer. `is_retryable` says whether another backend may be tried before the first chunk."""
+
+    is_retryable = True
+
+    def __init__(self, message: str, *, backend: str = "", status: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.backend = backend
+        self.status = status
+
+
+class ConnectFailed(BackendError):
+    """The connection could not be opened."""
+
+
+class UpstreamTimeout(BackendError):
+    """The first byte did not come within the first-byte timeout."""
+
+
+class RateLimited(BackendError):
+    """The upstream answered 429."""
+
+    def __init__(
+        self, message: str, *, backend: str = "", status: int | None = 429, retry_after_seconds: float | None = None
+    ) -> None:
+        super().__init__(message, backend=backend, status=status)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class UpstreamUnavailable(BackendError):
+    """The upstream answered 5xx (529 included) or dropped the connection before the first chunk."""
+
+    def __init__(
+        self, message: str, *, backend: str = "", status: int | None = None, retry_after_seconds: float | None = None
+    ) -> None:
+        super().__init__(message, backend=backend, status=status)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class UpstreamAuth(BackendError):
+    """The upstream refused our credentials."""
+
+
+class UpstreamRejected(BackendError):
+    """The upstream refused this request for a reason of its own content (400, 404, 413, 422)."""
+
+    is_retryable = False
+
+    def __init__(self, message: str, *, backend: str = "", status: int = 400, body: bytes = b"") -> None:
+        super().__init__(message, backend=backend, status=status)
+        self.body = body
+
+
+class StreamBroken(BackendError):
+    """The answer was cut, reset or malformed after its first chunk; never retried, never passed off as complete."""
+
+    is_retryable = False
+
+
+class StreamStalled(StreamBroken):
+    """No byte came for the idle timeout."""

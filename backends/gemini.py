@@ -1,0 +1,62 @@
+"""Adapter for Gemini's generateContent API; chat calls only, translated."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from urllib.parse import quote
+
+from backends.chat_view import parse_chat, untranslatable
+from backends.gemini_format import GeminiStreamReader, build_content_body, openai_error, read_content, true_status
+from backends.http_backend import Exchange, HttpBackend, answers_ok, check_base_url, checked_headers, join_url
+from backends.http_client import HttpClient
+from backends.protocol import BackendHealth, Call, Reply
+
+
+class GeminiBackend(HttpBackend):
+    """One endpoint; `base_url` includes the version, as in `https://generativelanguage.googleapis.com/v1beta`. Raises
+    ValueError as OpenAICompatibleBackend does."""
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        api_key: str | None,
+        *,
+        provider: str = "gemini",
+        extra_headers: Mapping[str, str] | None = None,
+        client: HttpClient | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        super().__init__(name, client=client, now=now)
+        self.provider = provider
+        self._base_url = check_base_url(base_url)
+        self._headers = checked_headers(
+            {"content-type": "application/json"}
+            | ({"x-goog-api-key": api_key} if api_key else {})
+            | {key.lower(): value for key, value in (extra_headers or {}).items()}
+        )
+
+    async def open(self, call: Call) -> Reply:
+        if call.operation != "chat.completions":
+            raise untranslatable("operation", f"{self.name} does not offer {call.operation}")
+        method = "streamGenerateContent?alt=sse" if call.is_stream else "generateContent"
+        created, answer_id = int(self._now().timestamp()), call.request_id
+        exchange = Exchange(
+            url=join_url(self._base_url, f"models/{quote(call.upstream_model, safe='')}:{method}"),
+            headers=self._headers,
+            body=build_content_body(parse_chat(call.body)),
+            read_answer=partial(read_content, backend=self.name, answer_id=answer_id, created=created),
+            stream_reader=partial(
+                GeminiStreamReader,
+                self.name,
+                wants_usage_chunk=call.wants_usage_chunk,
+                answer_id=answer_id,
+                created=created,
+            ),
+            translate_error=openai_error,
+            true_status=true_status,
+        )
+        return await self.exchange(call, exchange)
+
+    async def health(self) -> BackendHealth:
+        return await self.probe(join_url(self._base_url, "models"), self._headers, answers_ok)

@@ -1,0 +1,160 @@
+"""What every adapter over HTTP does alike: send, judge the status, hand out a reply, ask for health.
+
+An adapter adds its paths, its headers, its request body and its readers. Knows no wire format.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from backends.errors import BackendError, UpstreamRejected, UpstreamTimeout, UpstreamUnavailable
+from backends.http_client import AiohttpClient, HttpClient
+from backends.http_errors import error_from_status
+from backends.http_reply import (
+    MAX_ANSWER_BYTES,
+    MAX_ERROR_BYTES,
+    PlainReply,
+    StreamReader,
+    StreamReply,
+    TimedResponse,
+)
+from backends.protocol import BackendHealth, Call, Chunk, Reply, Timeouts
+
+_HEALTH_TIMEOUTS = Timeouts(connect_seconds=2.0, first_byte_seconds=5.0, idle_seconds=2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request as a wire format wants it, and how to read what comes back."""
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    read_answer: Callable[[bytes], Chunk]
+    stream_reader: Callable[[], StreamReader]
+    translate_error: Callable[[bytes], bytes] = bytes
+    """Turns the body of a rejection into the caller's format."""
+    true_status: Callable[[int, bytes], int] = lambda status, body: status
+    """What the status should have been, for providers that hide the reason in the body."""
+
+
+class HttpBackend:
+    """Base of the adapters over HTTP. `now` is only read to make sense of a Retry-After given as a date."""
+
+    is_simulated = False
+
+    def __init__(
+        self, name: str, *, client: HttpClient | None = None, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._name = name
+        self._client: HttpClient = client or AiohttpClient(name)
+        self._now = now
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+    async def exchange(self, call: Call, exchange: Exchange) -> Reply:
+        """Send one call and return its reply once the status is known to be good."""
+        response = await self._send("POST", exchange.url, exchange.headers, exchange.body, call.timeouts)
+        status, headers = response.status, response.headers
+        try:
+            if not 200 <= status < 300:
+                body = await self._error_body(response.timed)
+                status = exchange.true_status(status, body)
+                error = error_from_status(status, headers, body, backend=self._name, now=self._now)
+                if isinstance(error, UpstreamRejected):
+                    error.body = exchange.translate_error(body)
+                raise error
+            if call.is_stream and not headers.get("content-type", "").startswith("application/json"):
+                return StreamReply(response.timed, exchange.stream_reader(), self._name)
+            chunk = exchange.read_answer(await response.timed.read_all(MAX_ANSWER_BYTES))
+            if call.is_stream:
+                raise UpstreamUnavailable(f"{self._name} answered without a stream", backend=self._name)
+        except BaseException:
+            response.timed.close(is_complete=False)
+            raise
+        response.timed.close(is_complete=True)
+        return PlainReply(chunk)
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        """Status and body of a small page, within a few seconds. Raises BackendError."""
+        response = await self._send("GET", url, headers, None, _HEALTH_TIMEOUTS)
+        try:
+            return response.status, await response.timed.read_all(MAX_ERROR_BYTES)
+        finally:
+            response.timed.close(is_complete=False)
+
+    async def probe(
+        self, url: str, headers: Mapping[str, str], read: Callable[[int, bytes], BackendHealth]
+    ) -> BackendHealth:
+        """Health as `read` understands that page; an unreachable backend is unhealthy, never an error."""
+        try:
+            return read(*await self.get(url, headers))
+        except BackendError as error:
+            return BackendHealth(False, error.message)
+
+    async def _send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeouts: Timeouts
+    ) -> "_Sent":
+        loop = asyncio.get_running_loop()
+        started_at = loop.time()
+        try:
+            async with asyncio.timeout_at(started_at + timeouts.first_byte_seconds):
+                response = await self._client.send(method, url, headers, body, connect_seconds=timeouts.connect_seconds)
+        except TimeoutError as error:
+            raise UpstreamTimeout(f"{self._name} sent no answer in time", backend=self._name) from error
+        return _Sent(response.status, response.headers, TimedResponse(response, self._name, timeouts, started_at))
+
+    async def _error_body(self, response: TimedResponse) -> bytes:
+        """The body of an error, or nothing where it does not come whole: the status alone says enough."""
+        try:
+            return await response.read_all(MAX_ERROR_BYTES)
+        except BackendError:
+            return b""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    status: int
+    headers: Mapping[str, str]
+    timed: TimedResponse
+
+
+def answers_ok(status: int, body: bytes) -> BackendHealth:
+    """Healthy when the page came with 2xx."""
+    del body
+    return BackendHealth(200 <= status < 300, "" if 200 <= status < 300 else f"health answered {status}")
+
+
+def join_url(base_url: str, path: str) -> str:
+    """`base_url` without its trailing slash, then `path`."""
+    return f"{base_url.rstrip('/')}/{path.lstrip('/')}"
+
+
+def check_base_url(base_url: str) -> str:
+    """The URL itself. Raises ValueError unless it is http(s) with a host and without credentials, query or fragment."""
+    scheme, separator, rest = base_url.partition("://")
+    host = rest.partition("/")[0]
+    if scheme not in ("http", "https") or not separator or not host:
+        raise ValueError(f"not an http or https address: {base_url!r}")
+    if "@" in host or "?" in rest or "#" in rest:
+        raise ValueError("a base URL has no credentials, query or fragment")
+    return base_url
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port."""
+    return "/".join(url.split("/", 3)[:3])
+
+
+def checked_headers(headers: dict[str, str]) -> dict[str, str]:
+    """The headers themselves. Raises ValueError, without showing the value, where a value is not printable ASCII."""
+    for key, value in headers.items():
+        if not value.isascii() or not value.isprintable():
+            raise ValueError(f"the value of header {key!r} has characters that a header cannot carry")
+    return headers

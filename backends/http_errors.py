@@ -1,0 +1,159 @@
+"""An upstream's HTTP status, headers and error body to our error tree, by one table for every wire format.
+
+No message made here quotes the upstream's text: providers echo prompts and keys in it, and messages reach the logs.
+The body itself travels only inside UpstreamRejected, for the caller whose request it was.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final, cast
+
+import msgspec
+
+from backends.errors import (
+    BackendError,
+    RateLimited,
+    StreamBroken,
+    UpstreamAuth,
+    UpstreamRejected,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+
+_IDENTIFIER: Final = re.compile(r"[a-z][a-z_]{2,47}")
+_RETRY_DELAY: Final = re.compile(rb'"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d{1,9})?)s"')
+_AUTH: Final = frozenset({401, 402, 403})  # 402: our account with that provider is out of money
+_TIMEOUT: Final = frozenset({408, 504})
+_BUSY: Final = frozenset({409, 423, 425, 498})
+_LONGEST_RETRY_AFTER_SECONDS: Final = 7 * 86_400.0
+
+
+def error_from_status(
+    status: int, headers: Mapping[str, str], body: bytes, *, backend: str, now: Callable[[], datetime]
+) -> BackendError:
+    """The error for an answer that is not 2xx."""
+    message = f"{backend} answered {status}{describe_error(body)}"
+    if status in _AUTH:
+        return UpstreamAuth(message, backend=backend, status=status)
+    if status == 429:
+        wait = parse_retry_after(headers, now)
+        wait = _google_retry_delay(body) if wait is None else wait
+        return RateLimited(message, backend=backend, retry_after_seconds=wait)
+    if status in _TIMEOUT:
+        return UpstreamTimeout(message, backend=backend, status=status)
+    if 400 <= status < 500 and status not in _BUSY:
+        return UpstreamRejected(message, backend=backend, status=status, body=body)
+    return UpstreamUnavailable(
+        message, backend=backend, status=status, retry_after_seconds=parse_retry_after(headers, now)
+    )
+
+
+def error_from_event(error: object, *, backend: str, is_started: bool) -> BackendError:
+    """The error for an error object inside a 200: after the first chunk always StreamBroken."""
+    label = _label(error)
+    message = f"{backend} sent an error in its answer{label}"
+    if is_started:
+        return StreamBroken(message, backend=backend)
+    status = _status_of(error)
+    if status is None:
+        return UpstreamUnavailable(message, backend=backend)
+    body = msgspec.json.encode({"error": error}, enc_hook=str)
+    return error_from_status(status, {}, body, backend=backend, now=_epoch)
+
+
+def parse_retry_after(headers: Mapping[str, str], now: Callable[[], datetime]) -> float | None:
+    """Seconds to wait: `retry-after-ms`, or `retry-after` as seconds or as an HTTP date; None when absent or absurd.
+
+    `headers` looks names up whatever their case.
+    """
+    milliseconds = _finite(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return _bounded(milliseconds / 1000)
+    text = headers.get("retry-after")
+    if text is None:
+        return None
+    seconds = _finite(text)
+    if seconds is not None:
+        return _bounded(seconds)
+    try:
+        date = parsedate_to_datetime(text)
+    except (ValueError, IndexError, TypeError, OverflowError):
+        return None
+    date = date if date.tzinfo else date.replace(tzinfo=UTC)
+    return _bounded((date - now()).total_seconds())
+
+
+def _google_retry_delay(body: bytes) -> float | None:
+    """Google says when to retry in the error's details, `"retryDelay": "34s"`, and not in a header."""
+    match = _RETRY_DELAY.search(body)
+    return _bounded(float(match[1])) if match else None
+
+
+def describe_error(body: bytes) -> str:
+    """` (code)` out of an error body: its code or type, only if it looks like an identifier; else nothing."""
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return ""
+    if isinstance(document, list) and document:
+        document = cast(list[object], document)[0]
+    return _label(cast(dict[str, object], document).get("error")) if isinstance(document, dict) else ""
+
+
+def _label(error: object) -> str:
+    if not isinstance(error, Mapping):
+        return ""
+    fields = cast(Mapping[str, object], error)
+    for name in ("code", "type", "status"):
+        value = fields.get(name)
+        if isinstance(value, str) and _IDENTIFIER.fullmatch(value.lower()):
+            return f" ({value.lower()})"
+    return ""
+
+
+_STATUS_BY_TYPE: Final[Mapping[str, int]] = {
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "overloaded_error": 529,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "billing_error": 402,
+    "timeout_error": 504,
+    "invalid_request_error": 400,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "api_error": 500,
+    "server_error": 500,
+}
+
+
+def _status_of(error: object) -> int | None:
+    if not isinstance(error, Mapping):
+        return None
+    fields = cast(Mapping[str, object], error)
+    for name in ("code", "status", "type"):
+        value = fields.get(name)
+        if isinstance(value, str):
+            value = _STATUS_BY_TYPE.get(value.lower()) or (int(value) if re.fullmatch(r"[45]\d\d", value) else None)
+        if isinstance(value, int) and 400 <= value < 600:
+            return value
+    return None
+
+
+def _finite(text: str | None) -> float | None:
+    try:
+        value = float(text) if text is not None else math.nan
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _bounded(seconds: float) -> float | None:
+    return max(0.0, seconds) if seconds <= _LONGEST_RETRY_AFTER_SECONDS else None
+
+
+def _epoch() -> datetime:
+    return datetime.fromtimestamp(0, UTC)

@@ -1,0 +1,35 @@
+"""Reads members of JSON that may be anything: what does not fit is absent, never an exception."""
+
+from collections.abc import Mapping
+from typing import cast
+
+import msgspec
+
+Fields = dict[str, object]
+
+
+def decode_object(data: bytes) -> Fields | None:
+    """The JSON object, or None where the bytes are not one."""
+    try:
+        document = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return cast(Fields, document) if isinstance(document, dict) else None
+
+
+def part_of(fields: Mapping[str, object], name: str) -> Mapping[str, object]:
+    """An inner object, empty where there is none."""
+    value = fields.get(name)
+    return cast(Mapping[str, object], value) if isinstance(value, Mapping) else {}
+
+
+def text_of(fields: Mapping[str, object], name: str) -> str | None:
+    """A textual member, or None."""
+    value = fields.get(name)
+    return value if isinstance(value, str) else None
+
+
+def number(fields: Mapping[str, object], name: str) -> float | int | None:
+    """A numeric member, or None."""
+    value = fields.get(name)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

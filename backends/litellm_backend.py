@@ -1,0 +1,193 @@
+"""Adapter for the long tail of providers (Azure, Bedrock, Vertex, ...) through litellm, which only this file imports.
+
+litellm costs 3 to 7 s and 180 MB to import and milliseconds of CPU per call, so it is imported in a thread, on the
+first call of a backend that was configured to use it. Only known chat fields reach it: it takes addresses and
+credentials as arguments beside them, and a caller must not be able to set those.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final, Protocol, cast
+
+from backends.chat_view import untranslatable
+from backends.errors import (
+    BackendError,
+    StreamBroken,
+    StreamStalled,
+    UpstreamRejected,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from backends.http_errors import error_from_status
+from backends.http_reply import PlainReply
+from backends.json_objects import decode_object
+from backends.openai_format import OpenAIStreamReader, error_body, read_answer
+from backends.protocol import BackendHealth, Call, Chunk, Reply
+
+CHAT_FIELDS: Final = frozenset(
+    {
+        "messages",
+        "frequency_penalty",
+        "function_call",
+        "functions",
+        "logit_bias",
+        "logprobs",
+        "max_completion_tokens",
+        "max_tokens",
+        "modalities",
+        "n",
+        "parallel_tool_calls",
+        "prediction",
+        "presence_penalty",
+        "reasoning_effort",
+        "response_format",
+        "seed",
+        "service_tier",
+        "stop",
+        "temperature",
+        "tool_choice",
+        "tools",
+        "top_logprobs",
+        "top_p",
+        "user",
+        "verbosity",
+    }
+)
+Complete = Callable[..., Awaitable[object]]
+
+
+class _Model(Protocol):
+    """What we use of litellm's answers and their pieces."""
+
+    def model_dump_json(self, *, exclude_none: bool) -> str: ...
+
+
+class LitellmBackend:
+    """One deployment. `settings` are litellm's own arguments (`api_key`, `api_base`, `api_version`, `aws_region_name`,
+    ...); `upstream_model` of a call carries litellm's prefix, as in `azure/my-deployment`. `complete` stands in for
+    `litellm.acompletion` in tests."""
+
+    is_simulated = False
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        provider: str = "",
+        settings: Mapping[str, object] | None = None,
+        complete: Complete | None = None,
+    ) -> None:
+        self._name = name
+        self.provider = provider or name
+        self._settings = dict(settings or {})
+        self._complete = complete
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def open(self, call: Call) -> Reply:
+        if call.operation != "chat.completions":
+            raise untranslatable("operation", f"{self._name} does not offer {call.operation}")
+        complete = self._complete or await asyncio.to_thread(_import_litellm)
+        self._complete = complete
+        try:
+            async with asyncio.timeout(call.timeouts.first_byte_seconds):
+                answer = await complete(**self._arguments(call))
+        except BackendError:
+            raise
+        except Exception as error:
+            raise self._translated(error) from error
+        if call.is_stream:
+            return _LitellmReply(cast(AsyncIterator[_Model], answer), call, self)
+        return PlainReply(read_answer(_json(answer), backend=self._name))
+
+    async def health(self) -> BackendHealth:
+        return BackendHealth(True, "not probed")
+
+    async def aclose(self) -> None:
+        return None
+
+    def _arguments(self, call: Call) -> dict[str, object]:
+        fields = decode_object(call.body)
+        if fields is None:
+            raise untranslatable("body", "must be a JSON object")
+        stream: dict[str, object] = (
+            {"stream": True, "stream_options": {"include_usage": True}} if call.is_stream else {}
+        )
+        return {
+            **{name: value for name, value in fields.items() if name in CHAT_FIELDS},
+            **stream,
+            **self._settings,
+            "model": call.upstream_model,
+            "timeout": call.timeouts.first_byte_seconds,
+            "drop_params": True,
+            "max_retries": 0,
+            "num_retries": 0,
+        }
+
+    def _translated(self, error: Exception) -> BackendError:
+        if isinstance(error, TimeoutError) or type(error).__name__ == "Timeout":
+            return UpstreamTimeout(f"{self._name} sent no answer in time", backend=self._name)
+        status = getattr(error, "status_code", None)
+        if not isinstance(status, int) or type(error).__name__ == "APIConnectionError":
+            return UpstreamUnavailable(f"{self._name} failed ({type(error).__name__})", backend=self._name)
+        response = getattr(error, "response", None)
+        headers = cast(Mapping[str, str], getattr(response, "headers", None) or {})
+        result = error_from_status(status, headers, b"", backend=self._name, now=partial(datetime.now, UTC))
+        if isinstance(result, UpstreamRejected):
+            result.body = error_body(str(getattr(error, "message", "")), kind="invalid_request_error")
+        return result
+
+    def broken(self, error: Exception, *, is_started: bool) -> BackendError:
+        """What an exception in the middle of a stream is called."""
+        if not is_started:
+            return self._translated(error)
+        kind = StreamStalled if isinstance(error, TimeoutError) else StreamBroken
+        return kind(f"{self._name} broke off its answer ({type(error).__name__})", backend=self._name)
+
+
+class _LitellmReply:
+    content_type = "text/event-stream"
+
+    def __init__(self, pieces: AsyncIterator[_Model], call: Call, backend: LitellmBackend) -> None:
+        self._pieces = pieces
+        self._call = call
+        self._backend = backend
+        self._reader = OpenAIStreamReader(backend.name, wants_usage_chunk=call.wants_usage_chunk)
+
+    async def __aiter__(self) -> AsyncGenerator[Chunk]:
+        reader, timeouts = self._reader, self._call.timeouts
+        while True:
+            try:
+                async with asyncio.timeout(timeouts.idle_seconds if reader.is_started else timeouts.first_byte_seconds):
+                    piece = await anext(self._pieces, None)
+            except Exception as error:
+                raise self._backend.broken(error, is_started=reader.is_started) from error
+            for chunk in reader.end() if piece is None else reader.read(_json(piece)):
+                yield chunk
+            if piece is None:
+                return
+
+    async def aclose(self) -> None:
+        close = getattr(self._pieces, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def _json(model: object) -> bytes:
+    return cast(_Model, model).model_dump_json(exclude_none=True).encode()
+
+
+def _import_litellm() -> Complete:
+    """Raises UpstreamUnavailable with the remedy when litellm is not installed."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or its import asks the network for prices
+    try:
+        import litellm
+    except ImportError as error:
+        raise UpstreamUnavailable("litellm is not installed: pip install 'breakeven[litellm]'") from error
+    litellm.suppress_debug_info = True
+    return cast(Complete, litellm.acompletion)

@@ -1,0 +1,199 @@
+"""A backend's answer, in OpenAI's chunks, as Anthropic's messages and events for a caller who speaks those. Pure."""
+
+import json
+from collections.abc import Mapping
+from typing import Final, Literal, cast
+
+import msgspec
+
+from backends.json_objects import Fields, decode_object, part_of, text_of
+from backends.protocol import Chunk
+from backends.usage import Usage
+
+STOP_REASONS: Final[Mapping[str, str]] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "content_filter": "refusal",
+}
+ERROR_TYPES: Final[Mapping[int, str]] = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+def messages_error(status: int, message: str) -> bytes:
+    """An error body in Anthropic's shape; its type follows the status."""
+    kind = ERROR_TYPES.get(status, "invalid_request_error" if 400 <= status < 500 else "api_error")
+    return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": message}})
+
+
+def error_event(status: int, message: str) -> bytes:
+    """The same as the last event of a stream."""
+    return b"event: error\ndata: " + messages_error(status, message) + b"\n\n"
+
+
+def message_from_answer(body: bytes, usage: Usage | None, *, message_id: str, model: str) -> bytes:
+    """A whole OpenAI chat answer as a message. `usage` is the metered one; without it the counts are 0."""
+    document = decode_object(body) or {}
+    choice = _first(document.get("choices"))
+    message = part_of(choice, "message")
+    content: list[Fields] = []
+    reasoning = text_of(message, "reasoning_content") or text_of(message, "reasoning")
+    if reasoning:
+        content.append({"type": "thinking", "thinking": reasoning, "signature": ""})
+    text = text_of(message, "content") or text_of(message, "refusal")
+    if text:
+        content.append({"type": "text", "text": text})
+    for call in _calls(message):
+        function = part_of(call, "function")
+        tool_input = decode_object((text_of(function, "arguments") or "").encode()) or {}
+        content.append({"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": tool_input})
+    return msgspec.json.encode(
+        _message(message_id, model, content, _stop_reason(choice.get("finish_reason")), usage_wire(usage))
+    )
+
+
+def usage_wire(usage: Usage | None) -> Fields:
+    """Our usage in Anthropic's words, where cached tokens lie beside the input."""
+    counted = usage or Usage()
+    written = counted.cache_write_5m_tokens + counted.cache_write_1h_tokens
+    return {
+        "input_tokens": counted.input_tokens - counted.cached_input_tokens - written,
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": counted.cached_input_tokens,
+        "output_tokens": counted.output_tokens,
+    }
+
+
+class MessagesEventWriter:
+    """Turns the chunks of one stream into events. Feed it every chunk in order; the last one brings `message_stop`.
+
+    `input_tokens` is the estimate that the first event carries: the true count is only known at the end, and stands in
+    the event before the last.
+    """
+
+    def __init__(self, *, message_id: str, model: str, input_tokens: int) -> None:
+        self._message_id = message_id
+        self._model = model
+        self._input_tokens = input_tokens
+        self._is_started = False
+        self._open: Literal["text", "thinking", "tool"] | None = None
+        self._next_index = 0
+        self._tools: dict[int, int] = {}  # tool call index -> content block index
+        self._stop_reason = "end_turn"
+        self._usage: Usage | None = None
+
+    def write(self, chunk: Chunk) -> bytes:
+        """The events for one chunk, possibly none (empty)."""
+        events: list[bytes] = []
+        if not self._is_started:
+            self._is_started = True
+            events.append(self._start())
+        if chunk.usage is not None:
+            self._usage = chunk.usage
+        if chunk.finish_reason is not None:
+            self._stop_reason = _stop_reason(chunk.finish_reason)
+        if chunk.is_done:
+            return b"".join([*events, *self._end()])
+        document = decode_object(chunk.payload[6:]) if chunk.payload else None
+        if document is not None:
+            events += self._delta(part_of(_first(document.get("choices")), "delta"))
+        return b"".join(events)
+
+    def _start(self) -> bytes:
+        usage = usage_wire(Usage(input_tokens=self._input_tokens))
+        return _event("message_start", message=_message(self._message_id, self._model, [], None, usage))
+
+    def _end(self) -> list[bytes]:
+        usage = usage_wire(self._usage or Usage(input_tokens=self._input_tokens))
+        delta: Fields = {"stop_reason": self._stop_reason, "stop_sequence": None}
+        return [*self._close(), _event("message_delta", delta=delta, usage=usage), _event("message_stop")]
+
+    def _delta(self, delta: Mapping[str, object]) -> list[bytes]:
+        events: list[bytes] = []
+        thinking = text_of(delta, "reasoning_content") or text_of(delta, "reasoning")
+        if thinking:
+            events += self._text("thinking", {"type": "thinking", "thinking": "", "signature": ""})
+            events.append(self._said({"type": "thinking_delta", "thinking": thinking}))
+        text = text_of(delta, "content") or text_of(delta, "refusal")
+        if text:
+            events += self._text("text", {"type": "text", "text": ""})
+            events.append(self._said({"type": "text_delta", "text": text}))
+        for place, call in enumerate(_calls(delta)):
+            events += self._tool(call, place)
+        return events
+
+    def _text(self, kind: Literal["text", "thinking"], block: Fields) -> list[bytes]:
+        return [] if self._open == kind else self._begin(kind, block)
+
+    def _tool(self, call: Fields, place: int) -> list[bytes]:
+        index = call.get("index", place)
+        index = index if isinstance(index, int) else place
+        function = part_of(call, "function")
+        events: list[bytes] = []
+        if index not in self._tools:
+            block: Fields = {"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": {}}
+            events += self._begin("tool", block)
+            self._tools[index] = self._next_index - 1
+        arguments = text_of(function, "arguments")
+        if arguments:
+            said: Fields = {"type": "input_json_delta", "partial_json": arguments}
+            events.append(_event("content_block_delta", index=self._tools[index], delta=said))
+        return events
+
+    def _begin(self, kind: Literal["text", "thinking", "tool"], block: Fields) -> list[bytes]:
+        closed = self._close()
+        self._open = kind
+        self._next_index += 1
+        return [*closed, _event("content_block_start", index=self._next_index - 1, content_block=block)]
+
+    def _close(self) -> list[bytes]:
+        if self._open is None:
+            return []
+        self._open = None
+        return [_event("content_block_stop", index=self._next_index - 1)]
+
+    def _said(self, delta: Fields) -> bytes:
+        return _event("content_block_delta", index=self._next_index - 1, delta=delta)
+
+
+def _message(message_id: str, model: str, content: list[Fields], stop_reason: str | None, usage: Fields) -> Fields:
+    return {
+        "id": message_id,
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": content,
+        "stop_reason": stop_reason,
+        "stop_sequence": None,
+        "usage": usage,
+    }
+
+
+def _event(kind: str, **fields: object) -> bytes:
+    return f"event: {kind}\ndata: ".encode() + json.dumps({"type": kind, **fields}).encode() + b"\n\n"
+
+
+def _stop_reason(finish_reason: object) -> str:
+    return STOP_REASONS.get(finish_reason, "end_turn") if isinstance(finish_reason, str) else "end_turn"
+
+
+def _first(choices: object) -> Fields:
+    found = cast(list[object], choices) if isinstance(choices, list) else []
+    return cast(Fields, found[0]) if found and isinstance(found[0], dict) else {}
+
+
+def _calls(message: Mapping[str, object]) -> list[Fields]:
+    calls = message.get("tool_calls")
+    found = cast(list[object], calls) if isinstance(calls, list) else []
+    return [cast(Fields, call) for call in found if isinstance(call, dict)]

@@ -1,0 +1,190 @@
+"""Anthropic's Messages as an endpoint of ours, in front of any backend: the request as an OpenAI chat body. Pure.
+
+The way back is messages_endpoint_events.py. What is lost on the way is listed in docs/backends.md.
+"""
+
+from collections.abc import Iterator
+from typing import Final, cast
+
+import msgspec
+
+from backends.json_objects import Fields, decode_object, number, part_of, text_of
+
+_CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
+
+
+class InvalidMessages(ValueError):
+    """The caller's request is wrong, or says something no other format can; `param` names where."""
+
+    def __init__(self, param: str, why: str) -> None:
+        super().__init__(f"{param}: {why}")
+        self.param = param
+
+
+def chat_body_from_messages(body: bytes) -> bytes:
+    """An OpenAI chat body that asks the same. Raises InvalidMessages."""
+    fields = decode_object(body)
+    if fields is None:
+        raise InvalidMessages("body", "must be a JSON object")
+    limit = fields.get("max_tokens")
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise InvalidMessages("max_tokens", "must be a positive integer")
+    if not isinstance(fields.get("model"), str):
+        raise InvalidMessages("model", "must be a string")
+    chat: Fields = {"model": fields["model"], "messages": list(_messages(fields)), "max_tokens": limit}
+    for name in ("temperature", "top_p"):
+        if number(fields, name) is not None:
+            chat[name] = fields[name]
+    if isinstance(fields.get("stop_sequences"), list) and fields["stop_sequences"]:
+        chat["stop"] = fields["stop_sequences"]
+    if fields.get("stream") is True:
+        chat |= {"stream": True, "stream_options": {"include_usage": True}}
+    user = text_of(part_of(fields, "metadata"), "user_id")
+    tools = [_tool(tool, f"tools[{place}]") for place, tool in enumerate(_list(fields, "tools"))]
+    optional: Fields = {"user": user, "tools": tools, "response_format": _response_format(fields)}
+    return msgspec.json.encode(chat | _tool_choice(fields) | {name: value for name, value in optional.items() if value})
+
+
+def _messages(fields: Fields) -> Iterator[Fields]:
+    system = fields.get("system")
+    if isinstance(system, str) and system:
+        yield {"role": "system", "content": system}
+    elif system:
+        yield {"role": "system", "content": [_text_part(block, "system") for block in _list(fields, "system")]}
+    messages = _list(fields, "messages")
+    if not messages:
+        raise InvalidMessages("messages", "needs at least one message")
+    for place, item in enumerate(messages):
+        where = f"messages[{place}]"
+        message = _object(item, where)
+        role, content = message.get("role"), message.get("content")
+        if role not in ("user", "assistant", "system"):
+            raise InvalidMessages(f"{where}.role", "must be user or assistant")
+        if isinstance(content, str):
+            yield {"role": role, "content": content}
+            continue
+        blocks = [_object(block, f"{where}.content") for block in _list(message, "content", where)]
+        yield from _assistant(blocks, where) if role == "assistant" else _user(cast(str, role), blocks, where)
+
+
+def _assistant(blocks: list[Fields], where: str) -> Iterator[Fields]:
+    """Thinking is left out: its signature means nothing to another provider, and some refuse it."""
+    text: list[str] = []
+    calls: list[Fields] = []
+    for block in blocks:
+        kind = block.get("type")
+        if kind == "text":
+            text.append(text_of(block, "text") or "")
+        elif kind == "tool_use":
+            arguments = msgspec.json.encode(block.get("input") or {}).decode()
+            function = {"name": block.get("name"), "arguments": arguments}
+            calls.append({"id": block.get("id"), "type": "function", "function": function})
+        elif kind not in ("thinking", "redacted_thinking"):
+            raise InvalidMessages(f"{where}.content", f"a block of type {kind!r} cannot be sent to this model")
+    message: Fields = {"role": "assistant", "content": "".join(text) or None}
+    if calls:
+        yield message | {"tool_calls": calls}
+    elif text:
+        yield message
+
+
+def _user(role: str, blocks: list[Fields], where: str) -> Iterator[Fields]:
+    """Tool results first, as messages of their own: that is where the other format wants them."""
+    parts: list[Fields] = []
+    for block in blocks:
+        if block.get("type") == "tool_result":
+            text, media = _tool_result(block, where)
+            yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": text}
+            parts += media
+        else:
+            parts.append(_part(block, where))
+    if parts:
+        yield {"role": role, "content": parts}
+
+
+def _tool_result(block: Fields, where: str) -> tuple[str, list[Fields]]:
+    """(the result's text, its images). Only user messages may hold images, so they follow in one."""
+    content = block.get("content")
+    failed = "Error: " if block.get("is_error") is True else ""
+    if content is None or isinstance(content, str):
+        return failed + (content or ""), []
+    items = [_object(item, f"{where}.content") for item in _list(block, "content", where)]
+    text = "".join(text_of(item, "text") or "" for item in items if item.get("type") == "text")
+    return failed + text, [_part(item, where) for item in items if item.get("type") != "text"]
+
+
+def _part(block: Fields, where: str) -> Fields:
+    kind = block.get("type")
+    if kind == "text":
+        return _text_part(block, where)
+    if kind not in ("image", "document"):
+        raise InvalidMessages(f"{where}.content", f"a block of type {kind!r} cannot be sent to this model")
+    source = part_of(block, "source")
+    if source.get("type") == "text":
+        return {"type": "text", "text": text_of(source, "data") or ""}
+    inline = f"data:{source.get('media_type')};base64,{source.get('data')}"
+    url = text_of(source, "url") if source.get("type") == "url" else inline
+    if source.get("type") not in ("url", "base64") or not url:
+        raise InvalidMessages(f"{where}.content", "its source must be base64, url or text")
+    if kind == "image":
+        return {"type": "image_url", "image_url": {"url": url}}
+    if source.get("type") == "url":
+        raise InvalidMessages(f"{where}.content", "a document by address cannot be sent to this model")
+    return {"type": "file", "file": {"filename": text_of(block, "title") or "document.pdf", "file_data": url}}
+
+
+def _text_part(block: object, where: str) -> Fields:
+    fields = _object(block, where)
+    text = text_of(fields, "text")
+    if text is None:
+        raise InvalidMessages(where, "a text block needs a text")
+    cache = fields.get("cache_control")
+    part: Fields = {"type": "text", "text": text}
+    return part | ({"cache_control": cache} if isinstance(cache, dict) else {})
+
+
+def _tool(tool: object, where: str) -> Fields:
+    fields = _object(tool, where)
+    if fields.get("type") not in (None, "custom"):
+        raise InvalidMessages(f"{where}.type", "a tool that runs at the provider cannot be sent to this model")
+    function: Fields = {"name": fields.get("name"), "parameters": fields.get("input_schema") or {"type": "object"}}
+    if isinstance(fields.get("description"), str):
+        function["description"] = fields["description"]
+    if fields.get("strict") is True:
+        function["strict"] = True
+    return {"type": "function", "function": function}
+
+
+def _tool_choice(fields: Fields) -> Fields:
+    choice = part_of(fields, "tool_choice")
+    kind = choice.get("type")
+    if kind is None:
+        return {}
+    parallel: Fields = {"parallel_tool_calls": False} if choice.get("disable_parallel_tool_use") is True else {}
+    if kind == "tool":
+        return {"tool_choice": {"type": "function", "function": {"name": choice.get("name")}}} | parallel
+    if not isinstance(kind, str) or kind not in _CHOICES:
+        raise InvalidMessages("tool_choice.type", "must be auto, any, tool or none")
+    return {"tool_choice": _CHOICES[kind]} | parallel
+
+
+def _response_format(fields: Fields) -> Fields | None:
+    wanted = part_of(part_of(fields, "output_config"), "format")
+    if wanted.get("type") != "json_schema":
+        return None
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": wanted.get("schema"), "strict": True}}
+
+
+def _object(value: object, where: str) -> Fields:
+    if not isinstance(value, dict):
+        raise InvalidMessages(where, "must be an object")
+    return cast(Fields, value)
+
+
+def _list(fields: Fields, name: str, where: str = "") -> list[object]:
+    value = fields.get(name)
+    if value is None and not where:
+        return []
+    if not isinstance(value, list):
+        raise InvalidMessages(f"{where}.{name}" if where else name, "must be a list")
+    return cast(list[object], value)

@@ -1,0 +1,112 @@
+"""Adapter for everything that speaks OpenAI's wire format: OpenAI, our engine, vLLM, SGLang, Ollama, DeepSeek, ..."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final, Literal
+
+from backends.engine_health import parse_engine_health, parse_sglang_metrics, parse_vllm_metrics
+from backends.errors import UpstreamRejected
+from backends.http_backend import (
+    Exchange,
+    HttpBackend,
+    answers_ok,
+    check_base_url,
+    checked_headers,
+    join_url,
+    origin_of,
+)
+from backends.http_client import HttpClient
+from backends.http_reply import StreamReader
+from backends.openai_format import OpenAIStreamReader, build_body, error_body, read_answer
+from backends.protocol import BackendHealth, Call, Operation, Reply
+from backends.responses_format import ResponsesStreamReader, read_response
+
+HealthSource = Literal["models", "engine", "vllm", "sglang"]
+
+DEFAULT_PATHS: Final[Mapping[Operation, str]] = {
+    "chat.completions": "chat/completions",
+    "completions": "completions",
+    "embeddings": "embeddings",
+}
+OPENAI_PATHS: Final[Mapping[Operation, str]] = {**DEFAULT_PATHS, "responses": "responses"}
+"""Of the few that offer the Responses API too."""
+
+
+class OpenAICompatibleBackend(HttpBackend):
+    """One endpoint. `base_url` includes the version, as in `https://api.openai.com/v1`.
+
+    `paths` maps operations to paths under the base URL; an operation without one is refused. `asks_for_usage` is
+    False for the few that reject `stream_options`. `renames` maps fields to the only name this provider takes for them
+    (OpenAI's newer models refuse `max_tokens`). `health_from` says where load is read: `models` only tells whether
+    the endpoint answers; `engine` is our own; `vllm` and `sglang` read their metrics against `max_running`, the number
+    of sequences they were started with.
+
+    Raises ValueError for a base URL that is not plain http(s), or a key or header that cannot stand in a header.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        api_key: str | None,
+        *,
+        provider: str = "",
+        extra_headers: Mapping[str, str] | None = None,
+        paths: Mapping[Operation, str] = DEFAULT_PATHS,
+        asks_for_usage: bool = True,
+        renames: Mapping[str, str] | None = None,
+        health_from: HealthSource = "models",
+        max_running: int | None = None,
+        client: HttpClient | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        super().__init__(name, client=client, now=now)
+        self.provider = provider or name
+        self._base_url = check_base_url(base_url)
+        self._urls = {operation: join_url(base_url, path) for operation, path in paths.items()}
+        self._asks_for_usage = asks_for_usage
+        self._renames = renames or {}
+        self._health_from: HealthSource = health_from
+        self._max_running = max_running
+        self._headers = checked_headers(
+            {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+            | ({"authorization": f"Bearer {api_key}"} if api_key else {})
+            | {key.lower(): value for key, value in (extra_headers or {}).items()}
+        )
+
+    async def open(self, call: Call) -> Reply:
+        url = self._urls.get(call.operation)
+        if url is None:
+            message = f"{self.name} does not offer {call.operation}"
+            body = error_body(message, kind="invalid_request_error", code="unsupported_operation")
+            raise UpstreamRejected(message, backend=self.name, status=404, body=body)
+        is_native = call.operation == "responses"
+        exchange = Exchange(
+            url=url,
+            headers=self._headers | {"x-request-id": call.request_id},
+            body=build_body(call, asks_for_usage=self._asks_for_usage, renames={} if is_native else self._renames),
+            read_answer=partial(read_response if is_native else read_answer, backend=self.name),
+            stream_reader=partial(self._stream_reader, call),
+        )
+        return await self.exchange(call, exchange)
+
+    def _stream_reader(self, call: Call) -> StreamReader:
+        if call.operation == "responses":
+            return ResponsesStreamReader(self.name)
+        return OpenAIStreamReader(self.name, wants_usage_chunk=call.wants_usage_chunk)
+
+    async def health(self) -> BackendHealth:
+        source, slots = self._health_from, self._max_running
+        if source == "models":
+            return await self.probe(join_url(self._base_url, "models"), self._headers, answers_ok)
+        origin = origin_of(self._base_url)
+        if source == "engine":
+            return await self.probe(join_url(origin, "health"), self._headers, parse_engine_health)
+        parse = parse_vllm_metrics if source == "vllm" else parse_sglang_metrics
+
+        def read(status: int, body: bytes) -> BackendHealth:
+            health = answers_ok(status, body)
+            return parse(body.decode(errors="replace"), max_running=slots) if health.is_healthy else health
+
+        return await self.probe(join_url(origin, "metrics"), self._headers, read)

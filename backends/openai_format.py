@@ -1,0 +1,315 @@
+"""OpenAI's wire format as values: what to send, and what each event or answer means. No IO, no clock.
+
+Each event is decoded into a struct that names only the fields we need, which costs about as much as the byte scans
+it replaces, is exact, and finds malformed JSON before a caller does. The bytes passed on are the upstream's own.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final, TypeVar, cast
+
+import msgspec
+
+from backends.errors import BackendError, StreamBroken, UpstreamRejected, UpstreamUnavailable
+from backends.http_errors import error_from_event
+from backends.json_splice import NotAnObject, find_members, splice
+from backends.protocol import Call, Chunk
+from backends.usage import Usage
+from backends.usage_wire import MalformedUsage, parse_openai_usage, parse_timings
+
+DONE: Final = b"data: [DONE]\n\n"
+_NO_RENAMES: Final[Mapping[str, str]] = {}
+_HAS_USAGE_CHUNK: Final = frozenset({"chat.completions", "completions"})
+
+
+class _Function(msgspec.Struct, gc=False):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _ToolCall(msgspec.Struct):
+    function: _Function | None = None
+
+
+class _Text(msgspec.Struct):
+    """A delta or a message."""
+
+    content: str | list[object] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+    function_call: _Function | None = None
+    audio: dict[str, object] | None = None
+
+    def output(self) -> tuple[bool, int]:
+        """(whether anything was said, its length in characters), reasoning and tool calls included."""
+        content = self.content
+        count = len(content) if isinstance(content, str) else sum(map(_part_characters, content or ()))
+        thought = self.reasoning_content if self.reasoning_content is not None else self.reasoning
+        if count and thought is None and self.tool_calls is None:
+            return True, count
+        count += len(thought or "") + len(self.refusal or "")
+        calls = self.tool_calls or ()
+        for function in (*(call.function for call in calls), self.function_call):
+            if function is not None:
+                count += len(function.name or "") + len(function.arguments or "")
+        return count > 0 or bool(calls) or self.audio is not None, count
+
+
+class _Choice(msgspec.Struct):
+    index: int = 0
+    delta: _Text | None = None
+    message: _Text | None = None
+    text: str | None = None
+    finish_reason: str | None = None
+    usage: object = None
+
+    def output(self) -> tuple[bool, int]:
+        """As of its text: what a delta, a message or a plain completion says."""
+        text = self.delta or self.message
+        if text is not None:
+            return text.output()
+        return bool(self.text), len(self.text or "")
+
+
+class _Event(msgspec.Struct):
+    kind: str | None = msgspec.field(default=None, name="object")
+    choices: list[_Choice] | None = None
+    usage: dict[str, object] | list[object] | str | float | bool | None = None
+    error: dict[str, object] | str | None = None
+    service_tier: str | None = None
+    x_groq: dict[str, object] | None = None
+    x_breakeven: dict[str, object] | None = None
+
+
+_EVENT: Final = msgspec.json.Decoder(_Event)
+
+
+def build_body(call: Call, *, asks_for_usage: bool = True, renames: Mapping[str, str] = _NO_RENAMES) -> bytes:
+    """The caller's JSON with our model, our cache salt and a request for usage; every other byte is the caller's.
+
+    `renames` maps a field to the only name this provider takes for it, as `max_tokens` to `max_completion_tokens`; the
+    value moves unless the caller gave both.
+
+    A `cache_salt` of the caller's own is removed: sharing another tenant's prefix cache is not theirs to choose.
+    Raises UpstreamRejected when the body is not one JSON object with distinct keys.
+    """
+    try:
+        members = find_members(call.body)
+        edits: dict[str, bytes | None] = {
+            "model": msgspec.json.encode(call.upstream_model),
+            "cache_salt": msgspec.json.encode(call.cache_salt) if call.cache_salt is not None else None,
+        }
+        for theirs, ours in renames.items():
+            if theirs in members:
+                member = members[theirs]
+                edits[theirs] = None
+                if ours not in members:
+                    edits[ours] = call.body[member.start : member.end]
+        if call.is_stream and asks_for_usage and call.operation in _HAS_USAGE_CHUNK:
+            options = members.get("stream_options")
+            edits["stream_options"] = _with_usage(call.body[options.start : options.end] if options else b"null")
+        return splice(call.body, edits, members)
+    except NotAnObject as error:
+        body = error_body(str(error), kind="invalid_request_error", code="invalid_json")
+        raise UpstreamRejected(str(error), status=400, body=body) from error
+
+
+def _with_usage(options: bytes) -> bytes:
+    return b'{"include_usage":true}' if options == b"null" else splice(options, {"include_usage": b"true"})
+
+
+def error_body(message: str, *, kind: str, code: str | None = None, param: str | None = None) -> bytes:
+    """OpenAI's error shape."""
+    return msgspec.json.encode({"error": {"message": message, "type": kind, "param": param, "code": code}})
+
+
+def event_bytes(data: bytes) -> bytes:
+    """One SSE event. A newline inside JSON text is white space, so it may become a blank."""
+    if b"\n" in data:
+        data = data.replace(b"\n", b" ")
+    return b"data: " + data + b"\n\n"
+
+
+class OpenAIStreamReader:
+    """Turns the data of one stream's events into chunks and knows whether the stream ended properly."""
+
+    __slots__ = ("_backend", "_finished_choices", "_seen_choices", "_wants_usage", "is_done", "is_started")
+
+    def __init__(self, backend: str, *, wants_usage_chunk: bool) -> None:
+        self._backend = backend
+        self._wants_usage = wants_usage_chunk
+        self._seen_choices: set[int] = set()
+        self._finished_choices: set[int] = set()
+        self.is_started = False
+        self.is_done = False
+
+    def read(self, data: bytes) -> list[Chunk]:
+        """The chunk for one event; always one. Raises StreamBroken, or before the first chunk any retryable error."""
+        if data == b"[DONE]":
+            if not self.is_started:
+                raise UpstreamUnavailable(f"{self._backend} ended its stream without an answer", backend=self._backend)
+            self.is_done = True
+            return [Chunk(DONE, is_done=True)]
+        event, data = self._decode(data)
+        if event.error is not None or event.kind == "error":
+            raise error_from_event(event.error, backend=self._backend, is_started=self.is_started)
+        chunk = self._chunk(event, data)
+        self.is_started = True
+        return [chunk]
+
+    def end(self) -> list[Chunk]:
+        """The stream ended without `[DONE]`: the closing chunk if every choice had finished. Raises otherwise."""
+        if self._finished_choices and self._seen_choices <= self._finished_choices:
+            self.is_done = True
+            return [Chunk(DONE, is_done=True)]
+        raise self._broken("ended its stream before the answer was complete")
+
+    def _decode(self, data: bytes) -> tuple[_Event, bytes]:
+        try:
+            return _EVENT.decode(data), data
+        except (msgspec.DecodeError, RecursionError):
+            pass
+        try:
+            return decode_leniently(data)
+        except ValueError as error:
+            raise self._broken("sent an event that is not JSON") from error
+
+    def _chunk(self, event: _Event, data: bytes) -> Chunk:
+        characters = 0
+        has_output = False
+        finish_reason = None
+        for choice in event.choices or ():
+            found, count = choice.output()
+            has_output = has_output or found
+            characters += count
+            if choice.finish_reason:
+                finish_reason = choice.finish_reason
+                self._finished_choices.add(choice.index)
+            else:
+                self._seen_choices.add(choice.index)
+        if finish_reason == "error":
+            raise self._broken("gave up in the middle of its answer")
+        usage, is_malformed = _usage(event)
+        timings = parse_timings(event.x_breakeven) if event.x_breakeven else None
+        payload = self._payload(event, data)
+        return Chunk(payload, has_output, characters, finish_reason, usage, timings, False, is_malformed)
+
+    def _payload(self, event: _Event, data: bytes) -> bytes:
+        if not self._wants_usage:
+            if event.usage is not None and not event.choices:
+                return b""
+            # With include_usage OpenAI adds this to every chunk. An unescaped quote never stands inside a string,
+            # so the bytes can only be a member.
+            data = data.replace(b',"usage":null', b"", 1)
+        return event_bytes(data)
+
+    def _broken(self, what: str) -> BackendError:
+        message = f"{self._backend} {what}"
+        if self.is_started:
+            return StreamBroken(message, backend=self._backend)
+        return UpstreamUnavailable(message, backend=self._backend)
+
+
+def read_answer(body: bytes, *, backend: str) -> Chunk:
+    """The one chunk of a plain answer. Raises UpstreamUnavailable when the body is not an answer."""
+    try:
+        event = _EVENT.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        try:
+            event, body = decode_leniently(body)
+        except ValueError as error:
+            raise UpstreamUnavailable(f"{backend} answered with something that is not JSON", backend=backend) from error
+    if event.error is not None:
+        raise error_from_event(event.error, backend=backend, is_started=False)
+    outputs = [choice.output() for choice in event.choices or ()]
+    usage, is_malformed = _usage(event)
+    return Chunk(
+        body,
+        has_output=any(found for found, _ in outputs) or not event.choices,
+        output_characters=sum(count for _, count in outputs),
+        finish_reason=next((choice.finish_reason for choice in event.choices or () if choice.finish_reason), None),
+        usage=usage,
+        timings=parse_timings(event.x_breakeven),
+        is_done=True,
+        is_usage_malformed=is_malformed,
+    )
+
+
+def _part_characters(part: object) -> int:
+    """Mistral streams reasoning as a list of parts, `{"type": "thinking", "thinking": [{"text": ...}]}`."""
+    if not isinstance(part, dict):
+        return 0
+    fields = cast(dict[str, object], part)
+    text, thinking = fields.get("text"), fields.get("thinking")
+    count = len(text) if isinstance(text, str) else 0
+    return count + sum(_part_characters(inner) for inner in cast(list[object], thinking or ()))
+
+
+def _usage(event: _Event) -> tuple[Usage | None, bool]:
+    """The usage an event carries, wherever its provider puts it, and whether one came that cannot be believed."""
+    wire: object = event.usage
+    if wire is None and event.x_groq is not None:
+        wire = event.x_groq.get("usage")
+    if wire is None:  # Moonshot puts it inside the choice
+        wire = next((choice.usage for choice in event.choices or () if choice.usage is not None), None)
+    if wire is None:
+        return None, False
+    try:
+        return parse_openai_usage(wire, service_tier=event.service_tier), False
+    except MalformedUsage:
+        return None, True
+
+
+def decode_leniently(data: bytes) -> tuple[_Event, bytes]:
+    """An event whose fields have unexpected types, or NaN where JSON has none. Raises ValueError if it is no object.
+
+    Members that do not fit are left out of what we read. The caller still gets them: the same bytes, or strict JSON
+    with such numbers as text when the bytes were not.
+    """
+    strange: list[str] = []
+
+    def keep_as_text(number: str) -> str:
+        strange.append(number)
+        return number
+
+    def finite(number: str) -> float | str:
+        return float(number) if math.isfinite(float(number)) else keep_as_text(number)
+
+    try:
+        document: object = json.loads(data, parse_constant=keep_as_text, parse_float=finite)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+    if not isinstance(document, dict):
+        raise ValueError("not an object")
+    fields = cast(dict[str, object], document)
+    choices = fields.get("choices")
+    event = _fitting(_Event, {key: value for key, value in fields.items() if key != "choices"})
+    if isinstance(choices, list):
+        event.choices = [_lenient_choice(choice) for choice in cast(list[object], choices)]
+    return event, json.dumps(document).encode() if strange else data
+
+
+def _lenient_choice(wire: object) -> _Choice:
+    fields = cast(dict[str, object], wire) if isinstance(wire, dict) else {}
+    choice = _fitting(_Choice, {key: value for key, value in fields.items() if key not in ("delta", "message")})
+    for name in ("delta", "message"):
+        if isinstance(fields.get(name), dict):
+            setattr(choice, name, _fitting(_Text, cast(dict[str, object], fields[name])))
+    return choice
+
+
+_S = TypeVar("_S", _Event, _Choice, _Text)
+
+
+def _fitting(kind: type[_S], fields: dict[str, object]) -> _S:
+    """A struct of those members whose types are as expected."""
+    result = kind()
+    for name in kind.__struct_fields__:
+        if name in fields:
+            with suppress(msgspec.ValidationError):
+                setattr(result, name, getattr(msgspec.convert({name: fields[name]}, kind), name))
+    return result

@@ -1,0 +1,105 @@
+"""What the gateway asks of anything that answers a prompt. Implemented once per wire format, and by a scripted fake."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import msgspec
+
+from backends.usage import EngineTimings, Usage
+
+Operation = Literal["chat.completions", "completions", "embeddings", "responses", "messages"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds. `first_byte_seconds` runs from the attempt's start, connecting included; `idle_seconds` between two
+    chunks, and only while we wait for one."""
+
+    connect_seconds: float = 5.0
+    first_byte_seconds: float = 600.0
+    idle_seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One attempt at one backend. `body` is the caller's JSON, untouched: the adapter alone changes what it must."""
+
+    operation: Operation
+    upstream_model: str
+    body: bytes
+    is_stream: bool
+    request_id: str
+    timeouts: Timeouts = Timeouts()
+    wants_usage_chunk: bool = False
+    cache_salt: str | None = None
+
+
+class Chunk(msgspec.Struct, frozen=True, gc=False):
+    """One piece of an answer, ready to send. A struct because one is made per token: a frozen dataclass costs 1.5 µs.
+
+    For a stream, `payload` is one whole SSE event in OpenAI's wire format, `data: ...\\n\\n`; it is empty when the
+    caller must not see it (a usage chunk nobody asked for). For a plain answer it is the whole JSON body.
+    """
+
+    payload: bytes
+    has_output: bool = False
+    output_characters: int = 0
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    timings: EngineTimings | None = None
+    is_done: bool = False
+    is_usage_malformed: bool = False
+    """A usage came that cannot be believed; it counts as missing."""
+
+
+class Reply(Protocol):
+    """An answer under way. Iterate it once; close it always."""
+
+    @property
+    def content_type(self) -> str: ...
+
+    def __aiter__(self) -> AsyncIterator[Chunk]:
+        """Yield chunks in order; the last one has `is_done`. Before the first chunk it may raise what `open` may
+        (nothing was answered: another backend can be tried); after it, StreamBroken or StreamStalled only."""
+        ...
+
+    async def aclose(self) -> None:
+        """Stop reading and release the connection; an unfinished upstream answer is cancelled. Idempotent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BackendHealth:
+    """What a backend says of itself; hosted backends say only `is_healthy`."""
+
+    is_healthy: bool
+    detail: str = ""
+    free_slots: int | None = None
+    running_requests: int | None = None
+    waiting_requests: int | None = None
+    queue_seconds: float | None = None
+
+
+class Backend(Protocol):
+    """One configured endpoint."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_simulated(self) -> bool:
+        """True where no model answers: such answers must never be shown as real."""
+        ...
+
+    async def open(self, call: Call) -> Reply:
+        """Send the call and return once the answer's status is known. Raises any BackendError but StreamBroken."""
+        ...
+
+    async def health(self) -> BackendHealth:
+        """Ask the backend how it is; never raises."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close pooled connections."""
+        ...

@@ -1,0 +1,128 @@
+"""OpenAI's Responses API passed on as it is, to providers that offer it, and metered on the way. Pure.
+
+State that the provider keeps (`previous_response_id`, stored conversations) stays with the provider: such a call can
+only go where the earlier one went, and nothing here translates it for another.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, cast
+
+from backends.errors import StreamBroken, UpstreamUnavailable
+from backends.http_errors import error_from_event
+from backends.json_objects import Fields, decode_object, part_of, text_of
+from backends.protocol import Chunk
+from backends.usage import Usage
+from backends.usage_wire import MalformedUsage, parse_openai_usage
+
+_KIND: Final = re.compile(r"[a-z_.]{1,64}")
+_OUTPUT: Final = frozenset(
+    {
+        "response.output_text.delta",
+        "response.refusal.delta",
+        "response.reasoning_text.delta",
+        "response.reasoning_summary_text.delta",
+        "response.function_call_arguments.delta",
+        "response.custom_tool_call_input.delta",
+        "response.code_interpreter_call_code.delta",
+        "response.audio.transcript.delta",
+    }
+)
+_ENDS: Final = frozenset({"response.completed", "response.incomplete"})
+
+
+def needs_its_provider(body: bytes) -> bool:
+    """Whether the call leans on state that one provider keeps, or on tools that run there: it cannot go elsewhere."""
+    fields = decode_object(body) or {}
+    stored = any(fields.get(name) for name in ("previous_response_id", "conversation", "prompt", "background"))
+    tools = fields.get("tools")
+    hosted = cast(list[object], tools) if isinstance(tools, list) else []
+    return stored or any(isinstance(tool, dict) and cast(Fields, tool).get("type") != "function" for tool in hosted)
+
+
+def read_response(body: bytes, *, backend: str) -> Chunk:
+    """A whole response, its bytes untouched. Raises UpstreamUnavailable when it is none, or one that failed."""
+    document = decode_object(body)
+    if document is None or document.get("object") != "response" or document.get("status") == "failed":
+        raise error_from_event((document or {}).get("error"), backend=backend, is_started=False)
+    return _final(body, document)
+
+
+def _final(payload: bytes, response: Mapping[str, object], *, is_started: bool = False) -> Chunk:
+    usage, is_malformed = _usage(response)
+    characters = 0 if is_started else _characters(response.get("output"))
+    return Chunk(
+        payload,
+        has_output=characters > 0,
+        output_characters=characters,
+        finish_reason=_finish_reason(response),
+        usage=usage,
+        is_done=True,
+        is_usage_malformed=is_malformed,
+    )
+
+
+class ResponsesStreamReader:
+    """One stream; every event's payload is `event: <type>`, then its data untouched."""
+
+    def __init__(self, backend: str) -> None:
+        self._backend = backend
+        self._has_output = False
+        self.is_started = False
+        self.is_done = False
+
+    def read(self, data: bytes) -> list[Chunk]:
+        event = decode_object(data)
+        kind = text_of(event, "type") if event else None
+        if event is None or kind is None or not _KIND.fullmatch(kind):
+            raise self._broken("sent an event that is not one of its own")
+        response = part_of(event, "response")
+        if kind in ("error", "response.failed"):
+            error = response.get("error") if kind == "response.failed" else event.get("error", event)
+            raise error_from_event(error, backend=self._backend, is_started=self.is_started)
+        payload = b"event: " + kind.encode() + b"\ndata: " + data.replace(b"\n", b" ") + b"\n\n"
+        self.is_started = True
+        if kind in _ENDS:
+            self.is_done = True
+            return [_final(payload, response, is_started=self._has_output)]
+        delta = text_of(event, "delta") if kind in _OUTPUT else None
+        self._has_output = self._has_output or bool(delta)
+        return [Chunk(payload, has_output=bool(delta), output_characters=len(delta or ""))]
+
+    def end(self) -> list[Chunk]:
+        raise self._broken("ended its stream before the answer was complete")
+
+    def _broken(self, what: str) -> StreamBroken | UpstreamUnavailable:
+        kind = StreamBroken if self.is_started else UpstreamUnavailable
+        return kind(f"{self._backend} {what}", backend=self._backend)
+
+
+def _usage(response: Mapping[str, object]) -> tuple[Usage | None, bool]:
+    wire = response.get("usage")
+    if wire is None:
+        return None, False
+    try:
+        return parse_openai_usage(wire, service_tier=response.get("service_tier")), False
+    except MalformedUsage:
+        return None, True
+
+
+def _finish_reason(response: Mapping[str, object]) -> str | None:
+    if response.get("status") == "incomplete":
+        reason = part_of(response, "incomplete_details").get("reason")
+        return "content_filter" if reason == "content_filter" else "length"
+    output = response.get("output")
+    items = cast(list[object], output) if isinstance(output, list) else []
+    called = any(isinstance(item, dict) and cast(Fields, item).get("type") == "function_call" for item in items)
+    return "tool_calls" if called else "stop" if response.get("status") == "completed" else None
+
+
+def _characters(output: object) -> int:
+    """Of every text and argument in the items, however deep."""
+    if isinstance(output, list):
+        return sum(map(_characters, cast(list[object], output)))
+    if not isinstance(output, dict):
+        return 0
+    fields = cast(Fields, output)
+    said = sum(len(text) for name in ("text", "arguments", "refusal") if (text := text_of(fields, name)))
+    return said + _characters(fields.get("content")) + _characters(fields.get("summary"))

@@ -1,0 +1,131 @@
+"""Server-sent events without IO: bytes in, events out, whatever the chunk boundaries. Knows nothing of JSON or models.
+
+Events whose data is empty are dropped: none of the wire formats we read gives them a meaning. `event:`, `id:` and
+`retry:` fields are read past, because every one of those formats repeats the event's name inside its data.
+"""
+
+from typing import Final
+
+BOM: Final = b"\xef\xbb\xbf"
+MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
+_LINE_OVERHEAD: Final = 64  # bytes charged per data line, so that ever more empty ones are bounded too
+
+
+class EventTooLarge(ValueError):
+    """One event grew beyond the limit: the stream is not one we can hold in memory."""
+
+
+class SseParser:
+    """Feed it bytes as they come; it returns the data of every event completed by them.
+
+    Memory is bounded by `max_event_bytes` plus the last chunk. After EventTooLarge the parser must not be used again.
+    """
+
+    __slots__ = ("_data", "_data_bytes", "_is_first", "_max_event_bytes", "_partial", "_skip_line_feed", "comments")
+
+    def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._max_event_bytes = max_event_bytes
+        self._partial: list[bytes] = []  # pieces of a line whose end has not come yet
+        self._data: list[bytes] = []  # data lines of an event whose blank line has not come yet
+        self._data_bytes = 0  # bytes held in both
+        self._is_first = True
+        self._skip_line_feed = False
+        self.comments = 0  # comment lines seen: an upstream's heartbeat, proof of life without an event
+
+    def receive(self, chunk: bytes) -> list[bytes]:
+        """Data of the events this chunk completes, in order. Raises EventTooLarge."""
+        if self._is_first or self._skip_line_feed:
+            chunk = self._start(chunk)
+        if not self._partial and not self._data and b"\r" not in chunk:
+            return self._receive_whole(chunk)
+        return self._receive_lines(chunk)
+
+    def finish(self) -> list[bytes]:
+        """The event left over when the stream ended without its blank line, if any."""
+        events: list[bytes] = []
+        self._end_line(self._take_partial(), events)
+        self._end_line(b"", events)
+        return events
+
+    def _start(self, chunk: bytes) -> bytes:
+        """Drop what belongs to the previous chunk's end (LF of a CRLF) or to the stream's start (a byte order mark)."""
+        if self._skip_line_feed and chunk:
+            self._skip_line_feed = False
+            if chunk.startswith(b"\n"):
+                chunk = chunk[1:]
+        if self._is_first and chunk:
+            chunk = self._take_partial() + chunk
+            if len(chunk) < len(BOM) and BOM.startswith(chunk):
+                self._hold(chunk)
+                return b""
+            self._is_first = False
+            chunk = chunk.removeprefix(BOM)
+        return chunk
+
+    def _receive_whole(self, chunk: bytes) -> list[bytes]:
+        """The common case: nothing pending, LF only, almost always whole `data: ...` blocks."""
+        events: list[bytes] = []
+        blocks = chunk.split(b"\n\n")
+        last = blocks.pop()
+        for block in blocks:
+            if len(block) > 6 and block.startswith(b"data: ") and b"\n" not in block:
+                if len(block) > self._max_event_bytes:
+                    raise EventTooLarge(f"an event is larger than {self._max_event_bytes} bytes")
+                events.append(block[6:])
+            else:
+                for line in block.split(b"\n"):
+                    self._end_line(line, events)
+                self._end_line(b"", events)
+        if last:
+            events += self._receive_lines(last)
+        return events
+
+    def _receive_lines(self, chunk: bytes) -> list[bytes]:
+        events: list[bytes] = []
+        if b"\r" in chunk:
+            self._skip_line_feed = chunk.endswith(b"\r")
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        for line in lines:
+            if self._partial:
+                self._hold(line)
+                line = self._take_partial()
+            self._end_line(line, events)
+        self._hold(rest)
+        return events
+
+    def _end_line(self, line: bytes, events: list[bytes]) -> None:
+        if not line:
+            if self._data:
+                data = b"\n".join(self._data)
+                self._data_bytes -= sum(map(len, self._data)) + _LINE_OVERHEAD * len(self._data)
+                self._data.clear()
+                if data:
+                    events.append(data)
+        elif line.startswith(b"data:"):
+            self._add_data(line[6:] if line.startswith(b"data: ") else line[5:])
+        elif line == b"data":
+            self._add_data(b"")
+        elif line.startswith(b":"):
+            self.comments += 1
+
+    def _add_data(self, value: bytes) -> None:
+        self._data.append(value)
+        self._count(len(value) + _LINE_OVERHEAD)
+
+    def _hold(self, piece: bytes) -> None:
+        if piece:
+            self._partial.append(piece)
+            self._count(len(piece))
+
+    def _take_partial(self) -> bytes:
+        line = b"".join(self._partial)
+        self._partial.clear()
+        self._data_bytes -= len(line)
+        return line
+
+    def _count(self, added: int) -> None:
+        self._data_bytes += added
+        if self._data_bytes > self._max_event_bytes:
+            raise EventTooLarge(f"an event is larger than {self._max_event_bytes} bytes")

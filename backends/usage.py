@@ -1,0 +1,40 @@
+"""What a call consumed, in our own token classes. Every wire format is normalised to this; money is unknown here."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts of one call.
+
+    `input_tokens` contains cached reads and cache writes; `output_tokens` contains reasoning. Nothing is counted
+    twice by adding the parts to the whole. `is_estimated` says that the provider did not report the numbers.
+    """
+
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_5m_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    audio_input_tokens: int = 0
+    audio_output_tokens: int = 0
+    image_input_tokens: int = 0
+    service_tier: str | None = None
+    is_estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTimings:
+    """What our own engine reports with its usage (`x_breakeven`), so that the books can price a GPU second.
+
+    `gpu_seconds` is this request's share of the step time: every step's duration is split over its rows by tokens
+    computed. `queue_seconds` is from arrival to first scheduled.
+    """
+
+    gpu_seconds: float
+    queue_seconds: float
+    prefill_tokens_per_second: float | None = None
+    decode_tokens_per_second: float | None = None
+    mean_batch_size: float | None = None
+    time_to_first_token_seconds: float | None = None

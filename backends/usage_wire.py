@@ -1,0 +1,160 @@
+"""Reads the usage objects that providers send and normalises them to ours. Pure; knows nothing of streams or HTTP.
+
+A count that is negative, fractional, not a number or absurd makes the whole object malformed, and a malformed usage
+counts as none: a wrong number must not reach the books as if the provider had vouched for it.
+
+Rules that differ between providers, each found by the fields themselves and never by the provider's name:
+
+* DeepSeek says `prompt_cache_hit_tokens`, Moonshot and Together `cached_tokens`, OpenAI `prompt_tokens_details`.
+* Proxies in front of Anthropic add `cache_creation_input_tokens`, OpenRouter `cache_write_tokens`; both are inside
+  `prompt_tokens`.
+* xAI and Gemini's compatible endpoint leave reasoning out of `completion_tokens`; `total_tokens` shows it.
+"""
+
+from collections.abc import Mapping
+from typing import Final, cast
+
+from backends.usage import EngineTimings, Usage
+
+MAX_TOKENS: Final = 10**9
+"""No call consumes a billion tokens: a count above it is an overflow or an attack."""
+_LARGEST_FIGURE: Final = 10**12
+
+Wire = Mapping[str, object]
+
+
+class MalformedUsage(ValueError):
+    """The provider's usage object cannot be believed; the text names the field."""
+
+
+def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
+    """OpenAI's `usage` (chat, completions, embeddings, responses) and its dialects. Raises MalformedUsage."""
+    if not isinstance(wire, Mapping):
+        raise MalformedUsage("usage is not an object")
+    usage = cast(Wire, wire)
+    into = _details(usage, "prompt_tokens_details", "input_tokens_details")
+    out = _details(usage, "completion_tokens_details", "output_tokens_details")
+    input_tokens = _required(usage, "prompt_tokens", "input_tokens")
+    reasoning_tokens = _count(out, "reasoning_tokens") or _count(usage, "reasoning_tokens")
+    cached = _first(
+        (into, "cached_tokens"),
+        (usage, "prompt_cache_hit_tokens"),
+        (usage, "cached_tokens"),
+        (usage, "cache_read_input_tokens"),
+    )
+    write_5m, write_1h = _cache_writes(usage, into)
+    return checked(
+        Usage(
+            input_tokens=input_tokens,
+            cached_input_tokens=cached,
+            cache_write_5m_tokens=write_5m,
+            cache_write_1h_tokens=write_1h,
+            output_tokens=_output_tokens(usage, input_tokens, reasoning_tokens),
+            reasoning_tokens=reasoning_tokens,
+            audio_input_tokens=_count(into, "audio_tokens"),
+            audio_output_tokens=_count(out, "audio_tokens"),
+            image_input_tokens=_count(into, "image_tokens"),
+            service_tier=service_tier if isinstance(service_tier, str) and service_tier else None,
+        )
+    )
+
+
+def checked(usage: Usage) -> Usage:
+    """The usage itself, if no part is larger than its whole. Raises MalformedUsage."""
+    cache = usage.cached_input_tokens + usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
+    if cache > usage.input_tokens:
+        raise MalformedUsage("more cached tokens than input tokens")
+    if usage.reasoning_tokens > usage.output_tokens:
+        raise MalformedUsage("more reasoning tokens than output tokens")
+    return usage
+
+
+def parse_timings(wire: object) -> EngineTimings | None:
+    """Our engine's `x_breakeven`; None unless both required figures are sane numbers."""
+    if not isinstance(wire, Mapping):
+        return None
+    fields = cast(Wire, wire)
+    gpu_seconds, queue_seconds = _figure(fields, "gpu_seconds"), _figure(fields, "queue_seconds")
+    if gpu_seconds is None or queue_seconds is None:
+        return None
+    return EngineTimings(
+        gpu_seconds=gpu_seconds,
+        queue_seconds=queue_seconds,
+        prefill_tokens_per_second=_figure(fields, "prefill_tokens_per_second"),
+        decode_tokens_per_second=_figure(fields, "decode_tokens_per_second"),
+        mean_batch_size=_figure(fields, "mean_batch_size"),
+    )
+
+
+def token_count(value: object, field: str) -> int:
+    """A count off the wire; absent (None) is 0. Raises MalformedUsage naming the field."""
+    if value is None:
+        return 0
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_TOKENS:
+        raise MalformedUsage(f"{field} is not a token count")
+    return value
+
+
+def _count(wire: Wire, field: str) -> int:
+    value = wire.get(field)
+    if value is None:
+        return 0
+    return value if type(value) is int and 0 <= value <= MAX_TOKENS else token_count(value, field)
+
+
+def _first(*places: tuple[Wire, str]) -> int:
+    """The first place that holds anything; every place is checked."""
+    found = 0
+    for wire, field in places:
+        if field in wire:
+            count = _count(wire, field)
+            found = found or count
+    return found
+
+
+def _required(wire: Wire, *fields: str) -> int:
+    for field in fields:
+        if wire.get(field) is not None:
+            return _count(wire, field)
+    raise MalformedUsage(f"{fields[0]} is missing")
+
+
+def _details(usage: Wire, *fields: str) -> Wire:
+    for field in fields:
+        details = usage.get(field)
+        if isinstance(details, Mapping):
+            return cast(Wire, details)
+        if details is not None:
+            raise MalformedUsage(f"{field} is not an object")
+    return {}
+
+
+def _cache_writes(usage: Wire, into: Wire) -> tuple[int, int]:
+    """(5 minute, 1 hour) cache writes. A provider that does not split them means the short one."""
+    if "cache_creation" not in usage and "cache_creation_input_tokens" not in usage and not into:
+        return 0, 0
+    split = _details(usage, "cache_creation")
+    write_1h = _count(split, "ephemeral_1h_input_tokens")
+    write_5m = _count(split, "ephemeral_5m_input_tokens")
+    total = _first(
+        (usage, "cache_creation_input_tokens"), (into, "cache_write_tokens"), (into, "cache_creation_tokens")
+    )
+    return (write_5m, write_1h) if write_5m + write_1h else (total, 0)
+
+
+def _output_tokens(usage: Wire, input_tokens: int, reasoning_tokens: int) -> int:
+    """Output with reasoning inside, also from providers that count reasoning beside it."""
+    output_tokens = _first((usage, "completion_tokens"), (usage, "output_tokens"))
+    hidden = _count(usage, "total_tokens") - input_tokens - output_tokens
+    if hidden > 0 and (reasoning_tokens in (0, hidden)) and "completion_tokens" in usage:
+        return output_tokens + hidden
+    return output_tokens
+
+
+def _figure(wire: Wire, field: str) -> float | None:
+    value = wire.get(field)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value <= _LARGEST_FIGURE else None
