@@ -1,0 +1,44 @@
+"""Turns one answer's tokens into text that may be shown: whole characters only, and nothing of a stop string."""
+
+from local_engine.tokenizer import IncrementalDetokenizer, Tokenizer
+
+
+class AnswerText:
+    """Text comes out as soon as it is certain not to begin a stop string."""
+
+    def __init__(self, tokenizer: Tokenizer, stop: tuple[str, ...]) -> None:
+        self._detokenizer = IncrementalDetokenizer(tokenizer)
+        self._stop = stop
+        self._held = ""
+        self.is_stopped = False
+
+    def push(self, token_id: int) -> str:
+        """Text that became certain with this token; sets `is_stopped` when a stop string is complete."""
+        return self._release(self._detokenizer.push(token_id))
+
+    def finish(self) -> str:
+        """The rest, when the answer ends without a stop string."""
+        if self.is_stopped:
+            return ""
+        text = self._release(self._detokenizer.finish()) + self._held
+        self._held = ""
+        return text
+
+    def _release(self, text: str) -> str:
+        held = self._held + text
+        starts = [at for at in (held.find(stop) for stop in self._stop) if at >= 0]
+        if starts:
+            self.is_stopped = True
+            self._held = ""
+            return held[: min(starts)]
+        keep = max((overlap(held, stop) for stop in self._stop), default=0)
+        self._held = held[len(held) - keep :]
+        return held[: len(held) - keep]
+
+
+def overlap(text: str, stop: str) -> int:
+    """Length of the longest end of `text` that begins `stop`."""
+    for length in range(min(len(text), len(stop) - 1), 0, -1):
+        if text.endswith(stop[:length]):
+            return length
+    return 0

@@ -1,0 +1,238 @@
+"""Lets asyncio talk to the step loop, which has a thread of its own.
+
+The loop thread alone touches the engine core. Requests and cancellations reach it through an inbox that it empties
+before every step; deltas come back in one call per step. A client that leaves frees its blocks within a step.
+"""
+
+import asyncio
+import itertools
+import logging
+import queue
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from local_engine.engine_core import Delta, EngineCore
+from local_engine.errors import ContextLengthExceeded, EngineDraining, InvalidRequest, QueueFull
+from local_engine.kv_cache_manager import KvCacheManager
+from local_engine.metrics import EngineMetrics, answer_timings
+from local_engine.request import Request, Status
+from local_engine.sampling_params import SamplingParams
+
+IDLE_WAIT_SECONDS = 0.5
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """A snapshot for health checks. `queue_seconds` is the mean wait of recent requests, 0 while nobody waits."""
+
+    status: str
+    max_concurrency: int
+    running: int
+    waiting: int
+    queue_seconds: float
+    kv_blocks_total: int
+    kv_blocks_free: int
+
+    @property
+    def free_slots(self) -> int:
+        """Requests that would start at once."""
+        return max(0, self.max_concurrency - self.running - self.waiting)
+
+
+class Admission:
+    """Places in the engine that one HTTP request holds until `release`."""
+
+    def __init__(self, engine: "AsyncEngine", answers: int) -> None:
+        self._engine = engine
+        self._answers = answers
+
+    def release(self) -> None:
+        """Give the places back. Idempotent."""
+        if self._answers:
+            self._engine.give_back(self._answers)
+            self._answers = 0
+
+
+class AsyncEngine:
+    """Submits requests to an engine core that runs in its own thread."""
+
+    def __init__(
+        self,
+        core: EngineCore,
+        kv_cache: KvCacheManager,
+        metrics: EngineMetrics,
+        *,
+        context_window: int,
+        max_running_requests: int,
+        max_waiting_requests: int,
+        stall_seconds: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._core = core
+        self._kv_cache = kv_cache
+        self.metrics = metrics
+        self.context_window = context_window
+        self._max_running = max_running_requests
+        self._max_waiting = max_waiting_requests
+        self._stall_seconds = stall_seconds
+        self._clock = clock
+        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._streams: dict[str, asyncio.Queue[Delta]] = {}
+        self._requests: dict[str, Request] = {}
+        self._numbers = itertools.count(1)
+        self._heartbeat = clock()
+        self._thread = threading.Thread(target=self._run, name="engine-steps", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._admitted = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.is_draining = False
+
+    def start(self) -> None:
+        """Start the step loop; deltas go to the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """End the step loop; what still runs is dropped."""
+        self._inbox.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    async def drain(self, limit_seconds: float) -> bool:
+        """Refuse new requests and wait for the running ones; False if some were left when the limit passed."""
+        self.is_draining = True
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), limit_seconds)
+        return not self._admitted
+
+    def state(self) -> EngineState:
+        """How the engine is, now."""
+        scheduler = self._core.scheduler
+        is_stalled = self._clock() - self._heartbeat > self._stall_seconds or not self._thread.is_alive()
+        running = len(scheduler.running)
+        waiting = max(0, self._admitted - running)
+        return EngineState(
+            status="stalled" if is_stalled else "draining" if self.is_draining else "ok",
+            max_concurrency=self._max_running,
+            running=running,
+            waiting=waiting,
+            # What waited a while ago says nothing once the queue is empty.
+            queue_seconds=self.metrics.recent_queue_seconds if waiting else 0.0,
+            kv_blocks_total=self._kv_cache.pool.total_blocks,
+            kv_blocks_free=self._kv_cache.pool.free_blocks,
+        )
+
+    def admit(self, prompt_token_ids: list[int], answers: int = 1) -> "Admission":
+        """Take places for a request's answers; the caller gives them back by `release`.
+
+        Refuses what cannot run: a prompt that leaves no room for an answer, a full queue, a process going down.
+        """
+        if self.is_draining:
+            raise EngineDraining("The engine is shutting down.")
+        if not prompt_token_ids:
+            raise InvalidRequest("The prompt is empty.", parameter="prompt")
+        if len(prompt_token_ids) >= self.context_window:
+            raise ContextLengthExceeded(
+                f"This model's context window is {self.context_window} tokens; "
+                f"the prompt has {len(prompt_token_ids)} and leaves no room for an answer.",
+                parameter="messages",
+            )
+        limit = self._max_running + self._max_waiting
+        if self._admitted + answers > limit:
+            self.metrics.rejected.inc()
+            waits = max(1.0, self.metrics.recent_queue_seconds)
+            raise QueueFull(
+                f"The engine takes {limit} answers at a time and holds {self._admitted}.", retry_after_seconds=waits
+            )
+        self._admitted += answers
+        self._idle.clear()
+        return Admission(self, answers)
+
+    def give_back(self, answers: int) -> None:
+        """Free places; called by an admission, once."""
+        self._admitted -= answers
+        if not self._admitted:
+            self._idle.set()
+
+    async def generate(
+        self, prompt_token_ids: list[int], params: SamplingParams, *, cache_salt: str = "", priority: int = 0
+    ) -> AsyncIterator[Delta]:
+        """Yield deltas until one has a finish reason. Leaving the iterator early cancels the request."""
+        request = Request(
+            request_id=str(next(self._numbers)),
+            prompt_token_ids=prompt_token_ids,
+            params=params,
+            priority=priority,
+            cache_salt=cache_salt,
+        )
+        request.timings.arrived = self._clock()
+        stream: asyncio.Queue[Delta] = asyncio.Queue()
+        self._streams[request.request_id] = stream
+        self._requests[request.request_id] = request
+        self._inbox.put(lambda: self._core.add(request))
+        is_finished = False
+        try:
+            while not is_finished:
+                delta = await stream.get()
+                is_finished = delta.finish_reason is not None
+                yield delta
+        finally:
+            del self._streams[request.request_id], self._requests[request.request_id]
+            if not is_finished:
+                self._inbox.put(lambda: self._cancel(request))
+
+    def _cancel(self, request: Request) -> None:
+        if request.status is Status.FINISHED:
+            return
+        self._core.cancel(request)
+        self.metrics.record_end(request, answer_timings(request, self._clock()))
+
+    def _run(self) -> None:
+        """The step loop; the outermost edge of the thread."""
+        try:
+            while self._empty_inbox():
+                self._heartbeat = self._clock()
+                if self._core.has_work:
+                    self._step()
+        except Exception:
+            # Health goes red from here on; whoever waits is told instead of left hanging.
+            logger.exception("The step loop died")
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._abandon)
+
+    def _empty_inbox(self) -> bool:
+        """Carry out what came in, waiting for it when there is nothing else to do; False ends the loop."""
+        with suppress(queue.Empty):
+            while True:
+                command = self._inbox.get(block=not self._core.has_work, timeout=IDLE_WAIT_SECONDS)
+                if command is None:
+                    return False
+                command()
+        return True
+
+    def _step(self) -> None:
+        report = self._core.step()
+        self.metrics.record_step(
+            report.seconds, prefill_tokens=report.prefill_tokens, decode_tokens=report.decode_tokens, rows=report.rows
+        )
+        self.metrics.preemptions.set(self._core.scheduler.preemptions)
+        now = self._clock()
+        for delta in report.deltas:
+            if delta.finish_reason is not None:
+                self.metrics.record_end(delta.request, answer_timings(delta.request, now))
+        if report.deltas and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._deliver, report.deltas)
+
+    def _abandon(self) -> None:
+        message = "The engine's step loop died."
+        self._deliver([Delta(r, finish_reason="error", error=message) for r in self._requests.values()])
+
+    def _deliver(self, deltas: list[Delta]) -> None:
+        for delta in deltas:
+            stream = self._streams.get(delta.request.request_id)
+            if stream is not None:
+                stream.put_nowait(delta)

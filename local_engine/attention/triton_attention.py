@@ -1,0 +1,83 @@
+"""Paged attention on a GPU behind the engine's protocol: decode rows by split-KV, all others by the varlen kernel."""
+
+import torch
+
+from local_engine.attention.protocol import AttentionBatch
+from local_engine.attention.triton_paged_decode import paged_decode
+from local_engine.attention.triton_paged_extend import paged_extend
+from local_engine.attention.triton_tiles import KvScales
+
+
+class TritonAttention:
+    """AttentionBackend over caches of float16, bfloat16, float32 or e4m3.
+
+    `window` is the sliding window in tokens, 0 for none. `splits` fixes how many ways a sequence is split in decode,
+    which makes a row's bits independent of its batch; left out, it follows the batch so that the device is full.
+    """
+
+    def __init__(self, *, window: int = 0, kv_scales: KvScales | None = None, splits: int | None = None) -> None:
+        self.kv_scales = kv_scales or KvScales()
+        self._window = window
+        self._splits = splits
+
+    def store(
+        self, k: torch.Tensor, v: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, batch: AttentionBatch
+    ) -> None:
+        """Scatter k and v by torch; `FusedDecoder` writes them in its rotary kernel instead and never calls this."""
+        _scatter(k, k_cache, batch.slot_mapping, self.kv_scales.k)
+        _scatter(v, v_cache, batch.slot_mapping, self.kv_scales.v)
+
+    def attend(
+        self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, batch: AttentionBatch
+    ) -> torch.Tensor:
+        """Return [tokens, heads, head_size]; q's rows may be strided."""
+        out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        decodes = leading_ones(batch.query_lengths)
+        scale = q.shape[-1] ** -0.5
+        if decodes:
+            paged_decode(
+                q[:decodes],
+                k_cache,
+                v_cache,
+                batch.block_table[:decodes],
+                batch.seq_lens[:decodes],
+                scale=scale,
+                window=self._window,
+                kv_scales=self.kv_scales,
+                splits=self._splits,
+                out=out[:decodes],
+            )
+        if decodes < len(batch.query_lengths):
+            paged_extend(
+                q[decodes:],
+                k_cache,
+                v_cache,
+                batch.block_table[decodes:],
+                batch.seq_lens[decodes:],
+                batch.cu_seqlens_q[decodes:] - decodes,
+                max_query_tokens=max(batch.query_lengths[decodes:]),
+                scale=scale,
+                window=self._window,
+                kv_scales=self.kv_scales,
+                out=out[decodes:],
+            )
+        return out
+
+
+def leading_ones(query_lengths: list[int]) -> int:
+    """How many sequences at the front compute one token: the scheduler puts decodes before prompts."""
+    for index, length in enumerate(query_lengths):
+        if length != 1:
+            return index
+    return len(query_lengths)
+
+
+def _scatter(values: torch.Tensor, cache: torch.Tensor, slots: torch.Tensor, scale: float) -> None:
+    if cache.dtype == torch.float8_e4m3fn:
+        largest = torch.finfo(cache.dtype).max
+        values = (values.float() / scale).clamp(-largest, largest)
+    # index_copy_ has no e4m3, so bytes are copied as bytes.
+    rows = values.to(cache.dtype)
+    if cache.element_size() == 1:
+        rows, cache = rows.view(torch.uint8), cache.view(torch.uint8)
+    cache.flatten(0, 1).index_copy_(0, slots, rows)

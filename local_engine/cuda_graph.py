@@ -1,0 +1,202 @@
+"""Captured decode steps: one CUDA graph per batch size, so that a step costs the host one call instead of hundreds.
+
+Knows sizes, static buffers and capture; what a step computes is the caller's. Needs no CUDA until the first capture.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+MAX_ROWS = 256
+WARM_UPS = 2
+
+
+def bucket_sizes(max_rows: int = MAX_ROWS) -> tuple[int, ...]:
+    """Batch sizes to capture, ascending, the last being max_rows; from 32 rows up, padding adds less than an eighth."""
+    sizes = [1, 2, 4, *range(8, 32, 4), *range(32, 64, 4), *range(64, 128, 8), *range(128, MAX_ROWS + 1, 16)]
+    return (*(size for size in sizes if size < max_rows), max_rows)
+
+
+def bucket_for(rows: int, sizes: Sequence[int]) -> int | None:
+    """The smallest captured size that holds `rows`, or None when the step must run without a graph."""
+    index = bisect_left(sizes, rows)
+    return sizes[index] if rows and index < len(sizes) else None
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeRow:
+    """One sequence's next step: its last token, its length with that token, and the blocks that hold it."""
+
+    token_id: int
+    length: int
+    block_ids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeInputs:
+    """A decode step's device tensors, int32: [rows] each, block_table [rows, max_blocks].
+
+    A padded row has length 0 and slot -1.
+    """
+
+    token_ids: torch.Tensor
+    positions: torch.Tensor
+    slots: torch.Tensor
+    seq_lens: torch.Tensor
+    block_table: torch.Tensor
+
+
+class DecodeBuffers:
+    """The memory that captured steps read: it never moves, and one copy fills it.
+
+    Everything lies in one int32 tensor, [4 * max_rows + max_rows * max_blocks], with a twin on the host.
+    """
+
+    def __init__(self, max_rows: int, max_blocks: int, block_size: int, device: torch.device) -> None:
+        self.max_rows = max_rows
+        self.max_blocks = max_blocks
+        self.block_size = block_size
+        size = (4 + max_blocks) * max_rows
+        self._host = torch.zeros(size, dtype=torch.int32, pin_memory=device.type == "cuda")
+        self._device = torch.zeros(size, dtype=torch.int32, device=device)
+        self._arrays = _host_rows(_cut(self._host, max_rows, max_blocks, max_rows))
+        self._written: list[list[int]] = [[] for _ in range(max_rows)]
+        self._copied = torch.cuda.Event() if device.type == "cuda" else None
+        self.pad(0)
+        self.upload()
+
+    def view(self, rows: int) -> DecodeInputs:
+        """The first `rows` rows on the device."""
+        return _cut(self._device, self.max_rows, self.max_blocks, rows)
+
+    def fill(self, rows: Sequence[DecodeRow], bucket: int) -> None:
+        """Write the batch, padded to `bucket` rows, and send it to the device without waiting for it."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        host, count = self._arrays, len(rows)
+        host.token_ids[:count] = [row.token_id for row in rows]
+        host.positions[:count] = [row.length - 1 for row in rows]
+        host.seq_lens[:count] = [row.length for row in rows]
+        host.slots[:count] = [slot(row.length - 1, row.block_ids, self.block_size) for row in rows]
+        for index, row in enumerate(rows):
+            # Blocks change every block_size steps; comparing lists costs a tenth of writing them.
+            if self._written[index] != row.block_ids:
+                host.block_table[index, : len(row.block_ids)] = row.block_ids
+                self._written[index] = list(row.block_ids)
+        self.pad(len(rows), bucket)
+        self.upload()
+
+    def pad(self, start: int, end: int | None = None) -> None:
+        """Make the host's rows from `start` to `end` (all of them, if None) rows that compute nothing.
+
+        Their block tables stay: a row of length 0 reads none.
+        """
+        host = self._arrays
+        host.token_ids[start:end] = 0
+        host.positions[start:end] = 0
+        host.seq_lens[start:end] = 0
+        host.slots[start:end] = -1
+
+    def upload(self) -> None:
+        """Copy the host's twin over, in stream order."""
+        self._device.copy_(self._host, non_blocking=True)
+        if self._copied is not None:
+            self._copied.record()
+
+    def save(self) -> torch.Tensor:
+        """What the device holds now, for `restore`."""
+        return self._device.clone()
+
+    def restore(self, saved: torch.Tensor) -> None:
+        """Put back what `save` returned."""
+        self._device.copy_(saved)
+
+    def clear(self) -> None:
+        """Make every row on the device a padded one, the host's twin aside."""
+        self._device.zero_()
+        self.view(self.max_rows).slots.fill_(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class _HostRows:
+    token_ids: np.ndarray
+    positions: np.ndarray
+    slots: np.ndarray
+    seq_lens: np.ndarray
+    block_table: np.ndarray
+
+
+def _host_rows(cut: DecodeInputs) -> _HostRows:
+    return _HostRows(
+        cut.token_ids.numpy(),
+        cut.positions.numpy(),
+        cut.slots.numpy(),
+        cut.seq_lens.numpy(),
+        cut.block_table.numpy(),
+    )
+
+
+def slot(position: int, block_ids: Sequence[int], block_size: int) -> int:
+    """Where a position lies in the flattened cache."""
+    return block_ids[position // block_size] * block_size + position % block_size
+
+
+def _cut(flat: torch.Tensor, max_rows: int, max_blocks: int, rows: int) -> DecodeInputs:
+    columns = flat[: 4 * max_rows].view(4, max_rows)[:, :rows]
+    table = flat[4 * max_rows :].view(max_rows, max_blocks)[:rows]
+    return DecodeInputs(columns[0], columns[1], columns[2], columns[3], table)
+
+
+@dataclass(frozen=True, slots=True)
+class _Captured:
+    graph: torch.cuda.CUDAGraph
+    output: torch.Tensor
+
+
+class DecodeGraphs:
+    """Replays `step` for a bucket, capturing it at its first use (about a second, kernels' compilation included).
+
+    `step` gets the bucket's inputs and returns a tensor that each replay overwrites; it must launch the same kernels
+    whatever the inputs hold, touch no host memory, and do nothing for padded rows.
+    """
+
+    def __init__(self, step: Callable[[DecodeInputs], torch.Tensor], buffers: DecodeBuffers) -> None:
+        self._step = step
+        self._buffers = buffers
+        self._captured: dict[int, _Captured] = {}
+        self._pool = None
+
+    @property
+    def captured(self) -> tuple[int, ...]:
+        """The buckets captured so far."""
+        return tuple(sorted(self._captured))
+
+    def run(self, bucket: int) -> torch.Tensor:
+        """Compute the rows that the buffers hold; valid until the next run of any bucket."""
+        captured = self._captured.get(bucket)
+        if captured is None:
+            captured = self._captured[bucket] = self._capture(bucket)
+        captured.graph.replay()
+        return captured.output
+
+    def _capture(self, bucket: int) -> _Captured:
+        """Warm up and record on padded rows, so that a step that moves its inputs on moves nothing."""
+        saved = self._buffers.save()
+        self._buffers.clear()
+        inputs = self._buffers.view(bucket)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UPS):
+                self._step(inputs)
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        # Graphs share one pool: only one runs at a time, and the largest one's scratch memory serves them all.
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        with torch.cuda.graph(graph, pool=self._pool):
+            output = self._step(inputs)
+        self._buffers.restore(saved)
+        return _Captured(graph, output)

@@ -1,0 +1,138 @@
+"""Parses a GGUF container: metadata values and where each tensor's bytes lie. Every length is checked against the file.
+
+The format is little-endian: magic, version, counts, typed key-values, tensor descriptions, then aligned tensor bytes
+(https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
+"""
+
+import math
+import mmap
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+from local_engine.errors import ModelUnavailable
+
+MAGIC: Final = b"GGUF"
+VERSIONS: Final = (2, 3)
+DEFAULT_ALIGNMENT: Final = 32
+STRING: Final = 8
+ARRAY: Final = 9
+SCALARS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+MAX_DIMENSIONS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class GgufTensor:
+    """One tensor's raw bytes, a view into the mapped file; `shape` is row-major, outermost first."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: GGMLQuantizationType
+    raw: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class GgufFile:
+    """Metadata by key, tensors by name."""
+
+    metadata: dict[str, Any]
+    tensors: dict[str, GgufTensor]
+
+
+def read_gguf(path: Path) -> GgufFile:
+    """Map and parse a file; raises ModelUnavailable, with the place, when it is damaged or cut short."""
+    try:
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise ModelUnavailable(f"Cannot read {path} ({error}).") from error
+    cursor = _Cursor(mapped, path.name)
+    if cursor.take(4) != MAGIC:
+        raise ModelUnavailable(f"{path.name} is not a GGUF file.")
+    version = cursor.scalar("I")
+    if version not in VERSIONS:
+        raise ModelUnavailable(f"{path.name} is GGUF version {version}; versions 2 and 3 are read.")
+    tensor_count, pair_count = cursor.scalar("Q"), cursor.scalar("Q")
+    metadata: dict[str, Any] = {}
+    for _ in range(pair_count):
+        key = cursor.string()
+        metadata[key] = cursor.value(cursor.scalar("I"))
+    described = [_describe(cursor) for _ in range(tensor_count)]
+    alignment = int(metadata.get("general.alignment", DEFAULT_ALIGNMENT)) or DEFAULT_ALIGNMENT
+    start = -(-cursor.at // alignment) * alignment
+    return GgufFile(metadata, {tensor[0]: _map(cursor, start, *tensor) for tensor in described})
+
+
+def _describe(cursor: "_Cursor") -> tuple[str, tuple[int, ...], int, int]:
+    name = cursor.string()
+    dimensions = cursor.scalar("I")
+    if dimensions > MAX_DIMENSIONS:
+        raise cursor.damaged(f"tensor {name!r} has {dimensions} dimensions")
+    shape = tuple(reversed([int(cursor.scalar("Q")) for _ in range(dimensions)]))
+    return name, shape, cursor.scalar("I"), cursor.scalar("Q")
+
+
+def _map(cursor: "_Cursor", start: int, name: str, shape: tuple[int, ...], kind: int, offset: int) -> GgufTensor:
+    try:
+        quantisation = GGMLQuantizationType(kind)
+    except ValueError as error:
+        raise cursor.damaged(f"tensor {name!r} is of the unknown type {kind}") from error
+    block, block_bytes = GGML_QUANT_SIZES[quantisation]
+    if shape and shape[-1] % block:
+        raise cursor.damaged(f"a row of tensor {name!r} is not a whole number of blocks")
+    size = math.prod(shape) // block * block_bytes
+    if start + offset + size > cursor.size:
+        raise cursor.damaged(f"tensor {name!r} lies beyond its end")
+    raw = np.frombuffer(cursor.buffer, dtype=np.uint8, count=size, offset=start + offset)
+    rows = math.prod(shape[:-1])
+    return GgufTensor(name, shape, quantisation, raw.reshape(rows, size // rows if rows else 0))
+
+
+class _Cursor:
+    """Reads forward through the mapped file."""
+
+    def __init__(self, buffer: mmap.mmap, name: str) -> None:
+        self.buffer = buffer
+        self.size = len(buffer)
+        self.at = 0
+        self._name = name
+
+    def damaged(self, what: str) -> ModelUnavailable:
+        return ModelUnavailable(f"{self._name} is damaged: {what}.")
+
+    def take(self, count: int) -> bytes:
+        if count > self.size - self.at:
+            raise self.damaged(f"it ends at byte {self.size}, inside its header")
+        self.at += count
+        return self.buffer[self.at - count : self.at]
+
+    def scalar(self, code: str) -> Any:
+        return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
+
+    def string(self) -> str:
+        return self.take(self.scalar("Q")).decode("utf-8", errors="replace")
+
+    def value(self, kind: int) -> Any:
+        if kind == STRING:
+            return self.string()
+        if kind == ARRAY:
+            return self._array()
+        if kind not in SCALARS:
+            raise self.damaged(f"a metadata value is of the unknown type {kind}")
+        return self.scalar(SCALARS[kind])
+
+    def _array(self) -> list[Any]:
+        kind, count = self.scalar("I"), self.scalar("Q")
+        if count > self.size - self.at:
+            raise self.damaged("an array is longer than the file")
+        if kind == STRING:
+            return [self.string() for _ in range(count)]
+        if kind not in SCALARS:
+            raise self.damaged(f"an array holds values of the unsupported type {kind}")
+        code = SCALARS[kind]
+        raw = self.take(count * struct.calcsize("<" + code))
+        return list(struct.unpack(f"<{count}{code}", raw))

@@ -1,0 +1,157 @@
+"""Reads a GGUF file: shape, tokenizer and dequantised float32 weights under Hugging Face's names.
+
+llama.cpp stores the query and key rows of architecture `llama` interleaved for its own rotary layout; they are put back
+here, so that the model knows one layout only.
+"""
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from gguf.constants import GGMLQuantizationType
+from gguf.quants import dequantize
+
+from local_engine.config import ModelConfig, RopeScaling
+from local_engine.errors import ModelUnavailable, ModelUnsupported
+from local_engine.gguf_file import GgufFile, GgufTensor, read_gguf
+from local_engine.tokenizer import Tokenizer
+from local_engine.vocabulary import build_gguf_tokenizer
+from local_engine.weights import LoadedFile
+
+FAMILIES: Final = {"llama": "llama", "mistral": "mistral", "qwen2": "qwen2", "qwen3": "qwen3"}
+INTERLEAVED_ROPE: Final = {"llama", "mistral"}
+QUANTISATIONS: Final = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K", "Q5_0", "Q5_1"}
+LAYER_NAMES: Final = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+TOP_NAMES: Final = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+
+
+class GgufWeights:
+    """Tensors of one GGUF file, dequantised when asked for."""
+
+    def __init__(self, file: GgufFile, config: ModelConfig, *, is_interleaved: bool) -> None:
+        self._tensors = {hugging_face_name(name): tensor for name, tensor in file.tensors.items()}
+        self._config = config
+        self._is_interleaved = is_interleaved
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tensors
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """Return one dequantised tensor; raises ModelUnsupported when it is missing or of an unknown quantisation."""
+        found = self._tensors.get(name)
+        if found is None:
+            raise ModelUnsupported(f"The GGUF file has no tensor {name}.")
+        if found.kind.name not in QUANTISATIONS:
+            known = ", ".join(sorted(QUANTISATIONS))
+            raise ModelUnsupported(f"Tensor {name} is {found.kind.name}; this engine reads {known}.")
+        tensor = torch.from_numpy(dequantise(found))
+        if self._is_interleaved and name.endswith(("q_proj.weight", "q_proj.bias")):
+            return undo_interleaving(tensor, self._config.heads)
+        if self._is_interleaved and name.endswith(("k_proj.weight", "k_proj.bias")):
+            return undo_interleaving(tensor, self._config.kv_heads)
+        return tensor
+
+
+def hugging_face_name(name: str) -> str:
+    """Translate llama.cpp's tensor name; unknown names are kept."""
+    if match := re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", name):
+        layer, part, kind = match.groups()
+        return f"model.layers.{layer}.{LAYER_NAMES.get(part, part)}.{kind}"
+    stem, _, kind = name.rpartition(".")
+    return f"{TOP_NAMES.get(stem, stem)}.{kind}"
+
+
+def undo_interleaving(tensor: torch.Tensor, heads: int) -> torch.Tensor:
+    """Turn llama.cpp's row order (pairs side by side) into halves side by side, per head."""
+    rows = tensor.shape[0]
+    return (
+        tensor.view(heads, rows // heads // 2, 2, *tensor.shape[1:]).transpose(1, 2).reshape(tensor.shape).contiguous()
+    )
+
+
+def load_gguf(path: Path) -> LoadedFile:
+    """Open a GGUF file. Raises ModelUnavailable when it is damaged, ModelUnsupported when it is of another kind."""
+    file = read_gguf(path)
+    metadata = file.metadata
+    architecture = str(metadata.get("general.architecture", "unknown"))
+    if architecture not in FAMILIES:
+        raise ModelUnsupported(
+            f"{path.name} is of architecture {architecture}; this engine runs {', '.join(FAMILIES)}."
+        )
+    try:
+        config = _read_config(metadata, architecture, set(file.tensors), path)
+        tokenizer: Tokenizer = build_gguf_tokenizer(metadata)
+    except KeyError as error:
+        raise ModelUnavailable(f"{path.name} lacks the metadata field {error.args[0]}.") from error
+    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        raise ModelUnavailable(f"{path.name} has damaged metadata ({error}).") from error
+    weights = GgufWeights(file, config, is_interleaved=architecture in INTERLEAVED_ROPE)
+    return LoadedFile(config=config, weights=weights, tokenizer=tokenizer)
+
+
+def dequantise(tensor: GgufTensor) -> np.ndarray:
+    """A tensor's values in float32, a copy."""
+    if tensor.kind == GGMLQuantizationType.F32:
+        return tensor.raw.view(np.float32).reshape(tensor.shape).copy()
+    values: np.ndarray = dequantize(tensor.raw, tensor.kind)
+    return np.array(values, dtype=np.float32).reshape(tensor.shape)
+
+
+def _read_config(metadata: dict[str, Any], architecture: str, tensors: set[str], path: Path) -> ModelConfig:
+    def value(key: str) -> Any:
+        return metadata[f"{architecture}.{key}"]
+
+    def optional(key: str, default: Any) -> Any:
+        return metadata.get(f"{architecture}.{key}", default)
+
+    heads = int(value("attention.head_count"))
+    hidden = int(value("embedding_length"))
+    head_size = int(optional("attention.key_length", hidden // heads))
+    if int(optional("rope.dimension_count", head_size)) != head_size:
+        raise ModelUnsupported("Partial rotary embeddings are not supported.")
+    return ModelConfig(
+        name=_served_name(path),
+        family=FAMILIES[architecture],  # pyright: ignore[reportArgumentType]
+        layers=int(value("block_count")),
+        hidden_size=hidden,
+        intermediate_size=int(value("feed_forward_length")),
+        heads=heads,
+        kv_heads=int(optional("attention.head_count_kv", heads)),
+        head_size=head_size,
+        vocabulary_size=len(metadata["tokenizer.ggml.tokens"]),
+        # Within a sliding window full attention is the same, so such a model is served up to its window.
+        context_window=min(int(value("context_length")), int(optional("attention.sliding_window", 0) or 10**9)),
+        rope_theta=float(optional("rope.freq_base", 10000.0)),
+        norm_epsilon=float(value("attention.layer_norm_rms_epsilon")),
+        rope_scaling=_rope_scaling(optional("rope.scaling.type", "none"), optional("rope.scaling.factor", 1.0)),
+        has_qkv_bias="blk.0.attn_q.bias" in tensors,
+        has_qk_norm="blk.0.attn_q_norm.weight" in tensors,
+        has_tied_embedding="output.weight" not in tensors,
+    )
+
+
+def _rope_scaling(kind: str, factor: float) -> RopeScaling | None:
+    if kind in ("none", ""):
+        return None
+    if kind != "linear":
+        raise ModelUnsupported(f"Rotary scaling of kind {kind} is not supported in GGUF files.")
+    return RopeScaling(kind="linear", factor=float(factor))
+
+
+def _served_name(path: Path) -> str:
+    """`SmolLM2-135M-Instruct.Q4_1.gguf` is served as `smollm2-135m-instruct`."""
+    return re.sub(r"[.-](i?q\d\w*|f16|f32|bf16)$", "", path.stem.lower())

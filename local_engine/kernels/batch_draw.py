@@ -1,0 +1,60 @@
+"""Draws for a whole batch of requests in one launch, and brings the token ids to the host in one copy."""
+
+import secrets
+from dataclasses import replace
+
+import torch
+
+from local_engine.kernels.sampling import SamplingTensors, sample
+from local_engine.request import Request
+
+
+class BatchDraw:
+    """Keeps each request's seed, and the batch's settings on the device while its members stay the same."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._seeds: dict[str, int] = {}
+        self._settings: tuple[tuple[str, ...], SamplingTensors] | None = None
+
+    def forget(self, request_id: str) -> None:
+        """Drop a finished request's seed."""
+        self._seeds.pop(request_id, None)
+
+    def draw(self, logits: torch.Tensor, owners: list[tuple[Request, int]]) -> list[int]:
+        """One token id per row of `logits`, [rows, vocabulary].
+
+        A row's owner is a request and how many of its drafts come before.
+        """
+        if all(request.params.is_greedy for request, _ in owners):
+            return logits.argmax(dim=-1).tolist()
+        lengths = [len(request.token_ids) + at for request, at in owners]
+        position = torch.tensor(lengths, dtype=torch.int32, device=self._device)
+        return sample(logits, replace(self._tensors([request for request, _ in owners]), position=position)).tolist()
+
+    def _tensors(self, rows: list[Request]) -> SamplingTensors:
+        members = tuple(request.request_id for request in rows)
+        if self._settings is None or self._settings[0] != members:
+            self._settings = (members, self._send(rows))
+        return self._settings[1]
+
+    def _send(self, rows: list[Request]) -> SamplingTensors:
+        params = [request.params for request in rows]
+
+        def column(values: list[float] | list[int], dtype: torch.dtype) -> torch.Tensor:
+            return torch.tensor(values, dtype=dtype, device=self._device)
+
+        return SamplingTensors(
+            temperature=column([p.temperature for p in params], torch.float32),
+            top_k=column([p.top_k for p in params], torch.int32),
+            top_p=column([p.top_p for p in params], torch.float32),
+            min_p=column([p.min_p for p in params], torch.float32),
+            seed=column([self._seed(request) for request in rows], torch.int64),
+            position=column([0] * len(params), torch.int32),
+        )
+
+    def _seed(self, request: Request) -> int:
+        given = request.params.seed
+        if request.request_id not in self._seeds:
+            self._seeds[request.request_id] = secrets.randbits(63) if given is None else given
+        return self._seeds[request.request_id]

@@ -1,0 +1,71 @@
+"""The engine's sampler on a GPU: one launch for the whole batch, and one copy of its token ids to the host."""
+
+import torch
+
+from local_engine.kernels.batch_draw import BatchDraw
+from local_engine.request import Request
+from local_engine.sampler import Drawn, Sampler, change_logits, token_logprobs
+
+
+class DeviceSampler(Sampler):
+    """Draws what `Sampler` draws in distribution; a seed means other tokens than it does on a CPU.
+
+    A batch with a constrained answer in it is left to `Sampler`: its mask needs the host after every token.
+    """
+
+    _batch_draw: BatchDraw | None = None
+
+    def draw(self, logits: torch.Tensor, requests: list[Request]) -> list[Drawn]:
+        """`logits` holds len(drafts) + 1 rows for each request, in order.
+
+        Every row is drawn as if the drafts before it were right; what follows a wrong draft is dropped.
+        """
+        if any(request.params.constraint is not None for request in requests):
+            return super().draw(logits, requests)
+        owners = [(request, at) for request in requests for at in range(len(request.draft_token_ids) + 1)]
+        ids = self._batch.draw(_changed(logits, owners), owners)
+        drawn: list[Drawn] = []
+        start = 0
+        for request in requests:
+            end = start + len(request.draft_token_ids) + 1
+            drawn.append(_drawn(logits[start:end], ids[start:end], request))
+            start = end
+        return drawn
+
+    def forget(self, request_id: str) -> None:
+        """Drop what is kept for a finished request."""
+        super().forget(request_id)
+        self._batch.forget(request_id)
+
+    @property
+    def _batch(self) -> BatchDraw:
+        """Made at the first draw, so that this class is constructed as its parent is."""
+        if self._batch_draw is None:
+            self._batch_draw = BatchDraw(self._device)
+        return self._batch_draw
+
+
+def accepted(ids: list[int], drafts: list[int]) -> list[int]:
+    """Tokens up to and with the first that is not its draft; if all were right, also the one after them."""
+    for at, draft in enumerate(drafts):
+        if ids[at] != draft:
+            return ids[: at + 1]
+    return ids
+
+
+def _drawn(logits: torch.Tensor, ids: list[int], request: Request) -> Drawn:
+    taken, wanted = accepted(ids, request.draft_token_ids), request.params.logprobs
+    if wanted is None:
+        return Drawn(taken, [])
+    return Drawn(taken, [token_logprobs(row, token, wanted) for row, token in zip(logits, taken, strict=False)])
+
+
+def _changed(logits: torch.Tensor, owners: list[tuple[Request, int]]) -> torch.Tensor:
+    """The rows after penalties, bias and bans; a copy if there are any, because log-probabilities want them raw."""
+    out = logits
+    for index, (request, at) in enumerate(owners):
+        row = change_logits(logits[index], request, request.draft_token_ids[:at])
+        if row.data_ptr() != logits[index].data_ptr():
+            out = logits.clone() if out is logits else out
+            out[index] = row
+    return out

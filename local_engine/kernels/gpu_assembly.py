@@ -1,0 +1,68 @@
+"""Puts the GPU's model and runner together; to be imported only where a CUDA device was chosen."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from local_engine.attention.triton_attention import TritonAttention
+from local_engine.config import ModelConfig
+from local_engine.kernels.fused_decoder import FusedDecoder
+from local_engine.kernels.gpu_runner import GpuRunner
+from local_engine.kernels.linear import build_fp8_linear, build_int4_linear
+from local_engine.layers.linear import DenseLinear, LinearBuilder
+from local_engine.weights import WeightSource
+
+# A split count that suits one sequence on a large GPU, fixed where a row's bits must not depend on its batch.
+DETERMINISTIC_SPLITS = 8
+BUILDERS: dict[str, LinearBuilder] = {
+    "float32": DenseLinear,
+    "bfloat16": DenseLinear,
+    "fp8": build_fp8_linear,
+    "int4-weight-only": build_int4_linear,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPlan:
+    """What the engine's configuration says to a GPU. `kv_dtype` may be torch.float8_e4m3fn."""
+
+    weights: str = "bfloat16"
+    kv_dtype: torch.dtype = torch.bfloat16
+    blocks: int = 1024
+    block_size: int = 16
+    context_window: int = 8192
+    max_rows: int = 256
+    is_deterministic: bool = False
+
+
+def build_gpu_runner(
+    config: ModelConfig,
+    weights: WeightSource,
+    plan: GpuPlan,
+    device: torch.device,
+    progress: Callable[[int, int], None] | None = None,
+) -> GpuRunner:
+    """Load the model onto `device`; raises KeyError for a weight format that no GPU product knows.
+
+    The deterministic mode fixes the splits of attention. The library that multiplies dense weights may still choose its
+    algorithm by the number of rows.
+    """
+    model = FusedDecoder(
+        config,
+        weights,
+        build_linear=BUILDERS[plan.weights],
+        attention=TritonAttention(splits=DETERMINISTIC_SPLITS if plan.is_deterministic else None),
+        context_window=plan.context_window,
+        dtype=torch.float32 if plan.weights == "float32" else torch.bfloat16,
+        device=device,
+        progress=progress,
+    )
+    return GpuRunner(
+        model,
+        blocks=plan.blocks,
+        block_size=plan.block_size,
+        kv_dtype=plan.kv_dtype,
+        context_window=plan.context_window,
+        max_rows=plan.max_rows,
+    )

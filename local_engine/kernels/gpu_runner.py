@@ -1,0 +1,83 @@
+"""Runs scheduled batches on a GPU: a captured graph for steps of pure decoding, plain launches for all others."""
+
+from collections.abc import Sequence
+
+import torch
+
+from local_engine.attention.protocol import AttentionBatch
+from local_engine.cuda_graph import DecodeBuffers, DecodeGraphs, DecodeInputs, DecodeRow, bucket_for, bucket_sizes
+from local_engine.kernels.fused_decoder import FusedDecoder
+from local_engine.model_runner import ModelRunner
+from local_engine.scheduler import Batch, Row
+
+
+class GpuRunner(ModelRunner):
+    """ModelRunner over a FusedDecoder. Where the device is no CUDA device, every step is launched plainly."""
+
+    def __init__(
+        self,
+        model: FusedDecoder,
+        *,
+        blocks: int,
+        block_size: int,
+        kv_dtype: torch.dtype,
+        context_window: int,
+        max_rows: int,
+    ) -> None:
+        super().__init__(model, blocks=blocks, block_size=block_size, kv_dtype=kv_dtype)
+        self._decoder = model
+        self._sizes = bucket_sizes(max_rows) if model.device.type == "cuda" else ()
+        max_blocks = -(-context_window // block_size)
+        self._buffers = DecodeBuffers(max_rows, max_blocks, block_size, model.device)
+        self._graphs = DecodeGraphs(self._decode, self._buffers)
+
+    @property
+    def model(self) -> FusedDecoder:
+        """The model whose steps are captured."""
+        return self._decoder
+
+    @torch.inference_mode()
+    def run(self, batch: Batch) -> torch.Tensor:
+        """Logits as ModelRunner.run; those of a captured step are overwritten by the next step."""
+        bucket = bucket_for(len(batch.rows), self._sizes) if is_pure_decode(batch.rows) else None
+        if bucket is None:
+            return super().run(batch)
+        self._buffers.fill([_decode_row(row) for row in batch.rows], bucket)
+        return self._graphs.run(bucket)[: len(batch.rows)]
+
+    def capture(self, rows: Sequence[int]) -> None:
+        """Capture the graphs for these batch sizes now, largest first, instead of during somebody's answer."""
+        buckets = {bucket for n in rows if (bucket := bucket_for(n, self._sizes)) is not None}
+        with torch.inference_mode():
+            for bucket in sorted(buckets, reverse=True):
+                self._buffers.fill([], bucket)
+                self._graphs.run(bucket)
+
+    def _decode(self, inputs: DecodeInputs) -> torch.Tensor:
+        hidden = self._decoder.forward(inputs.token_ids, inputs.positions, self.caches, attention_batch(inputs))
+        return self._decoder.logits(hidden)
+
+
+def attention_batch(inputs: DecodeInputs) -> AttentionBatch:
+    """One new token per row; the host's lists that only loops over sequences read stay empty."""
+    rows = len(inputs.seq_lens)
+    return AttentionBatch(
+        # Decode reads no bounds; any tensor of the device will do, and no launch may be added to the graph for it.
+        cu_seqlens_q=inputs.seq_lens,
+        seq_lens=inputs.seq_lens,
+        block_table=inputs.block_table,
+        slot_mapping=inputs.slots,
+        query_lengths=[1] * rows,
+        sequence_lengths=[],
+        block_ids=[],
+    )
+
+
+def is_pure_decode(rows: tuple[Row, ...]) -> bool:
+    """Whether every row computes just one token and draws the next."""
+    return all(row.count == 1 and row.needs_logits for row in rows)
+
+
+def _decode_row(row: Row) -> DecodeRow:
+    request = row.request
+    return DecodeRow(token_id=request.token_ids[row.start], length=row.start + 1, block_ids=request.block_ids)

@@ -1,0 +1,46 @@
+"""Matrix products with quantised weights for the GPU, as the `LinearBuilder`s that a model is constructed with."""
+
+import torch
+
+from local_engine.kernels.fp8 import fp8_matmul, quantise_weight
+from local_engine.kernels.int4 import int4_matmul, quantise
+from local_engine.layers.linear import DenseLinear, Linear
+
+INT4_GROUP = 128
+
+
+class Fp8Linear:
+    """e4m3 weights with a scale per output; activations are quantised by rows on the way in."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+        self._weight = quantise_weight(weight)
+        self._bias = bias
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        out = fp8_matmul(x, self._weight)
+        return out if self._bias is None else out + self._bias
+
+
+class Int4Linear:
+    """Four-bit weights in groups with a scale and an offset; activations stay as they are."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, group: int = INT4_GROUP) -> None:
+        self._weight = quantise(weight, group, weight.dtype)
+        self._bias = bias
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        out = int4_matmul(x, self._weight)
+        return out if self._bias is None else out + self._bias
+
+
+def build_fp8_linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Linear:
+    """Fp8Linear, or the weight as it is where a side is no multiple of 16, which the hardware's product needs."""
+    return Fp8Linear(weight, bias) if all(side % 16 == 0 for side in weight.shape) else DenseLinear(weight, bias)
+
+
+def build_int4_linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Linear:
+    """Int4Linear with the largest group of 128, 64 or 32 that divides the columns, else the weight as it is."""
+    for group in (INT4_GROUP, 64, 32):
+        if weight.shape[1] % group == 0:
+            return Int4Linear(weight, bias, group)
+    return DenseLinear(weight, bias)

@@ -1,0 +1,212 @@
+"""Temperature, top-k, top-p and min-p sampling on the device, without a sort and without a round trip to the host.
+
+A filter keeps every token at or above a threshold, so it is enough to find the threshold: bisection over the 2^32
+ordered bit patterns of float32 finds the exact one in 16 passes, whatever the logits. Filters apply in the order
+top-k, top-p, min-p, each on the distribution the one before left; tokens tied at a threshold are all kept, so the
+result does not depend on their order.
+
+The draw is the Gumbel trick: argmax of logit / temperature + noise. The noise of a token depends only on (seed,
+position, token), so a row draws the same token in any batch. It is exact up to float32 rounding and uniforms of 32
+bits: no token can be drawn that is less likely than about 1e-9 of the likeliest, and every other probability is right
+to about 1e-6 of itself.
+"""
+# pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
+# The kernel's body is Triton's language, whose types are not Python's.
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+# Tokens per step of a pass. Part of the meaning of a seed: the noise of token t is word (t % BLOCK) // (BLOCK / 4) of
+# counter t // BLOCK * (BLOCK / 4) + t % (BLOCK / 4).
+BLOCK = tl.constexpr(4096)
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingTensors:
+    """One entry per row of the batch, on the logits' device.
+
+    temperature float32 (0: the likeliest token, the lowest id among equals), top_k int32 (0: off), top_p float32 (1:
+    off), min_p float32 (0: off), seed int64, position int32 (of the token being drawn, so that each draw has its own
+    noise).
+    """
+
+    temperature: Tensor
+    top_k: Tensor
+    top_p: Tensor
+    min_p: Tensor
+    seed: Tensor
+    position: Tensor
+
+
+@triton.jit
+def _ordered(x):
+    """Bits of float32 as int32 that compare as the floats do."""
+    bits = (x + 0.0).to(tl.int32, bitcast=True)
+    return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+
+
+@triton.jit
+def _unordered(key):
+    return tl.where(key < 0, key ^ 0x7FFFFFFF, key).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _mass(
+    row_ptr, vocabulary, threshold_1, threshold_2, threshold_3, peak, inverse_temperature, WEIGHTED: tl.constexpr
+):
+    """How many tokens (or how much unnormalised probability) lie at or above each of three thresholds."""
+    lane = tl.arange(0, BLOCK)
+    mass_1 = tl.zeros([BLOCK], tl.float32)
+    mass_2 = tl.zeros([BLOCK], tl.float32)
+    mass_3 = tl.zeros([BLOCK], tl.float32)
+    for first in tl.range(0, vocabulary, BLOCK, num_stages=4):
+        inside = first + lane < vocabulary
+        x = tl.load(row_ptr + first + lane, mask=inside, other=float("-inf")).to(tl.float32)
+        weight = inside.to(tl.float32)
+        if WEIGHTED:
+            weight = tl.exp((x - peak) * inverse_temperature)
+        key = _ordered(x)
+        mass_1 += tl.where(key >= threshold_1, weight, 0.0)
+        mass_2 += tl.where(key >= threshold_2, weight, 0.0)
+        mass_3 += tl.where(key >= threshold_3, weight, 0.0)
+    return tl.sum(mass_1, axis=0), tl.sum(mass_2, axis=0), tl.sum(mass_3, axis=0)
+
+
+@triton.jit
+def _highest_threshold(row_ptr, vocabulary, low, high, wanted, peak, inverse_temperature, WEIGHTED: tl.constexpr):
+    """The highest key whose mass still reaches `wanted`; the mass at `low` must, and that at `high` must not."""
+    while high - low > 1:
+        step = tl.maximum((high - low) // 4, 1)
+        key_1 = low + step
+        key_2 = key_1 + step
+        key_3 = key_2 + step
+        mass_1, mass_2, mass_3 = _mass(
+            row_ptr,
+            vocabulary,
+            key_1.to(tl.int32),
+            key_2.to(tl.int32),
+            key_3.to(tl.int32),
+            peak,
+            inverse_temperature,
+            WEIGHTED,
+        )
+        if mass_3 >= wanted:
+            low = key_3
+        elif mass_2 >= wanted:
+            low = key_2
+            high = tl.minimum(high, key_3)
+        elif mass_1 >= wanted:
+            low = key_1
+            high = tl.minimum(high, key_2)
+        else:
+            high = tl.minimum(high, key_1)
+    return low
+
+
+@triton.jit
+def _gumbel(bits):
+    """-log(-log(1 - u)) for u = (bits + 1/2) / 2^32, keeping the resolution of small u, which are the large noises."""
+    high = (bits >> 16).to(tl.int32).to(tl.float32)
+    low = (bits & 0xFFFF).to(tl.int32).to(tl.float32)
+    u = high * 0.0000152587890625 + (low + 0.5) * 2.3283064365386963e-10
+    series = u * (1.0 + u * (0.5 + u * 0.3333333333333333))
+    # u rounds to 1 for the last few patterns, whose logarithm would be infinite.
+    direct = -tl.log(tl.maximum(1.0 - u, 2.3283064365386963e-10))
+    return -tl.log(tl.where(u < 0.0078125, series, direct))
+
+
+@triton.jit
+def _sample_kernel(
+    logits_ptr,
+    temperature_ptr,
+    top_k_ptr,
+    top_p_ptr,
+    min_p_ptr,
+    seed_ptr,
+    position_ptr,
+    out_ptr,
+    vocabulary,
+    stride,
+):
+    QUARTER: tl.constexpr = BLOCK // 4
+    row = tl.program_id(0)
+    row_ptr = logits_ptr + row.to(tl.int64) * stride
+    temperature = tl.load(temperature_ptr + row)
+    seed = tl.load(seed_ptr + row)
+    position = tl.load(position_ptr + row)
+    top_k = tl.load(top_k_ptr + row)
+    top_p = tl.load(top_p_ptr + row)
+    min_p = tl.load(min_p_ptr + row)
+    is_greedy = temperature <= 0.0
+    inverse_temperature = 1.0 / tl.where(is_greedy, 1.0, temperature)
+
+    lane = tl.arange(0, BLOCK)
+    peaks = tl.full([BLOCK], float("-inf"), tl.float32)
+    for first in tl.range(0, vocabulary, BLOCK, num_stages=4):
+        x = tl.load(row_ptr + first + lane, mask=first + lane < vocabulary, other=float("-inf")).to(tl.float32)
+        peaks = tl.maximum(peaks, x)
+    peak = tl.max(peaks, axis=0)
+
+    lowest = tl.full([], -2147483648, tl.int64)
+    low = lowest
+    high = _ordered(peak).to(tl.int64) + 1
+    if is_greedy:
+        low = high - 1
+    else:
+        if (top_k > 0) & (top_k < vocabulary):
+            low = _highest_threshold(row_ptr, vocabulary, low, high, top_k.to(tl.float32), peak, 1.0, False)
+        if top_p < 1.0:
+            kept = low.to(tl.int32)
+            mass, _, _ = _mass(row_ptr, vocabulary, kept, kept, kept, peak, inverse_temperature, True)
+            # The likeliest token alone weighs 1, so a top_p of 0 keeps just it (and its equals).
+            wanted = tl.maximum(top_p * mass, 1e-6)
+            low = _highest_threshold(row_ptr, vocabulary, low, high, wanted, peak, inverse_temperature, True)
+    threshold = low.to(tl.int32)
+    if (min_p > 0.0) & (is_greedy == 0):
+        threshold = tl.maximum(threshold, _ordered(peak + tl.log(min_p) * temperature))
+
+    quarter = tl.arange(0, QUARTER)
+    best = tl.full([QUARTER], float("-inf"), tl.float32)
+    best_token = tl.full([QUARTER], 2147483647, tl.int32)
+    for first in tl.range(0, vocabulary, BLOCK, num_stages=4):
+        counter = first // 4 + quarter
+        words = tl.philox(seed, counter, counter * 0 + position, counter * 0, counter * 0)
+        for word in tl.static_range(4):
+            token = first + word * QUARTER + quarter
+            x = tl.load(row_ptr + token, mask=token < vocabulary, other=float("-inf")).to(tl.float32)
+            noise = tl.where(is_greedy, 0.0, _gumbel(words[word]))
+            score = tl.where(_ordered(x) >= threshold, (x - peak) * inverse_temperature + noise, float("-inf"))
+            better = score > best
+            best_token = tl.where(better, token, best_token)
+            best = tl.where(better, score, best)
+    winner = tl.max(best, axis=0)
+    chosen = tl.min(tl.where(best == winner, best_token, 2147483647), axis=0)
+    tl.store(out_ptr + row, chosen.to(tl.int64))
+
+
+def sample(logits: Tensor, how: SamplingTensors, out: Tensor | None = None) -> Tensor:
+    """Token ids int64 [batch] drawn from logits [batch, vocabulary] (float32 or bfloat16, columns contiguous), into
+    `out` if given.
+
+    Penalties, biases and grammar masks (-inf) must be in the logits already; a row of nothing but -inf has no meaning.
+    """
+    batch, vocabulary = logits.shape
+    chosen = torch.empty(batch, dtype=torch.int64, device=logits.device) if out is None else out
+    _sample_kernel[(batch,)](
+        logits,
+        how.temperature,
+        how.top_k,
+        how.top_p,
+        how.min_p,
+        how.seed,
+        how.position,
+        chosen,
+        vocabulary,
+        logits.stride(0),
+        num_warps=16,
+    )
+    return chosen

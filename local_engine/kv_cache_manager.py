@@ -1,0 +1,89 @@
+"""Gives requests their KV-cache blocks and finds prefixes that are there already. No torch.
+
+A block's content is named by a hash chained over all tokens before it, started from the request's salt, so that equal
+blocks after different prefixes, or under different salts, never match.
+"""
+
+from array import array
+from hashlib import blake2b
+
+from local_engine.block_pool import BlockPool
+from local_engine.request import Request
+
+HASH_BYTES = 16
+
+
+def chain_hash(parent: bytes, token_ids: list[int]) -> bytes:
+    """Name of a block with these tokens after the block named `parent`."""
+    return blake2b(array("I", token_ids).tobytes(), digest_size=HASH_BYTES, key=parent).digest()
+
+
+def root_hash(cache_salt: str) -> bytes:
+    """Where a salt's chains begin."""
+    return blake2b(cache_salt.encode(), digest_size=HASH_BYTES, person=b"breakeven-salt").digest()
+
+
+class KvCacheManager:
+    """Block tables of all requests over one pool."""
+
+    def __init__(self, pool: BlockPool, *, block_size: int, has_prefix_cache: bool = True) -> None:
+        self.pool = pool
+        self.block_size = block_size
+        self.has_prefix_cache = has_prefix_cache
+
+    def attach_cached_prefix(self, request: Request) -> int:
+        """Hold the longest cached prefix of a request that has no blocks; returns its tokens.
+
+        At least one token is always left to compute, since its logits are what the request came for.
+        """
+        if not self.has_prefix_cache:
+            return 0
+        self._extend_hashes(request)
+        usable = (len(request.token_ids) - 1) // self.block_size
+        for content_hash in request.block_hashes[:usable]:
+            block = self.pool.find(content_hash)
+            if block is None:
+                break
+            self.pool.hold(block)
+            request.block_ids.append(block)
+        request.registered_blocks = len(request.block_ids)
+        request.computed_tokens = len(request.block_ids) * self.block_size
+        return request.computed_tokens
+
+    def reserve(self, request: Request, tokens: int) -> bool:
+        """Make room for the next `tokens` tokens; False, and nothing changed, if the pool is too small now."""
+        needed = -(-(request.computed_tokens + tokens) // self.block_size) - len(request.block_ids)
+        if needed <= 0:
+            return True
+        blocks = self.pool.allocate(needed)
+        if blocks is None:
+            return False
+        request.block_ids.extend(blocks)
+        return True
+
+    def register_computed(self, request: Request) -> None:
+        """Make full, computed blocks findable. Call after the step that computed them has succeeded."""
+        if not self.has_prefix_cache:
+            return
+        full = request.computed_tokens // self.block_size
+        if full > request.registered_blocks:
+            self._extend_hashes(request)
+            for index in range(request.registered_blocks, full):
+                self.pool.register(request.block_ids[index], request.block_hashes[index])
+            request.registered_blocks = full
+
+    def release(self, request: Request) -> None:
+        """Give all blocks back; computed ones stay findable until evicted."""
+        self.pool.release(request.block_ids[::-1])
+        request.block_ids = []
+        request.registered_blocks = 0
+        request.computed_tokens = 0
+
+    def _extend_hashes(self, request: Request) -> None:
+        hashes = request.block_hashes
+        parent = hashes[-1] if hashes else root_hash(request.cache_salt)
+        for start in range(
+            len(hashes) * self.block_size, len(request.token_ids) - self.block_size + 1, self.block_size
+        ):
+            parent = chain_hash(parent, request.token_ids[start : start + self.block_size])
+            hashes.append(parent)

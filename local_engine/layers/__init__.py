@@ -1,0 +1,1 @@
+"""The parts of a transformer block, each a small callable over plain tensors."""

@@ -1,0 +1,105 @@
+"""Counters of one engine process, readable while it runs and rendered for Prometheus. No torch, no HTTP."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from local_engine.request import Request
+
+SECONDS_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTimings:
+    """One answer's numbers for the books. Seconds; `device_seconds` is its share of the steps it was in."""
+
+    device_seconds: float
+    queue_seconds: float
+    prefill_tokens_per_second: float | None
+    decode_tokens_per_second: float | None
+    mean_batch_size: float | None
+
+
+def answer_timings(request: Request, now: float) -> AnswerTimings:
+    """Timings of a request so far, `now` on the engine's clock."""
+    timings = request.timings
+    started = timings.first_scheduled if timings.first_scheduled is not None else now
+    prefill = decode = None
+    if timings.first_token is not None and timings.first_token > started:
+        prefill = (request.prompt_tokens - (request.cached_prompt_tokens or 0)) / (timings.first_token - started)
+    if timings.first_token is not None and timings.last_token is not None and timings.last_token > timings.first_token:
+        decode = (request.output_tokens - 1) / (timings.last_token - timings.first_token)
+    return AnswerTimings(
+        device_seconds=timings.device_seconds,
+        queue_seconds=max(0.0, started - timings.arrived),
+        prefill_tokens_per_second=prefill,
+        decode_tokens_per_second=decode,
+        mean_batch_size=timings.batched_requests / timings.steps if timings.steps else None,
+    )
+
+
+@dataclass
+class EngineMetrics:
+    """A registry of its own, so that two engines in one test never share a counter."""
+
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+
+    def __post_init__(self) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"breakeven_engine_{name}", text, labels, registry=self.registry)
+
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(f"breakeven_engine_{name}", text, registry=self.registry)
+
+        def histogram(name: str, text: str) -> Histogram:
+            return Histogram(f"breakeven_engine_{name}", text, buckets=SECONDS_BUCKETS, registry=self.registry)
+
+        self.requests = counter("requests", "Answers ended, by how", "finish_reason")
+        self.prompt_tokens = counter("prompt_tokens", "Prompt tokens of ended answers")
+        self.cached_tokens = counter("cached_prompt_tokens", "Prompt tokens found in the prefix cache")
+        self.output_tokens = counter("output_tokens", "Tokens drawn")
+        self.device_seconds = counter("device_seconds", "Seconds of steps, all requests together")
+        self.prefill_tokens = counter("prefill_tokens", "Prompt tokens computed")
+        self.steps = counter("steps", "Steps of the engine")
+        self.rows = counter("step_rows", "Requests summed over steps; divided by steps it is the batch occupancy")
+        self.rejected = counter("rejected", "Requests refused because the queue was full")
+        self.preemptions = gauge("preemptions", "Requests that had to give their blocks back")
+        self.running = gauge("running_requests", "Requests being computed")
+        self.waiting = gauge("waiting_requests", "Requests in the queue")
+        self.free_slots = gauge("free_slots", "Requests that could start at once")
+        self.kv_total = gauge("kv_blocks_total", "KV-cache blocks")
+        self.kv_free = gauge("kv_blocks_free", "KV-cache blocks nobody holds")
+        self.queue_seconds = histogram("queue_seconds", "Arrival to first scheduled")
+        self.first_token_seconds = histogram("time_to_first_token_seconds", "Arrival to first token")
+        self.step_seconds = histogram("step_seconds", "Duration of a step")
+        self._recent_queue_seconds: deque[float] = deque(maxlen=32)
+
+    @property
+    def recent_queue_seconds(self) -> float:
+        """Mean wait of the last requests that ended."""
+        recent = self._recent_queue_seconds
+        return sum(recent) / len(recent) if recent else 0.0
+
+    def record_step(self, seconds: float, *, prefill_tokens: int, decode_tokens: int, rows: int) -> None:
+        """Count one step."""
+        self.steps.inc()
+        self.rows.inc(rows)
+        self.device_seconds.inc(seconds)
+        self.step_seconds.observe(seconds)
+        self.prefill_tokens.inc(prefill_tokens)
+        self.output_tokens.inc(decode_tokens)
+
+    def record_end(self, request: Request, timings: AnswerTimings) -> None:
+        """Count one answer that ended, in whatever way."""
+        self.requests.labels(request.finish_reason or "error").inc()
+        self.prompt_tokens.inc(request.prompt_tokens)
+        self.cached_tokens.inc(request.cached_prompt_tokens or 0)
+        self.queue_seconds.observe(timings.queue_seconds)
+        self._recent_queue_seconds.append(timings.queue_seconds)
+        if request.timings.first_token is not None:
+            self.first_token_seconds.observe(request.timings.first_token - request.timings.arrived)
+
+    def render(self) -> bytes:
+        """Prometheus text format."""
+        return generate_latest(self.registry)

@@ -1,0 +1,110 @@
+"""Runs one scheduled batch on the device: builds its tensors, calls the model, returns the logits to draw from."""
+
+import numpy as np
+import torch
+
+from local_engine.attention.protocol import AttentionBatch
+from local_engine.model import DecoderModel, KvCache
+from local_engine.scheduler import Batch, Row
+
+
+class ModelRunner:
+    """Owns the KV cache tensors of one model."""
+
+    def __init__(
+        self,
+        model: DecoderModel,
+        *,
+        blocks: int,
+        block_size: int,
+        kv_dtype: torch.dtype,
+        is_deterministic: bool = False,
+    ) -> None:
+        self._model = model
+        self._is_deterministic = is_deterministic
+        self._block_size = block_size
+        config = model.config
+        shape = (blocks, block_size, config.kv_heads, config.head_size)
+        self.caches = [
+            KvCache(_lazy_zeros(shape, kv_dtype, model.device), _lazy_zeros(shape, kv_dtype, model.device))
+            for _ in range(config.layers)
+        ]
+
+    @property
+    def device(self) -> torch.device:
+        """Where logits come out."""
+        return self._model.device
+
+    @torch.inference_mode()
+    def run(self, batch: Batch) -> torch.Tensor:
+        """Compute every row; float32 logits, in row order, of the last drafts + 1 positions of rows that need them."""
+        if not self._is_deterministic:
+            return self._run_rows(batch.rows)
+        # A matrix product's rounding depends on how many rows it has. Computed one by one, a request's rows
+        # depend on itself alone.
+        return torch.cat([self._run_rows((row,)) for row in batch.rows])
+
+    def _run_rows(self, rows: tuple[Row, ...]) -> torch.Tensor:
+        token_ids = [token for row in rows for token in _row_tokens(row)]
+        positions = np.concatenate([np.arange(row.start, row.start + row.count) for row in rows])
+        hidden = self._model.forward(
+            torch.tensor(token_ids, device=self.device),
+            torch.from_numpy(positions).to(self.device),
+            self.caches,
+            self.attention_batch(rows),
+        )
+        wanted = logit_positions(rows)
+        if not wanted:
+            return torch.empty(0, self._model.config.vocabulary_size, device=self.device)
+        return self._model.logits(hidden[torch.tensor(wanted, device=self.device)])
+
+    def attention_batch(self, rows: tuple[Row, ...]) -> AttentionBatch:
+        """Lay the rows out one after another."""
+        query_lengths = [row.count for row in rows]
+        sequence_lengths = [row.start + row.count for row in rows]
+        block_ids = [row.request.block_ids for row in rows]
+        table = np.zeros((len(rows), max(len(ids) for ids in block_ids)), dtype=np.int32)
+        for index, ids in enumerate(block_ids):
+            table[index, : len(ids)] = ids
+        slots = np.concatenate([self._slots(row, table[index]) for index, row in enumerate(rows)])
+        cu_seqlens = np.concatenate(([0], np.cumsum(query_lengths))).astype(np.int32)
+        return AttentionBatch(
+            cu_seqlens_q=torch.from_numpy(cu_seqlens).to(self.device),
+            seq_lens=torch.tensor(sequence_lengths, dtype=torch.int32, device=self.device),
+            block_table=torch.from_numpy(table).to(self.device),
+            slot_mapping=torch.from_numpy(slots).to(self.device),
+            query_lengths=query_lengths,
+            sequence_lengths=sequence_lengths,
+            block_ids=block_ids,
+        )
+
+    def _slots(self, row: Row, blocks: np.ndarray) -> np.ndarray:
+        positions = np.arange(row.start, row.start + row.count)
+        return blocks[positions // self._block_size].astype(np.int64) * self._block_size + positions % self._block_size
+
+
+def logit_positions(rows: tuple[Row, ...]) -> list[int]:
+    """Where, among the batch's tokens, something is drawn: after each draft and after the last known token."""
+    wanted: list[int] = []
+    end = 0
+    for row in rows:
+        end += row.count
+        if row.needs_logits:
+            wanted.extend(range(end - row.drafts - 1, end))
+    return wanted
+
+
+def _row_tokens(row: Row) -> list[int]:
+    request = row.request
+    end = row.start + row.count
+    if end <= len(request.token_ids):
+        return request.token_ids[row.start : end]
+    return (request.token_ids + request.draft_token_ids)[row.start : end]
+
+
+def _lazy_zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Zeros whose memory the operating system hands out when first written, so that an idle engine stays small."""
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    size = int(np.prod(shape)) * dtype.itemsize
+    return torch.from_numpy(np.zeros(size, dtype=np.uint8)).view(dtype).view(shape)

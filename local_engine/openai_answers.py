@@ -1,0 +1,148 @@
+"""OpenAI's wire, answers only: bodies, stream chunks, usage and errors as JSON values."""
+
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from local_engine.engine_core import Delta
+from local_engine.metrics import AnswerTimings, answer_timings
+from local_engine.request import Request
+from local_engine.sampler import TokenLogprobs
+from local_engine.tokenizer import Tokenizer
+from local_engine.tool_calls import ToolCall, ToolCallParser
+
+Kind = Literal["chat", "text"]
+
+
+@dataclass
+class AnswerWire:
+    """Writes one request's answers in the shape of its endpoint."""
+
+    kind: Kind
+    model: str
+    tokenizer: Tokenizer
+    answer_id: str = field(init=False)
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def __post_init__(self) -> None:
+        self.answer_id = ("chatcmpl-" if self.kind == "chat" else "cmpl-") + uuid.uuid4().hex
+
+    def head(self, *, is_chunk: bool) -> dict[str, Any]:
+        """Fields every body and chunk begins with."""
+        name = "text_completion" if self.kind == "text" else "chat.completion.chunk" if is_chunk else "chat.completion"
+        return {"id": self.answer_id, "object": name, "created": self.created, "model": self.model}
+
+    def chunk(
+        self, choice: int, delta: dict[str, Any], logprobs: Any = None, finish: str | None = None
+    ) -> dict[str, Any]:
+        """One stream chunk with one choice; `delta` is chat's delta, or {"text": ...}."""
+        entry: dict[str, Any] = {"index": choice, "logprobs": logprobs, "finish_reason": finish}
+        entry |= {"delta": delta} if self.kind == "chat" else {"text": delta.get("content", "")}
+        return self.head(is_chunk=True) | {"choices": [entry]}
+
+    def usage_chunk(self, requests: list[Request], now: float) -> dict[str, Any]:
+        """The last chunk of a stream that asked for its usage."""
+        return self.head(is_chunk=True) | {"choices": []} | accounts(requests, now)
+
+    def body(self, choices: list[dict[str, Any]], requests: list[Request], now: float) -> dict[str, Any]:
+        """The whole answer of a request that does not stream."""
+        return self.head(is_chunk=False) | {"choices": choices} | accounts(requests, now)
+
+    def logprobs(self, entries: list[TokenLogprobs]) -> dict[str, Any] | None:
+        """Log-probabilities in the endpoint's shape; None when none were asked for."""
+        if not entries:
+            return None
+        if self.kind == "chat":
+            return {"content": [self._chat_logprob(entry) for entry in entries], "refusal": None}
+        return {
+            "tokens": [self._text(entry.token_id) for entry in entries],
+            "token_logprobs": [entry.logprob for entry in entries],
+            "top_logprobs": [{self._text(i): value for i, value in entry.top} for entry in entries],
+            "text_offset": [],
+        }
+
+    def _chat_logprob(self, entry: TokenLogprobs) -> dict[str, Any]:
+        top = [self._token(token_id, value) for token_id, value in entry.top]
+        return self._token(entry.token_id, entry.logprob) | {"top_logprobs": top}
+
+    def _token(self, token_id: int, logprob: float) -> dict[str, Any]:
+        raw = self.tokenizer.bytes_of(token_id, skips_special=False)
+        return {"token": raw.decode(errors="replace"), "logprob": logprob, "bytes": list(raw)}
+
+    def _text(self, token_id: int) -> str:
+        return self.tokenizer.bytes_of(token_id, skips_special=False).decode(errors="replace")
+
+
+@dataclass
+class Collected:
+    """One choice of an answer that does not stream, gathered from its deltas."""
+
+    request: Request | None = None
+    text: str = ""
+    logprobs: list[TokenLogprobs] = field(default_factory=list[TokenLogprobs])
+    finish_reason: str | None = None
+    error: str | None = None
+
+    def add(self, delta: Delta) -> None:
+        """Append one delta."""
+        self.request = delta.request
+        self.text += delta.text
+        self.logprobs += delta.logprobs
+        self.finish_reason = delta.finish_reason
+        self.error = delta.error
+
+
+class ToolSplit:
+    """Separates an answer's tool calls, in wire shape, from its text."""
+
+    def __init__(self) -> None:
+        self._parser = ToolCallParser()
+        self.calls = 0
+
+    def push(self, text: str, *, is_last: bool) -> tuple[str, list[dict[str, Any]]]:
+        """Plain text and calls that became certain."""
+        plain, calls = self._parser.push(text)
+        if is_last:
+            rest, last = self._parser.finish()
+            plain, calls = plain + rest, calls + last
+        self.calls += len(calls)
+        return plain, [_call_wire(call) for call in calls]
+
+
+def _call_wire(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": "call_" + uuid.uuid4().hex[:24], "type": "function", "function": function}
+
+
+def accounts(requests: list[Request], now: float) -> dict[str, Any]:
+    """`usage` and, beside it, what the books need; several choices of one prompt add up, the prompt counted once."""
+    first = requests[0]
+    output_tokens = sum(request.output_tokens for request in requests)
+    timings = [answer_timings(request, now) for request in requests]
+    return {
+        "usage": {
+            "prompt_tokens": first.prompt_tokens,
+            "completion_tokens": output_tokens,
+            "total_tokens": first.prompt_tokens + output_tokens,
+            "prompt_tokens_details": {"cached_tokens": first.cached_prompt_tokens or 0},
+        },
+        "x_breakeven": {
+            "gpu_seconds": sum(timing.device_seconds for timing in timings),
+            "queue_seconds": timings[0].queue_seconds,
+            "prefill_tokens_per_second": timings[0].prefill_tokens_per_second,
+            "decode_tokens_per_second": timings[0].decode_tokens_per_second,
+            "mean_batch_size": mean_batch_size(timings),
+        },
+    }
+
+
+def mean_batch_size(timings: list[AnswerTimings]) -> float | None:
+    """Mean over the choices that ran."""
+    sizes = [timing.mean_batch_size for timing in timings if timing.mean_batch_size is not None]
+    return sum(sizes) / len(sizes) if sizes else None
+
+
+def error_body(message: str, *, kind: str, parameter: str | None = None, code: str | None = None) -> dict[str, Any]:
+    """OpenAI's error shape."""
+    return {"error": {"message": message, "type": kind, "param": parameter, "code": code}}

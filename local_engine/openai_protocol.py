@@ -1,0 +1,160 @@
+"""OpenAI's wire, requests only: what a body may hold, within which bounds.
+
+Unknown fields are ignored, since OpenAI's clients send many that mean nothing here. Only `sampling_params` knows the
+engine's own values.
+"""
+
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from local_engine.errors import InvalidRequest
+from local_engine.sampling_params import Constraint, SamplingParams
+
+T = TypeVar("T")
+Probability = Annotated[float, Meta(ge=0, le=1)]
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+TokenCount = Annotated[int, Meta(ge=1, le=10_000_000)]
+MAX_CHOICES: Final = 16
+
+
+class StreamOptions(Struct):
+    """`include_usage` asks for a last chunk without choices that carries the usage."""
+
+    include_usage: bool = False
+
+
+class Sampled(Struct, kw_only=True):
+    """What chat and text completions share."""
+
+    model: str = ""
+    max_tokens: TokenCount | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Probability | None = None
+    top_k: Annotated[int, Meta(ge=-1)] | None = None
+    min_p: Probability | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    min_tokens: Annotated[int, Meta(ge=0)] | None = None
+    ignore_eos: bool = False
+    n: Annotated[int, Meta(ge=1, le=MAX_CHOICES)] | None = None
+    logit_bias: dict[str, Annotated[float, Meta(ge=-100, le=100)]] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    cache_salt: str | None = None
+    structured_outputs: dict[str, Any] | None = None
+    response_format: dict[str, Any] | None = None
+    priority: int = 0
+
+    @property
+    def choices(self) -> int:
+        """How many answers are wanted."""
+        return self.n or 1
+
+    @property
+    def wants_usage_chunk(self) -> bool:
+        """Whether a stream ends with its usage."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+
+class ChatRequest(Sampled, kw_only=True):
+    """`POST /v1/chat/completions`."""
+
+    messages: Annotated[list[dict[str, Any]], Meta(min_length=1)]
+    max_completion_tokens: TokenCount | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+
+class CompletionRequest(Sampled, kw_only=True):
+    """`POST /v1/completions`: one prompt, as text or as token ids."""
+
+    prompt: str | list[str | int]
+    logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    echo: bool | None = None
+    suffix: str | None = None
+
+
+_CHAT = msgspec.json.Decoder(ChatRequest)
+_COMPLETION = msgspec.json.Decoder(CompletionRequest)
+
+
+def parse_chat(body: bytes) -> ChatRequest:
+    """Raises InvalidRequest that names the parameter."""
+    return parse_body(_CHAT, body)
+
+
+def parse_completion(body: bytes) -> CompletionRequest:
+    """Raises InvalidRequest that names the parameter."""
+    request = parse_body(_COMPLETION, body)
+    if request.echo:
+        raise InvalidRequest("echo is not supported.", parameter="echo")
+    if request.suffix:
+        raise InvalidRequest("suffix is not supported.", parameter="suffix")
+    return request
+
+
+def parse_body(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
+    """Decode a JSON body; raises InvalidRequest that names the parameter."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        _, _, path = text.partition(" - at `$.")
+        raise InvalidRequest(text, parameter=path.rstrip("`") or _missing_field(text)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest(f"The body is not valid JSON: {error}") from error
+
+
+def _missing_field(text: str) -> str | None:
+    """msgspec says: Object missing required field `messages`."""
+    return text.split("`")[1] if "missing required field" in text else None
+
+
+def sampling_params(
+    request: Sampled,
+    *,
+    max_tokens: int,
+    eos_token_ids: frozenset[int],
+    vocabulary_size: int,
+    logprobs: int | None,
+    constraint: Constraint | None = None,
+    choice: int = 0,
+) -> SamplingParams:
+    """The engine's own parameters for one choice; OpenAI's defaults where the body says nothing."""
+    stop = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())
+    ends = frozenset(request.stop_token_ids or ()) | (frozenset() if request.ignore_eos else eos_token_ids)
+    return SamplingParams(
+        temperature=1.0 if request.temperature is None else request.temperature,
+        top_p=1.0 if request.top_p is None else request.top_p,
+        top_k=max(0, request.top_k or 0),
+        min_p=request.min_p or 0.0,
+        presence_penalty=request.presence_penalty or 0.0,
+        frequency_penalty=request.frequency_penalty or 0.0,
+        repetition_penalty=request.repetition_penalty or 1.0,
+        seed=None if request.seed is None else request.seed + choice,
+        max_tokens=max_tokens,
+        min_tokens=request.min_tokens or 0,
+        stop=stop,
+        stop_token_ids=ends,
+        logit_bias=_logit_bias(request.logit_bias or {}, vocabulary_size),
+        logprobs=logprobs,
+        constraint=constraint,
+    )
+
+
+def _logit_bias(raw: dict[str, float], vocabulary_size: int) -> dict[int, float]:
+    bias: dict[int, float] = {}
+    for key, value in raw.items():
+        if not key.isdecimal() or int(key) >= vocabulary_size:
+            raise InvalidRequest(f"logit_bias names the unknown token {key!r}.", parameter="logit_bias")
+        bias[int(key)] = value
+    return bias

@@ -1,0 +1,328 @@
+"""The engine over HTTP: OpenAI's endpoints, health and metrics. The only place that chooses HTTP statuses."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from local_engine.assembly import Engine
+from local_engine.async_engine import Admission, AsyncEngine
+from local_engine.chat import Prepared, prepare_chat, prepare_completion
+from local_engine.constraints import ConstraintCompiler
+from local_engine.embeddings_endpoint import answer_embeddings
+from local_engine.encoder import SentenceEncoder
+from local_engine.engine_core import Delta
+from local_engine.errors import EngineDraining, EngineError, InvalidRequest, QueueFull, StepFailed
+from local_engine.openai_answers import AnswerWire, Collected, ToolSplit, error_body
+from local_engine.request import Request
+from local_engine.tokenizer import Tokenizer
+
+MAX_BODY_BYTES = 64 * 1024 * 1024
+FINISH = {"stop": "stop", "length": "length", "cancelled": "stop", "error": "stop"}
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the endpoints need."""
+
+    engine: AsyncEngine
+    tokenizer: Tokenizer
+    constraints: ConstraintCompiler
+    model_name: str
+    created: int
+    encoder: SentenceEncoder | None
+
+
+def build_app(
+    engine: AsyncEngine, parts: Engine, *, model_name: str, encoder: SentenceEncoder | None = None
+) -> Starlette:
+    """The ASGI application; starting and stopping the engine is the caller's."""
+    served = Served(engine, parts.tokenizer, parts.constraints, model_name, int(time.time()), encoder)
+
+    def bound(
+        endpoint: Callable[[Served, HttpRequest], Awaitable[Response]],
+    ) -> Callable[[HttpRequest], Awaitable[Response]]:
+        async def handle(request: HttpRequest) -> Response:
+            try:
+                return await endpoint(served, request)
+            except EngineError as error:
+                return error_response(error)
+            except ClientDisconnect:
+                return Response(status_code=499)
+
+        return handle
+
+    return Starlette(
+        routes=[
+            Route("/v1/chat/completions", bound(_chat), methods=["POST"]),
+            Route("/v1/completions", bound(_completions), methods=["POST"]),
+            Route("/v1/embeddings", bound(_embeddings), methods=["POST"]),
+            Route("/v1/models", bound(_models), methods=["GET"]),
+            Route("/v1/models/{model:path}", bound(_model), methods=["GET"]),
+            Route("/health", bound(_health), methods=["GET"]),
+            Route("/metrics", bound(_metrics), methods=["GET"]),
+        ],
+        exception_handlers={HTTPException: _http_error},
+    )
+
+
+def error_response(error: EngineError) -> Response:
+    """Choose the status of an error that came before the first byte."""
+    message = str(error)
+    if isinstance(error, InvalidRequest):
+        body = error_body(message, kind="invalid_request_error", parameter=error.parameter, code=error.code)
+        return json_response(body, status=400)
+    if isinstance(error, QueueFull):
+        body = error_body(message, kind="rate_limit_error", code="engine_queue_full")
+        return json_response(body, status=429, headers={"retry-after": str(round(error.retry_after_seconds))})
+    if isinstance(error, EngineDraining):
+        body = error_body(message, kind="server_error", code="engine_draining")
+        return json_response(body, status=503, headers={"retry-after": "1"})
+    return json_response(error_body(message, kind="server_error", code="engine_error"), status=500)
+
+
+def json_response(body: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A JSON body."""
+    return Response(msgspec.json.encode(body), status_code=status, headers=headers, media_type="application/json")
+
+
+async def _http_error(_: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    body = error_body(error.detail, kind="invalid_request_error")
+    return json_response(body, status=error.status_code, headers=dict(error.headers or {}))
+
+
+async def _chat(served: Served, http: HttpRequest) -> Response:
+    prepared = prepare_chat(await _body(http), served.tokenizer, served.constraints, served.engine.context_window)
+    return await _answer(served, http, prepared)
+
+
+async def _completions(served: Served, http: HttpRequest) -> Response:
+    prepared = prepare_completion(await _body(http), served.tokenizer, served.constraints, served.engine.context_window)
+    return await _answer(served, http, prepared)
+
+
+async def _embeddings(served: Served, http: HttpRequest) -> Response:
+    if served.encoder is None:
+        message = "No embedding model is loaded; start the engine with --embedding-model."
+        body = error_body(message, kind="invalid_request_error", parameter="model", code="model_not_found")
+        return json_response(body, status=404)
+    return json_response(await answer_embeddings(served.encoder, await _body(http)))
+
+
+async def _body(http: HttpRequest) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in http.stream():
+        size += len(part)
+        if size > MAX_BODY_BYTES:
+            raise InvalidRequest(f"The body is larger than {MAX_BODY_BYTES} bytes.")
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def _answer(served: Served, http: HttpRequest, prepared: Prepared) -> Response:
+    admission = served.engine.admit(prepared.prompt_token_ids, answers=len(prepared.choices))
+    wire = AnswerWire(prepared.kind, served.model_name, served.tokenizer)
+    if prepared.is_stream:
+        events = _events(served, prepared, wire)
+        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+        return AdmittedStream(admission, events, headers)
+    try:
+        return json_response(await _unless_left(http, _whole(served, prepared, wire)))
+    finally:
+        admission.release()
+
+
+class AdmittedStream(StreamingResponse):
+    """Server-sent events that give their places back when sent, broken off, or never begun."""
+
+    def __init__(self, admission: Admission, events: AsyncIterator[bytes], headers: dict[str, str]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+        self._admission = admission
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._admission.release()
+
+
+async def _unless_left(http: HttpRequest, answer: Coroutine[Any, Any, Any]) -> Any:
+    """Await an answer, cancelling it when the client leaves first."""
+    work = asyncio.create_task(answer)
+    gone = asyncio.create_task(_disconnected(http))
+    done, _ = await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+    gone.cancel()
+    if work not in done:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        raise ClientDisconnect
+    return await work
+
+
+async def _disconnected(http: HttpRequest) -> None:
+    """Return when the client has left; call only after the body was read."""
+    while (await http.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _deltas(served: Served, prepared: Prepared) -> AsyncIterator[tuple[int, Delta]]:
+    """Deltas of all choices as they come. The first choice computes the prompt; the others start from its cache."""
+    merged: asyncio.Queue[tuple[int, Delta]] = asyncio.Queue()
+    prompt_done = asyncio.Event()
+
+    async def follow(choice: int) -> None:
+        if choice:
+            await prompt_done.wait()
+        stream = served.engine.generate(
+            prepared.prompt_token_ids,
+            prepared.choices[choice],
+            cache_salt=prepared.cache_salt,
+            priority=prepared.priority,
+        )
+        async with aclosing(stream) as deltas:  # pyright: ignore[reportArgumentType]
+            async for delta in deltas:
+                prompt_done.set()
+                merged.put_nowait((choice, delta))
+
+    tasks = [asyncio.create_task(follow(choice)) for choice in range(len(prepared.choices))]
+    open_choices = len(tasks)
+    try:
+        while open_choices:
+            choice, delta = await merged.get()
+            open_choices -= delta.finish_reason is not None
+            yield choice, delta
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _whole(served: Served, prepared: Prepared, wire: AnswerWire) -> dict[str, Any]:
+    collected = [Collected() for _ in prepared.choices]
+    async with aclosing(_deltas(served, prepared)) as deltas:  # pyright: ignore[reportArgumentType]
+        async for choice, delta in deltas:
+            collected[choice].add(delta)
+    failed = next((answer.error for answer in collected if answer.error), None)
+    if failed:
+        raise StepFailed(failed)
+    requests = [answer.request for answer in collected if answer.request is not None]
+    choices = [_choice(wire, index, answer, has_tools=prepared.has_tools) for index, answer in enumerate(collected)]
+    return wire.body(choices, requests, time.monotonic())
+
+
+def _choice(wire: AnswerWire, index: int, answer: Collected, *, has_tools: bool) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "index": index,
+        "logprobs": wire.logprobs(answer.logprobs),
+        "finish_reason": FINISH[answer.finish_reason or "stop"],
+    }
+    if wire.kind == "text":
+        return entry | {"text": answer.text}
+    message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": None}
+    if has_tools:
+        split = ToolSplit()
+        text, calls = split.push(answer.text, is_last=True)
+        if calls:
+            entry["finish_reason"] = "tool_calls"
+            message |= {"content": text.strip() or None, "tool_calls": calls}
+    return entry | {"message": message}
+
+
+async def _events(served: Served, prepared: Prepared, wire: AnswerWire) -> AsyncIterator[bytes]:
+    """Server-sent events. A failure after the first byte is an error event, and no [DONE] follows it."""
+    requests: dict[int, Request] = {}
+    splits = [ToolSplit() if prepared.has_tools else None for _ in prepared.choices]
+    async with aclosing(_deltas(served, prepared)) as deltas:  # pyright: ignore[reportArgumentType]
+        async for choice, delta in deltas:
+            if delta.error is not None:
+                yield event(error_body(delta.error, kind="server_error", code="engine_error"))
+                return
+            if choice not in requests and wire.kind == "chat":
+                yield event(wire.chunk(choice, {"role": "assistant", "content": ""}))
+            requests[choice] = delta.request
+            logprobs = wire.logprobs(delta.logprobs)
+            text, finish, split = delta.text, FINISH.get(delta.finish_reason or ""), splits[choice]
+            if split is not None:
+                text, calls = split.push(text, is_last=finish is not None)
+                for position, call in enumerate(calls, split.calls - len(calls)):
+                    yield event(wire.chunk(choice, {"tool_calls": [{"index": position} | call]}))
+                finish = "tool_calls" if finish and split.calls else finish
+            if text or logprobs:
+                yield event(wire.chunk(choice, {"content": text}, logprobs))
+            if finish is not None:
+                yield event(wire.chunk(choice, {}, finish=finish))
+    if prepared.wants_usage_chunk:
+        yield event(wire.usage_chunk([requests[choice] for choice in sorted(requests)], time.monotonic()))
+    yield b"data: [DONE]\n\n"
+
+
+def event(body: Any) -> bytes:
+    """One server-sent event."""
+    return b"data: " + msgspec.json.encode(body) + b"\n\n"
+
+
+def _model_entry(served: Served) -> dict[str, Any]:
+    return {
+        "id": served.model_name,
+        "object": "model",
+        "created": served.created,
+        "owned_by": "local",
+        "max_model_len": served.engine.context_window,
+    }
+
+
+async def _models(served: Served, _: HttpRequest) -> Response:
+    entries = [_model_entry(served)]
+    if (encoder := served.encoder) is not None:
+        entries.append(entries[0] | {"id": encoder.name, "max_model_len": encoder.context_window})
+    return json_response({"object": "list", "data": entries})
+
+
+async def _model(served: Served, http: HttpRequest) -> Response:
+    wanted = str(http.path_params["model"])
+    if wanted == served.model_name:
+        return json_response(_model_entry(served))
+    body = error_body(
+        f"No model {wanted!r} here.", kind="invalid_request_error", parameter="model", code="model_not_found"
+    )
+    return json_response(body, status=404)
+
+
+async def _health(served: Served, _: HttpRequest) -> Response:
+    state = served.engine.state()
+    body = {
+        "status": state.status,
+        "model": served.model_name,
+        "context_window": served.engine.context_window,
+        "max_concurrency": state.max_concurrency,
+        "free_slots": state.free_slots,
+        "running": state.running,
+        "waiting": state.waiting,
+        "queue_seconds": state.queue_seconds,
+        "kv_blocks_total": state.kv_blocks_total,
+        "kv_blocks_free": state.kv_blocks_free,
+    }
+    return json_response(body, status=200 if state.status == "ok" else 503)
+
+
+async def _metrics(served: Served, _: HttpRequest) -> Response:
+    state, metrics = served.engine.state(), served.engine.metrics
+    metrics.running.set(state.running)
+    metrics.waiting.set(state.waiting)
+    metrics.free_slots.set(state.free_slots)
+    metrics.kv_total.set(state.kv_blocks_total)
+    metrics.kv_free.set(state.kv_blocks_free)
+    return Response(metrics.render(), media_type="text/plain; version=0.0.4")

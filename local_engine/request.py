@@ -1,0 +1,77 @@
+"""One answer under way: its tokens, how far the KV cache has caught up with them, and its clock. No torch, no wire."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal
+
+from local_engine.sampling_params import SamplingParams
+
+FinishReason = Literal["stop", "length", "cancelled", "error"]
+
+
+class Status(Enum):
+    """waiting -> running -> finished; running -> waiting when preempted."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+@dataclass(slots=True)
+class RequestTimings:
+    """Seconds on the engine's monotonic clock; `device_seconds` is this request's share of every step it was in."""
+
+    arrived: float = 0.0
+    first_scheduled: float | None = None
+    first_token: float | None = None
+    last_token: float | None = None
+    device_seconds: float = 0.0
+    steps: int = 0
+    batched_requests: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """Mutable state of one answer. Invariant: `computed_tokens` <= len(`token_ids`), and only the last token is pending
+    once the prompt is computed."""
+
+    request_id: str
+    prompt_token_ids: list[int]
+    params: SamplingParams
+    priority: int = 0
+    cache_salt: str = ""
+    arrival_order: int = 0
+    token_ids: list[int] = field(init=False)
+    draft_token_ids: list[int] = field(default_factory=list[int])
+    computed_tokens: int = 0
+    cached_prompt_tokens: int | None = None
+    block_ids: list[int] = field(default_factory=list[int])
+    block_hashes: list[bytes] = field(default_factory=list[bytes])
+    registered_blocks: int = 0
+    status: Status = Status.WAITING
+    finish_reason: FinishReason | None = None
+    preemptions: int = 0
+    timings: RequestTimings = field(default_factory=RequestTimings)
+
+    def __post_init__(self) -> None:
+        self.token_ids = list(self.prompt_token_ids)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Length of the prompt."""
+        return len(self.prompt_token_ids)
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens drawn so far."""
+        return len(self.token_ids) - len(self.prompt_token_ids)
+
+    @property
+    def output_token_ids(self) -> list[int]:
+        """Tokens drawn so far, oldest first."""
+        return self.token_ids[len(self.prompt_token_ids) :]
+
+    @property
+    def pending_tokens(self) -> int:
+        """Tokens, drafts included, whose keys and values are not in the cache yet."""
+        return len(self.token_ids) + len(self.draft_token_ids) - self.computed_tokens

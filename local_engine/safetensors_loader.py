@@ -1,0 +1,162 @@
+"""Reads a model folder as Hugging Face writes it: config, safetensors shards, tokenizer and chat template."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from safetensors import SafetensorError, safe_open
+from tokenizers import Tokenizer as FastTokenizer
+
+from local_engine.config import ModelConfig, RopeScaling
+from local_engine.errors import ModelUnavailable, ModelUnsupported
+from local_engine.tokenizer import Tokenizer
+from local_engine.weights import LoadedFile
+
+FAMILIES: Final = ("llama", "mistral", "qwen2", "qwen3")
+INDEX: Final = "model.safetensors.index.json"
+
+
+class SafetensorsWeights:
+    """Tensors of one or more safetensors files, opened once and read on demand."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files: dict[str, Any] = {}
+        for path in _shards(folder):
+            try:
+                opened = safe_open(path, framework="pt")
+                self._files |= dict.fromkeys(opened.keys(), opened)
+            except (SafetensorError, OSError) as error:
+                raise ModelUnavailable(f"{path.name} is not a whole safetensors file ({error}).") from error
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._files
+
+    def names(self) -> list[str]:
+        """Names of all tensors."""
+        return list(self._files)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """Return one tensor in float32; raises ModelUnsupported when it is missing."""
+        if name not in self._files:
+            raise ModelUnsupported(f"The model folder has no tensor {name}.")
+        try:
+            return self._files[name].get_tensor(name).float()
+        except SafetensorError as error:
+            raise ModelUnavailable(f"Tensor {name} cannot be read ({error}).") from error
+
+
+def load_safetensors(folder: Path) -> LoadedFile:
+    """Open a folder; ModelUnavailable when part of it is missing or damaged, ModelUnsupported for other kinds."""
+    raw = read_json(folder / "config.json")
+    weights = SafetensorsWeights(folder)
+    try:
+        config = _read_config(raw, folder, has_head="lm_head.weight" in weights, weights=weights)
+    except KeyError as error:
+        raise ModelUnavailable(f"{folder / 'config.json'} lacks {error.args[0]!r}.") from error
+    return LoadedFile(config=config, weights=weights, tokenizer=_load_tokenizer(folder, raw))
+
+
+def _shards(folder: Path) -> list[Path]:
+    if (folder / INDEX).exists():
+        names = sorted(set(read_json(folder / INDEX)["weight_map"].values()))
+        return [folder / str(name) for name in names]
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise ModelUnavailable(f"{folder} holds no safetensors file.")
+    return files
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Parse a JSON object; raises ModelUnavailable."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelUnavailable(f"Cannot read {path} ({error}).") from error
+
+
+def _read_config(raw: dict[str, Any], folder: Path, *, has_head: bool, weights: SafetensorsWeights) -> ModelConfig:
+    family = raw["model_type"]
+    if family not in FAMILIES:
+        raise ModelUnsupported(f"{folder.name} is of type {family}; this engine runs {', '.join(FAMILIES)}.")
+    if raw.get("quantization_config"):
+        raise ModelUnsupported(f"{folder.name} is quantised; this engine reads safetensors in float types only.")
+    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    heads = int(raw["num_attention_heads"])
+    window = int(raw["max_position_embeddings"])
+    # Within a sliding window full attention is the same, so such a model is served up to its window.
+    if raw.get("sliding_window") and raw.get("use_sliding_window", True):
+        window = min(window, int(raw["sliding_window"]))
+    return ModelConfig(
+        name=folder.resolve().name.lower(),
+        family=family,
+        layers=int(raw["num_hidden_layers"]),
+        hidden_size=int(raw["hidden_size"]),
+        intermediate_size=int(raw["intermediate_size"]),
+        heads=heads,
+        kv_heads=int(raw.get("num_key_value_heads") or heads),
+        head_size=int(raw.get("head_dim") or raw["hidden_size"] // heads),
+        vocabulary_size=int(raw["vocab_size"]),
+        context_window=window,
+        rope_theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0),
+        norm_epsilon=float(raw["rms_norm_eps"]),
+        rope_scaling=_rope_scaling(rope),
+        has_qk_norm="model.layers.0.self_attn.q_norm.weight" in weights,
+        has_tied_embedding=not has_head or bool(raw.get("tie_word_embeddings")),
+    )
+
+
+def _rope_scaling(rope: dict[str, Any]) -> RopeScaling | None:
+    kind = rope.get("rope_type") or rope.get("type") or "default"
+    if kind == "default":
+        return None
+    if kind == "linear":
+        return RopeScaling(kind="linear", factor=float(rope["factor"]))
+    if kind == "llama3":
+        return RopeScaling(
+            kind="llama3",
+            factor=float(rope["factor"]),
+            low_frequency_factor=float(rope["low_freq_factor"]),
+            high_frequency_factor=float(rope["high_freq_factor"]),
+            original_context_window=int(rope["original_max_position_embeddings"]),
+        )
+    raise ModelUnsupported(f"Rotary scaling of kind {kind} is not supported.")
+
+
+def _load_tokenizer(folder: Path, config: dict[str, Any]) -> Tokenizer:
+    path = folder / "tokenizer.json"
+    if not path.exists():
+        raise ModelUnavailable(f"{folder} holds no tokenizer.json.")
+    try:
+        fast = FastTokenizer.from_file(str(path))
+    # The tokenizers library raises bare Exception for a damaged file.
+    except Exception as error:
+        raise ModelUnavailable(f"{path} is damaged ({error}).") from error
+    settings = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
+    bos = config.get("bos_token_id")
+    probe = fast.encode("a").ids
+    return Tokenizer(
+        fast,
+        chat_template=_chat_template(folder, settings),
+        bos_token_id=bos,
+        eos_token_ids=_eos_token_ids(folder, config),
+        adds_bos=bool(probe) and probe[0] == bos,
+    )
+
+
+def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
+    if (folder / "chat_template.jinja").exists():
+        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
+    template = settings.get("chat_template")
+    if isinstance(template, list):
+        named = {entry["name"]: entry["template"] for entry in template}
+        return named.get("default")
+    return template
+
+
+def _eos_token_ids(folder: Path, config: dict[str, Any]) -> list[int]:
+    path = folder / "generation_config.json"
+    found = (read_json(path) if path.exists() else {}).get("eos_token_id", config.get("eos_token_id"))
+    if found is None:
+        return []
+    return [int(token) for token in found] if isinstance(found, list) else [int(found)]

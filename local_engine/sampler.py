@@ -1,0 +1,172 @@
+"""Draws tokens from logits. A row's draw depends on its own request only: its seed, its history, its logits."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import torch
+
+from local_engine.constraints import ConstraintCompiler, Matcher
+from local_engine.request import Request
+
+# Enough candidates for almost every nucleus; a row that needs more is sorted whole.
+SHORTLIST = 256
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """Natural log-probabilities before temperature: of the drawn token, and of the most likely ones."""
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What one row gave: the drafts that were right and the token after them; log-probabilities if asked for.
+
+    `is_complete` says that the request's constraint allows nothing more.
+    """
+
+    token_ids: list[int]
+    logprobs: list[TokenLogprobs]
+    is_complete: bool = False
+
+
+class Sampler:
+    """Keeps one random generator per running request."""
+
+    def __init__(self, device: torch.device, constraints: ConstraintCompiler | None = None) -> None:
+        self._device = device
+        self._constraints = constraints
+        self._matchers: dict[str, Matcher] = {}
+        self._generators: dict[str, torch.Generator] = {}
+
+    def forget(self, request_id: str) -> None:
+        """Drop a finished request's generator and matcher."""
+        self._generators.pop(request_id, None)
+        self._matchers.pop(request_id, None)
+
+    def draw(self, logits: torch.Tensor, requests: list[Request]) -> list[Drawn]:
+        """`logits`, float32, holds len(drafts) + 1 rows for each request, in order."""
+        best: list[int] = logits.argmax(dim=-1).tolist()
+        drawn: list[Drawn] = []
+        start = 0
+        for request in requests:
+            end = start + len(request.draft_token_ids) + 1
+            drawn.append(self._draw_row(logits[start:end], best[start:end], request))
+            start = end
+        return drawn
+
+    def _draw_row(self, logits: torch.Tensor, best: list[int], request: Request) -> Drawn:
+        """Draw position by position while the draft agrees."""
+        params = request.params
+        new_ids: list[int] = []
+        logprobs: list[TokenLogprobs] = []
+        matcher = self._matcher(request)
+        for position, row in enumerate(logits):
+            changed = change_logits(row, request, new_ids)
+            changed = changed if matcher is None else matcher.mask(changed)
+            if params.is_greedy:
+                token = best[position] if changed is row else int(changed.argmax())
+            else:
+                token = self._draw_one(changed, request)
+            new_ids.append(token)
+            if matcher is not None:
+                matcher.consume(token)
+            if params.logprobs is not None:
+                logprobs.append(token_logprobs(row, token, params.logprobs))
+            if position < len(request.draft_token_ids) and token != request.draft_token_ids[position]:
+                break
+        return Drawn(new_ids, logprobs, is_complete=matcher is not None and matcher.is_complete)
+
+    def _matcher(self, request: Request) -> Matcher | None:
+        constraint = request.params.constraint
+        if constraint is None or self._constraints is None:
+            return None
+        if request.request_id not in self._matchers:
+            self._matchers[request.request_id] = self._constraints.matcher(constraint)
+        return self._matchers[request.request_id]
+
+    def _draw_one(self, logits: torch.Tensor, request: Request) -> int:
+        probabilities, candidates = candidate_distribution(logits, request)
+        noise = torch.empty_like(probabilities).exponential_(generator=self._generator(request))
+        best = int((probabilities / noise).argmax())
+        return best if candidates is None else int(candidates[best])
+
+    def _generator(self, request: Request) -> torch.Generator:
+        generator = self._generators.get(request.request_id)
+        if generator is None:
+            generator = torch.Generator(device=self._device)
+            if request.params.seed is None:
+                generator.seed()
+            else:
+                generator.manual_seed(request.params.seed)
+            self._generators[request.request_id] = generator
+        return generator
+
+
+def candidate_distribution(logits: torch.Tensor, request: Request) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Probabilities to draw from, and their token ids, most likely first; None for ids means the whole vocabulary."""
+    params = request.params
+    scaled = logits / params.temperature
+    if params.top_k == 0 and params.top_p >= 1.0 and params.min_p <= 0.0:
+        return scaled.softmax(dim=-1), None
+    probabilities, ids = _most_likely(scaled, params.top_k, params.top_p, params.min_p)
+    keep = torch.ones_like(probabilities, dtype=torch.bool)
+    if params.min_p > 0.0:
+        keep &= probabilities >= params.min_p * probabilities[0]
+    if params.top_p < 1.0:
+        # A candidate stays while the mass before it is below top_p, so the one that crosses the line is kept.
+        top_k_mass = probabilities.sum() if params.top_k else 1.0
+        keep &= probabilities.cumsum(-1) - probabilities < params.top_p * top_k_mass
+    keep[0] = True
+    return probabilities * keep, ids
+
+
+def _most_likely(scaled: torch.Tensor, top_k: int, top_p: float, min_p: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Enough of the most likely tokens, in order, that the filters decide exactly as on the whole vocabulary."""
+    probabilities = scaled.softmax(dim=-1)
+    size = probabilities.shape[-1]
+    wanted = min(top_k, size) if top_k else min(SHORTLIST, size)
+    values, ids = probabilities.topk(wanted)
+    is_enough = bool(top_k) or float(values.sum()) >= top_p or float(values[-1]) < min_p * float(values[0])
+    return (values, ids) if is_enough else probabilities.sort(descending=True)
+
+
+def change_logits(logits: torch.Tensor, request: Request, new_ids: list[int]) -> torch.Tensor:
+    """One row after penalties, bias and bans, `new_ids` being drawn already; the row itself when nothing applies.
+
+    Presence and frequency count the answer, repetition the prompt too; `logit_bias` is added last.
+    """
+    params = request.params
+    bans_end = (
+        bool(params.stop_token_ids)
+        and params.constraint is None
+        and request.output_tokens + len(new_ids) < params.min_tokens
+    )
+    if not (params.changes_logits or bans_end):
+        return logits
+    logits = logits.clone()
+    if params.repetition_penalty != 1.0:
+        seen = torch.tensor(sorted({*request.token_ids, *new_ids}), device=logits.device)
+        values = logits[seen]
+        logits[seen] = torch.where(values > 0, values / params.repetition_penalty, values * params.repetition_penalty)
+    counts = Counter(request.output_token_ids + new_ids)
+    if counts and (params.presence_penalty or params.frequency_penalty):
+        ids = torch.tensor(list(counts), device=logits.device)
+        times = torch.tensor(list(counts.values()), dtype=logits.dtype, device=logits.device)
+        logits[ids] -= params.presence_penalty + params.frequency_penalty * times
+    for token_id, bias in params.logit_bias.items():
+        logits[token_id] += bias
+    if bans_end:
+        logits[list(params.stop_token_ids)] = float("-inf")
+    return logits
+
+
+def token_logprobs(logits: torch.Tensor, token_id: int, top: int) -> TokenLogprobs:
+    """Log-probabilities of one row."""
+    values = logits.log_softmax(dim=-1)
+    best, ids = values.topk(top) if top else (values[:0], values[:0])
+    pairs = tuple(zip((int(i) for i in ids.tolist()), (float(v) for v in best.tolist()), strict=True))
+    return TokenLogprobs(token_id=token_id, logprob=float(values[token_id]), top=pairs)

@@ -1,0 +1,77 @@
+"""How one answer is drawn: values and their bounds, checked once on arrival. No torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from local_engine.errors import InvalidRequest
+
+MAX_STOP_STRINGS = 16
+MAX_TOP_LOGPROBS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What the answer must match: a JSON schema, a regular expression, or a Lark grammar, as text."""
+
+    kind: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """`temperature` 0 is greedy. `top_k` 0 and `top_p` 1 are off. `logprobs` is how many alternatives to report."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int | None = None
+    max_tokens: int = 16
+    min_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    stop_token_ids: frozenset[int] = frozenset()
+    logit_bias: Mapping[int, float] = field(default_factory=dict[int, float])
+    logprobs: int | None = None
+    constraint: Constraint | None = None
+
+    def __post_init__(self) -> None:
+        """Raise InvalidRequest for the first value out of bounds."""
+        for name, low, high in BOUNDS:
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise InvalidRequest(f"{name} must be between {low} and {high}, not {value}.", parameter=name)
+        if self.logprobs is not None and not 0 <= self.logprobs <= MAX_TOP_LOGPROBS:
+            raise InvalidRequest(f"top_logprobs must be between 0 and {MAX_TOP_LOGPROBS}.", parameter="top_logprobs")
+        if len(self.stop) > MAX_STOP_STRINGS or any(not text for text in self.stop):
+            raise InvalidRequest(f"stop takes up to {MAX_STOP_STRINGS} non-empty strings.", parameter="stop")
+        if any(not -100 <= bias <= 100 for bias in self.logit_bias.values()):
+            raise InvalidRequest("logit_bias values must be between -100 and 100.", parameter="logit_bias")
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the most likely token is always taken."""
+        return self.temperature == 0.0
+
+    @property
+    def changes_logits(self) -> bool:
+        """Whether anything is added to the logits before drawing."""
+        return bool(
+            self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0 or self.logit_bias
+        )
+
+
+BOUNDS: tuple[tuple[str, float, float], ...] = (
+    ("temperature", 0.0, 2.0),
+    ("top_p", 0.0, 1.0),
+    ("top_k", 0, 1_000_000),
+    ("min_p", 0.0, 1.0),
+    ("presence_penalty", -2.0, 2.0),
+    ("frequency_penalty", -2.0, 2.0),
+    ("repetition_penalty", 0.01, 10.0),
+    ("max_tokens", 1, 10_000_000),
+    ("min_tokens", 0, 10_000_000),
+    ("seed", -(2**63), 2**63 - 1),
+)

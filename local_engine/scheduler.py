@@ -1,0 +1,198 @@
+"""Decides which tokens the next step computes. No torch, no clock.
+
+One rule: every request catches its computed tokens up with its tokens, under a budget per step. A long prompt takes
+several steps (chunked prefill), a decode is a request one token behind, a verified draft a request several behind, a
+cached prefix a request that starts ahead. When blocks run out, the least important and youngest request gives its
+blocks back and waits at the front; it recomputes later, mostly from its own cached prefix.
+"""
+
+from dataclasses import dataclass
+
+from local_engine.kv_cache_manager import KvCacheManager
+from local_engine.request import Request, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Tokens `start` to `start + count` of one request; drafts are the last `drafts` of them.
+
+    `needs_logits` says that the row reaches the request's last token, so that something is drawn.
+    """
+
+    request: Request
+    start: int
+    count: int
+    drafts: int
+    needs_logits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One step's work. `unfit` are requests that can never run: the whole pool is too small for them."""
+
+    rows: tuple[Row, ...]
+    unfit: tuple[Request, ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        """Tokens computed in this step."""
+        return sum(row.count for row in self.rows)
+
+
+class Scheduler:
+    """Queues of waiting and running requests over one KV cache."""
+
+    def __init__(
+        self,
+        kv_cache: KvCacheManager,
+        *,
+        max_running_requests: int,
+        max_tokens_per_step: int,
+        chunk_alignment: int | None = None,
+    ) -> None:
+        if chunk_alignment is not None and chunk_alignment > max_tokens_per_step:
+            raise ValueError("a step must have room for one aligned chunk")
+        self._kv_cache = kv_cache
+        self._max_running = max_running_requests
+        self._max_tokens = max_tokens_per_step
+        self._chunk_alignment = chunk_alignment
+        self.waiting: list[Request] = []
+        self.running: list[Request] = []
+        self.preemptions = 0
+        self._arrivals = 0
+
+    def add(self, request: Request) -> None:
+        """Queue a request behind its equals and before every less important one (a lower number is more important)."""
+        request.arrival_order = self._arrivals
+        self._arrivals += 1
+        self._enqueue(request)
+
+    def _enqueue(self, request: Request) -> None:
+        request.status = Status.WAITING
+        self.waiting.append(request)
+        self.waiting.sort(key=_rank)
+
+    def schedule(self) -> Batch:
+        """Choose the next step's rows and reserve their blocks."""
+        rows: dict[str, Row] = {}
+        budget = self._max_tokens
+        for request in sorted(self.running, key=_turn):
+            if request.status is not Status.RUNNING:
+                continue
+            count = self._reserve(request, budget, rows)
+            if count:
+                rows[request.request_id] = _row(request, count)
+            budget = self._max_tokens - sum(row.count for row in rows.values())
+        unfit = self._admit(rows, budget)
+        return Batch(rows=tuple(rows.values()), unfit=tuple(unfit))
+
+    def _admit(self, rows: dict[str, Row], budget: int) -> list[Request]:
+        """Start waiting requests, in order, while budget, places and blocks last."""
+        unfit: list[Request] = []
+        while self.waiting and budget > 0 and len(self.running) < self._max_running:
+            request = self.waiting[0]
+            cached = self._kv_cache.attach_cached_prefix(request)
+            count = self._count(request, budget)
+            if not count or not self._kv_cache.reserve(request, count):
+                self._kv_cache.release(request)
+                if count and not self.running:
+                    unfit.append(self.waiting.pop(0))
+                    continue
+                break
+            if request.cached_prompt_tokens is None:
+                request.cached_prompt_tokens = cached
+            self.waiting.pop(0)
+            request.status = Status.RUNNING
+            self.running.append(request)
+            rows[request.request_id] = _row(request, count)
+            budget -= count
+        return unfit
+
+    def _reserve(self, request: Request, budget: int, rows: dict[str, Row]) -> int:
+        """Reserve blocks for a running request, giving up drafts first and less important requests second.
+
+        Returns the tokens reserved: 0 when the budget is spent or the request itself had to give way.
+        """
+        while (count := self._count(request, budget)) and not self._kv_cache.reserve(request, count):
+            if request.draft_token_ids:
+                request.draft_token_ids = []
+                continue
+            victim = max(self.running, key=_rank)
+            self._preempt(victim)
+            rows.pop(victim.request_id, None)
+            if victim is request:
+                return 0
+        return count
+
+    def _count(self, request: Request, budget: int) -> int:
+        """Tokens of this request that the step takes: all pending, or a chunk that ends on an aligned position.
+
+        Drafts beyond the chunk are dropped, so that a row either verifies all its drafts or has none.
+        """
+        count = min(request.pending_tokens, budget)
+        if self._chunk_alignment is not None:
+            count = _aligned_chunk(request, self._chunk_alignment)
+            count = count if count <= budget else 0
+        undrafted = len(request.token_ids) - request.computed_tokens
+        request.draft_token_ids = request.draft_token_ids[: max(0, count - undrafted)]
+        return count
+
+    def _preempt(self, request: Request) -> None:
+        self.running.remove(request)
+        self._kv_cache.release(request)
+        request.draft_token_ids = []
+        request.preemptions += 1
+        self.preemptions += 1
+        self._enqueue(request)
+
+    def complete(self, row: Row, new_token_ids: list[int]) -> None:
+        """Record a computed row: `new_token_ids` are the accepted drafts and the one token drawn after them."""
+        request = row.request
+        accepted_drafts = max(0, len(new_token_ids) - 1)
+        request.computed_tokens = row.start + row.count - row.drafts + accepted_drafts
+        request.draft_token_ids = []
+        request.token_ids.extend(new_token_ids)
+        self._kv_cache.register_computed(request)
+
+    def remove(self, request: Request) -> None:
+        """Forget a request, wherever it stands, and free its blocks. Idempotent."""
+        if request.status is Status.RUNNING:
+            self.running.remove(request)
+        elif request in self.waiting:
+            self.waiting.remove(request)
+        if request.status is not Status.FINISHED:
+            self._kv_cache.release(request)
+            request.status = Status.FINISHED
+
+
+def _rank(request: Request) -> tuple[int, int]:
+    return (request.priority, request.arrival_order)
+
+
+def _aligned_chunk(request: Request, alignment: int) -> int:
+    """A prompt's chunks end on multiples of the alignment or with the prompt; answers go token by token, even resumed.
+
+    So a request is computed in the same pieces whatever runs beside it.
+    """
+    at = request.computed_tokens
+    if at >= request.prompt_tokens:
+        return 1
+    return min(request.prompt_tokens, (at // alignment + 1) * alignment) - at
+
+
+def _turn(request: Request) -> tuple[bool, int, int]:
+    """Decodes before prompts, so that a long prompt never starves the answers beside it of the step's budget."""
+    is_prefill = len(request.token_ids) - request.computed_tokens > 1
+    return (is_prefill, *_rank(request))
+
+
+def _row(request: Request, count: int) -> Row:
+    start = request.computed_tokens
+    reaches_end = start + count == len(request.token_ids) + len(request.draft_token_ids)
+    return Row(
+        request=request,
+        start=start,
+        count=count,
+        drafts=len(request.draft_token_ids) if reaches_end else 0,
+        needs_logits=reaches_end,
+    )

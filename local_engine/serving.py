@@ -1,0 +1,96 @@
+"""The server process: loads the model, binds, serves, drains on SIGTERM, and goes when its parent goes."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Generator
+from pathlib import Path
+
+import uvicorn
+
+from local_engine.assembly import build_engine
+from local_engine.async_engine import AsyncEngine
+from local_engine.config import EngineConfig
+from local_engine.encoder import SentenceEncoder
+from local_engine.errors import EngineError
+from local_engine.openai_server import build_app
+from local_engine.packages import print_progress
+
+PARENT_CHECK_SECONDS = 1.0
+
+
+class QuietServer(uvicorn.Server):
+    """Leaves signals to us: uvicorn would raise SIGTERM again after stopping, and the exit status would not be 0."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+def serve(
+    path: Path,
+    config: EngineConfig,
+    *,
+    host: str,
+    port: int,
+    served_name: str | None,
+    drain_seconds: float,
+    exits_with_parent: bool,
+    embedding_folder: Path | None = None,
+) -> int:
+    """Serve until told to stop; returns the exit status."""
+    parent = os.getppid() if exits_with_parent else None
+    bound = _bind(host, port)
+    engine = build_engine(path, config, progress=print_progress)
+    encoder = SentenceEncoder(embedding_folder) if embedding_folder is not None else None
+    name = served_name or engine.model.name
+
+    async def run() -> int:
+        running = engine.serve()
+        running.start()
+        app = build_app(running, engine, model_name=name, encoder=encoder)
+        server = QuietServer(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", ws="none"))
+        watcher = asyncio.create_task(_stop_when_told(server, running, drain_seconds, parent))
+        print_progress(f"Serving {name} on http://{host}:{bound.getsockname()[1]}")
+        await server.serve(sockets=[bound])
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
+        await running.stop()
+        return 0
+
+    return asyncio.run(run())
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Take the port before the weights are loaded, so that a taken one is an error at once."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise EngineError(f"Cannot listen on {host}:{port} ({error.strerror}).") from error
+    return bound
+
+
+async def _stop_when_told(
+    server: uvicorn.Server, engine: AsyncEngine, drain_seconds: float, parent: int | None
+) -> None:
+    """On SIGTERM or SIGINT refuse new requests, finish running ones, stop. An orphan stops at once."""
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    while not told.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(told.wait(), PARENT_CHECK_SECONDS)
+        if parent is not None and os.getppid() != parent:
+            drain_seconds = 0.0
+            told.set()
+    if not await engine.drain(drain_seconds):
+        print_progress("Stopping with answers unfinished: the drain limit has passed")
+        server.force_exit = True
+    server.should_exit = True

@@ -1,0 +1,146 @@
+"""Text to token ids and back: vocabulary, chat template, and a detokeniser that never emits half a character."""
+
+import codecs
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import jinja2
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import Tokenizer as FastTokenizer
+
+from local_engine.errors import InvalidRequest
+
+PLAIN_TEMPLATE: Final = (
+    "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"
+)
+
+
+def byte_alphabet() -> dict[str, int]:
+    """GPT-2's printable stand-in for every byte: printable Latin-1 is itself, the rest follows from U+0100."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    alphabet = {chr(byte): byte for byte in printable}
+    rest = (byte for byte in range(256) if byte not in set(printable))
+    return alphabet | {chr(0x100 + i): byte for i, byte in enumerate(rest)}
+
+
+class Tokenizer:
+    """One model's vocabulary. Thread-safe: encoding holds no state."""
+
+    def __init__(
+        self,
+        fast: FastTokenizer,
+        *,
+        chat_template: str | None,
+        bos_token_id: int | None,
+        eos_token_ids: Sequence[int],
+        adds_bos: bool = False,
+    ) -> None:
+        self.fast = fast
+        self.bos_token_id = bos_token_id
+        self.eos_token_ids = frozenset(eos_token_ids)
+        self._adds_bos = adds_bos and bos_token_id is not None
+        self.special_token_ids = frozenset(i for i, token in fast.get_added_tokens_decoder().items() if token.special)
+        self.token_bytes = _all_token_bytes(fast)
+        self._template = _compile_template(chat_template or PLAIN_TEMPLATE)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Ids the tokenizer knows; the model's logits may have more."""
+        return len(self.token_bytes)
+
+    def encode(self, text: str, *, with_bos: bool = True) -> list[int]:
+        """Token ids of `text`; markup such as `<|im_start|>` becomes its special token."""
+        ids = self.fast.encode(text, add_special_tokens=False).ids
+        return [self.bos_token_id, *ids] if with_bos and self._adds_bos and self.bos_token_id is not None else ids
+
+    def decode(self, ids: Sequence[int], *, skips_special: bool = True) -> str:
+        """Text of `ids`, with U+FFFD for bytes that are not UTF-8."""
+        return b"".join(self.bytes_of(i, skips_special=skips_special) for i in ids).decode("utf-8", errors="replace")
+
+    def bytes_of(self, token_id: int, *, skips_special: bool = True) -> bytes:
+        """The token's bytes; empty for a special token unless asked for, and for padding ids beyond the vocabulary."""
+        if token_id >= len(self.token_bytes) or (skips_special and token_id in self.special_token_ids):
+            return b""
+        return self.token_bytes[token_id]
+
+    def render_chat(
+        self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] | None = None, **extra: Any
+    ) -> str:
+        """Apply the model's chat template, ready for the assistant's turn; raises InvalidRequest when it refuses."""
+        names = {
+            "bos_token": self._name(self.bos_token_id),
+            "eos_token": self._name(min(self.eos_token_ids, default=None)),
+        }
+        try:
+            return self._template.render(messages=messages, tools=tools, add_generation_prompt=True, **(names | extra))
+        except (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:
+            raise InvalidRequest(
+                f"The model's chat template refused the messages: {error}", parameter="messages"
+            ) from error
+
+    def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] | None = None, **extra: Any
+    ) -> list[int]:
+        """Token ids of a rendered conversation; a BOS that the template wrote is not doubled."""
+        text = self.render_chat(messages, tools=tools, **extra)
+        ids = self.encode(text)
+        if self._adds_bos and len(ids) > 1 and ids[0] == ids[1] == self.bos_token_id:
+            return ids[1:]
+        return ids
+
+    def _name(self, token_id: int | None) -> str:
+        return "" if token_id is None else str(self.fast.id_to_token(token_id))
+
+
+class IncrementalDetokenizer:
+    """Turns token ids into text as they come; bytes of an unfinished character wait for the next token."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def push(self, token_id: int) -> str:
+        """Text that became certain with this token."""
+        return self._decoder.decode(self._tokenizer.bytes_of(token_id))
+
+    def finish(self) -> str:
+        """What is left: U+FFFD for a character that never ended."""
+        return self._decoder.decode(b"", final=True)
+
+
+def _all_token_bytes(fast: FastTokenizer) -> list[bytes]:
+    """Every token's bytes: through the byte alphabet for byte-level vocabularies, else as SentencePiece writes them."""
+    added = fast.get_added_tokens_decoder()
+    alphabet = byte_alphabet()
+    size = fast.get_vocab_size(with_added_tokens=True)
+    is_byte_level = "ByteLevel" in str(json.loads(fast.to_str()).get("decoder"))
+    pieces: list[bytes] = []
+    for token_id in range(size):
+        token = fast.id_to_token(token_id) or ""
+        if token_id in added:
+            pieces.append(token.encode())
+        elif is_byte_level:
+            pieces.append(bytes(alphabet[c] for c in token) if all(c in alphabet for c in token) else token.encode())
+        elif len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+            pieces.append(bytes([int(token[3:5], 16)]))
+        else:
+            pieces.append(token.replace("\u2581", " ").encode())
+    return pieces
+
+
+def _compile_template(source: str) -> jinja2.Template:
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    environment.globals["raise_exception"] = _raise_exception  # pyright: ignore[reportArgumentType]
+    environment.filters["tojson"] = _to_json
+    return environment.from_string(source)
+
+
+def _raise_exception(message: str) -> None:
+    raise jinja2.TemplateError(message)
+
+
+def _to_json(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
