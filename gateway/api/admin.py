@@ -1,0 +1,51 @@
+"""The admin API put together: every router behind one guard. Names no concrete store."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter, Depends
+
+from gateway.api.admin_audit import build_audit_router
+from gateway.api.admin_entries import build_entries_router, build_own_requests_router
+from gateway.api.admin_guard import ErrorBody, build_guard
+from gateway.api.admin_keys import KeyService, build_keys_router
+from gateway.api.admin_operations import OwnEngine, build_operations_router
+from gateway.api.admin_reports import Reports, build_reports_router
+from gateway.api.admin_rules import Replay, build_rules_router
+from gateway.pipeline import Pipeline
+from gateway.pricing.catalogue import PriceBook
+from gateway.rules_service import RulesService
+from gateway.stores import AuditLog, EntryStore
+
+PREFIX = "/admin/v1"
+REFUSALS: dict[int | str, dict[str, Any]] = {status: {"model": ErrorBody} for status in (400, 401, 403, 404, 409)}
+
+
+def build_admin_router(
+    *,
+    pipeline: Pipeline,
+    prices: PriceBook,
+    keys: KeyService,
+    rules: RulesService,
+    replay: Replay,
+    reports: Reports,
+    entries: EntryStore,
+    audit: AuditLog,
+    engine: Callable[[], OwnEngine | None],
+) -> APIRouter:
+    """Everything under `/admin/v1`, and `/v1/requests/{id}` for a key's own requests."""
+    guard = build_guard(pipeline.keys, lambda: pipeline.now_us())
+    admin = APIRouter(prefix=PREFIX, dependencies=[Depends(guard)], responses=REFUSALS)
+    for router in (
+        build_reports_router(reports),
+        build_entries_router(entries),
+        build_rules_router(rules, replay),
+        build_keys_router(keys),
+        build_operations_router(pipeline, prices, engine),
+        build_audit_router(audit),
+    ):
+        admin.include_router(router)
+    both = APIRouter()
+    both.include_router(admin)
+    both.include_router(build_own_requests_router(entries, pipeline.keys, lambda: pipeline.now_us()))
+    return both

@@ -1,0 +1,32 @@
+"""`/admin/v1/audit`: who changed what, as a chain in which any edited byte is found."""
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from gateway.api.admin_guard import needs
+from gateway.stores import AuditLog, AuditRecord, Verified
+
+
+class AuditPage(BaseModel):
+    """Newest first; `next_before` asks for the page after this one."""
+
+    records: list[AuditRecord]
+    next_before: int | None
+
+
+def build_audit_router(audit: AuditLog) -> APIRouter:
+    """The paths below `/audit`."""
+    router = APIRouter(prefix="/audit", tags=["admin: audit"])
+
+    @router.get("", openapi_extra=needs("audit.read"))
+    async def page(before: int | None = Query(None, ge=0), limit: int = Query(50, ge=1, le=500)) -> AuditPage:  # pyright: ignore[reportUnusedFunction]
+        """Who changed what, newest first."""
+        records = list(await audit.page(before=before, limit=limit))
+        return AuditPage(records=records, next_before=records[-1].sequence if len(records) == limit else None)
+
+    @router.get("/verify", openapi_extra=needs("audit.read"))
+    async def verify() -> Verified:  # pyright: ignore[reportUnusedFunction]
+        """Recompute the whole chain."""
+        return await audit.verify()
+
+    return router

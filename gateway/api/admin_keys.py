@@ -1,0 +1,134 @@
+"""`/admin/v1/keys` and `/admin/v1/me`: who may call, created with a secret that is shown once."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.api.admin_guard import Caller, needs
+from gateway.errors import Conflict, NotFound
+from gateway.keys import Role
+from gateway.roles import PERMISSIONS
+from gateway.stores import KeyStore, ListedKey, NewKey
+
+Label = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\w .:/@-]+$")]
+
+
+class CreateKey(BaseModel):
+    """Give an app its own key; a team and a project make its cost appear under them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Label
+    role: Role = "app"
+    team: Label | None = None
+    project: Label | None = None
+    tags: list[Label] = Field(default_factory=list[str], max_length=16)
+    allowed_models: list[str] | None = Field(default=None, max_length=200)
+    expires_at_us: int | None = Field(default=None, ge=0)
+
+    def new_key(self) -> NewKey:
+        allowed = tuple(self.allowed_models) if self.allowed_models is not None else None
+        return NewKey(self.name, self.role, self.team, self.project, tuple(self.tags), allowed, self.expires_at_us)
+
+
+class Key(BaseModel):
+    id: str
+    name: str
+    role: Role
+    team: str | None
+    project: str | None
+    tags: list[str]
+    allowed_models: list[str] | None
+    created_at_us: int
+    expires_at_us: int | None
+    revoked_at_us: int | None
+
+
+class CreatedKey(Key):
+    """`key` is the secret: shown this once."""
+
+    key: str
+
+
+class KeyList(BaseModel):
+    keys: list[Key]
+
+
+class Me(BaseModel):
+    """The caller's own key and what its role allows."""
+
+    id: str
+    name: str
+    role: Role
+    team: str | None
+    permissions: list[str]
+
+
+Refresh = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyService:
+    """The store, and how this process takes a change over at once."""
+
+    store: KeyStore
+    refresh: Refresh = field(repr=False)
+
+
+def build_keys_router(keys: KeyService) -> APIRouter:
+    """The paths `/keys` and `/me`."""
+    router = APIRouter(tags=["admin: keys"])
+
+    @router.get("/me", openapi_extra=needs("self.read"))
+    async def me(caller: Caller) -> Me:  # pyright: ignore[reportUnusedFunction]
+        """Who am I, and what may I do."""
+        return Me(
+            id=caller.id,
+            name=caller.name,
+            role=caller.role,
+            team=caller.team,
+            permissions=sorted(PERMISSIONS[caller.role]),
+        )
+
+    @router.get("/keys", openapi_extra=needs("keys.read"))
+    async def list_keys() -> KeyList:  # pyright: ignore[reportUnusedFunction]
+        """All keys without their secrets."""
+        return KeyList(keys=[Key.model_validate(_fields(one)) for one in await keys.store.list()])
+
+    @router.post("/keys", status_code=201, openapi_extra=needs("keys.write"))
+    async def create_key(asked: CreateKey, caller: Caller) -> CreatedKey:  # pyright: ignore[reportUnusedFunction]
+        """Create a key. Its secret is in this answer and nowhere else."""
+        created, secret = await keys.store.create(asked.new_key(), author=caller.name)
+        await keys.refresh()
+        return CreatedKey.model_validate({**_fields(created), "key": secret})
+
+    @router.post("/keys/{key_id}/revoke", openapi_extra=needs("keys.write"))
+    async def revoke_key(key_id: str, caller: Caller) -> KeyList:  # pyright: ignore[reportUnusedFunction]
+        """Revoke a key: it stops working in every process within a second. Nobody can revoke their own."""
+        if key_id == caller.id:
+            raise Conflict("This is the key you are using; revoke it with another owner's key.", code="own_key")
+        if not await keys.store.revoke(key_id, author=caller.name):
+            raise NotFound(f"There is no key {key_id[:64]!r}.", code="key_not_found")
+        await keys.refresh()
+        return KeyList(keys=[Key.model_validate(_fields(one)) for one in await keys.store.list()])
+
+    return router
+
+
+def _fields(listed: ListedKey) -> dict[str, object]:
+    record = listed.record
+    return {
+        "id": record.id,
+        "name": record.name,
+        "role": record.role,
+        "team": record.team,
+        "project": record.project,
+        "tags": list(record.tags),
+        "allowed_models": sorted(record.allowed_models) if record.allowed_models is not None else None,
+        "created_at_us": listed.created_at_us,
+        "expires_at_us": record.expires_at_us,
+        "revoked_at_us": record.revoked_at_us,
+    }

@@ -1,0 +1,286 @@
+"""`/admin/v1/models`, `/prices`, `/backends`, `/engine`: what can be called, at what price, how it is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from gateway.api.admin_guard import needs
+from gateway.config.engine_curve import MeasuredEngine
+from gateway.money import format_usd
+from gateway.pipeline import Pipeline
+from gateway.pricing.catalogue import ModelPrices, PriceBook
+from gateway.routing.snapshot import Candidate
+
+TOKENS_PER_MTOK = 1_000_000
+
+
+class ModelRow(BaseModel):
+    """One catalogue model. Prices are what a short, ordinary request costs now; null where none is known."""
+
+    name: str
+    backend: str
+    provider: str
+    upstream_model: str
+    context_window: int
+    supports: list[str]
+    is_local: bool
+    is_simulated: bool
+    is_down: bool
+    free_slots: int | None
+    input_usd_per_mtok: str | None
+    cached_input_usd_per_mtok: str | None
+    output_usd_per_mtok: str | None
+    price_from: str | None
+    price_source: str | None
+    gpu_hour_usd: str | None
+
+
+class ModelRows(BaseModel):
+    rules_version: str
+    prices_version: str
+    classifier_version: str
+    models: list[ModelRow]
+
+
+class PriceRecord(BaseModel):
+    """What held from a date on. `discount` is the negotiated share off."""
+
+    from_date: str
+    input_usd_per_mtok: str
+    cached_input_usd_per_mtok: str | None
+    cache_write_5m_usd_per_mtok: str | None
+    output_usd_per_mtok: str
+    per_request_usd: str
+    has_tiers: bool
+    discount: str
+    source: str
+    note: str
+
+
+class PricedModel(BaseModel):
+    provider: str
+    model: str
+    history: list[PriceRecord]
+
+
+class PriceList(BaseModel):
+    """`total` is how many models match; at most `limit` are listed."""
+
+    version: str
+    total: int
+    models: list[PricedModel]
+
+
+class Breaker(BaseModel):
+    upstream_model: str
+    state: str
+    failures: int
+    cool_down_seconds: float
+
+
+class BackendRow(BaseModel):
+    """`is_healthy` null: hosted backends are not asked, their breakers tell."""
+
+    name: str
+    is_simulated: bool
+    is_healthy: bool | None
+    detail: str
+    in_flight: int
+    free_slots: int | None
+    running_requests: int | None
+    waiting_requests: int | None
+    queue_seconds: float | None
+    breakers: list[Breaker]
+
+
+class BackendRows(BaseModel):
+    retry_budget_saved: float
+    retry_budget_burst: float
+    backends: list[BackendRow]
+
+
+class CurvePoint(BaseModel):
+    concurrency: int
+    decode_tokens_per_second: float
+
+
+class EngineView(BaseModel):
+    """The engine of our own: its measured throughput and how busy it is. `is_assumed`: not measured here yet."""
+
+    is_configured: bool
+    model: str | None
+    is_healthy: bool | None
+    detail: str
+    free_slots: int | None
+    running_requests: int | None
+    waiting_requests: int | None
+    queue_seconds: float | None
+    is_assumed: bool
+    prefill_tokens_per_second: float | None
+    working_concurrency: int | None
+    working_tokens_per_second: float | None
+    ceiling_tokens_per_second: float | None
+    gpu_hour_usd: str | None
+    points: list[CurvePoint]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnEngine:
+    """What the wiring knows of the engine it started."""
+
+    backend: str
+    measured: MeasuredEngine
+    gpu_hour_pico_usd: int
+
+
+def build_operations_router(pipeline: Pipeline, prices: PriceBook, engine: Callable[[], OwnEngine | None]) -> APIRouter:
+    """The paths `/models`, `/prices`, `/backends` and `/engine`; all read what this process holds in memory."""
+    router = APIRouter(tags=["admin: operations"])
+
+    @router.get("/models", openapi_extra=needs("catalogue.read"))
+    async def models() -> ModelRows:  # pyright: ignore[reportUnusedFunction]
+        """The catalogue as routing sees it now."""
+        snapshot = pipeline.snapshot
+        state = pipeline.upstreams.state(snapshot.candidates.values(), pipeline.monotonic())
+        return ModelRows(
+            rules_version=snapshot.rules_version,
+            prices_version=snapshot.prices_version,
+            classifier_version=snapshot.classifier_version,
+            models=[_model(one, state.get(name)) for name, one in sorted(snapshot.candidates.items())],
+        )
+
+    @router.get("/prices", openapi_extra=needs("catalogue.read"))
+    async def price_list(  # pyright: ignore[reportUnusedFunction]
+        provider: str | None = Query(None, max_length=64),
+        containing: str = Query("", max_length=120),
+        limit: int = Query(50, ge=1, le=500),
+    ) -> PriceList:
+        """Dated prices, never overwritten: newest first within a model."""
+        found = [key for key in prices.models(provider) if containing.lower() in f"{key[0]}/{key[1]}".lower()]
+        return PriceList(
+            version=prices.version,
+            total=len(found),
+            models=[
+                PricedModel(
+                    provider=name, model=model, history=[_record(one) for one in reversed(prices.history(name, model))]
+                )
+                for name, model in found[:limit]
+            ],
+        )
+
+    @router.get("/backends", openapi_extra=needs("operations.read"))
+    async def backends() -> BackendRows:  # pyright: ignore[reportUnusedFunction]
+        """Health, requests in flight and circuit breakers of this process."""
+        budget = pipeline.upstreams.retry_budget
+        return BackendRows(
+            retry_budget_saved=budget.saved,
+            retry_budget_burst=budget.burst,
+            backends=[_backend(pipeline, name) for name in sorted(pipeline.backends)],
+        )
+
+    @router.get("/engine", openapi_extra=needs("operations.read"))
+    async def own_engine() -> EngineView:  # pyright: ignore[reportUnusedFunction]
+        """Slots, queue and throughput curve of the engine of our own."""
+        return _engine(pipeline, engine())
+
+    return router
+
+
+def _model(candidate: Candidate, state: tuple[int, float] | None) -> ModelRow:
+    prices, speed = candidate.prices, candidate.speed
+    rates = prices.rates if prices is not None else None
+    slots = state[0] if state is not None else None
+    return ModelRow(
+        name=candidate.name,
+        backend=candidate.backend,
+        provider=candidate.provider,
+        upstream_model=candidate.upstream_model,
+        context_window=candidate.context_window,
+        supports=sorted(candidate.supports),
+        is_local=candidate.is_local,
+        is_simulated=candidate.is_simulated,
+        is_down=slots is not None and slots < 0,
+        free_slots=slots if slots is not None and slots >= 0 else None,
+        input_usd_per_mtok=_per_mtok(rates.input if rates else None),
+        cached_input_usd_per_mtok=_per_mtok(rates.cached_input if rates else None),
+        output_usd_per_mtok=_per_mtok(rates.output if rates else None),
+        price_from=prices.from_date if prices else None,
+        price_source=prices.source if prices else None,
+        gpu_hour_usd=format_usd(speed.gpu_hour_pico_usd, places=6) if speed else None,
+    )
+
+
+def _record(prices: ModelPrices) -> PriceRecord:
+    rates = prices.rates
+    return PriceRecord(
+        from_date=prices.from_date,
+        input_usd_per_mtok=_per_mtok(rates.input) or "0",
+        cached_input_usd_per_mtok=_per_mtok(rates.cached_input),
+        cache_write_5m_usd_per_mtok=_per_mtok(rates.cache_write_5m),
+        output_usd_per_mtok=_per_mtok(rates.output) or "0",
+        per_request_usd=format_usd(prices.per_request_pico_usd),
+        has_tiers=bool(prices.ladder.steps),
+        discount=str(prices.discount),
+        source=prices.source,
+        note=prices.note,
+    )
+
+
+def _backend(pipeline: Pipeline, name: str) -> BackendRow:
+    upstreams = pipeline.upstreams
+    health = upstreams.health.get(name)
+    return BackendRow(
+        name=name,
+        is_simulated=pipeline.backends[name].is_simulated,
+        is_healthy=health.is_healthy if health else None,
+        detail=health.detail if health else "",
+        in_flight=upstreams.running.get(name, 0),
+        free_slots=health.free_slots if health else None,
+        running_requests=health.running_requests if health else None,
+        waiting_requests=health.waiting_requests if health else None,
+        queue_seconds=health.queue_seconds if health else None,
+        breakers=[
+            Breaker(
+                upstream_model=model,
+                state=breaker.state,
+                failures=breaker.failures,
+                cool_down_seconds=breaker.cool_down_seconds,
+            )
+            for (backend, model), breaker in sorted(upstreams.breakers.items())
+            if backend == name
+        ],
+    )
+
+
+def _engine(pipeline: Pipeline, own: OwnEngine | None) -> EngineView:
+    health = pipeline.upstreams.health.get(own.backend) if own else None
+    curve = own.measured.engine.curve if own else None
+    served = (c.name for c in pipeline.snapshot.candidates.values() if own and c.backend == own.backend)
+    return EngineView(
+        is_configured=own is not None,
+        model=next(served, None),
+        is_healthy=health.is_healthy if health else None,
+        detail=health.detail if health else "",
+        free_slots=health.free_slots if health else None,
+        running_requests=health.running_requests if health else None,
+        waiting_requests=health.waiting_requests if health else None,
+        queue_seconds=health.queue_seconds if health else None,
+        is_assumed=own.measured.is_assumed if own else False,
+        prefill_tokens_per_second=own.measured.engine.prefill_tokens_per_second if own else None,
+        working_concurrency=own.measured.engine.concurrency if own else None,
+        working_tokens_per_second=curve.tokens_per_second(own.measured.engine.concurrency) if own and curve else None,
+        ceiling_tokens_per_second=curve.ceiling_tokens_per_second if curve else None,
+        gpu_hour_usd=format_usd(own.gpu_hour_pico_usd, places=6) if own else None,
+        points=[
+            CurvePoint(concurrency=point.concurrency, decode_tokens_per_second=point.decode_tokens_per_second)
+            for point in (curve.points if curve else ())
+        ],
+    )
+
+
+def _per_mtok(pico_usd_per_token: int | None) -> str | None:
+    if pico_usd_per_token is None:
+        return None
+    return format_usd(pico_usd_per_token * TOKENS_PER_MTOK).rstrip("0").rstrip(".")

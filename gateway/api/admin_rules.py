@@ -1,0 +1,242 @@
+"""`/admin/v1/rules`: versions, validation, diff, replay before saving, activation and roll-back."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.api.admin_guard import Caller, needs
+from gateway.api.admin_time import Moment, microseconds
+from gateway.errors import ConfigurationError, InvalidRequest
+from gateway.routing.rules import RulesDocument, rules_json_schema
+from gateway.rules_service import Activation, Problem, RulesService, StoredRules, text_diff
+
+MAX_TEXT = 1_000_000
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class RulesVersion(BaseModel):
+    """One stored version. `text` is left out of lists."""
+
+    version: str
+    author: str
+    reason: str
+    created_at_us: int
+    is_active: bool
+    text: str | None = None
+
+
+class RulesActivation(BaseModel):
+    version: str
+    previous: str | None
+    author: str
+    reason: str
+    at_us: int
+
+
+class RulesProblem(BaseModel):
+    """What is wrong with a rules text; `line` is 1-based."""
+
+    message: str
+    line: int | None
+    field: str
+
+
+class RulesList(BaseModel):
+    """`applied` is what this process decides by; it differs from `active` for less than a second after a change."""
+
+    active: str | None
+    applied: str | None
+    problem: RulesProblem | None
+    versions: list[RulesVersion]
+    activations: list[RulesActivation]
+
+
+class RulesText(Strict):
+    text: str = Field(max_length=MAX_TEXT)
+
+
+class NewRules(RulesText):
+    """`expected_active` is the version the editor started from: somebody else's change in between is a conflict."""
+
+    expected_active: str | None
+    reason: str = Field(default="", max_length=500)
+    activate: bool = False
+
+
+class Change(Strict):
+    expected_active: str | None
+    reason: str = Field(default="", max_length=500)
+
+
+class Checked(BaseModel):
+    is_valid: bool
+    problems: list[RulesProblem]
+
+
+class Diff(BaseModel):
+    """A unified diff; empty when the two texts are the same."""
+
+    old: str
+    new: str
+    diff: str
+
+
+class ReplayRequest(RulesText):
+    """A text to re-decide logged traffic with. Without a period: the last seven days."""
+
+    since: Moment | None = None
+    until: Moment | None = None
+
+
+class ReplayMove(BaseModel):
+    """Requests whose model changes from one to the other, and by how much their cost does (negative: cheaper)."""
+
+    from_model: str
+    to_model: str
+    requests: int
+    cost_change_usd: str
+
+
+class ReplayResult(BaseModel):
+    """What the edit would have done. Costs after are expected by the new decision; None where nothing is known."""
+
+    since: datetime
+    until: datetime
+    requests: int
+    moved_requests: int
+    refused_requests: int
+    unpriced_requests: int
+    cost_before_usd: str
+    cost_after_usd: str
+    quality_before: float | None
+    quality_after: float | None
+    time_to_first_token_before_seconds: float | None
+    time_to_first_token_after_seconds: float | None
+    moves: list[ReplayMove]
+    is_sampled: bool = False
+    notes: list[str] = []
+
+
+Replay = Callable[[RulesDocument, int | None, int | None], Awaitable[ReplayResult]]
+"""Re-decides logged traffic of a period under a document; None, None is the last seven days."""
+
+
+def build_rules_router(rules: RulesService, replay: Replay) -> APIRouter:
+    """The paths below `/rules`."""
+    router = APIRouter(prefix="/rules", tags=["admin: rules"])
+
+    @router.get("", openapi_extra=needs("rules.read"))
+    async def list_rules() -> RulesList:  # pyright: ignore[reportUnusedFunction]
+        """All versions, newest first, and every activation."""
+        active = await rules.active()
+        return RulesList(
+            active=active,
+            applied=rules.applied,
+            problem=_problem(rules.problem) if rules.problem else None,
+            versions=[_version(one, active, with_text=False) for one in await rules.versions()],
+            activations=[_activation(one) for one in await rules.activations()],
+        )
+
+    @router.put("", openapi_extra=needs("rules.write"))
+    async def put_rules(new: NewRules, caller: Caller) -> RulesVersion:  # pyright: ignore[reportUnusedFunction]
+        """Store a text as a version, and activate it if asked to; 409 when another version became active meanwhile."""
+        _require_valid(rules, new.text)
+        stored = await rules.put(new.text, author=caller.name, reason=new.reason, expected_active=new.expected_active)
+        if new.activate and stored.version != new.expected_active:
+            await rules.activate(
+                stored.version, author=caller.name, reason=new.reason, expected_active=new.expected_active
+            )
+        return _version(stored, await rules.active(), with_text=True)
+
+    @router.post("/validate", openapi_extra=needs("rules.read"))
+    async def validate(text: RulesText) -> Checked:  # pyright: ignore[reportUnusedFunction]
+        """What is wrong with a text, with its line."""
+        problems = rules.check(text.text)
+        return Checked(is_valid=not problems, problems=[_problem(one) for one in problems])
+
+    @router.post("/replay", openapi_extra=needs("rules.read"))
+    async def replay_rules(asked: ReplayRequest) -> ReplayResult:  # pyright: ignore[reportUnusedFunction]
+        """What a text would have done to logged traffic; nothing is saved."""
+        document = _require_valid(rules, asked.text)
+        return await replay(document, microseconds(asked.since), microseconds(asked.until))
+
+    @router.post("/diff", openapi_extra=needs("rules.read"))
+    async def diff_text(text: RulesText) -> Diff:  # pyright: ignore[reportUnusedFunction]
+        """A text against the active version."""
+        active = await rules.active()
+        old = (await rules.get(active)).text if active else ""
+        return Diff(old=active or "", new="(edited)", diff=text_diff(old, text.text, active or "nothing", "edited"))
+
+    @router.get("/diff", openapi_extra=needs("rules.read"))
+    async def diff_versions(old: str = Query(max_length=64), new: str = Query(max_length=64)) -> Diff:  # pyright: ignore[reportUnusedFunction]
+        """One version against another."""
+        before, after = await rules.get(old), await rules.get(new)
+        return Diff(old=old, new=new, diff=text_diff(before.text, after.text, old, new))
+
+    @router.get("/schema", openapi_extra=needs("rules.read"))
+    async def schema() -> dict[str, object]:  # pyright: ignore[reportUnusedFunction]
+        """The JSON schema of a rules file, for editors."""
+        return rules_json_schema()
+
+    @router.post("/rollback", openapi_extra=needs("rules.write"))
+    async def roll_back(change: Change, caller: Caller) -> RulesActivation:  # pyright: ignore[reportUnusedFunction]
+        """Activate what was active before."""
+        return _activation(
+            await rules.roll_back(author=caller.name, reason=change.reason, expected_active=change.expected_active)
+        )
+
+    @router.get("/{version}", openapi_extra=needs("rules.read"))
+    async def get_rules(version: str) -> RulesVersion:  # pyright: ignore[reportUnusedFunction]
+        """One version with its text; `active` is the active one."""
+        active = await rules.active()
+        return _version(await rules.get(active or "" if version == ACTIVE else version), active, with_text=True)
+
+    @router.post("/{version}/activate", openapi_extra=needs("rules.write"))
+    async def activate(version: str, change: Change, caller: Caller) -> RulesActivation:  # pyright: ignore[reportUnusedFunction]
+        """Make a version the active one; 409 when the active one is not the expected one any more."""
+        _require_valid(rules, (await rules.get(version)).text)
+        return _activation(
+            await rules.activate(
+                version, author=caller.name, reason=change.reason, expected_active=change.expected_active
+            )
+        )
+
+    return router
+
+
+ACTIVE: Literal["active"] = "active"
+
+
+def _require_valid(rules: RulesService, text: str) -> RulesDocument:
+    try:
+        return rules.parse(text)
+    except ConfigurationError as error:
+        where = f"line {error.line}: " if error.line else ""
+        raise InvalidRequest(f"{where}{error.field}: {error.problem}", param="text", code="invalid_rules") from error
+
+
+def _problem(problem: Problem) -> RulesProblem:
+    return RulesProblem(message=problem.message, line=problem.line, field=problem.field)
+
+
+def _activation(one: Activation) -> RulesActivation:
+    return RulesActivation(
+        version=one.version, previous=one.previous, author=one.author, reason=one.reason, at_us=one.at_us
+    )
+
+
+def _version(rules: StoredRules, active: str | None, *, with_text: bool) -> RulesVersion:
+    return RulesVersion(
+        version=rules.version,
+        author=rules.author,
+        reason=rules.reason,
+        created_at_us=rules.created_at_us,
+        is_active=rules.version == active,
+        text=rules.text if with_text else None,
+    )

@@ -1,0 +1,77 @@
+"""The HTTP application: the token path as raw ASGI, everything else under FastAPI."""
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import cast
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway import __version__
+from gateway.api.messages import PATH as MESSAGES
+from gateway.api.messages import MessagesPath
+from gateway.api.openai_errors import body_of, headers_of, status_of
+from gateway.api.token_path import ENDPOINTS, TokenPath
+from gateway.errors import BreakevenError, InvalidRequest, NotFound, RequestError
+from gateway.pipeline import Pipeline
+
+
+class Root:
+    """Sends the hot endpoints to their paths and the rest to FastAPI; one dictionary lookup a request."""
+
+    def __init__(self, pipeline: Pipeline, rest: ASGIApp, *, max_body_bytes: int) -> None:
+        self._hot: dict[str, TokenPath] = dict.fromkeys(ENDPOINTS, TokenPath(pipeline, max_body_bytes=max_body_bytes))
+        self._hot[MESSAGES] = MessagesPath(pipeline, max_body_bytes=max_body_bytes)
+        self._rest = rest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "POST" and (hot := self._hot.get(scope["path"])) is not None:
+            await hot(scope, receive, send)
+        else:
+            await self._rest(scope, receive, send)
+
+
+def build_fastapi() -> FastAPI:
+    """An empty FastAPI application whose every error has OpenAI's shape."""
+    app = FastAPI(
+        title="Breakeven",
+        version=__version__,
+        summary="A cost-aware LLM router and gateway with books that balance.",
+        docs_url="/docs",
+        redoc_url=None,
+    )
+    handler = cast("Callable[[Request, Exception], Awaitable[Response]]", _our_error)
+    app.add_exception_handler(BreakevenError, handler)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    return app
+
+
+def error_response(error: BreakevenError) -> Response:
+    """One of our errors as an HTTP answer."""
+    return Response(
+        body_of(error), status_code=status_of(error), headers=headers_of(error), media_type="application/json"
+    )
+
+
+async def _our_error(request: Request, error: BreakevenError) -> Response:
+    return error_response(error)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return error_response(NotFound(f"There is nothing at {request.url.path}; see /docs.", code="not_found"))
+    translated = RequestError(str(error.detail), code=HTTPStatus(error.status_code).name.lower())
+    return Response(
+        body_of(translated), status_code=error.status_code, headers=error.headers, media_type="application/json"
+    )
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"][1:]) or None
+    return error_response(InvalidRequest(f"{field or 'body'}: {first['msg']}.", param=field))

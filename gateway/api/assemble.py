@@ -1,0 +1,28 @@
+"""The HTTP application of one gateway, every router in its place."""
+
+from fastapi.responses import RedirectResponse
+from starlette.types import ASGIApp
+
+from gateway.api.admin_wiring import build_admin
+from gateway.api.app import Root, build_fastapi
+from gateway.api.messages import build_messages_router
+from gateway.api.public import build_public_router
+from gateway.wiring import Gateway
+
+MEGABYTE = 1 << 20
+
+
+def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
+    """`ui_url` is where `/ui` leads."""
+    rest = build_fastapi()
+    rest.include_router(build_public_router(gateway.pipeline, gateway.metrics.registry, gateway.problems))
+    rest.include_router(build_messages_router(gateway.pipeline))
+    rest.include_router(build_admin(gateway))
+    if ui_url is not None:
+
+        @rest.get("/ui", include_in_schema=False)
+        async def ui() -> RedirectResponse:  # pyright: ignore[reportUnusedFunction]
+            return RedirectResponse(ui_url)
+
+    settings = gateway.deployment.settings.server
+    return Root(gateway.pipeline, rest, max_body_bytes=settings.max_body_megabytes * MEGABYTE)

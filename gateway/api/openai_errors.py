@@ -1,0 +1,73 @@
+"""The one place where an error becomes an HTTP status and a body in OpenAI's shape."""
+
+import math
+from http import HTTPStatus
+
+import msgspec
+
+from gateway.errors import (
+    BodyTooLarge,
+    BreakevenError,
+    BudgetExhausted,
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    LedgerUnavailable,
+    ModelNotFound,
+    NoEligibleModel,
+    NotFound,
+    Overloaded,
+    RateLimitExceeded,
+    RequestError,
+    Unauthenticated,
+    UpstreamFailed,
+)
+
+STATUS: dict[type[BreakevenError], HTTPStatus] = {
+    InvalidRequest: HTTPStatus.BAD_REQUEST,
+    Unauthenticated: HTTPStatus.UNAUTHORIZED,
+    Forbidden: HTTPStatus.FORBIDDEN,
+    ModelNotFound: HTTPStatus.NOT_FOUND,
+    NotFound: HTTPStatus.NOT_FOUND,
+    Conflict: HTTPStatus.CONFLICT,
+    BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    RateLimitExceeded: HTTPStatus.TOO_MANY_REQUESTS,
+    BudgetExhausted: HTTPStatus.TOO_MANY_REQUESTS,
+    NoEligibleModel: HTTPStatus.SERVICE_UNAVAILABLE,
+    Overloaded: HTTPStatus.SERVICE_UNAVAILABLE,
+    LedgerUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+
+def status_of(error: BreakevenError) -> int:
+    """The HTTP status of an error; an upstream's own where it was the caller's fault there."""
+    if isinstance(error, UpstreamFailed):
+        return error.status
+    for kind in type(error).__mro__:
+        if (status := STATUS.get(kind)) is not None:
+            return int(status)
+    return int(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def body_of(error: BreakevenError) -> bytes:
+    """`{"error": {message, type, param, code}}`."""
+    if isinstance(error, RequestError):
+        fields = {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
+    elif isinstance(error, LedgerUnavailable):
+        fields = {"message": str(error), "type": "server_error", "param": None, "code": "ledger_unavailable"}
+    else:
+        message = "Something failed inside the gateway; its log says what."
+        fields = {"message": message, "type": "server_error", "param": None, "code": "internal_error"}
+    return msgspec.json.encode({"error": fields})
+
+
+def headers_of(error: BreakevenError) -> dict[str, str]:
+    """What clients act on: when to come back, and when never to retry."""
+    headers: dict[str, str] = {}
+    if isinstance(error, RequestError) and error.retry_after_seconds is not None:
+        headers["retry-after"] = str(max(1, math.ceil(error.retry_after_seconds)))
+    if isinstance(error, Unauthenticated):
+        headers["www-authenticate"] = "Bearer"
+    if isinstance(error, BudgetExhausted):
+        headers["x-should-retry"] = "false"
+    return headers

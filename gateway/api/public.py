@@ -1,0 +1,173 @@
+"""The small public endpoints: models, route, health and metrics."""
+
+from collections.abc import Callable
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from pydantic import BaseModel
+
+from gateway.api.token_path import credential_of, parse_tags
+from gateway.errors import ModelNotFound
+from gateway.money import format_usd
+from gateway.pipeline import Pipeline
+from gateway.request_view import parse_request
+from gateway.routing.decide import AUTO, SIMULATE_TAG, Choice
+from gateway.routing.snapshot import Candidate
+
+OWNER = "breakeven"
+
+
+class Health(BaseModel):
+    """What `/healthz` and `/readyz` say."""
+
+    status: str
+    problems: list[str] = []
+
+
+class Model(BaseModel):
+    """One row of `/v1/models`, in OpenAI's shape with what routing knows added."""
+
+    id: str
+    object: str = "model"
+    created: int = 0
+    owned_by: str
+    context_window: int | None = None
+    supports: list[str] = []
+    is_local: bool = False
+
+
+class ModelList(BaseModel):
+    object: str = "list"
+    data: list[Model]
+
+
+class Weighed(BaseModel):
+    """One candidate of a decision. `expected_cost_usd` is decimal text; null where no price is known."""
+
+    model: str
+    backend: str
+    expected_cost_usd: str | None
+    predicted_quality: float | None
+    expected_time_to_first_token_seconds: float
+    rejected: str | None
+
+
+class Route(BaseModel):
+    """What a request would be answered by, and why."""
+
+    model: str
+    backend: str
+    rule: str
+    difficulty: float | None
+    uncertainty: float | None
+    input_tokens: int
+    fallbacks: list[str]
+    candidates: list[Weighed]
+    propensity: float
+    rules_version: str
+    prices_version: str
+    classifier_version: str
+
+
+def build_public_router(
+    pipeline: Pipeline, registry: CollectorRegistry, problems: Callable[[], list[str]]
+) -> APIRouter:
+    """`problems` lists what keeps this process from serving, in sentences."""
+    router = APIRouter()
+
+    @router.get("/healthz", tags=["health"])
+    async def healthz() -> Health:  # pyright: ignore[reportUnusedFunction]
+        """The process is alive."""
+        return Health(status="ok")
+
+    @router.get("/readyz", tags=["health"], responses={503: {"model": Health}})
+    async def readyz(response: Response) -> Health:  # pyright: ignore[reportUnusedFunction]
+        """The process can serve: the ledger takes entries and some backend is up."""
+        found = problems()
+        if found:
+            response.status_code = 503
+        return Health(status="not ready" if found else "ready", problems=found)
+
+    @router.get("/metrics", tags=["health"], response_class=Response)
+    async def metrics() -> Response:  # pyright: ignore[reportUnusedFunction]
+        """Prometheus metrics."""
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    @router.get("/v1/models", tags=["models"])
+    async def models(request: Request) -> ModelList:  # pyright: ignore[reportUnusedFunction]
+        """The models this key may use; `auto` is the routed one."""
+        allowed = _allowed(pipeline, request)
+        auto = Model(id=AUTO, owned_by=OWNER)
+        return ModelList(data=[auto, *(_model(candidate) for candidate in allowed.values())])
+
+    @router.get("/v1/models/{name:path}", tags=["models"])
+    async def model(name: str, request: Request) -> Model:  # pyright: ignore[reportUnusedFunction]
+        """One model."""
+        allowed = _allowed(pipeline, request)
+        if name == AUTO:
+            return Model(id=AUTO, owned_by=OWNER)
+        if name not in allowed:
+            raise ModelNotFound(name, list(allowed))
+        return _model(allowed[name])
+
+    @router.post("/v1/route", tags=["models"])
+    async def route(request: Request) -> Route:  # pyright: ignore[reportUnusedFunction]
+        """Explain where a chat completion would go, without sending it. The body is the chat completion's."""
+        headers = request.scope["headers"]
+        key = pipeline.keys.authenticate(credential_of(headers), pipeline.now_us())
+        view = parse_request("chat.completions", await request.body())
+        return explain(pipeline.decide(view, key, parse_tags(headers)))
+
+    return router
+
+
+def explain(choice: Choice) -> Route:
+    """A decision in words and figures."""
+    decision, facts = choice.decision, choice.decision.facts
+    return Route(
+        model=decision.model,
+        backend=choice.order[0].backend,
+        rule=decision.rule,
+        difficulty=facts.difficulty,
+        uncertainty=facts.uncertainty,
+        input_tokens=facts.input_tokens,
+        fallbacks=[candidate.name for candidate in choice.order[1:]],
+        candidates=[
+            Weighed(
+                model=ranked.candidate.name,
+                backend=ranked.candidate.backend,
+                expected_cost_usd=None
+                if ranked.expected_cost_pico_usd is None
+                else format_usd(ranked.expected_cost_pico_usd),
+                predicted_quality=ranked.quality,
+                expected_time_to_first_token_seconds=ranked.time_to_first_token_seconds,
+                rejected=ranked.rejected,
+            )
+            for ranked in choice.weighed
+        ],
+        propensity=decision.propensity,
+        rules_version=decision.rules_version,
+        prices_version=decision.prices_version,
+        classifier_version=decision.classifier_version,
+    )
+
+
+def _allowed(pipeline: Pipeline, request: Request) -> dict[str, Candidate]:
+    headers = request.scope["headers"]
+    key = pipeline.keys.authenticate(credential_of(headers), pipeline.now_us())
+    may_simulate = SIMULATE_TAG in (*key.tags, *parse_tags(headers))
+    return {
+        name: candidate
+        for name, candidate in sorted(pipeline.snapshot.candidates.items())
+        if (key.allowed_models is None or name in key.allowed_models) and (may_simulate or not candidate.is_simulated)
+    }
+
+
+def _model(candidate: Candidate) -> Model:
+    return Model(
+        id=candidate.name,
+        owned_by=candidate.provider,
+        context_window=candidate.context_window,
+        supports=sorted(candidate.supports),
+        is_local=candidate.is_local,
+    )

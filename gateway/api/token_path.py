@@ -1,0 +1,216 @@
+"""The hot endpoints as raw ASGI: read the body, hand it to the pipeline, write what it says. Decides nothing."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from starlette.types import Receive, Scope, Send
+
+from backends.protocol import Chunk, Operation
+from gateway.api.openai_errors import body_of, headers_of, status_of
+from gateway.errors import BodyTooLarge, BreakevenError, InvalidRequest
+from gateway.pipeline import Caller, Incoming
+
+log = logging.getLogger(__name__)
+HEARTBEAT_SECONDS = 15.0
+HEARTBEAT = b": still here\n\n"
+TAGS_HEADER = b"x-breakeven-tags"
+MAX_TAGS = 16
+MAX_TAG_LENGTH = 64
+
+ENDPOINTS: dict[str, Operation] = {
+    "/v1/chat/completions": "chat.completions",
+    "/v1/completions": "completions",
+    "/v1/embeddings": "embeddings",
+    "/v1/responses": "responses",
+}
+
+
+class Answers(Protocol):
+    """The pipeline, as far as this file needs it."""
+
+    async def answer(self, incoming: Incoming, caller: Caller) -> None: ...
+
+
+class _Gone(Exception):
+    """The caller left while its body was still being read: nothing was accepted, nothing is owed."""
+
+
+class AsgiCaller:
+    """The caller of one request. Sends a comment when a stream has been silent for a while."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._serving: asyncio.Task[object] | None = None
+        self._head: dict[str, Any] | None = None
+        self.is_started = False
+        self.is_gone = False
+
+    def cancels(self, task: "asyncio.Task[object]") -> None:
+        """Leaving cancels `task`."""
+        self._serving = task
+
+    def outlive(self) -> None:
+        self._serving = None
+
+    def leave(self) -> None:
+        """The connection is gone."""
+        self.is_gone = True
+        self.close()
+        if self._serving is not None:
+            self._serving.cancel()
+
+    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
+        self.is_started = True
+        raw = [(b"content-type", content_type.encode("latin-1"))]
+        raw += [(name.encode("ascii"), value.encode("latin-1", "replace")) for name, value in headers.items()]
+        if content_type.startswith("text/event-stream"):
+            raw += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+            self._arm()
+        self._head = {"type": "http.response.start", "status": status, "headers": raw}
+
+    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
+        if self.is_gone or not (payload or is_last):
+            return
+        if is_last:
+            self.close()
+        elif self._heartbeat is not None:
+            self._heartbeat.cancel()
+            self._arm()
+        if self._head is not None:
+            head, self._head = self._head, None
+            if is_last:  # the whole body is here: say how long it is
+                head["headers"].append((b"content-length", str(len(payload)).encode()))
+            await self._send(head)
+        await self._send({"type": "http.response.body", "body": payload, "more_body": not is_last})
+
+    def close(self) -> None:
+        """No heartbeat after this."""
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+            self._heartbeat = None
+
+    def _arm(self) -> None:
+        self._heartbeat = asyncio.get_running_loop().call_later(HEARTBEAT_SECONDS, self._beat)
+
+    def _beat(self) -> None:
+        """Only after the first chunk: before it the answer may still become an error."""
+        if self._head is not None:
+            self._arm()
+            return
+        message = {"type": "http.response.body", "body": HEARTBEAT, "more_body": True}
+        self._beating = asyncio.ensure_future(self._send(message))
+        self._arm()
+
+
+class TokenPath:
+    """ASGI application for the endpoints of `ENDPOINTS`."""
+
+    def __init__(self, pipeline: Answers, *, max_body_bytes: int) -> None:
+        self._pipeline = pipeline
+        self._max_body_bytes = max_body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        caller = self._caller(send)
+        try:
+            tags = parse_tags(headers)
+            body = self._body(await read_body(headers, receive, self._max_body_bytes), caller)
+            incoming = Incoming(self._operation(scope["path"]), credential_of(headers), body, tags)
+            await self._answer(incoming, caller, receive)
+        except _Gone:
+            return
+        except BreakevenError as error:
+            if status_of(error) >= 500:
+                log.warning("%s: %s", type(error).__name__, error)
+            if caller.is_started:
+                raise
+            await caller.start(status=status_of(error), content_type="application/json", headers=headers_of(error))
+            await caller.send(self._error(error), is_last=True)
+        finally:
+            caller.close()
+
+    def _caller(self, send: Send) -> AsgiCaller:
+        return AsgiCaller(send)
+
+    def _operation(self, path: str) -> Operation:
+        return ENDPOINTS[path]
+
+    def _body(self, body: bytes, caller: AsgiCaller) -> bytes:
+        """The body as the pipeline takes it."""
+        return body
+
+    def _error(self, error: BreakevenError) -> bytes:
+        return body_of(error)
+
+    async def _answer(self, incoming: Incoming, caller: AsgiCaller, receive: Receive) -> None:
+        """Run the pipeline; a caller that leaves cancels it, which settles the request and closes the upstream."""
+        task = asyncio.current_task()
+        assert task is not None
+
+        async def watch() -> None:
+            message = await receive()
+            while message["type"] != "http.disconnect":
+                message = await receive()
+            caller.leave()
+
+        caller.cancels(task)
+        watcher = asyncio.create_task(watch())
+        try:
+            await self._pipeline.answer(incoming, caller)
+        except asyncio.CancelledError:
+            if not caller.is_gone:
+                raise
+            task.uncancel()
+        finally:
+            watcher.cancel()
+
+
+def credential_of(headers: list[tuple[bytes, bytes]]) -> str | None:
+    """`Authorization`, or `x-api-key` as Anthropic's clients send it."""
+    found = {name: value for name, value in headers if name in (b"authorization", b"x-api-key")}
+    value = found.get(b"authorization") or found.get(b"x-api-key")
+    return value.decode("latin-1") if value else None
+
+
+def parse_tags(headers: list[tuple[bytes, bytes]]) -> tuple[str, ...]:
+    """Comma-separated tags of a request. Raises InvalidRequest when there are too many or one is too long."""
+    for name, value in headers:
+        if name == TAGS_HEADER:
+            tags = tuple(tag for part in value.decode("utf-8", "replace").split(",") if (tag := part.strip()))
+            if len(tags) > MAX_TAGS or any(len(tag) > MAX_TAG_LENGTH for tag in tags):
+                raise InvalidRequest(
+                    f"x-breakeven-tags takes at most {MAX_TAGS} tags of {MAX_TAG_LENGTH} characters.",
+                    param="x-breakeven-tags",
+                )
+            return tags
+    return ()
+
+
+async def read_body(headers: list[tuple[bytes, bytes]], receive: Receive, limit: int) -> bytes:
+    """The whole body. Raises BodyTooLarge as soon as the limit is passed, announced or not."""
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit() and int(value) > limit:
+            raise _too_large(limit)
+        if name == b"content-encoding" and value.lower() != b"identity":
+            raise InvalidRequest("Send the body uncompressed.", param="content-encoding", code="unsupported_encoding")
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _Gone
+        part: bytes = message.get("body", b"")
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        parts.append(part)
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(limit: int) -> BodyTooLarge:
+    return BodyTooLarge(f"The body is larger than {limit:,} bytes, the limit of this gateway.", code="body_too_large")

@@ -1,0 +1,325 @@
+"""The reports of the admin API, put together from the ledger's sums. Knows protocols only; reads no clock itself."""
+
+import calendar
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal, cast
+
+from gateway.api.admin_reports import (
+    CostQuery,
+    CostRow,
+    CostTable,
+    Forecast,
+    IdleCost,
+    Overview,
+    PeriodQuery,
+    Savings,
+    SpendPoint,
+    Utilisation,
+    UtilisationPoint,
+)
+from gateway.api.admin_time import moment_of
+from gateway.economics.traffic import HOUR_US, GpuPlan, HourlyTraffic
+from gateway.errors import InvalidRequest
+from gateway.money import format_usd
+from gateway.plans import hosted_alternative, hosted_candidates, pick_alternative
+from gateway.routing.snapshot import Snapshot
+from gateway.stores import Dimension, ReportStore, Sums, SumsQuery
+
+DEFAULT_DAYS = 30
+HOURLY_UP_TO_US = 3 * 24 * HOUR_US
+MTOK = 10**6
+FORECAST_DAYS = 28
+NORMAL_95 = 1.645
+TIMES = ("hour", "day", "month")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A period, `until_us` exclusive."""
+
+    since_us: int
+    until_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class BooksOf:
+    """What the books need to know of a deployment besides its ledger. `plan` None: no engine of our own."""
+
+    snapshot: Callable[[], Snapshot]
+    plan: Callable[[], GpuPlan | None]
+    now_us: Callable[[], int]
+
+
+class Books:
+    """Costs, overview and utilisation. All sums are the ledger's own, corrections included."""
+
+    def __init__(self, store: ReportStore, deployment: BooksOf) -> None:
+        self._store = store
+        self._of = deployment
+
+    def bounds(self, query: PeriodQuery) -> Bounds:
+        """The asked period, or the last 30 days to the end of this hour. Raises InvalidRequest for an empty one."""
+        since, until = query.bounds()
+        until_us = until if until is not None else (self._of.now_us() // HOUR_US + 1) * HOUR_US
+        since_us = since if since is not None else until_us - DEFAULT_DAYS * 24 * HOUR_US
+        if since_us >= until_us:
+            raise InvalidRequest("`since` must be before `until`.", param="since")
+        return Bounds(since_us, until_us)
+
+    async def costs(self, query: CostQuery) -> CostTable:
+        bounds = self.bounds(query)
+        by = cast("tuple[Dimension, ...]", tuple(query.dimensions()))
+        filters = cast("dict[Dimension, str | None]", query.filters())
+        rows = await self._rows(bounds, by, filters)
+        rows.sort(key=lambda row: tuple(value or "" for value in row.group.values()) if by[0] in TIMES else ())
+        total = await self._rows(bounds, (), filters)
+        return CostTable(
+            since=moment_of(bounds.since_us),
+            until=moment_of(bounds.until_us),
+            by=list(by),
+            rows=rows,
+            total=total[0] if total else empty_row(),
+        )
+
+    async def overview(self, query: PeriodQuery) -> Overview:
+        bounds = self.bounds(query)
+        bucket: Literal["hour", "day"] = "hour" if bounds.until_us - bounds.since_us <= HOURLY_UP_TO_US else "day"
+        models = await self._rows(bounds, ("model",))
+        total = await self._rows(bounds, ())
+        spend = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, (bucket, "model")))
+        everything = await self._one(bounds)
+        idle = await self._idle(bounds)
+        teamless = await self._one(bounds, {"team": None})
+        spent = everything.corrected_cost_pico_usd
+        return Overview(
+            since=moment_of(bounds.since_us),
+            until=moment_of(bounds.until_us),
+            bucket=bucket,
+            total=total[0] if total else empty_row(),
+            models=models,
+            savings=self._savings(everything, _most_used(models), idle),
+            forecast=await self._forecast(),
+            idle=idle,
+            unallocated_share=teamless.corrected_cost_pico_usd / spent if spent else None,
+            unallocated_usd=format_usd(teamless.corrected_cost_pico_usd),
+            spend=[
+                SpendPoint(
+                    start=_start(row.group[bucket] or ""),
+                    model=row.group["model"] or "none",
+                    requests=row.requests,
+                    cost_usd=format_usd(row.corrected_cost_pico_usd),
+                )
+                for row in spend
+            ],
+        )
+
+    async def utilisation(self, query: PeriodQuery) -> Utilisation:
+        bounds = self.bounds(query)
+        plan = self._of.plan()
+        paid = await self._paid(bounds)
+        hours: list[UtilisationPoint] = []
+        used: dict[int, tuple[float, int]] = {}
+        if plan is not None and paid is not None:
+            for row in await self._store.hourly_traffic(paid.since_us, paid.until_us):
+                if row.gpu_seconds:
+                    seconds, requests = used.get(row.hour_start_us, (0.0, 0))
+                    used[row.hour_start_us] = (seconds + row.gpu_seconds, requests + row.requests)
+            for start_us in range(paid.since_us, paid.until_us, HOUR_US):
+                seconds, requests = used.get(start_us, (0.0, 0))
+                hours.append(
+                    UtilisationPoint(
+                        start=moment_of(start_us),
+                        used_gpu_seconds=seconds,
+                        paid_gpu_seconds=3600.0 * plan.replicas,
+                        requests=requests,
+                    )
+                )
+        return Utilisation(
+            since=moment_of(bounds.since_us),
+            until=moment_of(bounds.until_us),
+            is_configured=plan is not None,
+            gpu_hour_usd=format_usd(plan.gpu_hour_price_pico_usd, places=6) if plan else "0",
+            replicas=plan.replicas if plan else 0,
+            idle=await self._idle(bounds),
+            break_even_utilisation=None,
+            hours=hours,
+        )
+
+    async def _one(self, bounds: Bounds, filters: dict[Dimension, str | None] | None = None) -> Sums:
+        found = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, (), filters or {}))
+        return found[0] if found else Sums({})
+
+    async def _rows(
+        self, bounds: Bounds, by: tuple[Dimension, ...], filters: dict[Dimension, str | None] | None = None
+    ) -> list[CostRow]:
+        """Dearest first. Prices per input and output token are of the requests priced by token alone: GPU time is one
+        price for both, and is in the blended price only."""
+        query = SumsQuery(bounds.since_us, bounds.until_us, by, filters or {}, with_latencies=True)
+        groups = await self._store.sums(query)
+        by_token = {tuple(group.group.values()): group for group in groups}
+        if any(group.compute_pico_usd for group in groups) and "model" not in by:
+            fine = SumsQuery(bounds.since_us, bounds.until_us, (*by, "model"), filters or {})
+            by_token = _without_compute(await self._store.sums(fine))
+        ordered = sorted(groups, key=lambda group: -group.corrected_cost_pico_usd)
+        return [cost_row(group, by_token.get(tuple(group.group.values()))) for group in ordered]
+
+    async def _paid(self, bounds: Bounds) -> Bounds | None:
+        """The whole hours of the period in which the engine was paid for: from the ledger's first hour until now."""
+        seen = await self._store.first_and_last_us()
+        if seen is None:
+            return None
+        since = max(bounds.since_us, seen[0]) // HOUR_US * HOUR_US
+        until = -(-min(bounds.until_us, self._of.now_us()) // HOUR_US) * HOUR_US
+        return Bounds(since, until) if since < until else None
+
+    async def _idle(self, bounds: Bounds) -> IdleCost | None:
+        plan, paid = self._of.plan(), await self._paid(bounds)
+        if plan is None or paid is None:
+            return None
+        total = await self._one(paid)
+        rent = plan.rent_pico_usd((paid.until_us - paid.since_us) // HOUR_US)
+        seconds = plan.replicas * (paid.until_us - paid.since_us) / 1e6
+        return IdleCost(
+            rent_usd=format_usd(rent),
+            used_usd=format_usd(min(rent, total.compute_pico_usd)),
+            idle_usd=format_usd(max(0, rent - total.compute_pico_usd)),
+            utilisation=min(1.0, total.gpu_seconds / seconds),
+        )
+
+    def _savings(self, total: Sums, used: Sequence[str], idle: IdleCost | None) -> list[Savings]:
+        """Against the hosted model used most, and against the dearest. Idle rent counts as spent."""
+        hosted = hosted_candidates(self._of.snapshot())
+        if not hosted or not total.requests:
+            return []
+        chosen = {one.name: one for one in (pick_alternative(self._of.snapshot(), None, used), hosted[-1])}
+        traffic = HourlyTraffic(
+            hour_start_us=0,
+            model="",
+            requests=total.requests,
+            input_tokens=total.input_tokens,
+            cached_input_tokens=total.cached_input_tokens,
+            output_tokens=total.output_tokens,
+            gpu_seconds=0.0,
+            cost_pico_usd=0,
+            list_cost_pico_usd=0,
+            aborted_requests=total.aborted_requests,
+        )
+        idle_pico = 0 if idle is None else round(float(idle.idle_usd) * 1e12)
+        found: list[Savings] = []
+        for candidate in chosen.values():
+            would = hosted_alternative(candidate).price(traffic)
+            saved = would - total.corrected_cost_pico_usd - idle_pico
+            found.append(
+                Savings(
+                    against=candidate.name,
+                    would_have_cost_usd=format_usd(would),
+                    saved_usd=format_usd(saved),
+                    saved_share=saved / would if would else None,
+                    covered_requests=total.requests,
+                )
+            )
+        return found
+
+    async def _forecast(self) -> Forecast | None:
+        """This month so far, and its other days at the mean of the last complete days with their spread."""
+        now = moment_of(self._of.now_us())
+        today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        seen = await self._store.first_and_last_us()
+        first = max(today - timedelta(days=FORECAST_DAYS), moment_of(seen[0])) if seen else today
+        first = first.replace(hour=0, minute=0, second=0, microsecond=0)
+        if (today - first).days < 2:
+            return None
+        days = await self._store.sums(SumsQuery(_us(first), _us(today), ("day",)))
+        by_day = {row.group["day"]: row.corrected_cost_pico_usd for row in days}
+        costs = [by_day.get((first + timedelta(days=n)).date().isoformat(), 0) for n in range((today - first).days)]
+        month = today.replace(day=1)
+        spent = (await self._one(Bounds(_us(month), self._of.now_us() + 1))).corrected_cost_pico_usd
+        left = calendar.monthrange(now.year, now.month)[1] - now.day + 1 - (now - today) / timedelta(days=1)
+        mean, deviation = statistics.fmean(costs), statistics.stdev(costs)
+        rest = mean * left
+        spread = NORMAL_95 * deviation * math.sqrt(left * (1 + left / len(costs)))
+        return Forecast(
+            month=now.strftime("%B %Y"),
+            spent_usd=format_usd(spent),
+            expected_usd=format_usd(spent + round(rest)),
+            low_usd=format_usd(spent + max(0, round(rest - spread))),
+            high_usd=format_usd(spent + round(rest + spread)),
+            basis=f"mean of the last {len(costs)} days, 5–95 %",
+        )
+
+
+def cost_row(sums: Sums, by_token: Sums | None) -> CostRow:
+    """One group with its unit prices; `by_token` is the part of it that was priced by the token."""
+    cost, tokens = sums.corrected_cost_pico_usd, sums.input_tokens + sums.output_tokens
+    priced = by_token if by_token is not None and not by_token.compute_pico_usd else None
+    input_pico = (
+        priced.input_pico_usd + priced.cached_input_pico_usd + priced.cache_write_pico_usd if priced is not None else 0
+    )
+    latencies = sums.latencies
+    return CostRow(
+        group={str(name): value for name, value in sums.group.items()},
+        requests=sums.requests,
+        successful_requests=sums.successful_requests,
+        input_tokens=sums.input_tokens,
+        cached_input_tokens=sums.cached_input_tokens,
+        output_tokens=sums.output_tokens,
+        reasoning_tokens=sums.reasoning_tokens,
+        gpu_seconds=sums.gpu_seconds,
+        cost_usd=format_usd(cost),
+        list_cost_usd=format_usd(sums.list_pico_usd),
+        input_usd_per_mtok=_per_mtok(input_pico, priced.input_tokens if priced else 0),
+        output_usd_per_mtok=_per_mtok(priced.output_pico_usd if priced else 0, priced.output_tokens if priced else 0),
+        blended_usd_per_mtok=_per_mtok(cost, tokens),
+        cost_per_request_usd=format_usd(round(cost / sums.requests)) if sums.requests else None,
+        unpriced_requests=sums.unpriced_requests,
+        estimated_requests=sums.estimated_requests,
+        simulated_requests=sums.simulated_requests,
+        time_to_first_token_p50_seconds=latencies.time_to_first_token_p50_seconds if latencies else None,
+        time_to_first_token_p95_seconds=latencies.time_to_first_token_p95_seconds if latencies else None,
+        decode_tokens_per_second_p50=latencies.decode_tokens_per_second_p50 if latencies else None,
+    )
+
+
+def _most_used(rows: Sequence[CostRow]) -> list[str]:
+    return [row.group["model"] or "" for row in sorted(rows, key=lambda row: -row.requests)]
+
+
+def empty_row() -> CostRow:
+    """No requests."""
+    return cost_row(Sums({}), None)
+
+
+def _without_compute(fine: Sequence[Sums]) -> dict[tuple[str | None, ...], Sums]:
+    """Groups summed over their models (the last dimension), GPU-priced models left out."""
+    groups: dict[tuple[str | None, ...], Sums] = {}
+    for row in fine:
+        if not row.compute_pico_usd:
+            group = tuple(row.group.values())[:-1]
+            before = groups.get(group, Sums({}))
+            groups[group] = Sums(
+                {},
+                input_tokens=before.input_tokens + row.input_tokens,
+                output_tokens=before.output_tokens + row.output_tokens,
+                input_pico_usd=before.input_pico_usd + row.input_pico_usd,
+                cached_input_pico_usd=before.cached_input_pico_usd + row.cached_input_pico_usd,
+                cache_write_pico_usd=before.cache_write_pico_usd + row.cache_write_pico_usd,
+                output_pico_usd=before.output_pico_usd + row.output_pico_usd,
+            )
+    return groups
+
+
+def _per_mtok(pico: int, tokens: int) -> str | None:
+    return format_usd(round(pico * MTOK / tokens)) if tokens else None
+
+
+def _start(label: str) -> datetime:
+    moment = datetime.fromisoformat(label.replace("Z", "+00:00"))
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _us(moment: datetime) -> int:
+    return round(moment.timestamp()) * 1_000_000

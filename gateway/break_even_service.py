@@ -1,0 +1,140 @@
+"""The break-even report and its curves for this deployment's ledger, with what-ifs. Computed off the event loop."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from gateway.api.admin_reports import BreakEvenQuery, BreakEvenView, CurvePoint, PayBack
+from gateway.books import Books, Bounds
+from gateway.economics.break_even import analyse_break_even
+from gateway.economics.cost_curve import cost_curve
+from gateway.economics.errors import EconomicsError
+from gateway.economics.gpu_cost import Engine
+from gateway.economics.payback import payback
+from gateway.economics.report import BreakEvenReport
+from gateway.economics.traffic import HOUR_US, GpuPlan, HourlyTraffic, Period
+from gateway.errors import InvalidRequest
+from gateway.money import PICO_PER_USD, format_usd
+from gateway.plans import hosted_alternative, hosted_candidates, pick_alternative
+from gateway.routing.snapshot import Snapshot
+from gateway.stores import ReportStore
+
+SEED = 20261101
+"""Fixed, so that the same question has the same answer."""
+CURVE_POINTS = 33
+BEYOND_HERE = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEvenOf:
+    """What is compared. `plan` is the deployment's own engine, or what it would be if it were switched on."""
+
+    snapshot: Callable[[], Snapshot]
+    plan: Callable[[], GpuPlan]
+    engine: Callable[[], Engine | None]
+    now_us: Callable[[], int]
+
+
+class BreakEvenService:
+    """Answers `/reports/break-even`."""
+
+    def __init__(self, store: ReportStore, books: Books, deployment: BreakEvenOf) -> None:
+        self._store = store
+        self._books = books
+        self._of = deployment
+
+    async def break_even(self, query: BreakEvenQuery) -> BreakEvenView:
+        """Raises InvalidRequest, in a sentence, when there is too little to say anything."""
+        period = await self._period(self._books.bounds(query))
+        rows = await self._store.hourly_traffic(period.start_us, period.end_us)
+        return await asyncio.to_thread(self._compute, query, rows, period)
+
+    async def _period(self, asked: Bounds) -> Period:
+        """The whole hours of what was asked in which the ledger was kept."""
+        seen = await self._store.first_and_last_us()
+        if seen is None:
+            raise InvalidRequest("The ledger is empty: break-even needs some hours of traffic.")
+        since = max(asked.since_us, seen[0]) // HOUR_US * HOUR_US
+        until = -(-min(asked.until_us, self._of.now_us()) // HOUR_US) * HOUR_US
+        if since >= until:
+            raise InvalidRequest("There is no traffic in this time; choose a longer one.")
+        return Period(since, until)
+
+    def _compute(self, query: BreakEvenQuery, rows: Sequence[HourlyTraffic], period: Period) -> BreakEvenView:
+        rows = [_scaled(row, query.volume_factor) for row in rows]
+        plan, snapshot, engine = self._plan(query), self._of.snapshot(), self._of.engine()
+        used = sorted({row.model for row in rows}, key=lambda name: -sum(r.requests for r in rows if r.model == name))
+        candidate = pick_alternative(snapshot, query.hosted_model, used)
+        hosted = hosted_alternative(candidate, factor=Fraction(str(query.hosted_price_factor)))
+        try:
+            report = analyse_break_even(
+                rows, plan, hosted, generator=np.random.default_rng(SEED), engine=engine, period=period
+            )
+            crossing = report.volume.hybrid.requests_per_day if report.volume.hybrid else 0.0
+            widest = max(BEYOND_HERE, min(1000.0, 1.5 * crossing / report.observed.requests_per_day))
+            curve = cost_curve(
+                rows, period, plan, hosted, engine=engine, generator=np.random.default_rng(SEED),
+                scales=[widest * (step + 0.02) / CURVE_POINTS for step in range(CURVE_POINTS + 1)],
+            )  # fmt: skip
+        except EconomicsError as error:
+            raise InvalidRequest(f"{error}.") from error
+        return BreakEvenView(
+            report=report,
+            payback=_payback(query, report, plan),
+            curve=[CurvePoint(**asdict(point)) for point in curve],
+            hosted_models=[one.name for one in hosted_candidates(snapshot)],
+            inputs={
+                "gpu_hour_usd": format_usd(plan.gpu_hour_price_pico_usd, places=4),
+                "replicas": str(plan.replicas),
+                "hosted_model": candidate.name,
+                "hosted_price_factor": query.hosted_price_factor,
+                "volume_factor": query.volume_factor,
+                "fixed_usd_per_month": format_usd(plan.fixed_month_pico_usd, places=2),
+            },
+        )
+
+    def _plan(self, query: BreakEvenQuery) -> GpuPlan:
+        """The own engine with what the question changes; other GPUs than today's are not running yet."""
+        plan = self._of.plan()
+        if query.gpu_hour_usd is not None:
+            price = round(query.gpu_hour_usd * PICO_PER_USD)
+            plan = replace(plan, gpu_hour_price_pico_usd=price, name=f"own engine at ${query.gpu_hour_usd:g} an hour")
+        if query.fixed_usd_per_month is not None:
+            plan = replace(plan, fixed_month_pico_usd=round(query.fixed_usd_per_month * PICO_PER_USD))
+        if query.replicas is not None and query.replicas != plan.replicas:
+            plan = replace(plan, replicas=query.replicas, is_running=False)
+        return replace(plan, is_running=False) if query.volume_factor != 1.0 else plan
+
+
+def _payback(query: BreakEvenQuery, report: BreakEvenReport, plan: GpuPlan) -> PayBack | None:
+    """What is bought is not rented: running it costs the fixed part alone, and it saves the hosted calls it serves."""
+    if query.purchase_usd is None:
+        return None
+    fixed = plan.fixed_month_pico_usd / PICO_PER_USD
+    rent = plan.replicas * plan.replica_hour_pico_usd / PICO_PER_USD * plan.hours_per_month
+    found = payback(
+        purchase_usd=query.purchase_usd,
+        month_cost_usd=fixed,
+        replaced_month_usd=float(report.month.plan_saving_usd) + rent + fixed,
+        yearly_price_factor=query.yearly_price_factor,
+    )
+    return PayBack(
+        purchase_usd=query.purchase_usd,
+        months=found.month,
+        best_recovered_usd=found.best_recovered_usd,
+        best_month=found.best_month,
+    )
+
+
+def _scaled(row: HourlyTraffic, factor: float) -> HourlyTraffic:
+    if factor == 1.0:
+        return row
+    counts = (
+        "requests", "input_tokens", "cached_input_tokens", "output_tokens", "cost_pico_usd", "list_cost_pico_usd",
+        "unpriced_requests", "estimated_requests", "aborted_requests",
+    )  # fmt: skip
+    changed = {name: round(getattr(row, name) * factor) for name in counts}
+    return replace(row, **changed, gpu_seconds=row.gpu_seconds * factor)

@@ -1,0 +1,109 @@
+"""The catalogue: rules, environment, prices and engine speed put together into one immutable Snapshot. Pure."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from classifier.protocol import ModelProfile
+from gateway.errors import ConfigurationError
+from gateway.pricing.catalogue import PriceBook
+from gateway.routing.rules import ModelSpec, RulesDocument, parse_rules
+from gateway.routing.snapshot import Candidate, EngineSpeed, Snapshot
+
+SIMULATED = "simulated"
+
+
+@dataclass(frozen=True, slots=True)
+class BackendFacts:
+    """What the catalogue needs to know of a configured backend. `speed` is set for engines of our own."""
+
+    provider: str
+    is_simulated: bool = False
+    speed: EngineSpeed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """What is fixed between two changes of configuration: the models that rules may name and their backends.
+
+    Models of the `switched_off` backends may be named but are not there.
+    """
+
+    backends: Mapping[str, BackendFacts]
+    environment_models: Mapping[str, ModelSpec]
+    switched_off: frozenset[str] = frozenset()
+
+    def parse(self, text: str, *, file: str) -> RulesDocument:
+        """A rules file under this deployment's models. Raises ConfigurationError."""
+        document = parse_rules(text, file=file, known_models=frozenset(self.environment_models))
+        for name, spec in document.models.items():
+            if spec.backend not in self.backends and spec.backend not in self.switched_off:
+                known = ", ".join(sorted(self.backends))
+                raise ConfigurationError(
+                    f"the model {name!r} names the backend {spec.backend!r}; known: {known}", file=file, field="models"
+                )
+        return document
+
+    def models(self, document: RulesDocument) -> dict[str, ModelSpec]:
+        """Every model by name; the file's own win over the environment's."""
+        all_models = {**self.environment_models, **document.models}
+        return {name: spec for name, spec in all_models.items() if spec.backend in self.backends}
+
+    def snapshot(
+        self,
+        document: RulesDocument,
+        prices: PriceBook,
+        *,
+        classifier_version: str,
+        at_us: int,
+        text_version: str = "",
+    ) -> Snapshot:
+        """Everything `decide()` needs, with the prices in force at `at_us`.
+
+        The rules version is `text_version`, where the rules are stored under one, and a hash of what they amount to
+        here: the same text means something else when a provider's key comes or goes.
+        """
+        models = self.models(document)
+        candidates = {name: self._candidate(name, spec, prices, at_us) for name, spec in models.items()}
+        return Snapshot(
+            rules=tuple(document.rules),
+            candidates=candidates,
+            rules_version="-".join(part for part in (text_version, rules_version(document, models)) if part),
+            prices_version=prices.version,
+            classifier_version=classifier_version,
+        )
+
+    def _candidate(self, name: str, spec: ModelSpec, prices: PriceBook, at_us: int) -> Candidate:
+        backend = self.backends[spec.backend]
+        provider, _, priced = (spec.priced_as or f"{backend.provider}/{spec.upstream_model}").partition("/")
+        return Candidate(
+            name=name,
+            backend=spec.backend,
+            provider=backend.provider,
+            upstream_model=spec.upstream_model,
+            context_window=spec.context_window,
+            supports=frozenset(spec.supports),
+            is_local=backend.speed is not None,
+            is_simulated=backend.is_simulated,
+            prices=None if backend.speed is not None else prices.lookup(provider, priced, at_us),
+            speed=backend.speed,
+        )
+
+
+def profiles(models: Mapping[str, ModelSpec]) -> Sequence[ModelProfile]:
+    """What the classifier is told of each model."""
+    return [
+        ModelProfile(name=name, head=spec.head, benchmarks=spec.benchmarks, ability=spec.ability)
+        for name, spec in sorted(models.items())
+    ]
+
+
+def rules_version(document: RulesDocument, models: Mapping[str, ModelSpec]) -> str:
+    """Content hash of the rules and of every model they may choose from: comments and order of keys do not count."""
+    content = {
+        "rules": [rule.model_dump(mode="json", by_alias=True) for rule in document.rules],
+        "models": {name: spec.model_dump(mode="json") for name, spec in sorted(models.items())},
+    }
+    return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()[:16]

@@ -1,0 +1,73 @@
+"""The `breakeven` command: a table of subcommands, each imported only when it is the one being run."""
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import cast
+
+import typer
+
+from gateway import __version__
+from gateway.errors import BreakevenError
+
+# name -> (module, summary). A module exposes `app` (a typer.Typer with subcommands) or `command` (one function).
+COMMANDS: dict[str, tuple[str, str]] = {
+    "serve": ("gateway.cli.serve", "Set up what is missing, then start the engine, the gateway and the web UI."),
+    "check": ("gateway.cli.check", "Validate the configuration and the rules, offline."),
+    "doctor": ("gateway.cli.doctor", "Say what works on this machine, what does not, and the fix."),
+    "demo": ("gateway.cli.demo", "Send a file of prompts through the running endpoint and show where they went."),
+    "keys": ("gateway.cli.keys", "Create, list and revoke API keys."),
+    "rules": ("gateway.cli.rules", "List, show, diff, apply, activate and roll back routing rules."),
+    "replay": ("gateway.cli.replay", "Re-decide logged traffic under other rules, prices or models."),
+    "costs": ("gateway.cli.costs", "What was spent, by model, team, project, tag, key, provider, rule or time."),
+    "break-even": ("gateway.cli.break_even", "Whether owning the GPU pays at your traffic, and from what volume."),
+    "prices": ("gateway.cli.prices", "List, import, diff and re-apply the dated price catalogue."),
+    "logs": ("gateway.cli.logs", "Show ledger entries."),
+    "train": ("gateway.cli.train", "Train the classifier, or adapt it to your own labels."),
+    "classify": ("gateway.cli.classify", "Run the data path's classifier over a file of prompts."),
+    "evaluate": ("gateway.cli.evaluate", "Grade a live model and write its profile."),
+    "calibrate": ("gateway.cli.calibrate", "Calibrate a routing threshold to a quality target."),
+    "bench": ("gateway.cli.bench", "Measure the engine's throughput curve."),
+}
+
+
+def _elsewhere() -> None:
+    """Stands in the help table for a command that is not the one being run."""
+
+
+def build(chosen: str | None) -> typer.Typer:
+    """The command line with `chosen` imported and all others present by name and summary only."""
+    app = typer.Typer(
+        name="breakeven",
+        help="A cost-aware LLM router and gateway with books that balance.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+
+    @app.callback(invoke_without_command=True)
+    def root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:  # pyright: ignore[reportUnusedFunction]
+        if version:
+            print(f"breakeven {__version__}")
+            raise typer.Exit
+
+    for name, (module, summary) in COMMANDS.items():
+        if name != chosen:
+            app.command(name, help=summary)(_elsewhere)
+            continue
+        loaded = import_module(module)
+        if isinstance(sub := getattr(loaded, "app", None), typer.Typer):
+            app.add_typer(sub, name=name, help=summary)
+        else:
+            app.command(name, help=summary)(cast("Callable[..., None]", loaded.command))
+    return app
+
+
+def main() -> None:
+    """Run the command line; our own errors end as one sentence and exit status 1."""
+    chosen = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
+    try:
+        build(chosen)()
+    except BreakevenError as error:
+        print(f"breakeven: {error}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,87 @@
+"""`breakeven break-even`: whether owning the GPU pays at the ledger's traffic, and from what volume."""
+
+import asyncio
+import json
+import sys
+
+import msgspec
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
+
+from gateway.api.admin_reports import BreakEvenQuery, BreakEvenView
+from gateway.books import Books, BooksOf
+from gateway.break_even_service import BreakEvenOf, BreakEvenService
+from gateway.cli.state import State, open_state
+from gateway.economics.report import BreakEvenReport
+from gateway.plans import own_engine_plan, throughput
+from gateway.wiring import now_us
+
+
+def command(
+    since: str | None = typer.Option(None, help="ISO 8601; 30 days ago when left out."),
+    until: str | None = typer.Option(None, help="ISO 8601, exclusive; now when left out."),
+    against: str | None = typer.Option(None, help="The hosted model to compare with; the most used when left out."),
+    gpu_hour_usd: float | None = typer.Option(None, min=0, help="What if the GPU hour cost this."),
+    replicas: int | None = typer.Option(None, min=1, help="What if there were so many replicas."),
+    volume: float = typer.Option(1.0, min=0.000001, help="What if there were so many times the traffic."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Compare the own engine with a hosted model on the ledger's traffic: the verdict, the staircase, the odds."""
+    given = {
+        "since": since,
+        "until": until,
+        "hosted_model": against,
+        "gpu_hour_usd": gpu_hour_usd,
+        "replicas": replicas,
+        "volume_factor": volume,
+    }
+    try:
+        query = BreakEvenQuery.model_validate({name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise typer.BadParameter(f"{first['loc'][-1]}: {first['msg']}") from error
+    view = asyncio.run(_ask(query))
+    if as_json:
+        sys.stdout.write(json.dumps(json.loads(msgspec.json.encode(view.report)), indent=2) + "\n")
+    else:
+        show(view.report, Console(highlight=False))
+
+
+async def _ask(query: BreakEvenQuery) -> BreakEvenView:
+    async with open_state() as state:
+        return await (await _service(state)).break_even(query)
+
+
+async def _service(state: State) -> BreakEvenService:
+    snapshot, settings = await state.snapshot(), state.deployment.settings.engine
+
+    books = Books(state.reports, BooksOf(lambda: snapshot, lambda: own_engine_plan(settings), now_us))
+    of = BreakEvenOf(
+        lambda: snapshot, lambda: own_engine_plan(settings), lambda: throughput(state.deployment.curve), now_us
+    )
+    return BreakEvenService(state.reports, books, of)
+
+
+def show(report: BreakEvenReport, console: Console) -> None:
+    """One paragraph, the staircase, the idle line, and what to be careful about."""
+    console.print(report.verdict + "\n")
+    steps = Table(
+        "replicas", "what its last replica earns", "its rent", "pays", "month in all",
+        title=f"{report.plan} against {report.hosted}, in a month of {report.month.hours:g} hours",
+    )  # fmt: skip
+    for row in report.staircase:
+        total = row.overflow_total_usd if row.overflow_total_usd is not None else row.fluid_total_usd
+        steps.add_row(
+            str(row.replicas), f"${row.value_usd:.4f}", f"${row.rent_usd:.4f}", "yes" if row.pays else "no",
+            f"${total:.2f}",
+        )  # fmt: skip
+    console.print(steps)
+    owned = report.owned
+    console.print(
+        f"Rent of the hours seen ${owned.rent_usd:.6f}, of which idle ${owned.idle_usd:.6f}; "
+        f"utilisation {owned.utilisation:.2%}{'' if owned.is_measured else ' (expected)'}."
+    )
+    for caveat in report.caveats:
+        console.print(f"- {caveat}")

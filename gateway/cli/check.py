@@ -1,0 +1,52 @@
+"""`breakeven check`: is the configuration right? Offline; starts and calls nothing."""
+
+import json
+import time
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gateway.config.home import find_home
+from gateway.deployment import load_deployment
+from gateway.money import format_usd
+from gateway.routing.snapshot import Candidate
+
+
+def command(as_json: bool = typer.Option(False, "--json", help="Print one JSON object.")) -> None:
+    """Validate breakeven.yaml, rules.yaml, price overrides and the provider keys in the environment."""
+    deployment = load_deployment(find_home())
+    snapshot = deployment.catalogue.snapshot(
+        deployment.rules, deployment.prices, classifier_version="-", at_us=time.time_ns() // 1000
+    )
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "ok": True,
+                    "home": str(deployment.home.root),
+                    "rules_version": snapshot.rules_version,
+                    "prices_version": snapshot.prices_version,
+                    "rules": [rule.name for rule in snapshot.rules],
+                    "models": {name: _price_text(one) for name, one in snapshot.candidates.items()},
+                }
+            )
+        )
+        return
+    table = Table("model", "backend", "window", "price per million tokens, in / out", title="Models")
+    for name, candidate in snapshot.candidates.items():
+        table.add_row(name, candidate.backend, f"{candidate.context_window:,}", _price_text(candidate))
+    console = Console()
+    console.print(table)
+    console.print(f"Rules {snapshot.rules_version}: {', '.join(rule.name for rule in snapshot.rules)}")
+    console.print(f"{deployment.home.config_file} and {deployment.home.rules_file} are valid.")
+
+
+def _price_text(candidate: Candidate) -> str:
+    if candidate.speed is not None:
+        return f"own engine, ${format_usd(candidate.speed.gpu_hour_pico_usd, places=4)} an hour"
+    if candidate.prices is None:
+        return "unknown: requests will be booked with cost NULL until it is priced"
+    rates = candidate.prices.rates
+    text = f"${rates.input / 1e6:.4g} / ${rates.output / 1e6:.4g}"
+    return f"{text} (simulated)" if candidate.is_simulated else text

@@ -1,0 +1,41 @@
+"""`breakeven classify`: difficulty, quality per model and uncertainty for a file of prompts, offline."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from classifier.artefact import ArtefactError
+from classifier.batch import PromptFileError, classify_file
+from classifier.load import load_artefact
+from classifier.protocol import ModelProfile
+from gateway.errors import ConfigurationError
+
+USUAL_MODELS = (
+    "gpt-4o",
+    "gpt-4o-mini",
+    "llama-3.1-70b-instruct",
+    "llama-3.1-8b-instruct",
+    "mixtral-8x7b-instruct-v0.1",
+    "smollm2-135m-instruct",
+)
+
+
+def command(
+    jsonl: Annotated[Path, typer.Option(help="Prompts, one JSON object a line: `id`, `prompt`.")],
+    out: Annotated[Path, typer.Option(help="Where to write one line per prompt.")],
+    artefact: Annotated[Path | None, typer.Option(help="Folder of a trained or adapted artefact.")] = None,
+    model: Annotated[list[str] | None, typer.Option(help="A model to predict for; may be repeated.")] = None,
+    pair: Annotated[tuple[str, str] | None, typer.Option(help="STRONG WEAK: adds `route_score` and the gap.")] = None,
+) -> None:
+    """Run the data path's classifier over a file of prompts."""
+    started = time.perf_counter()
+    try:
+        loaded = load_artefact(artefact)
+        names = dict.fromkeys([*(pair or ()), *(model or (() if pair else loaded.adapted_to or USUAL_MODELS))])
+        bound = loaded.bind([ModelProfile(name) for name in names])
+        count = classify_file(jsonl, out, bound, pair=pair)
+    except (ArtefactError, PromptFileError, OSError) as error:
+        raise ConfigurationError(str(error)) from error
+    print(f"{count:,} prompts classified in {time.perf_counter() - started:.1f} s by {bound.version}: {out}")

@@ -1,0 +1,121 @@
+"""`breakeven costs`: what was spent, by up to three dimensions, with unit costs and the mix they blend."""
+
+import asyncio
+import csv
+import sys
+from typing import get_args
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Column, Table
+
+from gateway.api.admin_reports import CostQuery, CostRow, CostTable, Dimension
+from gateway.books import Books, BooksOf
+from gateway.cli.state import open_state
+from gateway.plans import own_engine_plan
+from gateway.wiring import now_us
+
+DIMENSIONS: tuple[str, ...] = get_args(Dimension)
+
+
+def command(
+    by: str = typer.Option("model", help=f"One to three of {', '.join(DIMENSIONS)}; comma separated."),
+    since: str | None = typer.Option(None, help="ISO 8601; 30 days ago when left out."),
+    until: str | None = typer.Option(None, help="ISO 8601, exclusive; now when left out."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    as_csv: bool = typer.Option(False, "--csv", help="Print CSV, the total left out."),
+) -> None:  # fmt: skip
+    """Dollars are exact; per-million prices are empty where there were no tokens. Unpriced requests are in no sum."""
+    given = {name: value for name, value in (("by", by), ("since", since), ("until", until)) if value is not None}
+    try:
+        query = CostQuery.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise typer.BadParameter(f"{first['loc'][-1]}: {first['msg']}") from error
+    table = asyncio.run(_ask(query))
+    if as_json:
+        print(table.model_dump_json(indent=2))
+    elif as_csv:
+        write_csv(table)
+    else:
+        Console(highlight=False).print(shown(table))
+
+
+async def _ask(query: CostQuery) -> CostTable:
+    async with open_state() as state:
+        snapshot, engine = await state.snapshot(), state.deployment.settings.engine
+        return await Books(state.reports, BooksOf(lambda: snapshot, lambda: own_engine_plan(engine), now_us)).costs(
+            query
+        )
+
+
+def write_csv(table: CostTable) -> None:
+    """One line a group; empty cells are unknown, never zero."""
+    figures = [name for name in CostRow.model_fields if name != "group"]
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow([*table.by, *figures])
+    for row in table.rows:
+        writer.writerow([*(row.group[name] for name in table.by), *(getattr(row, name) for name in figures)])
+
+
+def shown(table: CostTable) -> Table:
+    period = f"{table.since:%Y-%m-%d %H:%M} to {table.until:%Y-%m-%d %H:%M} UTC"
+    drawn = Table(
+        *(Column(name, no_wrap=True, overflow="fold", min_width=10) for name in table.by),
+        title=f"Costs, {period}",
+        box=None,
+        show_footer=True,
+    )
+    for name in (
+        "requests",
+        "cost $",
+        "list $",
+        "$/M in",
+        "$/M out",
+        "$/M blended",
+        "in:out",
+        "$/request",
+        "TTFT p50 s",
+        "tok/s p50",
+    ):
+        drawn.add_column(name, justify="right", no_wrap=True)
+    drawn.columns[0].footer = "total"
+    for column, text in zip(drawn.columns[len(table.by) :], cells(table.total), strict=True):
+        column.footer = text
+    for row in table.rows:
+        drawn.add_row(*(row.group[name] or "none" for name in table.by), *cells(row))
+    notes = [
+        f"{count} {what}"
+        for count, what in (
+            (
+                table.total.unpriced_requests,
+                "requests have no known price and are in no sum (`breakeven prices reprice`)",
+            ),
+            (table.total.estimated_requests, "have estimated usage"),
+            (table.total.simulated_requests, "are simulated: list prices, no bill"),
+        )
+        if count
+    ]
+    drawn.caption = "; ".join(notes) or None
+    return drawn
+
+
+def cells(row: CostRow) -> list[str]:
+    """The mix stands beside the blended price: one without the other says nothing."""
+    speeds = (row.time_to_first_token_p50_seconds, row.decode_tokens_per_second_p50)
+    prices = (row.input_usd_per_mtok, row.output_usd_per_mtok, row.blended_usd_per_mtok)
+    return [
+        str(row.requests),
+        rounded(row.cost_usd, 6),
+        rounded(row.list_cost_usd, 6),
+        *(rounded(price, 4) for price in prices),
+        f"{row.input_tokens / row.output_tokens:.1f}:1" if row.output_tokens else "",
+        rounded(row.cost_per_request_usd, 6),
+        *("" if speed is None else f"{speed:.3g}" for speed in speeds),
+    ]
+
+
+def rounded(text: str | None, places: int) -> str:
+    """For the eye; --json and --csv keep every digit."""
+    return "" if text is None else f"{float(text):.{places}f}"

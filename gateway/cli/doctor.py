@@ -1,0 +1,118 @@
+"""`breakeven doctor`: what works on this machine, what does not, and the fix."""
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+import httpx
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from gateway.config.home import Home, find_home
+from gateway.config.providers import hosted_from_environment, load_providers
+from gateway.deployment import load_deployment
+from gateway.errors import BreakevenError
+
+LEAST_FREE_BYTES = 2 << 30
+EXTRAS = {
+    "engine": ("torch", "the bundled engine"),
+    "train": ("sklearn", "training the classifier"),
+    "postgres": ("asyncpg", "PostgreSQL"),
+    "redis": ("redis", "more than one worker"),
+    "reports": ("pyarrow", "Parquet export, forecasts and plots"),
+    "ui": ("nicegui", "the web UI"),
+    "litellm": ("litellm", "importing prices; Azure and Bedrock"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check. `fix` says what to do about a failure; None where it is only worth knowing."""
+
+    name: str
+    is_ok: bool
+    detail: str
+    fix: str | None = None
+
+
+def command(
+    port: int = typer.Option(8080, help="Where the gateway should be listening."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Look at Python, extras, disk, configuration, weights, provider keys and the running gateway."""
+    findings = list(examine(find_home(), port))
+    if as_json:
+        print(
+            json.dumps({"ok": all(f.is_ok or f.fix is None for f in findings), "checks": [asdict(f) for f in findings]})
+        )
+    else:
+        console = Console()
+        for finding in findings:
+            mark = "[green]ok[/]" if finding.is_ok else "[yellow]--[/]" if finding.fix is None else "[red]no[/]"
+            console.print(f"{mark}  {finding.name}: {escape(finding.detail)}")
+            if not finding.is_ok and finding.fix:
+                console.print(f"    fix: {escape(finding.fix)}")
+    if any(not finding.is_ok and finding.fix for finding in findings):
+        raise typer.Exit(1)
+
+
+def examine(home: Home, port: int) -> Iterator[Finding]:
+    """Every check, cheapest first."""
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    yield Finding("Python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")
+    for extra, (module, purpose) in EXTRAS.items():
+        is_there = importlib.util.find_spec(module) is not None
+        needed = extra == "engine"
+        fix = f"pip install 'breakeven[{extra}]'" if needed else None
+        missing = f"not installed: pip install 'breakeven[{extra}]' adds {purpose}"
+        yield Finding(f"extra {extra}", is_there, purpose if is_there else missing, fix)
+    yield _try("state", lambda: _state(home), "set BREAKEVEN_HOME to a writable directory with 2 GB free")
+    yield _try("configuration", lambda: _configuration(home), "edit the file at the line named, then `breakeven check`")
+    yield _keys()
+    yield _try("gateway", lambda: _gateway(port), f"start it: breakeven serve --port {port}")
+
+
+def _try(name: str, check: Callable[[], str], fix: str) -> Finding:
+    try:
+        return Finding(name, True, check())
+    except (BreakevenError, OSError, httpx.HTTPError) as error:
+        return Finding(name, False, str(error) or type(error).__name__, fix)
+
+
+def _state(home: Home) -> str:
+    if not home.root.exists():
+        return f"{home.root} does not exist yet; `breakeven serve` makes it"
+    if not os.access(home.root, os.W_OK):
+        raise PermissionError(f"{home.root} is not writable")
+    free = shutil.disk_usage(home.root).free
+    if free < LEAST_FREE_BYTES:
+        raise OSError(f"only {free / 1e9:.1f} GB free at {home.root}")
+    return f"{home.root}, {free / 1e9:.0f} GB free"
+
+
+def _configuration(home: Home) -> str:
+    if not home.config_file.exists():
+        return "none yet; `breakeven serve` writes a first one"
+    deployment = load_deployment(home)
+    return f"{home.config_file} is valid, {len(deployment.catalogue.models(deployment.rules))} models"
+
+
+def _keys() -> Finding:
+    found = [provider.name for provider in hosted_from_environment(os.environ)]
+    if found:
+        return Finding("provider keys", True, ", ".join(found))
+    names = ", ".join(provider.key_env for provider in load_providers())
+    return Finding("provider keys", False, f"none: only the own engine answers. Any of {names} adds hosted models")
+
+
+def _gateway(port: int) -> str:
+    answer = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=3)
+    problems = "; ".join(answer.json().get("problems", []))
+    if answer.status_code != 200:
+        raise OSError(f"answers on port {port} but is not ready: {problems}")
+    return f"ready on port {port}"

@@ -1,0 +1,113 @@
+"""`breakeven keys`: create, list and revoke API keys."""
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from gateway.admission import parse_limits
+from gateway.cli.state import open_state
+from gateway.errors import NotFound
+from gateway.keys import Role
+from gateway.stores import ListedKey, NewKey
+
+app = typer.Typer(help="API keys. A secret is shown once, when its key is created.", no_args_is_help=True)
+AUTHOR = "command line"
+DAY_US = 86_400_000_000
+
+
+@app.command()
+def create(
+    name: str = typer.Option(..., help="What to call it."),
+    role: str = typer.Option("app", help="app (calls models), viewer, finance, editor or owner."),
+    team: str | None = typer.Option(None, help="Whose cost it is."),
+    project: str | None = typer.Option(None),
+    tag: list[str] = typer.Option([], help="Put on every request; repeatable."),
+    model: list[str] = typer.Option([], help="Only these models; repeatable. All when left out."),
+    days: float | None = typer.Option(None, min=0, help="Expires after so many days; never when left out."),
+    budget_usd: str | None = typer.Option(None, help="The most it may spend in a window, in dollars."),
+    budget_window: str = typer.Option("month", help="day, month or total (UTC)."),
+    requests_per_minute: int | None = typer.Option(None, min=1),
+    tokens_per_minute: int | None = typer.Option(None, min=1, help="Input tokens."),
+    as_json: bool = typer.Option(False, "--json", help='Print {"id", "key"}.'),
+) -> None:
+    """Make a key and print its secret, which cannot be shown again."""
+    if role not in Role.__args__:
+        raise typer.BadParameter(f"{role!r} is none of {', '.join(Role.__args__)}", param_hint="--role")
+    expires = None if days is None else time.time_ns() // 1000 + round(days * DAY_US)
+    new = NewKey(name, role, team, project, tuple(tag), tuple(model) or None, expires)  # pyright: ignore[reportArgumentType]
+    given = {
+        "budget_usd": budget_usd,
+        "budget_window": budget_window if budget_usd is not None else None,
+        "requests_per_minute": requests_per_minute,
+        "tokens_per_minute": tokens_per_minute,
+    }
+    limits = {name: value for name, value in given.items() if value is not None}
+    try:
+        parse_limits(limits)
+    except (ValueError, ArithmeticError) as error:
+        raise typer.BadParameter(f"limits: {error}") from error
+    listed, secret = asyncio.run(_create(new, limits))
+    if as_json:
+        print(json.dumps({"id": listed.record.id, "key": secret}))
+    else:
+        print(f"Key {listed.record.id} ({name}, {role}). Its secret, shown this once:\n{secret}")
+
+
+@app.command("list")
+def list_keys(as_json: bool = typer.Option(False, "--json")) -> None:
+    """All keys, without their secrets."""
+    rows = [_row(one) for one in asyncio.run(_list())]
+    if as_json:
+        print(json.dumps(rows))
+        return
+    table = Table(Column("id", no_wrap=True), "name", "role", "team", "project", "created", "state")
+    for row in rows:
+        table.add_row(
+            *(str(row[column] or "") for column in ("id", "name", "role", "team", "project", "created", "state"))
+        )
+    Console().print(table)
+
+
+@app.command()
+def revoke(key_id: str = typer.Argument(..., help="The key's id, as `keys list` shows it.")) -> None:
+    """End a key. Every worker refuses it within a second."""
+    if not asyncio.run(_revoke(key_id)):
+        raise NotFound(f"There is no key with the id {key_id!r}; `breakeven keys list` shows them.")
+    print(f"Revoked {key_id}.")
+
+
+async def _create(new: NewKey, limits: Mapping[str, object]) -> tuple[ListedKey, str]:
+    async with open_state() as state:
+        return await state.keys.create(new, author=AUTHOR, limits=limits)
+
+
+async def _list() -> list[ListedKey]:
+    async with open_state() as state:
+        return list(await state.keys.list())
+
+
+async def _revoke(key_id: str) -> bool:
+    async with open_state() as state:
+        return await state.keys.revoke(key_id, author=AUTHOR)
+
+
+def _row(listed: ListedKey) -> dict[str, object]:
+    record, now = listed.record, time.time_ns() // 1000
+    is_expired = record.expires_at_us is not None and record.expires_at_us <= now
+    return {
+        "id": record.id,
+        "name": record.name,
+        "role": record.role,
+        "team": record.team,
+        "project": record.project,
+        "tags": list(record.tags),
+        "allowed_models": sorted(record.allowed_models) if record.allowed_models is not None else None,
+        "created": datetime.fromtimestamp(listed.created_at_us / 1e6, UTC).isoformat(timespec="seconds"),
+        "state": "revoked" if record.revoked_at_us is not None else "expired" if is_expired else "active",
+    }

@@ -1,0 +1,91 @@
+"""`breakeven logs`: ledger entries, newest first, or one of them in full. Never the text of a request."""
+
+import asyncio
+from typing import Any
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Column, Table
+
+from gateway.api.admin_entries import EntryDetail, EntryFilter, EntrySummary, detail, summary
+from gateway.api.admin_time import moment_of
+from gateway.cli.state import open_state
+from gateway.errors import NotFound
+from gateway.storage.sql_entries import SqlEntries
+
+
+def command(
+    request_id: str = typer.Argument("", help="One request in full: the x-breakeven-request-id of its answer."),
+    since: str | None = typer.Option(None, help="ISO 8601."),
+    until: str | None = typer.Option(None, help="ISO 8601, exclusive."),
+    model: str | None = typer.Option(None),
+    team: str | None = typer.Option(None),
+    project: str | None = typer.Option(None),
+    backend: str | None = typer.Option(None),
+    rule: str | None = typer.Option(None),
+    tag: str | None = typer.Option(None),
+    status: str | None = typer.Option(None, help="completed, partial, cancelled, failed or orphaned."),
+    limit: int = typer.Option(20, min=1, max=500),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
+) -> None:
+    """What was asked of which model, what it cost and how fast it was."""
+    if request_id:
+        one = asyncio.run(_get(request_id))
+        if as_json:
+            print(one.model_dump_json())
+        else:
+            Console(highlight=False).print_json(one.model_dump_json())
+        return
+    given: dict[str, Any] = {
+        "since": since, "until": until, "model": model, "team": team, "project": project, "backend": backend,
+        "rule": rule, "tag": tag, "status": status, "limit": limit,
+    }  # fmt: skip
+    try:
+        wanted = EntryFilter.model_validate({name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise typer.BadParameter(f"{first['loc'][-1]}: {first['msg']}") from error
+    found = asyncio.run(_find(wanted))
+    if as_json:
+        for one in found:
+            print(one.model_dump_json())
+    else:
+        Console(highlight=False).print(_table(found) if found else "No such requests.")
+
+
+async def _get(request_id: str) -> EntryDetail:
+    async with open_state() as state:
+        entry = await SqlEntries(state.database).get(request_id)
+    if entry is None:
+        raise NotFound(f"There is no request {request_id!r}; it appears here about two seconds after its last byte.")
+    return detail(entry)
+
+
+async def _find(wanted: EntryFilter) -> list[EntrySummary]:
+    async with open_state() as state:
+        return [summary(entry) for entry in await SqlEntries(state.database).find(wanted)]
+
+
+def _table(found: list[EntrySummary]) -> Table:
+    table = Table(Column("time (UTC)", no_wrap=True), "model", "team", "rule", "status", box=None)
+    for name in ("in", "out", "first token s", "tok/s", "cost $"):
+        table.add_column(name, justify="right", no_wrap=name == "cost $")
+    for one in found:
+        table.add_row(
+            moment_of(one.accepted_at_us).strftime("%m-%d %H:%M:%S"),
+            one.model + (" (simulated)" if one.is_simulated else ""),
+            one.team or "",
+            one.rule,
+            one.status.value,
+            f"{one.input_tokens:,}",
+            f"{one.output_tokens:,}",
+            _number(one.time_to_first_token_seconds, 2),
+            _number(one.decode_tokens_per_second, 1),
+            one.cost_usd.rstrip("0") if one.cost_usd is not None else "unknown",
+        )
+    return table
+
+
+def _number(value: float | None, places: int) -> str:
+    return "" if value is None else f"{value:.{places}f}"

@@ -1,0 +1,240 @@
+"""`breakeven prices`: look at the dated catalogue, bring it up to date, and re-price past requests."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gateway.cli.state import open_state
+from gateway.config.home import find_home
+from gateway.config.price_files import SHIPPED, load_deployment_prices, load_prices, own_prices, write_prices
+from gateway.config.price_sources import load_source
+from gateway.config.settings import Settings, load_settings
+from gateway.errors import ConfigurationError
+from gateway.money import format_usd
+from gateway.pricing.catalogue import ModelPrices, PriceBook, ProviderPrices
+from gateway.pricing.price_figures import figures
+from gateway.pricing.price_text import start_of_day_us
+from gateway.pricing.price_update import Change, append, compare, describe
+from gateway.pricing.reprice import late_cost_pico_usd
+from gateway.storage.sql_adjustments import Adjustment, SqlAdjustments
+
+app = typer.Typer(no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Source = Annotated[str, typer.Option("--from", help="litellm or genai-prices (from their installed packages).")]
+OneProvider = Annotated[str | None, typer.Option("--provider", help="Only this provider's prices.")]
+Directory = Annotated[
+    Path | None,
+    typer.Option("--directory", help="Where price files are kept (default: `prices` under BREAKEVEN_HOME)."),
+]
+
+
+@app.command("list")
+def list_prices(provider: OneProvider = None, as_json: AsJson = False) -> None:
+    """Every model with a price today, in USD per million tokens."""
+    book, at_us = deployment_book(), now_us()
+    rows = [
+        (name, model, prices)
+        for name, model in book.models(provider)
+        if (prices := book.lookup(name, model, at_us)) is not None
+    ]
+    if as_json:
+        return print_json({"version": book.version, "models": [summary(*row) for row in rows]})
+    table = Table(
+        "provider", "model", "input", "cached", "output", "from", title=f"Prices {book.version}, USD per million tokens"
+    )
+    for name, model, prices in rows:
+        text = dict(figures(prices))
+        table.add_row(name, model, text["input"], text.get("cached_input", ""), text["output"], prices.from_date)
+    return Console().print(table)
+
+
+@app.command()
+def show(model: Annotated[str, typer.Argument(help="MODEL or PROVIDER/MODEL.")], as_json: AsJson = False) -> None:
+    """A model's whole price history."""
+    book = deployment_book()
+    found = [(name, known, book.history(name, known)) for name, known in matching(book, model)]
+    if not found:
+        raise ConfigurationError(f"no price is known for {model!r}; `breakeven prices list` shows what is")
+    if as_json:
+        return print_json([summary(name, known, prices) for name, known, history in found for prices in history])
+    for name, known, history in found:
+        for prices in history:
+            table = Table(
+                "USD per million tokens",
+                "",
+                title=f"{name} {known} from {prices.from_date}",
+                caption=prices.note or None,
+            )
+            for figure, text in figures(prices):
+                table.add_row(figure, text)
+            table.add_row("source", prices.source)
+            Console().print(table)
+    return None
+
+
+@app.command()
+def diff(source: Source, provider: OneProvider = None, directory: Directory = None, as_json: AsJson = False) -> None:
+    """What another source says otherwise; writes nothing."""
+    changes = differences(source, provider, directory)[1]
+    if as_json:
+        return print_json([change_row(change) for change in changes])
+    return print_changes(changes)
+
+
+@app.command("import")
+def import_prices(
+    source: Source,
+    provider: OneProvider = None,
+    directory: Directory = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Accept the changes without asking.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Append another source's prices to the catalogue, after showing the difference and asking."""
+    files, changes = differences(source, provider, directory)
+    written = [change for change in changes if change.is_written]
+    if not as_json:
+        print_changes(changes)
+    if written and not yes:
+        if as_json:
+            raise ConfigurationError("--json does not ask: add --yes, or see `breakeven prices diff`")
+        typer.confirm(f"Append {len(written)} prices?", abort=True)
+    today = datetime.now(UTC).date()
+    try:
+        updated = append(files, written, as_of_us=start_of_day_us(today), undated_us=undated_us(today))
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+    paths = [write_prices(directory or own_prices(find_home()), file) for file in updated]
+    if as_json:
+        return print_json(
+            {"changes": [change_row(change) for change in changes], "files": [str(path) for path in paths]}
+        )
+    return print("\n".join(f"wrote {path}" for path in paths) or "Nothing to write.")
+
+
+@app.command()
+def reprice(
+    since: Annotated[str, typer.Option(help="ISO 8601.")],
+    until: Annotated[str | None, typer.Option(help="ISO 8601, exclusive; now when left out.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Book them; without it, only say what would be booked.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Price past requests whose price was not known, as corrections; what was booked is never rewritten."""
+    until_us = now_us() if until is None else instant_us(until)
+    found, booked = asyncio.run(_reprice(instant_us(since), until_us, yes=yes))
+    total = format_usd(sum(one.amount_pico_usd for one in found))
+    if as_json:
+        return print_json({"requests": len(found), "cost_usd": total, "booked": booked})
+    return print(
+        f"{len(found)} requests, ${total}; {booked} corrections booked." + ("" if yes else " Add --yes to book.")
+    )
+
+
+async def _reprice(since_us: int, until_us: int, *, yes: bool) -> tuple[list[Adjustment], int]:
+    found: list[Adjustment] = []
+    async with open_state() as state:
+        book, store = state.deployment.prices, SqlAdjustments(state.database)
+        async for page in state.ledger.entries(since_us, until_us):
+            costs = {entry.intent.request_id: late_cost_pico_usd(entry, book) for entry in page}
+            corrected = await store.booked([request for request, cost in costs.items() if cost is not None])
+            found += [
+                Adjustment(request, "reprice", book.version, cost, "the price was not known when it was booked")
+                for request, cost in costs.items()
+                if cost is not None and request not in corrected
+            ]
+        return found, await store.book(found, author="breakeven prices reprice") if yes and found else 0
+
+
+def instant_us(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{text!r} is not an ISO 8601 time") from error
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000_000)
+
+
+def differences(source: str, provider: str | None, directory: Path | None) -> tuple[list[ProviderPrices], list[Change]]:
+    """The catalogue's files and what `source` says otherwise."""
+    files = current_files(directory)
+    imported = load_source(source, as_of=datetime.now(UTC).date())
+    if provider is not None and provider not in imported:
+        raise ConfigurationError(f"{source} has no prices of {provider!r}; it has {', '.join(sorted(imported))}")
+    chosen = {name: models for name, models in imported.items() if provider in (None, name)}
+    return files, compare(files, chosen)
+
+
+def current_files(directory: Path | None) -> list[ProviderPrices]:
+    if directory is not None:
+        return list(load_prices(directory))
+    files = {file.provider: file for file in load_prices(SHIPPED)}
+    own = own_prices(find_home())
+    return list((files | {file.provider: file for file in load_prices(own)}).values())
+
+
+def undated_us(as_of: date) -> int:
+    """Prices without a date of their own hold from the start of the billing month they were seen in."""
+    return start_of_day_us(as_of.replace(day=1))
+
+
+def deployment_book() -> PriceBook:
+    home = find_home()
+    settings = load_settings(home) if home.config_file.exists() else Settings()
+    return load_deployment_prices(home, settings)
+
+
+def matching(book: PriceBook, model: str) -> list[tuple[str, str]]:
+    providers = sorted({provider for provider, _ in book.models()})
+    pairs = [(provider, name) for provider in providers for name in (model, model.removeprefix(f"{provider}/"))]
+    return [pair for pair in dict.fromkeys(pairs) if book.history(*pair)]
+
+
+def summary(provider: str, model: str, prices: ModelPrices) -> dict[str, Any]:
+    return {
+        "provider": provider,
+        "model": model,
+        "from": prices.from_date,
+        "source": prices.source,
+        "note": prices.note,
+        "discount": str(prices.discount),
+        "usd_per_mtok": dict(figures(prices)),
+    }
+
+
+def change_row(change: Change) -> dict[str, Any]:
+    return {
+        "kind": change.kind.value,
+        "provider": change.provider,
+        "model": change.model,
+        "differences": describe(change),
+    }
+
+
+def print_changes(changes: list[Change]) -> None:
+    table = Table("", "provider", "model", "USD per million tokens")
+    for change in changes:
+        table.add_row(change.kind.value, change.provider, change.model, "\n".join(shown(change)))
+    Console().print(table if changes else "No difference.")
+
+
+def shown(change: Change) -> Iterator[str]:
+    if change.before is not None and change.after is not None:
+        yield from describe(change)
+    elif change.after is not None:
+        yield from (
+            f"{name} {text}" for name, text in figures(change.after) if name in ("input", "cached_input", "output")
+        )
+
+
+def print_json(value: object) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def now_us() -> int:
+    return int(datetime.now(UTC).timestamp() * 1_000_000)

@@ -1,0 +1,147 @@
+"""`breakeven rules`: list, show, diff, apply, activate and roll back. A running gateway follows within a second."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from gateway.cli.state import open_state
+from gateway.config.settings import read_text
+from gateway.errors import NotFound
+from gateway.routing.rules import RulesDocument, rules_json_schema
+from gateway.rules_service import Activation, RulesService, StoredRules, text_diff
+from gateway.wiring import now_us
+
+app = typer.Typer(help="Routing rules, as versions of which one is active.", no_args_is_help=True)
+AUTHOR = "command line"
+
+
+@app.command("list")
+def list_rules(as_json: bool = typer.Option(False, "--json")) -> None:
+    """Every version, newest first."""
+    active, versions = asyncio.run(_list())
+    if as_json:
+        rows = [{**asdict(one), "is_active": one.version == active} for one in versions]
+        print(json.dumps([{name: value for name, value in row.items() if name != "text"} for row in rows]))
+        return
+    table = Table(Column("version", no_wrap=True), "active", "author", "stored", "why")
+    for one in versions:
+        stored = datetime.fromtimestamp(one.created_at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        table.add_row(one.version, "active" if one.version == active else "", one.author, stored, one.reason)
+    Console(highlight=False).print(table)
+
+
+@app.command()
+def show(version: str = typer.Argument("", help="The active one when left out.")) -> None:
+    """The text of a version, exactly as it was stored."""
+    print(asyncio.run(_get(version)).text, end="")
+
+
+@app.command()
+def schema() -> None:
+    """The JSON schema of a rules file, for editors."""
+    print(json.dumps(rules_json_schema(), indent=2))
+
+
+@app.command()
+def diff(
+    new: str = typer.Argument(..., help="A version, or a file."),
+    old: str = typer.Argument("", help="A version or a file; the active version when left out."),
+) -> None:
+    """What changes from one to the other; prints nothing when they are the same."""
+    print(asyncio.run(_diff(old, new)))
+
+
+@app.command()
+def apply(
+    file: Path = typer.Argument(..., help="A rules file."),
+    reason: str = typer.Option("", help="Why; kept with the version and in the audit log."),
+    activate: bool = typer.Option(True, "--activate/--no-activate", help="Make it the active version."),
+    as_json: bool = typer.Option(False, "--json"),
+) -> None:
+    """Validate a file, store it as a version and activate it."""
+    version = asyncio.run(_apply(read_text(file), reason, activate=activate))
+    state = "active" if activate else "stored, not active"
+    print(json.dumps({"version": version, "is_active": activate}) if as_json else f"Version {version} is {state}.")
+
+
+@app.command("activate")
+def activate_version(version: str, reason: str = typer.Option("", help="Why; kept in the audit log.")) -> None:
+    """Make a stored version the active one."""
+    print(_said(asyncio.run(_activate(version, reason))))
+
+
+@app.command()
+def rollback(reason: str = typer.Option("", help="Why; kept in the audit log.")) -> None:
+    """Activate what was active before."""
+    print(_said(asyncio.run(_roll_back(reason))))
+
+
+@asynccontextmanager
+async def _service() -> AsyncGenerator[RulesService]:
+    async with open_state() as state:
+        yield RulesService(state.rules, state.deployment.catalogue, _leave_to_the_gateway, now_us=now_us)
+
+
+def _leave_to_the_gateway(document: RulesDocument, version: str) -> None:
+    """Nothing routes in this process: the gateway polls the active version."""
+
+
+async def _list() -> tuple[str | None, list[StoredRules]]:
+    async with _service() as rules:
+        return await rules.active(), list(await rules.versions())
+
+
+async def _get(version: str) -> StoredRules:
+    async with _service() as rules:
+        wanted = version or await rules.active()
+        if wanted is None:
+            raise NotFound("No rules are stored yet: `breakeven serve` takes rules.yaml over when it starts.")
+        return await rules.get(wanted)
+
+
+async def _diff(old: str, new: str) -> str:
+    before, after = await _text(old), await _text(new)
+    return text_diff(before, after, old or "active", new)
+
+
+async def _text(name: str) -> str:
+    return _file_text(Path(name)) if name and _is_file(name) else (await _get(name)).text
+
+
+def _is_file(name: str) -> bool:
+    return Path(name).is_file()
+
+
+def _file_text(path: Path) -> str:
+    return read_text(path)
+
+
+async def _apply(text: str, reason: str, *, activate: bool) -> str:
+    async with _service() as rules:
+        active = await rules.active()
+        stored = await rules.put(text, author=AUTHOR, reason=reason, expected_active=active)
+        if activate and stored.version != active:
+            await rules.activate(stored.version, author=AUTHOR, reason=reason, expected_active=active)
+        return stored.version
+
+
+async def _activate(version: str, reason: str) -> Activation:
+    async with _service() as rules:
+        return await rules.activate(version, author=AUTHOR, reason=reason, expected_active=await rules.active())
+
+
+async def _roll_back(reason: str) -> Activation:
+    async with _service() as rules:
+        return await rules.roll_back(author=AUTHOR, reason=reason, expected_active=await rules.active())
+
+
+def _said(activation: Activation) -> str:
+    return f"Version {activation.version} is active; before it was {activation.previous or 'none'}."

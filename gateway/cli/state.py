@@ -1,0 +1,78 @@
+"""The deployment as commands use it, beside a running gateway or without one: its files read, its database open."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from classifier.load import load_artefact
+from gateway.catalogue import profiles
+from gateway.config.home import find_home
+from gateway.deployment import Deployment, load_deployment
+from gateway.routing.rules import RulesDocument
+from gateway.routing.snapshot import Snapshot
+from gateway.rules_service import text_version
+from gateway.storage.database import migrate_engine, open_database
+from gateway.storage.sql_keys import SqlKeyStore
+from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql_rules import SqlRulesStore
+from gateway.wiring import now_us
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Open stores."""
+
+    deployment: Deployment
+    database: AsyncEngine
+    keys: SqlKeyStore
+    ledger: SqlLedger
+    reports: SqlReports
+    rules: SqlRulesStore
+
+    async def active_rules(self) -> tuple[RulesDocument, str]:
+        """The rules in force and their version: those of the database, or the file's before a first start."""
+        version = await self.rules.active()
+        stored = await self.rules.get(version) if version is not None else None
+        if stored is None:
+            return self.deployment.rules, text_version(self.deployment.rules_text)
+        return self.deployment.catalogue.parse(stored.text, file=f"rules {stored.version}"), stored.version
+
+    async def snapshot(self) -> Snapshot:
+        """What the gateway decides by."""
+        document, version = await self.active_rules()
+        return self.snapshot_of(document, version)
+
+    def snapshot_of(self, document: RulesDocument, version: str = "") -> Snapshot:
+        """What it would decide by under other rules."""
+        deployment = self.deployment
+        classifier = load_artefact().bind(profiles(deployment.catalogue.models(document)))
+        return deployment.catalogue.snapshot(
+            document,
+            deployment.prices,
+            classifier_version=classifier.version,
+            at_us=now_us(),
+            text_version=version,
+        )
+
+
+@asynccontextmanager
+async def open_state() -> AsyncGenerator[State]:
+    """The stores of BREAKEVEN_HOME, migrated. Raises ConfigurationError or StateError, saying what to do."""
+    home = find_home()
+    deployment = load_deployment(home)
+    database = open_database(deployment.database_url)
+    try:
+        await migrate_engine(database)
+        yield State(
+            deployment=deployment,
+            database=database,
+            keys=SqlKeyStore(database, home.pepper()),
+            ledger=SqlLedger(database),
+            reports=SqlReports(database),
+            rules=SqlRulesStore(database),
+        )
+    finally:
+        await database.dispose()

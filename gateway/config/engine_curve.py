@@ -1,0 +1,78 @@
+"""The engine's measured throughput curve as a file: written by `breakeven bench engine`, read at start."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from gateway.economics.errors import EconomicsError
+from gateway.economics.gpu_cost import Engine
+from gateway.economics.throughput_curve import SweepPoint, best_concurrency, fit_throughput_curve
+from gateway.errors import ConfigurationError, StateError
+from gateway.routing.snapshot import EngineSpeed
+
+TIME_PER_OUTPUT_TOKEN_TARGET_SECONDS = 0.25
+"""Slower than this a reader waits for words; N* is the largest concurrency that stays below it."""
+
+
+class CurveFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is stored. `is_assumed` marks the figures used until the first measurement on this machine."""
+
+    model: str
+    prefill_tokens_per_second: float
+    points: list[tuple[int, float]]  # (concurrency, decode tokens per second of all sequences together)
+    is_assumed: bool = False
+
+
+# SmolLM2-135M on two cores (order of magnitude only): used for the first seconds, until this machine is measured.
+ASSUMED = CurveFile("", 200.0, [(1, 20.0), (2, 30.0), (4, 45.0)], is_assumed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredEngine:
+    """The curve in the two forms that economics and routing use."""
+
+    engine: Engine
+    is_assumed: bool
+
+    def speed(self, gpu_hour_pico_usd: int) -> EngineSpeed:
+        """For the decision: the working point N* of the curve."""
+        return EngineSpeed(
+            prefill_tokens_per_second=self.engine.prefill_tokens_per_second,
+            decode_seconds_per_token=self.engine.decode_gpu_seconds_per_token,
+            step_seconds=self.engine.curve.step_seconds(self.engine.concurrency),
+            gpu_hour_pico_usd=gpu_hour_pico_usd,
+        )
+
+
+def load_engine_curve(path: Path) -> MeasuredEngine:
+    """The stored curve, or the assumed one where nothing was measured yet. Raises ConfigurationError."""
+    if not path.exists():
+        return fit_engine(ASSUMED)
+    try:
+        return fit_engine(msgspec.json.decode(path.read_bytes(), type=CurveFile))
+    except (OSError, msgspec.DecodeError, EconomicsError, ValueError) as error:
+        raise ConfigurationError(
+            f"is not a throughput curve ({error}); delete it and run `breakeven bench engine`", file=str(path)
+        ) from error
+
+
+def save_engine_curve(path: Path, curve: CurveFile) -> MeasuredEngine:
+    """Write atomically, and return what was written. Raises EconomicsError for points that make no curve."""
+    measured = fit_engine(curve)
+    part = path.with_suffix(".part")
+    try:
+        part.write_bytes(msgspec.json.format(msgspec.json.encode(curve)))
+        os.replace(part, path)
+    except OSError as error:
+        raise StateError(f"cannot write {path}: {error.strerror}") from error
+    return measured
+
+
+def fit_engine(curve: CurveFile) -> MeasuredEngine:
+    """The fit and its working point N*. Raises EconomicsError for points that make no curve."""
+    points = [SweepPoint(concurrency, speed) for concurrency, speed in curve.points]
+    fitted = fit_throughput_curve(points)
+    working = best_concurrency(fitted, time_per_output_token_seconds=TIME_PER_OUTPUT_TOKEN_TARGET_SECONDS) or 1
+    return MeasuredEngine(Engine(fitted, working, curve.prefill_tokens_per_second), curve.is_assumed)

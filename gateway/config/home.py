@@ -1,0 +1,85 @@
+"""Where state lives: one directory, BREAKEVEN_HOME or ./.breakeven, and the name of everything in it."""
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.errors import StateError
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The paths of one deployment."""
+
+    root: Path
+
+    @property
+    def config_file(self) -> Path:
+        return self.root / "breakeven.yaml"
+
+    @property
+    def rules_file(self) -> Path:
+        return self.root / "rules.yaml"
+
+    @property
+    def database_url(self) -> str:
+        return f"sqlite+aiosqlite:///{(self.root / 'breakeven.db').resolve()}"
+
+    @property
+    def journal_directory(self) -> Path:
+        return self.root / "journal"
+
+    @property
+    def models_directory(self) -> Path:
+        return self.root / "models"
+
+    @property
+    def engine_log(self) -> Path:
+        return self.root / "engine.log"
+
+    @property
+    def ui_log(self) -> Path:
+        return self.root / "ui.log"
+
+    @property
+    def curve_file(self) -> Path:
+        return self.root / "throughput-curve.json"
+
+    def pepper(self) -> bytes:
+        """The secret that API key hashes are salted with; made once, readable by the owner alone."""
+        return self._secret("pepper")
+
+    def _secret(self, name: str) -> bytes:
+        path = self.root / name
+        try:
+            return bytes.fromhex(path.read_text("ascii"))
+        except FileNotFoundError:
+            pass
+        except ValueError as error:
+            raise StateError(f"{path} is not hexadecimal text; restore it from a backup: keys hang on it") from error
+        value = secrets.token_bytes(32)
+        try:
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+                file.write(value.hex())
+        except FileExistsError:
+            return self._secret(name)
+        except OSError as error:
+            raise StateError(f"cannot write {path}: {error.strerror}") from error
+        return value
+
+
+def find_home() -> Home:
+    """BREAKEVEN_HOME, or `.breakeven` in the current directory; not created here."""
+    return Home(Path(os.environ.get("BREAKEVEN_HOME") or ".breakeven").expanduser())
+
+
+def create_home(home: Home) -> None:
+    """Make the directory, owner-only. Raises StateError with the reason when it cannot be written."""
+    try:
+        home.root.mkdir(parents=True, exist_ok=True)
+        home.root.chmod(0o700)
+    except OSError as error:
+        raise StateError(
+            f"cannot use {home.root} for state: {error.strerror}; set BREAKEVEN_HOME to a writable directory"
+        ) from error

@@ -1,0 +1,72 @@
+"""Reads the price catalogue from disk: the shipped files of gateway/pricing/data and a deployment's own."""
+
+import os
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from gateway.config.home import Home
+from gateway.config.settings import Settings
+from gateway.errors import StateError
+from gateway.pricing.catalogue import Override, PriceBook, ProviderPrices
+from gateway.pricing.price_text import parse_overrides, parse_prices
+from gateway.pricing.price_yaml import format_prices
+
+SHIPPED = Path(str(files("gateway.pricing"))) / "data"
+
+
+def load_prices(directory: Path = SHIPPED, *, providers: Iterable[str] | None = None) -> tuple[ProviderPrices, ...]:
+    """Every provider's file in `directory`, or only those of `providers`; a provider without a file is left out.
+
+    Raises ConfigurationError with file, line and field, and OSError.
+    """
+    wanted = None if providers is None else set(providers)
+    paths = sorted(path for path in directory.glob("*.yaml") if wanted is None or path.stem in wanted)
+    return tuple(parse_prices(path.read_text(encoding="utf-8"), os.path.relpath(path)) for path in paths)
+
+
+def load_overrides(path: Path) -> tuple[Override, ...]:
+    """A deployment's negotiated terms. Raises ConfigurationError and OSError."""
+    return parse_overrides(path.read_text(encoding="utf-8"), os.path.relpath(path))
+
+
+def load_price_book(
+    *,
+    directory: Path = SHIPPED,
+    own_directory: Path | None = None,
+    overrides: Sequence[Path] = (),
+    providers: Iterable[str] | None = None,
+) -> PriceBook:
+    """The catalogue under a deployment's own terms.
+
+    A provider's file in `own_directory` (where `breakeven prices import` writes) stands in for the shipped one.
+    """
+    files = {file.provider: file for file in load_prices(directory, providers=providers)}
+    if own_directory is not None:
+        files |= {file.provider: file for file in load_prices(own_directory, providers=providers)}
+    book = PriceBook(files.values())
+    return book.with_overrides([term for path in overrides for term in load_overrides(path)]) if overrides else book
+
+
+def load_deployment_prices(home: Home, settings: Settings) -> PriceBook:
+    """What this deployment pays: the shipped catalogue, its own imports and its negotiated terms."""
+    overrides = [home.root / name for name in settings.price_overrides]
+    return load_price_book(own_directory=own_prices(home), overrides=overrides)
+
+
+def own_prices(home: Home) -> Path:
+    """Where a deployment keeps the price files that it imported itself."""
+    return home.root / "prices"
+
+
+def write_prices(directory: Path, file: ProviderPrices) -> Path:
+    """Replace a provider's file, whole or not at all. Raises StateError."""
+    path = directory / f"{file.provider}.yaml"
+    draft = path.with_suffix(".yaml.new")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        draft.write_text(format_prices(file), encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        raise StateError(f"cannot write {path}: {error.strerror}") from error
+    return path

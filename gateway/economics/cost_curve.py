@@ -1,0 +1,81 @@
+"""Monthly bills over volume, as a chart draws them: everything hosted, and the cheapest fleet beside it. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
+
+import numpy as np
+
+from gateway.economics.bootstrap import resample_clusters, spread
+from gateway.economics.demand import PICO, build_demand
+from gateway.economics.gpu_cost import Engine
+from gateway.economics.overflow import served_value_usd_by_bin
+from gateway.economics.sensitivity import Case
+from gateway.economics.staircase import best_replicas
+from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic, Period
+
+RESAMPLES = 400
+
+
+@dataclass(frozen=True, slots=True)
+class CostPoint:
+    """Bills of one month at a volume. The interval is 5 % to 95 % by resampled days; None below two days."""
+
+    requests_per_day: float
+    hosted_usd: float
+    owned_usd: float
+    owned_low_usd: float | None
+    owned_high_usd: float | None
+    replicas: int
+
+
+def cost_curve(
+    rows: Sequence[HourlyTraffic],
+    period: Period,
+    plan: GpuPlan,
+    hosted: HostedAlternative,
+    *,
+    engine: Engine | None,
+    scales: Sequence[float],
+    generator: np.random.Generator,
+    zone: tzinfo = UTC,
+) -> list[CostPoint]:
+    """One point per scale of the observed volume, at the observed mix and day. At least one replica is kept.
+
+    Raises NoTraffic or NotMeasured, as `build_demand` does.
+    """
+    demand = build_demand(rows, period, plan=plan, hosted=hosted, engine=engine, zone=zone)
+    case = Case(
+        load=demand.load,
+        hosted_usd=demand.hosted_pico_usd / PICO,
+        replicas=plan.replicas,
+        usd_per_replica_hour=plan.replica_hour_pico_usd / PICO,
+        fixed_usd_per_month=plan.fixed_month_pico_usd / PICO,
+        hours_per_month=plan.hours_per_month,
+        slots_per_replica=engine.concurrency if engine else None,
+    )
+    per_day = demand.requests / period.hours * 24
+    return [_point(case, scale, per_day, demand.day_of_hour, generator) for scale in scales]
+
+
+def _point(
+    case: Case,
+    scale: float,
+    per_day: float,
+    days: "np.ndarray[tuple[int], np.dtype[np.int64]]",
+    generator: np.random.Generator,
+) -> CostPoint:
+    load = case.load.scaled(scale)
+    replicas = max(1, best_replicas(load, case.usd_per_replica_hour))
+    scaled = replace(case, load=load, hosted_usd=case.hosted_usd * scale, replicas=replicas)
+    hosted = scaled.hosted_usd_per_month
+    owned = hosted - scaled.saving_usd_per_month
+    low = high = None
+    if len(set(days.tolist())) >= 2:
+        served = served_value_usd_by_bin(load, replicas, case.slots_per_replica)
+        unserved_value = load.value_usd_by_bin - served
+        drawn = resample_clusters(np.stack([unserved_value, load.hours], axis=1), days, generator, resamples=RESAMPLES)
+        kept = owned - float(unserved_value.sum()) * scaled.month_factor
+        found = spread(drawn[:, 0] / drawn[:, 1] * case.hours_per_month + kept)
+        low, high = found.low, found.high
+    return CostPoint(scale * per_day, hosted, owned, low, high, replicas)

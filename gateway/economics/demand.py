@@ -1,0 +1,152 @@
+"""From exact hourly rows to the load that the model works with: GPU-seconds and hosted dollars of every hour."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.economics.errors import NotMeasured, NoTraffic
+from gateway.economics.gpu_cost import Engine, RequestShape
+from gateway.economics.load_duration import FloatArray, Load
+from gateway.economics.traffic import HOUR_US, GpuPlan, HostedAlternative, HourlyTraffic, Period
+
+PICO = 1e12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demand:
+    """All requests of a period that the plan's GPUs could serve, whoever served them."""
+
+    load: Load
+    day_of_hour: NDArray[np.int64]
+    """Which local calendar day each hour belongs to, counted from 0; a day has 23 to 25 hours where clocks change."""
+    requests: int
+    input_tokens: int
+    cached_input_tokens: int
+    output_tokens: int
+    hosted_pico_usd: int
+    """Everything hosted, aborted requests included; the load's values leave those out."""
+    variable_usd: float
+    """What serving everything on GPUs would cost beyond their rent."""
+    ledger_pico_usd: int
+    list_pico_usd: int
+    unpriced_requests: int
+    estimated_share: float
+    aborted_requests: int
+    measured_gpu_seconds: float
+    """Of the rows that ran on GPUs: the ledger's own, at the batch sizes that occurred."""
+    measured_requests: int
+    measured_capacity_seconds: float
+    """The same requests at the model's GPU-seconds, in full batches: what they took of the capacity."""
+    prefill_share: float | None
+    """Of the GPU-seconds of a request, the share that its prompt takes; None when they come from the ledger."""
+    output_value_share: float
+    """Of the hosted bill, the share that is output."""
+
+    @property
+    def shape(self) -> RequestShape:
+        return RequestShape(
+            self.input_tokens / self.requests,
+            self.output_tokens / self.requests,
+            self.cached_input_tokens / self.input_tokens if self.input_tokens else 0.0,
+        )
+
+    @property
+    def gpu_seconds_per_request(self) -> float:
+        load = self.load
+        return float((load.hours * 3600 * load.busy_replicas).sum()) / self.requests
+
+
+def build_demand(
+    rows: Sequence[HourlyTraffic],
+    period: Period,
+    *,
+    plan: GpuPlan,
+    hosted: HostedAlternative,
+    engine: Engine | None,
+    zone: tzinfo = UTC,
+) -> Demand:
+    """Hours without rows are hours without traffic.
+
+    GPU-seconds come from the engine's curve and each hour's tokens, or, without a curve, from what the ledger measured
+    per request of the rows that ran on GPUs. Raises NoTraffic, and NotMeasured when there is neither.
+    """
+    inside = [row for row in rows if period.holds(row)]
+    requests = np.zeros(period.hours)
+    gpu_seconds, credited_usd = np.zeros_like(requests), np.zeros_like(requests)
+    seconds_of_mean = 0.0 if engine else _measured_seconds_per_request(inside)
+    for row in inside:
+        hour = (row.hour_start_us - period.start_us) // HOUR_US
+        requests[hour] += row.requests
+        credited_usd[hour] += hosted.credit(row) / PICO
+        gpu_seconds[hour] += _row_seconds(row, engine, seconds_of_mean)
+    total = int(requests.sum())
+    if total == 0:
+        raise NoTraffic("no request in the period: the GPUs were idle, and there is nothing to compare")
+    shape_tokens = [sum(getattr(row, name) for row in inside) for name in _TOKEN_FIELDS]
+    local = [row for row in inside if row.gpu_seconds > 0]
+    output_pico = shape_tokens[2] * hosted.output_pico_usd_per_token
+    bill = sum(hosted.price(row) for row in inside)
+    return Demand(
+        load=_load(requests, gpu_seconds, credited_usd, plan),
+        day_of_hour=_days(period, zone),
+        requests=total,
+        input_tokens=shape_tokens[0],
+        cached_input_tokens=shape_tokens[1],
+        output_tokens=shape_tokens[2],
+        hosted_pico_usd=bill,
+        variable_usd=plan.variable_pico_usd_per_gpu_second / PICO * float(gpu_seconds.sum()),
+        ledger_pico_usd=sum(row.cost_pico_usd for row in inside),
+        list_pico_usd=sum(row.list_cost_pico_usd for row in inside),
+        unpriced_requests=sum(row.unpriced_requests for row in inside),
+        estimated_share=sum(row.estimated_requests for row in inside) / total,
+        aborted_requests=sum(row.aborted_requests for row in inside),
+        measured_gpu_seconds=sum(row.gpu_seconds for row in local),
+        measured_requests=sum(row.requests for row in local),
+        measured_capacity_seconds=sum(_row_seconds(row, engine, seconds_of_mean) for row in local),
+        prefill_share=_prefill_share(inside, engine, float(gpu_seconds.sum())),
+        output_value_share=min(1.0, output_pico / bill) if bill else 0.0,
+    )
+
+
+_TOKEN_FIELDS = ("input_tokens", "cached_input_tokens", "output_tokens")
+
+
+def _measured_seconds_per_request(rows: Sequence[HourlyTraffic]) -> float:
+    local = [row for row in rows if row.gpu_seconds > 0]
+    if not local:
+        raise NotMeasured("no request ran on a GPU in this period: pass a throughput curve of the engine in question")
+    return sum(row.gpu_seconds for row in local) / sum(row.requests for row in local)
+
+
+def _row_seconds(row: HourlyTraffic, engine: Engine | None, seconds_of_mean: float) -> float:
+    """GPU-seconds of an hour's requests: by their tokens with a curve, else by the measured mean."""
+    if engine is None:
+        return row.requests * seconds_of_mean
+    fresh = row.input_tokens - row.cached_input_tokens
+    return fresh / engine.prefill_tokens_per_second + row.output_tokens * engine.decode_gpu_seconds_per_token
+
+
+def _prefill_share(rows: Sequence[HourlyTraffic], engine: Engine | None, gpu_seconds: float) -> float | None:
+    if engine is None or gpu_seconds <= 0:
+        return None
+    fresh = sum(row.input_tokens - row.cached_input_tokens for row in rows)
+    return fresh / engine.prefill_tokens_per_second / gpu_seconds
+
+
+def _load(requests: FloatArray, gpu_seconds: FloatArray, credited_usd: FloatArray, plan: GpuPlan) -> Load:
+    """Hours without requests get the mean request, so that nothing divides by zero; their rate is zero anyway."""
+    seen = requests > 0
+    mean_seconds = float(gpu_seconds.sum() / requests.sum())
+    per_request = np.divide(gpu_seconds, requests, out=np.full_like(requests, mean_seconds), where=seen)
+    credit = np.divide(credited_usd, requests, out=np.zeros_like(requests), where=seen)
+    value = credit - plan.variable_pico_usd_per_gpu_second / PICO * per_request
+    return Load(np.ones_like(requests), requests / 3600.0, per_request, value)
+
+
+def _days(period: Period, zone: tzinfo) -> NDArray[np.int64]:
+    hours = range(period.start_us, period.end_us, HOUR_US)
+    days = [datetime.fromtimestamp(hour // 1_000_000, zone).date().toordinal() for hour in hours]
+    return np.unique(np.array(days, dtype=np.int64), return_inverse=True)[1].astype(np.int64)

@@ -1,0 +1,102 @@
+"""What a request costs on a GPU that is paid by the hour, used or not.
+
+Dollars here are floats: this is a model of an expectation, not a bill. Bills are integers and live in `allocation`.
+"""
+
+import calendar
+from dataclasses import dataclass
+
+from gateway.economics.throughput_curve import ThroughputCurve
+
+HOURS_30_DAYS = 720.0
+"""Thirty days. The worked example and every `/month` of this project use it unless a plan says otherwise."""
+HOURS_AVERAGE_MONTH = 730.0
+"""365 · 24 / 12, which most cloud price pages use."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestShape:
+    """A mean request. `cached_share` is the share of input tokens whose prefill the prefix cache spares."""
+
+    input_tokens: float
+    output_tokens: float
+    cached_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One replica at its operating point: `concurrency` is N*, never the throughput ceiling.
+
+    `is_measured` False: the curve is an assumption about a GPU that nobody has run this model on yet.
+    """
+
+    curve: ThroughputCurve
+    concurrency: int
+    prefill_tokens_per_second: float
+    is_measured: bool = True
+
+    @property
+    def decode_gpu_seconds_per_token(self) -> float:
+        return 1.0 / self.curve.tokens_per_second(self.concurrency)
+
+    def prefill_seconds(self, shape: RequestShape) -> float:
+        return (1.0 - shape.cached_share) * shape.input_tokens / self.prefill_tokens_per_second
+
+    def gpu_seconds(self, shape: RequestShape) -> float:
+        """w: the seconds of a replica that one request takes from all others."""
+        return self.prefill_seconds(shape) + shape.output_tokens * self.decode_gpu_seconds_per_token
+
+    def residence_seconds(self, shape: RequestShape) -> float:
+        """S = w·N*: how long a request holds one of the N* slots of a full replica."""
+        return self.gpu_seconds(shape) * self.concurrency
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedHardware:
+    """A replica that was bought: its price spread over its life, and its electricity, as dollars an hour."""
+
+    purchase_usd: float
+    life_months: float
+    power_kilowatts: float
+    power_usage_effectiveness: float
+    usd_per_kilowatt_hour: float
+
+    def usd_per_hour(self, *, hours_per_month: float) -> float:
+        """What an hour of it costs, on or off: the purchase is sunk and the machine is assumed to stay powered."""
+        return self.purchase_usd / (self.life_months * hours_per_month) + self.power_usd_per_hour
+
+    @property
+    def power_usd_per_hour(self) -> float:
+        return self.power_kilowatts * self.power_usage_effectiveness * self.usd_per_kilowatt_hour
+
+
+def calendar_month_hours(year: int, month: int) -> float:
+    """Hours of a real month in UTC, 672 to 744."""
+    return 24.0 * calendar.monthrange(year, month)[1]
+
+
+def utilisation(served_requests: float, replica_hours: float, gpu_seconds_per_request: float) -> float:
+    """U = served / (n·μ): the share of paid capacity that requests took; 0 when nothing was paid for."""
+    return served_requests * gpu_seconds_per_request / (3600.0 * replica_hours) if replica_hours else 0.0
+
+
+def usd_per_request(usd_per_replica_hour: float, gpu_seconds: float, utilisation: float = 1.0) -> float | None:
+    """c_req, idle time included by way of U; None when the replica is idle: no request carries that cost."""
+    return usd_per_replica_hour / 3600.0 * gpu_seconds / utilisation if utilisation > 0 else None
+
+
+def usd_per_million_output_tokens(
+    usd_per_replica_hour: float, tokens_per_second: float, utilisation: float = 1.0
+) -> float | None:
+    """None when the replica is idle."""
+    return 1e6 * usd_per_replica_hour / (3600.0 * tokens_per_second * utilisation) if utilisation > 0 else None
+
+
+def value_usd_per_hour(hosted_usd_per_request: float, gpu_seconds: float) -> float:
+    """V: what one full replica saves in an hour of hosted calls."""
+    return 3600.0 / gpu_seconds * hosted_usd_per_request
+
+
+def break_even_utilisation(usd_per_replica_hour: float, value_usd_per_hour: float) -> float | None:
+    """U* = H/V; above 1 no utilisation is enough. None when hosted calls cost nothing: then owning never pays."""
+    return usd_per_replica_hour / value_usd_per_hour if value_usd_per_hour > 0 else None

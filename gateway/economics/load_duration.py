@@ -1,0 +1,87 @@
+"""Load by the hour, in units of full replicas, and what each further replica of a fleet would take of it.
+
+Within one bin the load is taken as steady; the bins keep their order in time, because scaling up costs something.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """One row per bin, in time order. Bins without traffic are rows too: an idle night belongs to the month."""
+
+    hours: FloatArray
+    requests_per_second: FloatArray
+    gpu_seconds_per_request: FloatArray
+    value_usd_per_request: FloatArray
+    """What the hosted alternative charges for a request less what a local one costs beyond the rent (C_api − c_var)."""
+
+    @property
+    def busy_replicas(self) -> FloatArray:
+        """L/μ: how many full replicas the bin's requests would occupy."""
+        return self.requests_per_second * self.gpu_seconds_per_request
+
+    @property
+    def total_hours(self) -> float:
+        return float(self.hours.sum())
+
+    @property
+    def requests(self) -> float:
+        return float((self.hours * 3600.0 * self.requests_per_second).sum())
+
+    @property
+    def value_usd(self) -> float:
+        """What the whole load is worth: the bill with everything hosted."""
+        return float(self.value_usd_by_bin.sum())
+
+    @property
+    def value_usd_by_bin(self) -> FloatArray:
+        return self.hours * 3600.0 * self.requests_per_second * self.value_usd_per_request
+
+    @property
+    def peak_replicas(self) -> float:
+        return float(self.busy_replicas.max(initial=0.0))
+
+    @property
+    def peak_to_mean(self) -> float | None:
+        """None without traffic."""
+        mean = float((self.busy_replicas * self.hours).sum()) / self.total_hours if self.total_hours else 0.0
+        return self.peak_replicas / mean if mean > 0 else None
+
+    def scaled(self, factor: float) -> "Load":
+        """The same shape and mix at `factor` times the volume."""
+        return Load(
+            self.hours, self.requests_per_second * factor, self.gpu_seconds_per_request, self.value_usd_per_request
+        )
+
+    def value_usd_per_layer_hour(self, layer: int) -> FloatArray:
+        """Dollars an hour that replica number `layer` (1 is the first) saves in each bin."""
+        busy = self.busy_replicas
+        taken = np.clip(busy - (layer - 1), 0.0, 1.0)
+        value_per_hour = 3600.0 * self.requests_per_second * self.value_usd_per_request
+        return np.divide(value_per_hour * taken, busy, out=np.zeros_like(busy), where=busy > 0)
+
+    def layer_value_usd(self, layer: int) -> float:
+        """B_k over all bins. It never rises with k: a later replica sees only what the earlier ones left."""
+        return float((self.hours * self.value_usd_per_layer_hour(layer)).sum())
+
+
+def build_load(
+    hours: ArrayLike,
+    requests_per_second: ArrayLike,
+    gpu_seconds_per_request: ArrayLike,
+    value_usd_per_request: ArrayLike,
+) -> Load:
+    """A load from anything array-like; single numbers are repeated for every bin."""
+    arrays = np.broadcast_arrays(
+        *(
+            np.asarray(values, dtype=np.float64)
+            for values in (hours, requests_per_second, gpu_seconds_per_request, value_usd_per_request)
+        )
+    )
+    return Load(*(np.atleast_1d(values).copy() for values in arrays))

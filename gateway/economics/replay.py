@@ -1,0 +1,163 @@
+"""Last month under other rules, prices, models or GPUs: every logged request is decided again, in time order.
+
+What was really observed is used wherever the replay decides as the log did: under the logged rules and prices the
+result is the logged cost, to the pico-dollar. Budgets and rate limits are not replayed: a request that was admitted
+stays admitted. The rent of GPUs is no request's cost and is compared outside (`break_even`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from gateway.economics.errors import EconomicsError
+from gateway.economics.replay_log import LoggedRequest, Served
+from gateway.economics.replay_outcome import ModelOutcome
+from gateway.economics.replay_result import ReplayDiff, Tally
+from gateway.economics.replay_state import CacheRules, World
+from gateway.errors import RequestError
+from gateway.ledger.entry import Facts
+from gateway.routing.decide import decide as decide_by_rules
+from gateway.routing.snapshot import RequestFacts, Snapshot
+
+PROGRESS_EVERY = 10_000
+SAME = ModelOutcome()
+
+
+class Decided(NamedTuple):
+    model: str
+    quality: float | None
+
+
+class Decide(Protocol):
+    """The rules in question. None: no model may serve this request."""
+
+    def __call__(self, request: RequestFacts, facts: Facts, /) -> Decided | None: ...
+
+
+PriceServed = Callable[[str, Served], int | None]
+"""Pico-USD of what a model served; None when its price is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What is different. A price list that is the same object on both sides is not asked again.
+
+    `engines` are the slots of engines that the log did not have (or had with other GPUs): they are simulated from
+    empty. All other engines are as busy as logged, corrected by what moved. Without `caches` no prompt cache is
+    simulated: a moved request finds warm what the log says was warm there.
+    """
+
+    decide: Decide
+    price: PriceServed
+    logged_price: PriceServed
+    outcomes: Mapping[str, ModelOutcome] = field(default_factory=dict[str, ModelOutcome])
+    caches: Mapping[str, CacheRules] = field(default_factory=dict[str, CacheRules])
+    engines: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+class OutOfOrder(EconomicsError):
+    """The log is not sorted by time, and caches and slots have no meaning then."""
+
+
+def replay(
+    log: Iterable[LoggedRequest], scenario: Scenario, *, progress: Callable[[int], None] | None = None
+) -> ReplayDiff:
+    """One pass over `log`, sorted by time; `progress` hears how many are done. Raises OutOfOrder."""
+    world, tally = World(scenario.caches, scenario.engines), Tally()
+    last_us = 0
+    for logged in log:
+        if logged.served.at_us < last_us:
+            raise OutOfOrder(f"request {logged.request_id} is earlier than the one before it")
+        last_us = logged.served.at_us
+        _replay_one(logged, scenario, world, tally)
+        if progress is not None and tally.requests % PROGRESS_EVERY == 0:
+            progress(tally.requests)
+    if progress is not None:
+        progress(tally.requests)
+    return tally.close()
+
+
+def decide_with(snapshot: Snapshot) -> Decide:
+    """The router's own decision under `snapshot`, as a replay asks for it."""
+
+    def decide(request: RequestFacts, facts: Facts, /) -> Decided | None:
+        if facts is not request.facts:
+            request = RequestFacts(
+                request.requested_model,
+                request.operation,
+                request.key_id,
+                request.team,
+                request.project,
+                request.tags,
+                request.allowed_models,
+                facts,
+            )
+        try:
+            decision = decide_by_rules(request, snapshot).decision
+        except RequestError:
+            return None
+        return Decided(decision.model, decision.predicted_quality)
+
+    return decide
+
+
+def _replay_one(logged: LoggedRequest, scenario: Scenario, world: World, tally: Tally) -> None:
+    tally.requests += 1
+    tally.logged.add(logged.model, logged.cost_pico_usd, logged.quality, logged.time_to_first_token_seconds)
+    facts = world.facts_for(logged)
+    decided = scenario.decide(logged.request, facts)
+    if decided is None:
+        tally.refused += 1
+        return
+    model = decided.model
+    if model == logged.model and model not in world.engines and not world.caches.has_diverged(logged):
+        cost = _same_place(logged, scenario)
+        first_token = logged.time_to_first_token_seconds
+    else:
+        cost, first_token = _elsewhere(logged, model, facts, scenario, world)
+    if model != logged.model:
+        tally.note_move(logged, model, cost)
+    world.caches.touch(logged, model)
+    tally.replayed.add(model, cost, decided.quality, first_token)
+
+
+def _same_place(logged: LoggedRequest, scenario: Scenario) -> int | None:
+    """What was charged, plus what other prices change of it: billed failures and rounding stay as they were."""
+    if scenario.price is scenario.logged_price:
+        return logged.cost_pico_usd
+    return _repriced(logged, logged.served, scenario)
+
+
+def _repriced(logged: LoggedRequest, served: Served, scenario: Scenario) -> int | None:
+    now, then = scenario.price(logged.model, served), scenario.logged_price(logged.model, logged.served)
+    if now is None or then is None or logged.cost_pico_usd is None:
+        return now
+    return logged.cost_pico_usd + now - then
+
+
+def _elsewhere(
+    logged: LoggedRequest, model: str, facts: Facts, scenario: Scenario, world: World
+) -> tuple[int | None, float]:
+    """Cost and time to first token where no outcome was logged."""
+    outcome = scenario.outcomes.get(model, SAME)
+    served = _served(logged, model, facts, scenario, world)
+    residence = outcome.residence_seconds(served) or logged.total_seconds  # 0: the scenario gives no speed
+    engine = world.engines.get(model)
+    wait = engine.enter(served.at_us, residence) if engine is not None else 0.0
+    first_token = wait + outcome.time_to_first_token_seconds(served)
+    if model == logged.model:
+        return _repriced(logged, served, scenario), first_token
+    world.changes.move(logged, model, residence)
+    return scenario.price(model, served), first_token
+
+
+def _served(logged: LoggedRequest, model: str, facts: Facts, scenario: Scenario, world: World) -> Served:
+    if model == logged.model and not world.caches.has_diverged(logged):
+        return logged.served
+    cached = facts.warm_tokens.get(model, 0)
+    if logged.conversation is not None and model in scenario.caches:
+        cached = world.caches.warm_tokens(logged, model)
+    outcome = scenario.outcomes.get(model, SAME)
+    served = outcome.served_instead(logged, scenario.outcomes.get(logged.model, SAME), cached)
+    written = world.caches.written_tokens(model, served.input_tokens, served.cached_input_tokens)
+    return served._replace(cache_write_tokens=written) if written else served

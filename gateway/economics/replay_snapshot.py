@@ -1,0 +1,58 @@
+"""A snapshot of rules, prices and engines in the forms that a replay asks for: what things cost, how models answer."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from backends.usage import Usage
+from gateway.economics.replay import PriceServed
+from gateway.economics.replay_log import Served
+from gateway.economics.replay_outcome import ModelOutcome
+from gateway.pricing.price import PricingError, price, price_compute
+from gateway.routing.snapshot import Candidate
+
+
+def price_with(candidates: Mapping[str, Candidate]) -> PriceServed:
+    """Tokens at the provider's price of the hour, GPU-seconds at the engine's hourly rent; None for other models."""
+
+    def price_served(model: str, served: Served) -> int | None:
+        candidate = candidates.get(model)
+        if candidate is None:
+            return None
+        if candidate.speed is not None:
+            return price_compute(served.gpu_seconds, candidate.speed.gpu_hour_pico_usd).total_pico_usd
+        if candidate.prices is None:
+            return None
+        usage = Usage(
+            input_tokens=served.input_tokens,
+            cached_input_tokens=served.cached_input_tokens,
+            cache_write_5m_tokens=served.cache_write_tokens,
+            output_tokens=served.output_tokens,
+        )
+        try:
+            return price(usage, candidate.prices.at(served.at_us)).total_pico_usd
+        except PricingError:  # contradictory counts in an old row: unpriced, as they were when it was written
+            return None
+
+    return price_served
+
+
+def outcomes_with(
+    candidates: Iterable[Candidate], ratios: Mapping[str, tuple[float, float]] | None = None
+) -> dict[str, ModelOutcome]:
+    """How each candidate answers; `ratios` are (input, output) learned from shadow traffic (`learn_ratios`), else 1."""
+    outcomes: dict[str, ModelOutcome] = {}
+    for candidate in candidates:
+        input_ratio, output_ratio = (ratios or {}).get(candidate.name, (1.0, 1.0))
+        outcome = ModelOutcome(input_ratio, output_ratio, candidate.typical_time_to_first_token_seconds)
+        speed = candidate.speed
+        if speed is not None:
+            outcome = replace(
+                outcome,
+                base_seconds=0.0,
+                prefill_tokens_per_second=speed.prefill_tokens_per_second,
+                step_seconds=speed.step_seconds,
+                gpu_seconds_per_fresh_input_token=1.0 / speed.prefill_tokens_per_second,
+                gpu_seconds_per_output_token=speed.decode_seconds_per_token,
+            )
+        outcomes[candidate.name] = outcome
+    return outcomes

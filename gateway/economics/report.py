@@ -1,0 +1,159 @@
+"""The shape of a break-even report: what is computed once and shown everywhere (CLI, admin API, web, docs).
+
+Ledger sums are exact; figures of the model are rounded to a pico-dollar. Both are decimal dollars, `*_usd`, which
+msgspec writes as text. Monthly figures are for `month_hours`. None means that there is no such number (idle, never).
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+Discipline = Literal["overflow", "fluid"]
+"""How served requests are counted: instant overflow when no slot is free (needs a curve), or the fluid bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What the ledger says of the period, without any model."""
+
+    start: str
+    end: str
+    hours: int
+    days: int
+    requests: int
+    requests_per_day: float
+    input_tokens_per_request: float
+    output_tokens_per_request: float
+    cached_input_share: float
+    ledger_cost_usd: Decimal
+    list_cost_usd: Decimal
+    unpriced_requests: int
+    estimated_share: float
+    aborted_requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnitEconomics:
+    """One request and one replica. `break_even_utilisation` above 1 means never; None: the alternative is free."""
+
+    gpu_seconds_per_request: float
+    requests_per_second_per_replica: float
+    replica_hour_usd: Decimal
+    hosted_usd_per_request: Decimal
+    value_usd_per_hour: Decimal
+    break_even_utilisation: float | None
+    peak_to_mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The plan's own fleet over the period: measured by the ledger if it runs already, else expected of it.
+
+    `utilisation` is the share of the capacity that requests took, as break-even counts it. `busy_share` is the share of
+    the time in which anything was computed: higher, when batches were smaller than the GPU can take. What is left of
+    the time is the idle line.
+    """
+
+    replicas: int
+    is_measured: bool
+    utilisation: float
+    busy_share: float
+    rent_usd: Decimal
+    idle_usd: Decimal
+    allocated_usd_per_request: Decimal | None
+    busy_usd_per_request: Decimal
+    marginal_usd_per_request: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class StaircaseRow:
+    """A month with `replicas` always on: what the last of them saves, what it costs, and the whole bill."""
+
+    replicas: int
+    value_usd: Decimal
+    rent_usd: Decimal
+    pays: bool
+    fluid_total_usd: Decimal
+    overflow_total_usd: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    """Bills of one month under each way of running, fixed costs included wherever a GPU is kept."""
+
+    hours: float
+    all_hosted_usd: Decimal
+    plan_usd: Decimal
+    plan_saving_usd: Decimal
+    best_replicas: int
+    best_usd: Decimal
+    hourly_scaling_usd: Decimal
+    self_hosted_replicas: int
+    self_hosted_usd: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A volume on the break-even line, at the observed mix: requests a day and what they cost hosted a month."""
+
+    requests_per_day: float
+    hosted_usd_per_month: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeInterval:
+    """Owning everything is cheaper between these volumes; `end` None means from `start` on."""
+
+    start: Volume
+    end: Volume | None
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEvenVolume:
+    """`hybrid` is the least volume at which some fleet beside the hosted model pays; None: at no volume."""
+
+    hybrid: Volume | None
+    hybrid_replicas: int | None
+    self_hosted: tuple[VolumeInterval, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """Resampled by whole days. 5 % to 95 %."""
+
+    days: int
+    resamples: int
+    saving_low_usd: Decimal
+    saving_middle_usd: Decimal
+    saving_high_usd: Decimal
+    utilisation_low: float
+    utilisation_high: float
+    probability_owning_is_cheaper: float
+
+
+@dataclass(frozen=True, slots=True)
+class Swing:
+    """The plan's monthly saving with one input a quarter lower and a quarter higher, all else as it is."""
+
+    input: str
+    saving_at_minus_25_percent_usd: Decimal
+    saving_at_plus_25_percent_usd: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEvenReport:
+    plan: str
+    plan_quality: float | None
+    hosted: str
+    hosted_quality: float | None
+    discipline: Discipline
+    observed: Observed
+    unit: UnitEconomics
+    owned: Owned
+    month: Month
+    staircase: tuple[StaircaseRow, ...]
+    volume: BreakEvenVolume
+    confidence: Confidence | None
+    tornado: tuple[Swing, ...]
+    verdict: str
+    caveats: tuple[str, ...]

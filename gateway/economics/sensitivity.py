@@ -1,0 +1,77 @@
+"""A tornado: which input, a quarter lower or higher, moves the plan's saving most."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from gateway.economics.demand import Demand
+from gateway.economics.load_duration import Load
+from gateway.economics.overflow import served_value_usd_by_bin
+
+CHANGE = 0.25
+FIXED_COST = "fixed cost per month"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Everything that a month's bill depends on. `slots_per_replica` None is the fluid bound.
+
+    `hosted_usd` is the period's bill with everything hosted, of which `load` is the part that a GPU can save.
+    """
+
+    load: Load
+    hosted_usd: float
+    replicas: int
+    usd_per_replica_hour: float
+    fixed_usd_per_month: float
+    hours_per_month: float
+    slots_per_replica: int | None
+
+    @property
+    def month_factor(self) -> float:
+        return self.hours_per_month / self.load.total_hours
+
+    @property
+    def hosted_usd_per_month(self) -> float:
+        return self.hosted_usd * self.month_factor
+
+    @property
+    def saving_usd_per_month(self) -> float:
+        """Against hosting everything."""
+        served = float(served_value_usd_by_bin(self.load, self.replicas, self.slots_per_replica).sum())
+        rent = self.replicas * self.usd_per_replica_hour * self.hours_per_month
+        return served * self.month_factor - rent - self.fixed_usd_per_month
+
+
+def swing(case: Case, demand: Demand, *, change: float = CHANGE) -> list[tuple[str, float, float]]:
+    """Each input with the saving at minus and at plus `change`, the widest swing first."""
+    rows = [
+        (name, vary(case, 1 - change).saving_usd_per_month, vary(case, 1 + change).saving_usd_per_month)
+        for name, vary in _inputs(demand).items()
+        if case.fixed_usd_per_month or name != FIXED_COST
+    ]
+    return sorted(rows, key=lambda row: -abs(row[2] - row[1]))
+
+
+def _inputs(demand: Demand) -> Mapping[str, Callable[[Case, float], Case]]:
+    inputs: dict[str, Callable[[Case, float], Case]] = {
+        "price of a GPU-hour": lambda case, by: replace(case, usd_per_replica_hour=case.usd_per_replica_hour * by),
+        "hosted price": lambda case, by: replace(case, load=_scale(case.load, value=by)),
+        "GPU-seconds per request": lambda case, by: replace(case, load=_scale(case.load, seconds=by)),
+        "requests per day": lambda case, by: replace(case, load=case.load.scaled(by)),
+        FIXED_COST: lambda case, by: replace(case, fixed_usd_per_month=case.fixed_usd_per_month * by),
+    }
+    prefill = demand.prefill_share
+    if prefill is not None:  # without a curve nobody knows which share of a GPU-second is decode
+        output = demand.output_value_share
+        inputs["output tokens per request"] = lambda case, by: replace(
+            case, load=_scale(case.load, value=1 + output * (by - 1), seconds=1 + (1 - prefill) * (by - 1))
+        )
+    return inputs
+
+
+def _scale(load: Load, *, value: float = 1.0, seconds: float = 1.0) -> Load:
+    return replace(
+        load,
+        gpu_seconds_per_request=load.gpu_seconds_per_request * seconds,
+        value_usd_per_request=load.value_usd_per_request * value,
+    )

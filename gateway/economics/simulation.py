@@ -1,0 +1,96 @@
+"""Brute force: every arrival of a load, one at a time, through slots that are free or not, and the bill at the end.
+
+It shares no formula with the analytic model, so that the two can disagree. Randomness is passed in.
+"""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gateway.economics.load_duration import FloatArray, Load
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SimulatedBill:
+    """Requests by bin, and what the whole period cost: rent plus the hosted overflow."""
+
+    arrivals: FloatArray
+    hosted: FloatArray
+    bill_usd: float
+    all_hosted_usd: float
+
+    @property
+    def saving_usd(self) -> float:
+        return self.all_hosted_usd - self.bill_usd
+
+
+def simulate_overflow(
+    load: Load,
+    usd_per_replica_hour: float,
+    slots: int,
+    replicas: int,
+    *,
+    residence_seconds: Callable[[int], float],
+    generator: np.random.Generator,
+) -> SimulatedBill:
+    """Poisson arrivals; whoever finds all slots taken is hosted at once.
+
+    `residence_seconds(n)` is how long a mean request takes while n are running on one replica: a constant for the
+    textbook model, the engine's own curve for an engine that is faster when emptier. All running requests progress
+    alike, so one virtual clock, which runs at 1/residence, tells who finishes next. Lengths are exponential.
+    """
+    now, virtual, bins = 0.0, 0.0, len(load.hours)
+    finishing: list[float] = []
+    pace = [1.0 / residence_seconds(max(1, -(-running // replicas))) for running in range(slots + 1)]
+    arrived, hosted = np.zeros(bins), np.zeros(bins)
+    for index in range(bins):
+        start, length = now, float(load.hours[index]) * 3600.0
+        times = _arrival_times(float(load.requests_per_second[index]), length, generator)
+        sizes = generator.exponential(1.0, len(times))
+        arrived[index] = len(times)
+        refused = 0
+        for time, size in zip(times.tolist(), sizes.tolist(), strict=True):
+            now, virtual = _advance(now, virtual, start + time, finishing, pace)
+            if len(finishing) < slots:
+                heapq.heappush(finishing, virtual + size)
+            else:
+                refused += 1
+        now, virtual = _advance(now, virtual, start + length, finishing, pace)
+        hosted[index] = refused
+    value = load.value_usd_per_request
+    rent = replicas * usd_per_replica_hour * load.total_hours
+    return SimulatedBill(arrived, hosted, float((hosted * value).sum()) + rent, float((arrived * value).sum()))
+
+
+def simulate_waits(
+    arrivals_per_second: float, slots: int, residence_seconds: float, *, requests: int, generator: np.random.Generator
+) -> FloatArray:
+    """Seconds that each of `requests` arrivals waits in one line before `slots`, residence exponential."""
+    gaps = generator.exponential(1.0 / arrivals_per_second, requests)
+    stays = generator.exponential(residence_seconds, requests)
+    free_at = [0.0] * slots
+    waits = np.zeros(requests)
+    for index, (arrival, stay) in enumerate(zip(np.cumsum(gaps).tolist(), stays.tolist(), strict=True)):
+        begins = max(arrival, free_at[0])
+        heapq.heapreplace(free_at, begins + stay)
+        waits[index] = begins - arrival
+    return waits
+
+
+def _arrival_times(rate: float, seconds: float, generator: np.random.Generator) -> FloatArray:
+    return np.sort(generator.uniform(0.0, seconds, generator.poisson(rate * seconds)))
+
+
+def _advance(
+    now: float, virtual: float, until: float, finishing: list[float], pace: list[float]
+) -> tuple[float, float]:
+    """Let requests finish, each change of their number changing the pace, until the wall clock reads `until`."""
+    while finishing:
+        speed = pace[len(finishing)]
+        done_at = now + (finishing[0] - virtual) / speed
+        if done_at > until:
+            return until, virtual + (until - now) * speed
+        now, virtual = done_at, heapq.heappop(finishing)
+    return until, virtual

@@ -1,0 +1,112 @@
+"""Tokens per second against concurrency, from a measured sweep; it knows nothing of money.
+
+A decode step over N sequences lasts t(N) = a + b·N seconds, so N sequences get X(N) = N / t(N) tokens per second
+and no concurrency gets more than 1/b. N/X is linear in N, which makes the fit an ordinary regression.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gateway.economics.errors import BeyondMeasurement, NotMeasured, TooFewPoints
+
+MINIMUM_POINTS = 3
+LARGEST_RELATIVE_RESIDUAL = 0.10
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPoint:
+    """One step of a load sweep. `decode_tokens_per_second` counts all sequences together."""
+
+    concurrency: int
+    decode_tokens_per_second: float
+    time_to_first_token_p95_seconds: float | None = None
+
+    @property
+    def step_seconds(self) -> float:
+        return self.concurrency / self.decode_tokens_per_second
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughputCurve:
+    """A fitted sweep. When the line is off by more than 10 % anywhere, the measured points themselves are used."""
+
+    points: tuple[SweepPoint, ...]
+    step_base_seconds: float
+    step_seconds_per_sequence: float
+    largest_relative_residual: float
+    is_interpolated: bool
+
+    @property
+    def largest_concurrency(self) -> int:
+        return self.points[-1].concurrency
+
+    @property
+    def ceiling_tokens_per_second(self) -> float | None:
+        """1/b, which no concurrency reaches; None when the line does not describe the engine."""
+        return None if self.is_interpolated else 1.0 / self.step_seconds_per_sequence
+
+    def step_seconds(self, concurrency: float) -> float:
+        """Seconds of one decode step, which is also the time per output token. Raises BeyondMeasurement."""
+        if not 0 < concurrency <= self.largest_concurrency:
+            raise BeyondMeasurement(
+                f"concurrency {concurrency:g} is outside 1..{self.largest_concurrency}, which is what was measured"
+            )
+        if not self.is_interpolated:
+            return self.step_base_seconds + self.step_seconds_per_sequence * concurrency
+        return _interpolate_rising(concurrency, self.points, [point.step_seconds for point in self.points])
+
+    def tokens_per_second(self, concurrency: float) -> float:
+        """Decode throughput of all sequences together. Raises BeyondMeasurement."""
+        return concurrency / self.step_seconds(concurrency)
+
+    def time_to_first_token_p95_seconds(self, concurrency: float) -> float:
+        """Interpolated between measured points. Raises NotMeasured when the sweep did not time first tokens."""
+        measured = [point for point in self.points if point.time_to_first_token_p95_seconds is not None]
+        if not measured or concurrency > measured[-1].concurrency:
+            raise NotMeasured(f"no time to first token was measured at concurrency {concurrency:g} or above")
+        seconds = [point.time_to_first_token_p95_seconds or 0.0 for point in measured]
+        return _interpolate_rising(concurrency, measured, seconds)
+
+
+def fit_throughput_curve(points: Sequence[SweepPoint]) -> ThroughputCurve:
+    """Regress N/X on N over at least three distinct concurrencies. Raises TooFewPoints."""
+    ordered = tuple(sorted(points, key=lambda point: point.concurrency))
+    concurrencies = np.array([point.concurrency for point in ordered], dtype=np.float64)
+    if len(set(concurrencies.tolist())) < MINIMUM_POINTS:
+        raise TooFewPoints(f"a throughput curve needs {MINIMUM_POINTS} different concurrencies, not {len(ordered)}")
+    if min(point.decode_tokens_per_second for point in ordered) <= 0 or ordered[0].concurrency < 1:
+        raise NotMeasured("every sweep point needs a concurrency of at least 1 and a positive throughput")
+    steps = np.array([point.step_seconds for point in ordered], dtype=np.float64)
+    slope, base = (float(value) for value in np.polyfit(concurrencies, steps, 1))
+    residual = float(np.max(np.abs(base + slope * concurrencies - steps) / steps))
+    is_line = residual <= LARGEST_RELATIVE_RESIDUAL and base >= -1e-12 and slope > 0
+    return ThroughputCurve(ordered, base, slope, residual, not is_line)
+
+
+def best_concurrency(
+    curve: ThroughputCurve,
+    *,
+    time_per_output_token_seconds: float | None = None,
+    time_to_first_token_p95_seconds: float | None = None,
+) -> int | None:
+    """N*: the largest measured-range concurrency that meets both targets; None when not even one sequence does."""
+    for concurrency in range(curve.largest_concurrency, 0, -1):
+        if _is_over(curve.step_seconds, concurrency, time_per_output_token_seconds):
+            continue
+        if _is_over(curve.time_to_first_token_p95_seconds, concurrency, time_to_first_token_p95_seconds):
+            continue
+        return concurrency
+    return None
+
+
+def _is_over(seconds: Callable[[float], float], concurrency: int, target_seconds: float | None) -> bool:
+    # A value of exactly the target meets it and must not fail on the last binary digit.
+    return target_seconds is not None and seconds(concurrency) > target_seconds * (1 + 1e-9)
+
+
+def _interpolate_rising(concurrency: float, points: Sequence[SweepPoint], values: Sequence[float]) -> float:
+    """Straight lines between points, never falling: a dip in a sweep is noise, and the running maximum is cautious."""
+    rising = np.maximum.accumulate(np.array(values, dtype=np.float64))
+    return float(np.interp(concurrency, [point.concurrency for point in points], rising))

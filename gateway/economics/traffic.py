@@ -1,0 +1,130 @@
+"""Traffic as the books have it, by the hour, and what it is compared with: a plan for GPUs and a hosted model.
+
+Everything here is exact: integer pico-USD and token counts. `demand` turns it into the floats of the model.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from gateway.economics.errors import EconomicsError
+from gateway.economics.gpu_cost import HOURS_30_DAYS
+
+HOUR_US = 3_600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class HourlyTraffic:
+    """One hour of one model, from the ledger's rollups. Costs leave out the `unpriced_requests`.
+
+    `aborted_requests` are those whose caller left or whose answer broke: they burn GPU-seconds and earn nothing.
+    """
+
+    hour_start_us: int
+    model: str
+    requests: int
+    input_tokens: int
+    cached_input_tokens: int
+    output_tokens: int
+    gpu_seconds: float
+    cost_pico_usd: int
+    list_cost_pico_usd: int
+    unpriced_requests: int = 0
+    estimated_requests: int = 0
+    aborted_requests: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Whole hours, `start_us` inclusive to `end_us` exclusive: microseconds since the Unix epoch, UTC."""
+
+    start_us: int
+    end_us: int
+
+    def __post_init__(self) -> None:
+        if self.start_us % HOUR_US or self.end_us % HOUR_US or self.end_us <= self.start_us:
+            raise EconomicsError(f"a period is one or more whole UTC hours, not {self.start_us}..{self.end_us}")
+
+    @property
+    def hours(self) -> int:
+        return (self.end_us - self.start_us) // HOUR_US
+
+    def holds(self, row: HourlyTraffic) -> bool:
+        return self.start_us <= row.hour_start_us < self.end_us
+
+
+@dataclass(frozen=True, slots=True)
+class HostedAlternative:
+    """What the same requests would be charged elsewhere. `quality` is the model's q, stated in every comparison.
+
+    Prices are appended, never rewritten: hours before `from_us` are charged at `earlier`, where there is one.
+    """
+
+    name: str
+    input_pico_usd_per_token: int
+    cached_input_pico_usd_per_token: int
+    output_pico_usd_per_token: int
+    request_pico_usd: int = 0
+    quality: float | None = None
+    from_us: int = 0
+    earlier: "HostedAlternative | None" = None
+
+    def price(self, row: HourlyTraffic) -> int:
+        """The hour's bill, exact, aborted requests included: a provider charges what it sent."""
+        if self.earlier is not None and row.hour_start_us < self.from_us:
+            return self.earlier.price(row)
+        fresh = row.input_tokens - row.cached_input_tokens
+        return (
+            fresh * self.input_pico_usd_per_token
+            + row.cached_input_tokens * self.cached_input_pico_usd_per_token
+            + row.output_tokens * self.output_pico_usd_per_token
+            + row.requests * self.request_pico_usd
+        )
+
+    def credit(self, row: HourlyTraffic) -> int:
+        """What a GPU that serves the hour is credited with: nothing for aborted requests, each a mean request."""
+        bill = self.price(row)
+        return round(bill * Fraction(row.requests - row.aborted_requests, row.requests)) if row.requests else 0
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPlan:
+    """GPUs that are rented or owned. Hourly prices are per GPU, so a replica's hour is that times `gpus_per_replica`.
+
+    `variable_pico_usd_per_gpu_second` is what a busy second costs beyond the rent (electricity under load): the
+    marginal cost of a request. `is_running` says that the deployment pays for these GPUs already: utilisation is then
+    what the ledger measured, zero included, and not what the model expects. `hours_per_month` is the convention that
+    every monthly figure of the report is stated in.
+    """
+
+    name: str
+    gpu_hour_price_pico_usd: int
+    gpus_per_replica: int = 1
+    replicas: int = 1
+    min_replicas: int = 0
+    fixed_month_pico_usd: int = 0
+    hours_per_month: float = HOURS_30_DAYS
+    start_up_pico_usd: int = 0
+    variable_pico_usd_per_gpu_second: int = 0
+    is_running: bool = False
+    quality: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.replicas < 1 or self.gpus_per_replica < 1 or self.min_replicas < 0 or self.hours_per_month <= 0:
+            raise EconomicsError(f"plan {self.name!r}: replicas, GPUs per replica and hours per month must be positive")
+
+    @property
+    def replica_hour_pico_usd(self) -> int:
+        return self.gpu_hour_price_pico_usd * self.gpus_per_replica
+
+    def rent_pico_usd(self, hours: int) -> int:
+        return self.replica_hour_pico_usd * self.replicas * hours
+
+
+def covering_period(rows: Sequence[HourlyTraffic]) -> Period:
+    """From the first hour with traffic to the last. Pass a period instead where idle hours before or after count.
+
+    Raises ValueError on no rows.
+    """
+    starts = [row.hour_start_us for row in rows]
+    return Period(min(starts), max(starts) + HOUR_US)

@@ -1,0 +1,161 @@
+"""Everything the gateway refuses or fails at, as one tree. The HTTP status of each is chosen in api/openai_errors.py.
+
+BreakevenError
+├── ConfigurationError       file, line and field of what is wrong; stops the start
+├── StateError               the home directory or database cannot be used (disk full, locked, too new)
+├── LedgerUnavailable        nothing may be accepted that could not be booked
+└── RequestError             the caller is told: message, type, param, code
+    ├── InvalidRequest       the body is not what the endpoint takes
+    │   └── ContextTooLong   no allowed model has a window for this prompt
+    ├── BodyTooLarge
+    ├── Unauthenticated      no key, or not one of ours
+    ├── Forbidden            a key of ours that may not do this
+    ├── ModelNotFound        not in the catalogue, or not allowed to this key
+    ├── NotFound
+    ├── Conflict             a compare-and-set lost, or an idempotency key with another body
+    ├── RateLimitExceeded    requests or tokens per minute; carries Retry-After
+    ├── BudgetExhausted      429 insufficient_quota, not to be retried
+    ├── NoEligibleModel      503 with the reason for each candidate
+    ├── Overloaded           503 with Retry-After
+    └── UpstreamFailed       every attempt failed; the attempts are listed
+"""
+
+from collections.abc import Mapping, Sequence
+
+
+class BreakevenError(Exception):
+    """The root: its text is one sentence that says what was wrong and what to do."""
+
+
+class ConfigurationError(BreakevenError):
+    """A configuration or rules file is wrong."""
+
+    def __init__(self, problem: str, *, file: str = "", line: int | None = None, field: str = "") -> None:
+        where = ":".join(str(part) for part in (file, line) if part)
+        super().__init__(": ".join(part for part in (where, field, problem) if part))
+        self.problem = problem
+        self.file = file
+        self.line = line
+        self.field = field
+
+
+class StateError(BreakevenError):
+    """The state directory, database or a port cannot be used."""
+
+
+class LedgerUnavailable(BreakevenError):
+    """The journal cannot take another request."""
+
+
+class RequestError(BreakevenError):
+    """Something the caller is told, in OpenAI's error shape."""
+
+    type = "invalid_request_error"
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.code = code
+        self.retry_after_seconds: float | None = None
+
+
+class InvalidRequest(RequestError):
+    """The body is not what the endpoint takes."""
+
+
+class ContextTooLong(InvalidRequest):
+    """The prompt does not fit any model that may serve it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, param="messages", code="context_length_exceeded")
+
+
+class BodyTooLarge(RequestError):
+    """The body is over the configured limit."""
+
+
+class Unauthenticated(RequestError):
+    """No key, or not one of ours."""
+
+    type = "authentication_error"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="invalid_api_key")
+
+
+class Forbidden(RequestError):
+    """A key of ours that may not do this."""
+
+    type = "permission_error"
+
+
+class ModelNotFound(RequestError):
+    """Not in the catalogue, or not allowed to this key: the two look alike on purpose."""
+
+    def __init__(self, model: str, known: Sequence[str]) -> None:
+        listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+        super().__init__(
+            f'The model {model[:100]!r} does not exist or this key may not use it. Use "auto" or one of: {listed}.',
+            param="model",
+            code="model_not_found",
+        )
+
+
+class NotFound(RequestError):
+    """No such thing, or not yours."""
+
+
+class Conflict(RequestError):
+    """A compare-and-set lost, or an idempotency key was reused with another body."""
+
+
+class RateLimitExceeded(RequestError):
+    """A limit per minute was reached."""
+
+    type = "rate_limit_error"
+
+    def __init__(self, message: str, *, retry_after_seconds: float) -> None:
+        super().__init__(message, code="rate_limit_exceeded")
+        self.retry_after_seconds = retry_after_seconds
+
+
+class BudgetExhausted(RequestError):
+    """The budget of the key or team is spent; retrying cannot help."""
+
+    type = "insufficient_quota"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="insufficient_quota")
+
+
+class NoEligibleModel(RequestError):
+    """No candidate may serve this request; each one's reason is in the message."""
+
+    type = "server_error"
+
+    def __init__(self, rule: str, reasons: Mapping[str, str]) -> None:
+        listed = "; ".join(f"{model}: {reason}" for model, reason in reasons.items()) or "the rule names no model"
+        super().__init__(f"No model may serve this request under rule {rule!r}: {listed}.", code="no_eligible_model")
+        self.reasons = dict(reasons)
+
+
+class Overloaded(RequestError):
+    """This process takes no more for now."""
+
+    type = "server_error"
+
+    def __init__(self, message: str, *, retry_after_seconds: float) -> None:
+        super().__init__(message, code="overloaded")
+        self.retry_after_seconds = retry_after_seconds
+
+
+class UpstreamFailed(RequestError):
+    """Every attempt failed before its first chunk."""
+
+    type = "server_error"
+
+    def __init__(self, message: str, *, status: int, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message, code="upstream_failed")
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds

@@ -1,0 +1,70 @@
+"""One journal directory per worker process, and what becomes of a dead worker's.
+
+A worker claims the first numbered directory that nobody holds; a directory that nobody holds any more, because fewer
+workers run than before, is adopted by whoever finds it. A lock ends with its process, however it dies.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from gateway.errors import StateError
+
+MAX_WORKERS = 1024
+
+
+@dataclass(slots=True)
+class Claim:
+    """A directory that is ours until `release`, or the end of this process."""
+
+    path: Path
+    _descriptor: int
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def claim_directory(root: Path) -> Claim:
+    """The first free directory below `root`, made when needed. Raises StateError when none can be had."""
+    for number in range(MAX_WORKERS):
+        if claim := _try_claim(root / f"worker-{number:04d}"):
+            return claim
+    raise StateError(f"all {MAX_WORKERS} journal directories under {root} are in use")
+
+
+def claim_abandoned(root: Path) -> Iterator[Claim]:
+    """Each existing directory that nobody holds, claimed; the caller ships what is in it and releases it."""
+    for path in sorted(root.glob("worker-*")):
+        if claim := _try_claim(path):
+            yield claim
+
+
+def _try_claim(path: Path) -> Claim | None:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StateError(f"cannot use {path} for the journal: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except OSError as error:
+        os.close(descriptor)
+        raise StateError(f"cannot lock {path}: {error.strerror}") from error
+    return Claim(path, descriptor)

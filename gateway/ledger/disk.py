@@ -1,0 +1,130 @@
+"""The few things the journal asks of a disk, and the real one. Knows nothing of records."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Protocol
+
+ZEROS = bytes(1 << 20)
+
+
+class DiskFile(Protocol):
+    """A file of fixed size. Every method may raise OSError."""
+
+    @property
+    def size(self) -> int: ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """What a reader sees now, synced or not; shorter at the end of the file."""
+        ...
+
+    def write(self, offset: int, content: bytes) -> None:
+        """Visible to readers and safe from the death of this process when it returns; not from power loss."""
+        ...
+
+    def sync(self) -> None:
+        """Everything written before this call survives power loss when it returns. Never call again after an error."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """One directory of fixed-size files. Every method may raise OSError."""
+
+    def names(self) -> list[str]:
+        """Names of the files that were completely created, in no order."""
+        ...
+
+    def create(self, name: str, size: int) -> None:
+        """Make a file of `size` zeros; file, zeros and name survive power loss when it returns.
+
+        An error leaves nothing behind.
+        """
+        ...
+
+    def open(self, name: str) -> DiskFile: ...
+
+    def remove(self, name: str) -> None:
+        """The file is gone, also after power loss, when it returns."""
+        ...
+
+
+class LocalFile:
+    """A file of a local file system."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._size = os.fstat(self._descriptor).st_size
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def read(self, offset: int, length: int) -> bytes:
+        return os.pread(self._descriptor, length, offset)
+
+    def write(self, offset: int, content: bytes) -> None:
+        written = os.pwrite(self._descriptor, content, offset)
+        while written < len(content):
+            written += os.pwrite(self._descriptor, content[written:], offset + written)
+
+    def sync(self) -> None:
+        # The file never changes its size, so its data is all there is to sync.
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class LocalDisk:
+    """A directory of a local file system. Network file systems do not keep the promises of `sync`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for leftover in directory.glob("*.new"):
+            leftover.unlink()
+
+    def names(self) -> list[str]:
+        return [path.name for path in self._directory.iterdir() if path.suffix == ".seg"]
+
+    def create(self, name: str, size: int) -> None:
+        path = self._directory / (name + ".new")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            self._write_zeros(descriptor, size)
+        except OSError:
+            path.unlink()
+            raise
+        finally:
+            os.close(descriptor)
+        path.rename(self._directory / name)
+        self._sync_names()
+
+    @staticmethod
+    def _write_zeros(descriptor: int, size: int) -> None:
+        # Real zeros, not fallocate: a write into an unwritten extent costs a metadata commit at the next sync. Synced
+        # piece by piece, so that a settlement that syncs another file meanwhile never waits behind the whole of it.
+        done = 0
+        while done < size:
+            written = os.write(descriptor, ZEROS[: size - done])
+            if written == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            done += written
+            os.fdatasync(descriptor)
+        os.fsync(descriptor)
+
+    def open(self, name: str) -> LocalFile:
+        return LocalFile(self._directory / name)
+
+    def remove(self, name: str) -> None:
+        (self._directory / name).unlink()
+        self._sync_names()
+
+    def _sync_names(self) -> None:
+        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,175 @@
+"""The records of the ledger. Fields are only ever appended: old journals must stay readable.
+
+Money is integer pico-USD; None means that the price is not known, which is never the same as zero. Times are
+microseconds since the Unix epoch, UTC. Durations are seconds.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+
+class Status(StrEnum):
+    """How a request ended."""
+
+    completed = "completed"
+    partial = "partial"  # broke or was cut after the first chunk; the tokens that came are charged
+    cancelled = "cancelled"  # the caller left
+    failed = "failed"  # no attempt produced a first chunk
+    orphaned = "orphaned"  # the process died in between; settled by recovery with bounds
+
+
+class Facts(msgspec.Struct, frozen=True, array_like=True):
+    """Everything `decide()` looked at that is not in the rules or prices: a decision is replayed from this.
+
+    `quality` and `output_tokens` are the classifier's figures for each candidate, `backend_state` what was known of
+    each candidate's backend at that moment (see routing.facts).
+    """
+
+    input_tokens: int
+    max_output_tokens: int | None
+    difficulty: float | None
+    uncertainty: float | None
+    quality: dict[str, float]
+    output_tokens: dict[str, float]
+    needs: tuple[str, ...] = ()
+    warm_tokens: dict[str, int] = {}
+    backend_state: dict[str, tuple[int, float]] = {}
+    draw: float = 0.0
+
+
+class Decision(msgspec.Struct, frozen=True, array_like=True):
+    """What was decided and under which versions."""
+
+    rule: str
+    model: str
+    candidates: tuple[str, ...]
+    expected_cost_pico_usd: int | None
+    predicted_quality: float | None
+    propensity: float
+    rules_version: str
+    prices_version: str
+    classifier_version: str
+    facts: Facts
+
+
+class Attempt(msgspec.Struct, frozen=True, array_like=True):
+    """One try at one backend. The last one is the answer; the others are why it was not theirs."""
+
+    number: int
+    model: str
+    backend: str
+    outcome: str  # "answered" or the BackendError's class name
+    started_after_seconds: float
+    lasted_seconds: float
+    cost_pico_usd: int | None = 0
+    http_status: int | None = None
+
+
+class Intent(msgspec.Struct, frozen=True, array_like=True):
+    """Written before the first upstream byte. Enough to settle the request if this process never speaks again."""
+
+    request_id: str  # UUIDv7, 32 hexadecimal digits
+    accepted_at_us: int
+    key_id: str
+    team: str | None
+    project: str | None
+    tags: tuple[str, ...]
+    operation: str
+    requested_model: str
+    is_stream: bool
+    decision: Decision
+    backend: str
+    provider: str
+    upstream_model: str
+    cost_bound_pico_usd: int | None  # what it can cost at most: input plus the output limit
+
+
+class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
+    """A stream still under way: what it has cost so far at least."""
+
+    request_id: str
+    output_tokens: int
+    cost_so_far_pico_usd: int | None
+
+
+class Cost(msgspec.Struct, frozen=True, array_like=True):
+    """Cost by token class at the effective price; `list_pico_usd` is the same usage at list price.
+
+    For the local engine `compute` is its measured GPU-seconds at the GPU-hour price and the token classes are 0. What
+    the engine cost while it computed for nobody is the idle line of the reports: rent = sum of compute + idle.
+    """
+
+    input_pico_usd: int = 0
+    cached_input_pico_usd: int = 0
+    cache_write_pico_usd: int = 0
+    output_pico_usd: int = 0
+    other_pico_usd: int = 0
+    compute_pico_usd: int = 0
+    list_pico_usd: int = 0
+
+    @property
+    def total_pico_usd(self) -> int:
+        return (
+            self.input_pico_usd
+            + self.cached_input_pico_usd
+            + self.cache_write_pico_usd
+            + self.output_pico_usd
+            + self.other_pico_usd
+            + self.compute_pico_usd
+        )
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """The settled request: one per Intent, exactly."""
+
+    intent: Intent
+    status: Status
+    model: str  # that answered, or was tried last
+    backend: str
+    provider: str
+    upstream_model: str
+    input_tokens: int
+    cached_input_tokens: int
+    cache_write_5m_tokens: int
+    cache_write_1h_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    is_usage_estimated: bool
+    is_simulated: bool
+    service_tier: str | None
+    cost: Cost | None  # None: no price known; see `prices reprice`
+    cost_lower_pico_usd: int | None  # equal to the cost unless estimated or orphaned
+    cost_upper_pico_usd: int | None
+    gpu_seconds: float
+    queue_seconds: float | None
+    time_to_first_token_seconds: float | None
+    prefill_tokens_per_second: float | None
+    decode_tokens_per_second: float | None
+    total_seconds: float
+    finish_reason: str | None
+    http_status: int
+    error: str | None  # one word: the error's class
+    attempts: tuple[Attempt, ...]
+
+
+class Ledger(Protocol):
+    """Where the request path writes. Three calls, in this order, per accepted request."""
+
+    def intend(self, intent: Intent) -> None:
+        """Written, not synced: survives kill -9. Raises LedgerUnavailable when nothing more can be accepted."""
+        ...
+
+    def checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Written, not synced."""
+        ...
+
+    async def settle(self, entry: Entry) -> None:
+        """Durable when it returns: survives power loss. The last byte of the answer waits for this."""
+        ...
+
+    def gauges(self) -> Mapping[str, float]:
+        """`open_intents`, `unshipped_entries`, `unshipped_seconds`, `journal_bytes`."""
+        ...

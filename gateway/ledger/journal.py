@@ -1,0 +1,314 @@
+"""The durable half of the ledger: a Ledger that writes to local segments and never to a database.
+
+1. An intent is in the operating system before the upstream call; a settlement is on the disk before `settle` returns.
+2. An intent is accepted only while its settlement is sure to fit on the disk, full disk or not.
+3. A failed sync is never repeated: the kernel may have dropped what it could not write, and a second sync would lie.
+   Every waiter gets the error, everything after it is refused, and the process is told to stop.
+4. Settlements that arrive while a sync runs share the next one (group commit); there is no timer.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from gateway.errors import LedgerUnavailable
+from gateway.ledger.disk import Disk, DiskFile, LocalDisk
+from gateway.ledger.entry import Checkpoint, Entry, Intent
+from gateway.ledger.record import Framing, Kind
+from gateway.ledger.recovery import OpenIntent, OpenIntents, settle_orphan
+from gateway.ledger.segments import NoRoom, Position, Segment, Segments
+
+SEGMENT_BYTES = 64 << 20
+SPARE_RETRY_SECONDS = 1.0
+# What a settlement adds to its intent (counts, cost, attempts with their errors), generously; see `_reserve`.
+SETTLE_OVERHEAD_BYTES = 4096
+MARK_EVERY_SECONDS = 0.5
+ENCODER = msgspec.msgpack.Encoder()
+ENTRY_DECODER = msgspec.msgpack.Decoder(Entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What was found at start: settled entries still to be shipped, the requests that died, torn bytes dropped."""
+
+    settled_entries: int
+    orphans: tuple[str, ...]
+    discarded_bytes: int
+
+
+class Journal:
+    """One directory, one process. Opening it recovers it. Call everything from one event loop."""
+
+    segments_class = Segments
+
+    def __init__(
+        self,
+        disk: Disk,
+        *,
+        on_failure: Callable[[OSError], None],
+        segment_bytes: int = SEGMENT_BYTES,
+        clock: Callable[[], float] = time.monotonic,
+        sync_executor: Executor | None = None,
+        file_executor: Executor | None = None,
+        framing: Framing | None = None,
+    ) -> None:
+        """Raises OSError when the disk cannot be used. `on_failure` is called once, from the loop, if a sync fails."""
+        self._on_failure = on_failure
+        self._clock = clock
+        self._segments = self.segments_class(disk, segment_bytes=segment_bytes, framing=framing or Framing())
+        self._sync_executor = sync_executor or ThreadPoolExecutor(1, "journal-sync")
+        self._file_executor = file_executor or ThreadPoolExecutor(1, "journal-file")
+        self._failure: OSError | None = None
+        self._is_closed = False
+        self._waiting: list[asyncio.Future[None]] = []
+        self._is_syncing = False
+        self._is_preparing = False
+        self._spare_refused_at = -SPARE_RETRY_SECONDS
+        self._reserved_bytes = 0
+        self._skipped_checkpoints = 0
+        self._shipped_entries = 0
+        self._syncs = 0
+        self._open = OpenIntents()
+        self._marks: deque[tuple[float, Position]] = deque()
+        self.recovered = self._recover()
+        self._durable = self._segments.end
+        self._shipped = self._segments.start
+        self._mark_time()
+
+    @classmethod
+    def open(
+        cls, directory: Path, *, on_failure: Callable[[OSError], None], segment_bytes: int = SEGMENT_BYTES
+    ) -> "Journal":
+        """The journal of a local directory that this process has claimed (see directories.py)."""
+        return cls(LocalDisk(directory), on_failure=on_failure, segment_bytes=segment_bytes)
+
+    def intend(self, intent: Intent) -> None:
+        payload = ENCODER.encode(intent)
+        self._refuse_if_stopped()
+        self._prepare_spare()
+        reserve = _reserve(payload)
+        if self._segments.free_bytes < self._reserved_bytes + reserve + len(payload) + 512:
+            raise LedgerUnavailable("The journal's disk is full: make room, or wait until the database takes entries.")
+        position = self._append(Kind.INTENT, intent.request_id, payload)
+        self._reserved_bytes += reserve
+        self._open[intent.request_id] = OpenIntent(position.epoch, payload)
+
+    def checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Skipped while the disk is nearly full: settlements must fit, a checkpoint only narrows an orphan's bounds."""
+        self._refuse_if_stopped()
+        payload = ENCODER.encode(checkpoint)
+        if checkpoint.request_id not in self._open:
+            return
+        if self._segments.free_bytes < self._reserved_bytes + len(payload) + 512:
+            self._skipped_checkpoints += 1
+            return
+        self._append(Kind.CHECKPOINT, checkpoint.request_id, payload)
+        self._open[checkpoint.request_id].checkpoint = payload
+
+    async def settle(self, entry: Entry) -> None:
+        """Raises LedgerUnavailable when the entry cannot be made durable, ValueError when its intent is not open."""
+        self._refuse_if_stopped()
+        if entry.intent.request_id not in self._open:
+            raise ValueError(f"request {entry.intent.request_id} has no open intent: never intended, or settled twice")
+        self._settle_open(entry)
+        await self._committed()
+
+    async def _committed(self) -> None:
+        """Returns once everything appended before this call is durable."""
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append(done)
+        if not self._is_syncing:
+            self._start_sync()
+        await done
+
+    def _start_sync(self) -> None:
+        group, self._waiting = self._waiting, []
+        files = self._segments.take_dirty()
+        end = self._segments.end
+        self._is_syncing = True
+        loop = asyncio.get_running_loop()
+        running = loop.run_in_executor(self._sync_executor, _sync, files)
+        running.add_done_callback(lambda future: self._finish_sync(future, group, end))
+
+    def _finish_sync(self, sync: asyncio.Future[None], group: list[asyncio.Future[None]], end: Position) -> None:
+        self._is_syncing = False
+        error = OSError("the sync was cancelled") if sync.cancelled() else sync.exception()
+        if error is not None:
+            self._stop(error if isinstance(error, OSError) else OSError(repr(error)), group)
+            return
+        self._syncs += 1
+        self._durable = end
+        self._mark_time()
+        for done in group:
+            if not done.done():
+                done.set_result(None)
+        if self._waiting:
+            self._start_sync()
+
+    def _stop(self, error: OSError, group: Sequence[asyncio.Future[None]]) -> None:
+        is_first = self._failure is None
+        self._failure = self._failure or error
+        waiting, self._waiting = self._waiting, []
+        for done in (*group, *waiting):
+            if not done.done():
+                done.set_exception(_stopped(error))
+        if is_first:
+            self._on_failure(error)
+
+    def open_requests(self) -> Collection[str]:
+        """Ids of the requests that are intended and not settled."""
+        return self._open.keys()
+
+    @property
+    def shipped(self) -> Position:
+        """Everything before it is in the database."""
+        return self._shipped
+
+    def read_settled(self, position: Position) -> tuple[list[Entry], Position]:
+        """The next durable entries from `position`, in order, and where they end; both unchanged at the journal's end.
+
+        A few hundred entries at most, so that a caller on the event loop holds it for a millisecond or two; there may
+        be none although there are more behind. Raises OSError when a segment cannot be read.
+        """
+        records, end = self._segments.read(position, self._durable)
+        return [ENTRY_DECODER.decode(record.payload) for record in records if record.kind is Kind.SETTLE], end
+
+    async def mark_shipped(self, position: Position, entries: int) -> None:
+        """The database has everything before `position` for good: let go of segments that hold nothing else.
+
+        A request still open in such a segment has its intent written again, and synced, before the segment goes.
+        """
+        self._shipped = position
+        self._shipped_entries += entries
+        while self._marks and self._marks[0][1] <= position:
+            self._marks.popleft()
+        finished = self._segments.before(position)
+        if not finished or self._failure:
+            return
+        last = max(segment.epoch for segment in finished)
+        if not self._carry_forward(last):
+            return
+        await self._committed()
+        self._segments.forget(finished)
+        await asyncio.get_running_loop().run_in_executor(self._file_executor, self._segments.delete, finished)
+        self._spare_refused_at = -SPARE_RETRY_SECONDS
+
+    def _carry_forward(self, last_epoch: int) -> bool:
+        """Write the intents that are open in segments up to `last_epoch` again; False when they do not fit."""
+        for request_id, opened in self._open.items():
+            if opened.epoch <= last_epoch:
+                try:
+                    position = self._append(Kind.INTENT, request_id, opened.intent)
+                    if opened.checkpoint is not None:
+                        self._append(Kind.CHECKPOINT, request_id, opened.checkpoint)
+                except LedgerUnavailable:
+                    return False
+                opened.epoch = position.epoch
+        return True
+
+    def gauges(self) -> Mapping[str, float]:
+        oldest = self._marks[0][0] if self._marks and self.unshipped_entries else None
+        return {
+            "open_intents": len(self._open),
+            "unshipped_entries": self.unshipped_entries,
+            "unshipped_seconds": self._clock() - oldest if oldest is not None else 0.0,
+            "journal_bytes": self._segments.total_bytes,
+            "free_bytes": max(self._segments.free_bytes - self._reserved_bytes, 0),
+            "skipped_checkpoints": self._skipped_checkpoints,
+            "syncs": self._syncs,
+        }
+
+    @property
+    def unshipped_entries(self) -> int:
+        return self._open.settled_entries - self._shipped_entries
+
+    async def aclose(self) -> None:
+        """Sync what is written and let go of the files. Open intents become orphans when the journal is next opened."""
+        if self._is_closed:
+            return
+        if self._failure is None:
+            await self._committed()
+        self._is_closed = True
+        for executor in (self._sync_executor, self._file_executor):
+            await asyncio.to_thread(executor.shutdown)
+        await asyncio.sleep(0)  # the callback of a spare segment that was just finished runs before the files close
+        self._segments.close()
+
+    def _recover(self) -> Recovered:
+        for epoch, record in self._segments.recover():
+            self._open.apply(record, epoch)
+        orphans = dict(self._open)
+        self._reserved_bytes = sum(_reserve(opened.intent) for opened in orphans.values())
+        if self._segments.free_bytes < self._reserved_bytes and not self._segments.has_spare:
+            self._segments.keep_spare(self._segments.create_spare())
+        for opened in orphans.values():
+            self._settle_open(settle_orphan(opened))
+        _sync(self._segments.take_dirty())
+        return Recovered(self._open.settled_entries, tuple(orphans), self._segments.discarded_bytes)
+
+    def _settle_open(self, entry: Entry) -> None:
+        opened = self._open[entry.intent.request_id]
+        self._append(Kind.SETTLE, entry.intent.request_id, ENCODER.encode(entry))
+        self._reserved_bytes -= _reserve(opened.intent)
+        self._open.settle(entry.intent.request_id)
+
+    def _append(self, kind: Kind, request_id: str, payload: bytes) -> Position:
+        try:
+            return self._segments.append(kind, request_id, payload)
+        except NoRoom as error:
+            raise LedgerUnavailable("The journal's disk is full.") from error
+        except OSError as error:
+            raise LedgerUnavailable(f"The journal cannot be written: {error.strerror}") from error
+
+    def _prepare_spare(self) -> None:
+        """Have the next segment made in the background; after a refusal, ask again only every second."""
+        is_wanted = not (self._segments.has_spare or self._is_preparing)
+        if is_wanted and self._clock() - self._spare_refused_at >= SPARE_RETRY_SECONDS:
+            self._is_preparing = True
+            loop = asyncio.get_running_loop()
+            loop.run_in_executor(self._file_executor, self._segments.create_spare).add_done_callback(self._keep_spare)
+
+    def _keep_spare(self, created: asyncio.Future[Segment]) -> None:
+        self._is_preparing = False
+        if created.cancelled() or created.exception() is not None:
+            self._spare_refused_at = self._clock()
+        else:
+            self._segments.keep_spare(created.result())
+
+    def _refuse_if_stopped(self) -> None:
+        if self._failure is not None:
+            raise _stopped(self._failure)
+        if self._is_closed:
+            raise LedgerUnavailable("The journal is closed.")
+
+    def _mark_time(self) -> None:
+        """Remember, to the half second, when the journal had reached where: the age of the oldest unshipped entry."""
+        now = self._clock()
+        if self._shipped >= self._durable:
+            return
+        if self._marks and now - self._marks[-1][0] < MARK_EVERY_SECONDS:
+            self._marks[-1] = (self._marks[-1][0], self._durable)
+        else:
+            self._marks.append((now, self._durable))
+
+
+def _sync(files: Sequence[DiskFile]) -> None:
+    for file in files:
+        file.sync()
+
+
+def _reserve(intent_payload: bytes) -> int:
+    """Bytes kept free for an open intent: its settlement, and being carried forward once."""
+    return 2 * len(intent_payload) + SETTLE_OVERHEAD_BYTES
+
+
+def _stopped(error: OSError) -> LedgerUnavailable:
+    return LedgerUnavailable(
+        f"The journal stopped after a failed sync ({error.strerror or error}); restart the process."
+    )

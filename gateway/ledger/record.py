@@ -1,0 +1,68 @@
+"""How a record lies in a segment: length, CRC32C salted with the segment's epoch, kind, request id, payload. Pure."""
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+import google_crc32c
+
+HEAD = struct.Struct("<II")
+EPOCH = struct.Struct("<Q")
+MAX_RECORD_BYTES = 1 << 22
+
+
+class Kind(IntEnum):
+    """What a record says."""
+
+    INTENT = 1
+    CHECKPOINT = 2
+    SETTLE = 3
+
+
+KINDS = frozenset(int(kind) for kind in Kind)
+
+
+class Record(NamedTuple):
+    """One record; `end` is the offset of the byte after it."""
+
+    kind: Kind
+    request_id: str
+    payload: bytes
+    end: int
+
+
+class Framing:
+    """Puts records into bytes and finds them again.
+
+    The epoch is in the checksum, so that a record of another segment, left in blocks that the file system reused, is
+    never taken for one of this segment.
+    """
+
+    def frame(self, epoch: int, kind: Kind, request_id: str, payload: bytes) -> bytes:
+        """The bytes of one record. Raises ValueError when the id or the payload is longer than the format allows."""
+        name = request_id.encode("ascii")
+        if len(name) > 255 or len(payload) > MAX_RECORD_BYTES - 512:
+            raise ValueError(f"record too long: id of {len(name)} bytes, payload of {len(payload)} bytes")
+        body = b"".join((bytes((kind, len(name))), name, payload))
+        return HEAD.pack(len(body), self.checksum(epoch, body)) + body
+
+    def scan(self, epoch: int, content: bytes, base: int = 0) -> Iterator[Record]:
+        """The records of `content`, which starts at offset `base` of the segment, up to the first that is not whole."""
+        position = 0
+        while position + HEAD.size <= len(content):
+            length, checksum = HEAD.unpack_from(content, position)
+            start, end = position + HEAD.size, position + HEAD.size + length
+            if length < 2 or length > MAX_RECORD_BYTES or end > len(content):
+                return
+            body = content[start:end]
+            name_end = 2 + body[1]
+            if self.checksum(epoch, body) != checksum or name_end > length or body[0] not in KINDS:
+                return
+            yield Record(Kind(body[0]), body[2:name_end].decode("ascii", "replace"), body[name_end:], base + end)
+            position = end
+
+    def checksum(self, epoch: int, body: bytes) -> int:
+        """CRC32C over the epoch, the length and the body."""
+        salt = google_crc32c.value(EPOCH.pack(epoch) + struct.pack("<I", len(body)))
+        return google_crc32c.extend(salt, body)

@@ -1,0 +1,85 @@
+"""An EntrySink in a process of its own: writing rows takes CPU time that the token path must not wait for.
+
+Frames both ways are a length and a msgpack value. The child gets the database's URL first, through the pipe: a command
+line can be read by every user of the machine. It ends when its input does, so it never outlives this process.
+"""
+
+import asyncio
+import struct
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from gateway.ledger.entry import Entry
+
+LENGTH = struct.Struct("<I")
+YIELD_EVERY = 64
+START_SECONDS = 60.0
+CHILD = "gateway.storage.sink_process"
+
+
+class SinkFailed(ConnectionError):
+    """The child died, or its database refused; the shipper tries again."""
+
+
+class RemoteSink:
+    """Starts its child at the first batch, and again after it died. One batch at a time."""
+
+    def __init__(self, database_url: str, *, insert_seconds: float = 120.0) -> None:
+        self._database_url = database_url
+        self._insert_seconds = insert_seconds
+        self._child: asyncio.subprocess.Process | None = None
+        self._encoder = msgspec.msgpack.Encoder()
+
+    @property
+    def process_id(self) -> int | None:
+        """None before the first batch."""
+        return self._child.pid if self._child else None
+
+    async def insert(self, batch: Sequence[Entry]) -> int:
+        """Raises SinkFailed; whether the entries were committed is then unknown, which is why they may come again."""
+        payloads: list[bytes] = []
+        for entry in batch:
+            payloads.append(self._encoder.encode(entry))
+            if len(payloads) % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(self._insert_seconds):
+                child = await self._started()
+                reply = await self._ask(child, payloads)
+        except (OSError, EOFError, TimeoutError, asyncio.CancelledError) as error:
+            await self.aclose()
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            raise SinkFailed(f"the ledger's writer process failed: {type(error).__name__} {error}") from error
+        if isinstance(reply, str):
+            raise SinkFailed(reply)
+        return int(reply)
+
+    async def aclose(self) -> None:
+        """End the child; what it had not committed is shipped again at the next start."""
+        child, self._child = self._child, None
+        if child is None or child.returncode is not None:
+            return
+        child.kill()
+        await child.wait()
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        if self._child is None or self._child.returncode is not None:
+            pipe = asyncio.subprocess.PIPE
+            self._child = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", CHILD, stdin=pipe, stdout=pipe, start_new_session=True
+            )
+            await self._ask(self._child, self._database_url)
+        return self._child
+
+    async def _ask(self, child: asyncio.subprocess.Process, question: object) -> Any:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        content = self._encoder.encode(question)
+        child.stdin.write(LENGTH.pack(len(content)) + content)
+        await child.stdin.drain()
+        [length] = LENGTH.unpack(await child.stdout.readexactly(LENGTH.size))
+        return msgspec.msgpack.decode(await child.stdout.readexactly(length))

@@ -1,0 +1,197 @@
+"""The journal's files: fixed-size zeroed segments, appended to in order, scanned at start, removed from the front.
+
+Knows records, not what they mean. Not thread-safe but for the methods that say so.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gateway.ledger.disk import Disk, DiskFile
+from gateway.ledger.record import Framing, Kind, Record
+
+READ_BYTES = 1 << 17
+
+
+@dataclass(slots=True)
+class Segment:
+    """One file; `end` is where the next record goes."""
+
+    epoch: int
+    file: DiskFile
+    end: int = 0
+
+    @property
+    def name(self) -> str:
+        return segment_name(self.epoch)
+
+    @property
+    def free_bytes(self) -> int:
+        return self.file.size - self.end
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place in the journal; ordered as the journal is."""
+
+    epoch: int
+    offset: int
+
+
+class NoRoom(Exception):
+    """The record fits neither the segment under way nor a prepared one."""
+
+
+def segment_name(epoch: int) -> str:
+    """The format version is in the name: a later format is another suffix, and this code will not touch it."""
+    return f"{epoch:016d}.seg"
+
+
+class Segments:
+    """The files of one journal directory."""
+
+    def __init__(self, disk: Disk, *, segment_bytes: int, framing: Framing) -> None:
+        self._disk = disk
+        self._segment_bytes = segment_bytes
+        self._framing = framing
+        self._used: list[Segment] = []
+        self._spare: Segment | None = None
+        self._dirty: dict[int, Segment] = {}
+        self.discarded_bytes = 0
+
+    @property
+    def current(self) -> Segment:
+        return self._used[-1]
+
+    @property
+    def end(self) -> Position:
+        return Position(self.current.epoch, self.current.end)
+
+    @property
+    def start(self) -> Position:
+        return Position(self._used[0].epoch, 0)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of records that are still kept."""
+        return sum(segment.end for segment in self._used)
+
+    @property
+    def has_spare(self) -> bool:
+        return self._spare is not None
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes that can certainly still be appended, however the records fall."""
+        return self._spare.free_bytes if self._spare else self.current.free_bytes
+
+    def recover(self) -> Iterator[tuple[int, Record]]:
+        """Open what is there and yield every whole record in order, with its epoch; exhaust it before anything else."""
+        self._spare = None
+        found = [Segment(int(name[:16]), self._disk.open(name)) for name in sorted(self._disk.names())]
+        for segment in found:
+            content = segment.file.read(0, segment.file.size)
+            for record in self._framing.scan(segment.epoch, content):
+                segment.end = record.end
+                yield segment.epoch, record
+            self.make_clean(segment, content)
+        used = [segment for segment in found if segment.end]
+        empty = [segment for segment in found if not segment.end]
+        self._used = used or [empty.pop(0) if empty else self._create(1)]
+        # Only a segment after the last used one may be used next: epochs must rise in the order of the records.
+        for segment in empty:
+            if segment.epoch > self.current.epoch and self._spare is None:
+                self._spare = segment
+            else:
+                segment.file.close()
+                self._disk.remove(segment.name)
+
+    def make_clean(self, segment: Segment, content: bytes) -> None:
+        """Make what was read durable, and clear what lies behind it.
+
+        The good bytes are written again because after a failed sync the kernel may show bytes that the disk never
+        got. The rest is zeroed because a record of the lost tail could otherwise stand, whole, right behind a new one.
+        """
+        tail = content[segment.end :]
+        lost = len(tail.rstrip(b"\0"))
+        if segment.end:
+            segment.file.write(0, content[: segment.end])
+        if lost:
+            self.discarded_bytes += lost
+            segment.file.write(segment.end, bytes(lost))
+        if segment.end or lost:
+            segment.file.sync()
+
+    def append(self, kind: Kind, request_id: str, payload: bytes) -> Position:
+        """Write one record and return where it begins. Raises NoRoom, ValueError or OSError; then nothing changed."""
+        segment = self.current
+        framed = self._framing.frame(segment.epoch, kind, request_id, payload)
+        if len(framed) > segment.free_bytes:
+            segment = self._spare
+            if segment is None or len(framed) > segment.free_bytes:
+                raise NoRoom
+            framed = self._framing.frame(segment.epoch, kind, request_id, payload)
+        segment.file.write(segment.end, framed)
+        if segment is self._spare:
+            self._used.append(segment)
+            self._spare = None
+        position = Position(segment.epoch, segment.end)
+        segment.end += len(framed)
+        self._dirty[segment.epoch] = segment
+        return position
+
+    def take_dirty(self) -> Sequence[DiskFile]:
+        """The files with unsynced records, oldest first; the caller syncs them, in this order."""
+        dirty = [segment.file for segment in self._dirty.values()]
+        self._dirty = {}
+        return dirty
+
+    def create_spare(self) -> Segment:
+        """Prepare the next segment; may run in a thread; hand the result to `keep_spare`. Raises OSError."""
+        return self._create(self.current.epoch + 1)
+
+    def keep_spare(self, segment: Segment) -> None:
+        self._spare = segment
+
+    def read(self, position: Position, until: Position) -> tuple[list[Record], Position]:
+        """Some of the records in [position, until) and where to go on; none only when there is none."""
+        for segment in self._used:
+            if segment.epoch < position.epoch:
+                continue
+            offset = position.offset if segment.epoch == position.epoch else 0
+            limit = until.offset if segment.epoch == until.epoch else segment.end
+            if segment.epoch > until.epoch or offset >= limit:
+                continue
+            length = READ_BYTES
+            while True:
+                content = segment.file.read(offset, min(length, limit - offset))
+                records = list(self._framing.scan(segment.epoch, content, offset))
+                if records:
+                    return records, Position(segment.epoch, records[-1].end)
+                if length >= limit - offset:
+                    raise OSError(f"segment {segment.name} is damaged at {offset}")
+                length *= 4
+        return [], position
+
+    def before(self, position: Position) -> Sequence[Segment]:
+        """The segments that end before `position`, the current one never among them."""
+        return [segment for segment in self._used[:-1] if segment.epoch < position.epoch]
+
+    def forget(self, segments: Sequence[Segment]) -> None:
+        """Stop using these segments; the caller deletes them with `delete`."""
+        gone = {segment.epoch for segment in segments}
+        self._used = [segment for segment in self._used if segment.epoch not in gone]
+
+    def delete(self, segments: Sequence[Segment]) -> None:
+        """Remove forgotten segments from the disk; may run in a thread."""
+        for segment in segments:
+            segment.file.close()
+            self._disk.remove(segment.name)
+
+    def close(self) -> None:
+        for segment in [*self._used, *([self._spare] if self._spare else [])]:
+            segment.file.close()
+
+    def _create(self, epoch: int) -> Segment:
+        name = segment_name(epoch)
+        self._disk.create(name, self._segment_bytes)
+        return Segment(epoch, self._disk.open(name))

@@ -1,0 +1,114 @@
+"""Moves settled entries from the journal to the database, at least once; the database keeps each once.
+
+A database that is down, slow or locked only delays this: the journal grows and requests go on.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from gateway.ledger.entry import Entry
+from gateway.ledger.journal import Journal
+from gateway.ledger.segments import Position
+
+log = logging.getLogger(__name__)
+
+BATCH_ENTRIES = 250
+POLL_SECONDS = 0.25
+FIRST_WAIT_SECONDS = 0.25
+LONGEST_WAIT_SECONDS = 10.0
+
+
+class EntrySink(Protocol):
+    """Where entries go."""
+
+    async def insert(self, batch: Sequence[Entry]) -> int:
+        """Durable when it returns the number of entries that were new; those already there are left as they are."""
+        ...
+
+
+class Shipper:
+    """Ships one journal. `run` until cancelled, then `drain`."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        sink: EntrySink,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._journal = journal
+        self._sink = sink
+        self._clock = clock
+        self._failures_in_a_row = 0
+        self._failures = 0
+        self._shipped = 0
+        self._duplicates = 0
+
+    async def run(self) -> None:
+        """Ship for ever. What fails is tried again, later and later, up to ten seconds apart."""
+        while True:
+            await self._turn()
+
+    async def drain(self, timeout_seconds: float) -> bool:
+        """Ship everything that is settled; False when the time was too short: the next start ships the rest."""
+        deadline = self._clock() + timeout_seconds
+        while self._journal.unshipped_entries and (left := deadline - self._clock()) > 0:
+            await self._turn(left)
+        return not self._journal.unshipped_entries
+
+    async def ship_once(self) -> int:
+        """Ship one batch and return its size. Raises whatever the database raises; then the journal is unchanged."""
+        batch, position = await self._read_batch()
+        inserted = await self._sink.insert(batch) if batch else 0
+        if position != self._journal.shipped:
+            await self._journal.mark_shipped(position, len(batch))
+        self._shipped += len(batch)
+        self._duplicates += len(batch) - inserted
+        return len(batch)
+
+    def gauges(self) -> Mapping[str, float]:
+        """The journal's, and `shipped_entries`, `duplicate_entries`, `shipping_failures` since the start."""
+        return {
+            **self._journal.gauges(),
+            "shipped_entries": self._shipped,
+            "duplicate_entries": self._duplicates,
+            "shipping_failures": self._failures,
+        }
+
+    async def _turn(self, longest_wait_seconds: float = LONGEST_WAIT_SECONDS) -> None:
+        """Ship a batch and wait until it is worth while to ship the next."""
+        wait_seconds = await self._try_to_ship()
+        if self._journal.unshipped_entries or longest_wait_seconds >= LONGEST_WAIT_SECONDS:
+            await asyncio.sleep(min(wait_seconds, longest_wait_seconds))
+
+    async def _try_to_ship(self) -> float:
+        """Ship a batch; seconds to wait before the next."""
+        try:
+            shipped = await self.ship_once()
+        except Exception as error:  # noqa: BLE001 - the outermost edge of this task: whatever a database raises, go on
+            self._failures += 1
+            self._failures_in_a_row += 1
+            wait = min(FIRST_WAIT_SECONDS * 2 ** min(self._failures_in_a_row - 1, 10), LONGEST_WAIT_SECONDS)
+            log.warning(
+                "Cannot ship the ledger (%s: %s); %d entries wait in the journal, next try in %.1f s",
+                type(error).__name__, str(error)[:300], self._journal.unshipped_entries, wait,
+            )  # fmt: skip
+            return wait * random.uniform(0.5, 1.0)
+        self._failures_in_a_row = 0
+        return 0.0 if shipped >= BATCH_ENTRIES else POLL_SECONDS
+
+    async def _read_batch(self) -> tuple[list[Entry], Position]:
+        batch: list[Entry] = []
+        position = self._journal.shipped
+        while len(batch) < BATCH_ENTRIES:
+            entries, end = self._journal.read_settled(position)
+            if end == position:
+                break
+            batch += entries
+            position = end
+            await asyncio.sleep(0)  # let requests in between: decoding a piece takes a millisecond or two
+        return batch, position

@@ -1,0 +1,62 @@
+"""Measures one answer as its chunks pass. The clock is passed in; nothing here knows HTTP or money."""
+
+from dataclasses import dataclass
+
+from backends.protocol import Chunk
+from backends.usage import EngineTimings, Usage
+
+CHARACTERS_PER_TOKEN = 4.0
+"""Used only where a provider reported no usage; such entries are flagged as estimated."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """Times are seconds of one monotonic clock. `started_at` is when the request was accepted."""
+
+    started_at: float
+    first_output_at: float | None = None
+    last_output_at: float | None = None
+    output_characters: int = 0
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    timings: EngineTimings | None = None
+
+    def observe(self, chunk: Chunk, now: float) -> None:
+        """Take note of one chunk that arrived at `now`."""
+        if chunk.has_output:
+            if self.first_output_at is None:
+                self.first_output_at = now
+            self.last_output_at = now
+            self.output_characters += chunk.output_characters
+        if chunk.finish_reason is not None:
+            self.finish_reason = chunk.finish_reason
+        if chunk.usage is not None:
+            self.usage = chunk.usage
+        if chunk.timings is not None:
+            self.timings = chunk.timings
+
+    @property
+    def time_to_first_token_seconds(self) -> float | None:
+        return None if self.first_output_at is None else max(0.0, self.first_output_at - self.started_at)
+
+    def decode_tokens_per_second(self, output_tokens: int) -> float | None:
+        """(output_tokens - 1) / (last - first chunk); None when there is nothing to divide.
+
+        The engine's own figure wins where it gave one: several tokens may share a chunk on the wire.
+        """
+        if self.timings is not None and self.timings.decode_tokens_per_second is not None:
+            return self.timings.decode_tokens_per_second
+        if self.first_output_at is None or self.last_output_at is None or output_tokens < 2:
+            return None
+        elapsed = self.last_output_at - self.first_output_at
+        return (output_tokens - 1) / elapsed if elapsed > 0 else None
+
+    def final_usage(self, input_tokens_estimate: int) -> Usage:
+        """The provider's usage; without it, an estimate from the text that passed, flagged as such."""
+        if self.usage is not None:
+            return self.usage
+        return Usage(
+            input_tokens=input_tokens_estimate,
+            output_tokens=round(self.output_characters / CHARACTERS_PER_TOKEN),
+            is_estimated=True,
+        )

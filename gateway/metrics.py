@@ -1,0 +1,81 @@
+"""Prometheus metrics of the request path. Labels take catalogue names and our own words only, never a caller's text."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from backends.errors import BackendError
+from gateway.ledger.entry import Entry, Ledger
+from gateway.routing.snapshot import Candidate
+
+TIME_BUCKETS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.2, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 300.0)
+SPEED_BUCKETS = (1, 2, 5, 10, 20, 40, 80, 160, 320, 640, 1280)
+TOKEN_CLASSES = ("input", "cached_input", "cache_write", "output", "reasoning")
+
+
+class Metrics:
+    """Implements pipeline.Observer."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.registry = CollectorRegistry()
+        self._ledger = ledger
+        self._requests = Counter(
+            "breakeven_requests", "Settled requests.", ("model", "backend", "status"), registry=self.registry
+        )
+        self._tokens = Counter("breakeven_tokens", "Tokens by class.", ("model", "class"), registry=self.registry)
+        self._cost = Counter("breakeven_cost_usd", "Cost of settled requests.", ("model",), registry=self.registry)
+        self._gpu = Counter("breakeven_gpu_seconds", "GPU time of own engines.", ("model",), registry=self.registry)
+        self._unpriced = Counter(
+            "breakeven_unpriced_requests", "Settled without a known price.", ("model",), registry=self.registry
+        )
+        self._estimated = Counter(
+            "breakeven_estimated_usage_requests", "Settled on estimated usage.", ("model",), registry=self.registry
+        )
+        self._first_token = self._histogram("time_to_first_token_seconds", "Streams only.", TIME_BUCKETS)
+        self._total = self._histogram("request_duration_seconds", "From accepted to settled.", TIME_BUCKETS)
+        self._queue = self._histogram("queue_seconds", "Waiting for the engine.", TIME_BUCKETS)
+        self._decode = self._histogram("decode_tokens_per_second", "After the first token.", SPEED_BUCKETS)
+        self._attempts = Counter(
+            "breakeven_failed_attempts", "Attempts that did not answer.", ("backend", "error"), registry=self.registry
+        )
+        self._unclassified = Counter(
+            "breakeven_unclassified_requests", "Decided without the classifier.", registry=self.registry
+        )
+        for name in ("open_intents", "unshipped_entries", "unshipped_seconds", "journal_bytes"):
+            gauge = Gauge(f"breakeven_ledger_{name}", "See docs/ledger.md.", registry=self.registry)
+            gauge.set_function(lambda name=name: float(self._ledger.gauges().get(name, 0.0)))
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(f"breakeven_{name}", text, ("model",), buckets=buckets, registry=self.registry)
+
+    def settled(self, entry: Entry) -> None:
+        """Count a settled request."""
+        model = entry.model
+        self._requests.labels(model, entry.backend, entry.status.value).inc()
+        written = entry.cache_write_5m_tokens + entry.cache_write_1h_tokens
+        counts = (entry.input_tokens, entry.cached_input_tokens, written, entry.output_tokens, entry.reasoning_tokens)
+        for token_class, count in zip(TOKEN_CLASSES, counts, strict=True):
+            if count:
+                self._tokens.labels(model, token_class).inc(count)
+        if entry.cost is None:
+            self._unpriced.labels(model).inc()
+        else:
+            self._cost.labels(model).inc(entry.cost.total_pico_usd / 1e12)
+        if entry.is_usage_estimated:
+            self._estimated.labels(model).inc()
+        if entry.gpu_seconds:
+            self._gpu.labels(model).inc(entry.gpu_seconds)
+        for histogram, value in (
+            (self._first_token, entry.time_to_first_token_seconds),
+            (self._total, entry.total_seconds),
+            (self._queue, entry.queue_seconds),
+            (self._decode, entry.decode_tokens_per_second),
+        ):
+            if value is not None:
+                histogram.labels(model).observe(value)
+
+    def unclassified(self) -> None:
+        """The classifier failed on a request."""
+        self._unclassified.inc()
+
+    def attempt_failed(self, candidate: Candidate, error: BackendError) -> None:
+        """An attempt ended without a first chunk."""
+        self._attempts.labels(candidate.backend, type(error).__name__).inc()

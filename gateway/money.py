@@ -1,0 +1,25 @@
+"""Money is integer pico-USD (1e-12 USD) inside and decimal text at the borders; it is never a float."""
+
+from decimal import ROUND_HALF_EVEN, Decimal
+
+PICO_PER_USD = 10**12
+PICO_PER_TOKEN_AT_USD_PER_MTOK = 10**6
+"""One dollar per million tokens is a million pico-dollars per token."""
+
+
+def parse_usd(text: str | int | Decimal) -> int:
+    """Decimal dollars to pico-USD. Raises ValueError for floats in disguise: anything finer than a pico-dollar."""
+    pico = Decimal(text) * PICO_PER_USD
+    if pico != pico.to_integral_value():
+        raise ValueError(f"{text} USD is finer than one pico-dollar")
+    return int(pico)
+
+
+def usd(pico: int) -> Decimal:
+    """Pico-USD as exact decimal dollars."""
+    return Decimal(pico).scaleb(-12)
+
+
+def format_usd(pico: int, *, places: int = 12) -> str:
+    """Decimal text of a pico-USD amount, `$`-less; rounded half-even only when `places` is below 12."""
+    return f"{usd(pico).quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN):f}"

@@ -1,0 +1,67 @@
+"""What break-even compares in this deployment: its own engine as a GPU plan, and a hosted model of its catalogue."""
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from gateway.config.engine_curve import MeasuredEngine
+from gateway.config.settings import EngineSettings
+from gateway.economics.gpu_cost import Engine
+from gateway.economics.traffic import GpuPlan, HostedAlternative
+from gateway.errors import InvalidRequest
+from gateway.money import parse_usd
+from gateway.routing.snapshot import Candidate, Snapshot
+
+
+def own_engine_plan(settings: EngineSettings, *, replicas: int = 1) -> GpuPlan:
+    """The bundled engine at its configured price: it runs, so its utilisation is what the ledger measured."""
+    return GpuPlan(
+        name=f"{settings.name} at ${settings.gpu_hour_usd} an hour",
+        gpu_hour_price_pico_usd=settings.gpu_hour_pico_usd,
+        replicas=replicas,
+        fixed_month_pico_usd=parse_usd(settings.fixed_usd_per_month),
+        is_running=True,
+    )
+
+
+def throughput(curve: MeasuredEngine) -> Engine | None:
+    """The measured curve; None while only assumed figures exist, so that the ledger's own GPU-seconds are used."""
+    return None if curve.is_assumed else curve.engine
+
+
+def hosted_candidates(snapshot: Snapshot) -> list[Candidate]:
+    """Hosted models with a known price, cheapest output first."""
+    hosted = [one for one in snapshot.candidates.values() if not one.is_local and one.prices is not None]
+    return sorted(hosted, key=lambda one: (one.prices.rates.output if one.prices else 0, one.name))
+
+
+def pick_alternative(snapshot: Snapshot, name: str | None, used: Iterable[str] = ()) -> Candidate:
+    """The model to compare with: the named one, else the one most used, else the cheapest. Raises InvalidRequest."""
+    hosted = hosted_candidates(snapshot)
+    by_name = {one.name: one for one in hosted}
+    if name is not None:
+        if name not in by_name:
+            raise InvalidRequest(
+                f"{name!r} is not a hosted model with a known price; there are: {', '.join(by_name) or 'none'}.",
+                param="hosted_model",
+            )
+        return by_name[name]
+    most_used = next((model for model in used if model in by_name), None)
+    if most_used is not None:
+        return by_name[most_used]
+    if not hosted:
+        raise InvalidRequest("There is no hosted model with a known price to compare with; set a provider's key.")
+    return hosted[0]
+
+
+def hosted_alternative(candidate: Candidate, *, factor: Fraction = Fraction(1)) -> HostedAlternative:
+    """The candidate's ordinary price as break-even needs it, its discount applied; simulated ones say so."""
+    assert candidate.prices is not None
+    rates, share = candidate.prices.rates, (1 - candidate.prices.discount) * factor
+    cached = rates.cached_input if rates.cached_input is not None else rates.input
+    return HostedAlternative(
+        name=f"{candidate.name} (simulated)" if candidate.is_simulated else candidate.name,
+        input_pico_usd_per_token=round(rates.input * share),
+        cached_input_pico_usd_per_token=round(cached * share),
+        output_pico_usd_per_token=round(rates.output * share),
+        request_pico_usd=round(candidate.prices.per_request_pico_usd * share),
+    )

@@ -1,0 +1,1 @@
+"""Prices as dated facts, and what a usage costs under them. Pure."""

@@ -1,0 +1,224 @@
+"""What each hosted model costs and since when: dated, append-only values. Reads no file and no clock.
+
+Every rate is integer pico-USD per token. A rate of None has no price of its own: cached and written, audio and image
+input then cost as input does, 1 h writes as 5 min writes, reasoning and audio output as output.
+"""
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+STANDARD_TIERS = ("", "auto", "default", "standard")
+"""Names that every provider uses for its ordinary price."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Pico-USD per token of each class."""
+
+    input: int
+    output: int
+    cached_input: int | None = None
+    cache_write_5m: int | None = None
+    cache_write_1h: int | None = None
+    reasoning: int | None = None
+    audio_input: int | None = None
+    audio_output: int | None = None
+    image_input: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Rates of requests with more than `above_input_tokens`.
+
+    The whole request, output included, is repriced; a marginal step reprices only the input tokens beyond it.
+    """
+
+    above_input_tokens: int
+    rates: Rates
+    is_marginal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """Rates by input length; `steps` ascend."""
+
+    base: Rates
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What a service tier costs: a multiple of the ordinary price, or a price list of its own."""
+
+    multiplier: Fraction = Fraction(1)
+    ladder: Ladder | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Minutes of the UTC day, `start` included and `end` not, on ISO weekdays (Monday is 1)."""
+
+    weekdays: tuple[int, ...]
+    start_minute: int
+    end_minute: int
+
+    def has(self, at_us: int) -> bool:
+        at = EPOCH + timedelta(microseconds=at_us)
+        return at.isoweekday() in self.weekdays and self.start_minute <= at.hour * 60 + at.minute < self.end_minute
+
+
+@dataclass(frozen=True, slots=True)
+class OffPeak:
+    """A cheaper price list at certain hours."""
+
+    windows: tuple[Window, ...]
+    ladder: Ladder
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPrices:
+    """The prices of one model from `from_us` (microseconds since the epoch) until the next record.
+
+    `discount` is the negotiated share off every class and fee (0.1 is ten per cent less; negative is a surcharge).
+    """
+
+    ladder: Ladder
+    from_us: int
+    source: str
+    services: Mapping[str, Service] = field(default_factory=dict[str, Service])
+    standard_tiers: tuple[str, ...] = STANDARD_TIERS
+    per_request_pico_usd: int = 0
+    off_peak: OffPeak | None = None
+    discount: Fraction = Fraction(0)
+    note: str = ""
+
+    @property
+    def rates(self) -> Rates:
+        """The ordinary price of a short request."""
+        return self.ladder.base
+
+    @property
+    def from_date(self) -> str:
+        return (EPOCH + timedelta(microseconds=self.from_us)).date().isoformat()
+
+    def at(self, at_us: int) -> "ModelPrices":
+        """These prices with the hour's list in force."""
+        if self.off_peak is None or not any(window.has(at_us) for window in self.off_peak.windows):
+            return self
+        return replace(self, ladder=self.off_peak.ladder, off_peak=None)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRecord:
+    """One model's whole price history, oldest first, and the other names it answers to."""
+
+    model: str
+    history: tuple[ModelPrices, ...]
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderPrices:
+    """One provider's file."""
+
+    provider: str
+    models: tuple[ModelRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A deployment's own terms: a discount on a provider or one of its models, or a price list of its own.
+
+    `model` None means every model of the provider. `history` appends to (or, for a model the catalogue does not
+    know, founds) the model's record. `from_us` dates the discount: earlier requests keep the price they had.
+    """
+
+    provider: str
+    model: str | None = None
+    discount: Fraction | None = None
+    from_us: int = 0
+    history: tuple[ModelPrices, ...] = ()
+
+    def applies_to(self, provider: str, model: str) -> bool:
+        return self.provider == provider and self.model in (None, model)
+
+
+class PriceBook:
+    """Every price that is known. Immutable; `version` is a hash of its content."""
+
+    def __init__(self, files: Iterable[ProviderPrices], overrides: Iterable[Override] = ()) -> None:
+        """Raises ValueError when two records of a provider share a name."""
+        self._files = tuple(files)
+        self._overrides = tuple(overrides)
+        self._records: dict[tuple[str, str], tuple[ModelPrices, ...]] = {}
+        self._names: dict[tuple[str, str], str] = {}
+        for file in self._files:
+            for record in file.models:
+                self._add(file.provider, record)
+        for override in self._overrides:
+            self._found(override)
+        self.version = self._hash()
+
+    def _add(self, provider: str, record: ModelRecord) -> None:
+        for name in (record.model, *record.aliases):
+            if (provider, name) in self._names:
+                raise ValueError(f"{provider}: {name} is priced twice")
+            self._names[provider, name] = record.model
+        self._records[provider, record.model] = record.history
+
+    def _found(self, override: Override) -> None:
+        if not override.history or override.model is None:
+            return
+        model = self._names.setdefault((override.provider, override.model), override.model)
+        known = self._records.get((override.provider, model), ())
+        first = override.history[0].from_us
+        self._records[override.provider, model] = (*(p for p in known if p.from_us < first), *override.history)
+
+    def _hash(self) -> str:
+        content = repr((sorted(self._records.items()), sorted(self._names.items()), self._discounts()))
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+    def _discounts(self) -> list[tuple[str, str | None, str, int]]:
+        return [(o.provider, o.model, str(o.discount), o.from_us) for o in self._overrides if o.discount is not None]
+
+    def lookup(self, provider: str, upstream_model: str, at_us: int) -> ModelPrices | None:
+        """The prices in force at `at_us`, or None: not known, which is never the same as free."""
+        model = self._names.get((provider, upstream_model))
+        if model is None:
+            return None
+        history = self._records[provider, model]
+        index = bisect_right(history, at_us, key=lambda prices: prices.from_us)
+        if index == 0:
+            return None
+        return self._discounted(provider, model, history[index - 1].at(at_us), at_us)
+
+    def _discounted(self, provider: str, model: str, prices: ModelPrices, at_us: int) -> ModelPrices:
+        terms = [
+            (o.from_us, index, o.discount)
+            for index, o in enumerate(self._overrides)
+            if o.discount is not None and o.from_us <= at_us and self._is_meant(o, provider, model)
+        ]
+        return replace(prices, discount=max(terms)[2]) if terms else prices
+
+    def _is_meant(self, override: Override, provider: str, model: str) -> bool:
+        if override.model is None:
+            return override.provider == provider
+        return override.provider == provider and self._names.get((provider, override.model)) == model
+
+    def with_overrides(self, overrides: Iterable[Override]) -> "PriceBook":
+        """The same book under a deployment's own terms; of several discounts the latest dated, then listed, holds."""
+        return PriceBook(self._files, (*self._overrides, *overrides))
+
+    def models(self, provider: str | None = None) -> list[tuple[str, str]]:
+        """`(provider, model)` of everything priced, sorted, aliases left out."""
+        return sorted(key for key in self._records if provider in (None, key[0]))
+
+    def history(self, provider: str, upstream_model: str) -> tuple[ModelPrices, ...]:
+        """A model's records, oldest first; empty when it is not known."""
+        model = self._names.get((provider, upstream_model))
+        return self._records[provider, model] if model is not None else ()

@@ -1,0 +1,183 @@
+"""litellm's packaged price map (JSON text) to our price values. Never imports litellm, opens no file."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import date
+from decimal import ROUND_HALF_EVEN, Decimal
+from fractions import Fraction
+from typing import Any
+
+from gateway.money import PICO_PER_USD
+from gateway.pricing.catalogue import Ladder, ModelPrices, OffPeak, Rates, Service, Step, Window
+from gateway.pricing.price_text import start_of_day_us
+
+PROVIDERS = {
+    "openai": "openai",
+    "anthropic": "anthropic",
+    "gemini": "gemini",
+    "deepseek": "deepseek",
+    "groq": "groq",
+    "mistral": "mistral",
+    "together_ai": "together_ai",
+    "xai": "xai",
+    "cerebras": "cerebras",
+    "fireworks_ai": "fireworks_ai",
+    "fireworks_ai-embedding-models": "fireworks_ai",
+}
+"""litellm's provider names and ours. It has no OpenRouter prices; those come from genai-prices."""
+MODES = ("chat", "responses", "embedding")
+SERVICES = {"batches": "batch", "flex": "flex", "priority": "priority"}
+CLASSES = {
+    "input_cost_per_token": "input",
+    "output_cost_per_token": "output",
+    "cache_read_input_token_cost": "cached_input",
+    "cache_creation_input_token_cost": "cache_write_5m",
+    "cache_creation_input_token_cost_above_1hr": "cache_write_1h",
+    "output_cost_per_reasoning_token": "reasoning",
+    "input_cost_per_audio_token": "audio_input",
+    "output_cost_per_audio_token": "audio_output",
+    "input_cost_per_image_token": "image_input",
+}
+FIELD = re.compile(
+    rf"(?P<name>{'|'.join(sorted(CLASSES, key=len, reverse=True))})"
+    rf"(?:_above_(?P<above>\d+)k_tokens)?(?:_(?P<service>{'|'.join(SERVICES)}))?"
+)
+Fields = Mapping[str, Any]
+Classes = dict[str, int]
+
+
+def parse_litellm_map(text: str, *, as_of: date, source: str) -> dict[str, dict[str, ModelPrices]]:
+    """Provider -> model -> prices, for chat and embedding models that are priced and not retired by `as_of`.
+
+    A model that costs nothing at all is left out: not knowing a price must not read as free.
+    """
+    found: dict[str, dict[str, ModelPrices]] = {}
+    # Of two entries for one model, the one under the provider's own prefix wins: it is sorted last.
+    for name, fields in sorted(json.loads(text, parse_float=Decimal).items(), key=lambda item: "/" in item[0]):
+        provider = PROVIDERS.get(fields.get("litellm_provider"))
+        if provider is None or not is_current(name, fields, as_of):
+            continue
+        prices = parse_fields(fields, from_us=start_of_day_us(as_of.replace(day=1)), source=source)
+        if prices is not None:
+            found.setdefault(provider, {})[model_name(name, str(fields["litellm_provider"]))] = prices
+    return found
+
+
+def model_name(name: str, litellm_provider: str) -> str:
+    """What the provider itself calls the model."""
+    for prefix in {litellm_provider, PROVIDERS[litellm_provider]}:
+        name = name.removeprefix(prefix + "/")
+    return name
+
+
+def is_current(name: str, fields: Fields, as_of: date) -> bool:
+    retired = fields.get("deprecation_date")
+    if fields.get("mode") not in MODES or (retired and date.fromisoformat(retired) <= as_of):
+        return False
+    # Fireworks: only full names reach its API. Fine-tunes and size classes name no model that can be called.
+    return not name.startswith(("ft:", "together-ai-", "fireworks-ai-")) and (
+        not name.startswith("fireworks_ai/") or name.startswith("fireworks_ai/accounts/")
+    )
+
+
+def parse_fields(fields: Fields, *, from_us: int, source: str) -> ModelPrices | None:
+    """One model's prices, or None when it has none."""
+    tables = by_table(fields)
+    standard = tables.get(("", 0), {})
+    if not standard.get("input") and not standard.get("output"):
+        return None
+    base = {"input": standard.get("input", 0), "output": standard.get("output", 0), **standard}
+    ladder = ladder_of(base, {above: table for (service, above), table in tables.items() if above and not service})
+    services = {SERVICES[name]: service_of(name, base, ladder, tables) for name in SERVICES if (name, 0) in tables}
+    return ModelPrices(
+        ladder=ladder,
+        from_us=from_us,
+        source=source,
+        services=services,
+        off_peak=off_peak_of(fields.get("off_peak_pricing"), ladder),
+    )
+
+
+def by_table(fields: Fields) -> dict[tuple[str, int], Classes]:
+    """Rates in pico-USD by (service suffix, threshold in tokens)."""
+    tables: dict[tuple[str, int], Classes] = {}
+    for key, value in fields.items():
+        match = FIELD.fullmatch(key)
+        if match is None or not isinstance(value, int | Decimal):
+            continue
+        pico = per_token(Decimal(value))
+        name = CLASSES[match["name"]]
+        # A zero beside a price means "not billed apart", which is our None: the class then costs as input does.
+        if pico or name in ("input", "output"):
+            table = tables.setdefault((match["service"] or "", int(match["above"] or 0) * 1000), {})
+            table[name] = pico
+    return tables
+
+
+def per_token(usd_per_token: Decimal) -> int:
+    """Pico-USD, rounded half-even where a source is finer than a pico-dollar."""
+    return int((usd_per_token * PICO_PER_USD).quantize(Decimal(1), rounding=ROUND_HALF_EVEN))
+
+
+def ladder_of(base: Classes, steps: Mapping[int, Classes]) -> Ladder:
+    """A step that leaves out a class keeps the base price of it, as litellm's own function does."""
+    return Ladder(Rates(**base), tuple(Step(above, Rates(**{**base, **steps[above]})) for above in sorted(steps)))
+
+
+def service_of(name: str, base: Classes, standard: Ladder, tables: Mapping[tuple[str, int], Classes]) -> Service:
+    """One multiplier when every class agrees on it; else a price list, whose gaps are filled by the input's ratio."""
+    ratios = {key: Fraction(value, base[key]) for key, value in tables[name, 0].items() if base.get(key)}
+    of_input = ratios.get("input", Fraction(1))
+    stepped = {above: table for (service, above), table in tables.items() if service == name and above}
+    if (
+        has_decimal_text(of_input)
+        and set(ratios.values()) == {of_input}
+        and all(agrees(step, stepped, of_input) for step in standard.steps)
+    ):
+        return Service(multiplier=of_input)
+    scaled = {key: round(value * ratios.get(key, of_input)) for key, value in base.items()}
+    steps = {
+        step.above_input_tokens: {
+            **{key: round(value * ratios.get(key, of_input)) for key, value in classes(step.rates)},
+            **stepped.get(step.above_input_tokens, {}),
+        }
+        for step in standard.steps
+    }
+    return Service(ladder=ladder_of({**scaled, **tables[name, 0]}, steps))
+
+
+def has_decimal_text(ratio: Fraction) -> bool:
+    """Whether the ratio ends, as 5/4 does and 5/3 does not."""
+    return 10**12 % ratio.denominator == 0
+
+
+def agrees(step: Step, stepped: Mapping[int, Classes], ratio: Fraction) -> bool:
+    own = stepped.get(step.above_input_tokens, {})
+    return all(value == ratio * getattr(step.rates, key) for key, value in own.items() if getattr(step.rates, key))
+
+
+def classes(rates: Rates) -> Iterator[tuple[str, int]]:
+    for name in CLASSES.values():
+        value: int | None = getattr(rates, name)
+        if value is not None:
+            yield name, value
+
+
+def off_peak_of(terms: Fields | None, ladder: Ladder) -> OffPeak | None:
+    if not terms:
+        return None
+    own = by_table(terms).get(("", 0), {})
+    windows: list[Window] = []
+    for window in terms["windows"]:
+        hours = [window["hours_utc"]] if isinstance(window["hours_utc"], str) else window["hours_utc"]
+        for span in hours:
+            start, end = (minutes(text) for text in span.split("-"))
+            windows.append(Window(tuple(window["weekdays"]), start, end or 24 * 60))
+    return OffPeak(tuple(windows), Ladder(replace(ladder.base, **own), ladder.steps))
+
+
+def minutes(text: str) -> int:
+    hours, _, minute = text.partition(":")
+    return int(hours) * 60 + int(minute)

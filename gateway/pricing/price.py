@@ -1,0 +1,225 @@
+"""What a usage costs under given prices: exact integers, no clock, no file.
+
+PricingError            the caller stores the cost as not known and raises an alert; never $0
+├── MalformedUsage      the token classes contradict each other
+└── UnknownServiceTier  the response names a service tier that has no price
+
+Money is integer pico-USD. A rate is a whole number of pico-dollars per token, so a class is exact; where a multiplier
+(batch, discount) leaves a fraction of a pico-dollar, each class is rounded half-even, once, after all multipliers.
+"""
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import pairwise
+
+from backends.usage import Usage
+from gateway.ledger.entry import Cost
+from gateway.pricing.catalogue import Ladder, ModelPrices, Rates
+
+SECONDS_PER_HOUR = 3600
+ONE = Fraction(1)
+ROUNDING_SLACK_PICO_USD = 3
+"""Four classes and a fee, each rounded by at most half a pico-dollar, may exceed their rounded sum by this."""
+
+
+class PricingError(ValueError):
+    """No cost can be computed."""
+
+
+class MalformedUsage(PricingError):
+    """The provider's token counts cannot all be true."""
+
+
+class UnknownServiceTier(PricingError):
+    """The response was served in a tier whose price the catalogue does not have."""
+
+
+def price(usage: Usage, prices: ModelPrices, *, discount: Fraction | None = None) -> Cost:
+    """Cost of one call by token class, in the service tier that the response names.
+
+    `discount` replaces the one in `prices`. Audio and image tokens count in the input or output class, the fee in
+    `other`. Raises MalformedUsage and UnknownServiceTier.
+    """
+    check(usage)
+    ladder, multiplier = service(prices, usage.service_tier)
+    amounts = class_amounts(usage, ladder)
+    fee = prices.per_request_pico_usd
+    taken_off = prices.discount if discount is None else discount
+    if multiplier is ONE and not taken_off:  # nothing to round: whole pico-dollars stay whole
+        return Cost(*amounts, fee, 0, sum(amounts) + fee)
+    share = 1 - taken_off
+    factor = multiplier * share
+    fresh, read, written, output = (rounded(amount, factor) for amount in amounts)
+    at_list = sum(rounded(amount, multiplier) for amount in amounts) + fee
+    return Cost(fresh, read, written, output, rounded(fee, share), 0, at_list)
+
+
+def price_bound(
+    input_tokens: int,
+    max_output_tokens: int,
+    prices: ModelPrices,
+    *,
+    service_tier: str | None = None,
+    may_write_cache: bool = True,
+    may_have_media: bool = True,
+) -> int:
+    """The most, in pico-USD, that a request of at most these lengths can cost, however its tokens divide.
+
+    The answer may come from the service tier asked for or from the ordinary one. Saying that a request neither
+    writes a cache nor carries audio or images makes the bound tighter.
+    """
+    share = 1 - prices.discount
+    bounds: list[int] = []
+    for ladder, multiplier in ((prices.ladder, Fraction(1)), service(prices, service_tier)):
+        reached = [ladder.base, *(step.rates for step in ladder.steps if input_tokens > step.above_input_tokens)]
+        dearest_input = max(
+            highest_input(rates, may_write_cache=may_write_cache, may_have_media=may_have_media) for rates in reached
+        )
+        dearest_output = max(highest_output(rates, may_have_media=may_have_media) for rates in reached)
+        amount = input_tokens * dearest_input + max_output_tokens * dearest_output
+        bounds.append(math.ceil((amount * multiplier + prices.per_request_pico_usd) * share))
+    return max(bounds) + ROUNDING_SLACK_PICO_USD
+
+
+def price_compute(gpu_seconds: float, gpu_hour_pico_usd: int) -> Cost:
+    """Cost of GPU time at an hourly price, rounded half-even once. Raises MalformedUsage if it is not a duration."""
+    if not math.isfinite(gpu_seconds) or gpu_seconds < 0:
+        raise MalformedUsage(f"gpu_seconds is {gpu_seconds}")
+    numerator, denominator = gpu_seconds.as_integer_ratio()  # exact: a float is a fraction already
+    compute = round(Fraction(numerator * gpu_hour_pico_usd, denominator * SECONDS_PER_HOUR))
+    return Cost(compute_pico_usd=compute, list_pico_usd=compute)
+
+
+def check(usage: Usage) -> None:
+    """Raise MalformedUsage unless the parts fit into their wholes."""
+    for name in COUNTS:
+        if getattr(usage, name) < 0:
+            raise MalformedUsage(f"{name} is {getattr(usage, name)}")
+    cache = usage.cached_input_tokens + usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
+    for whole, total, part, tokens in (
+        ("input_tokens", usage.input_tokens, "cache reads and writes", cache),
+        ("input_tokens", usage.input_tokens, "audio and image", usage.audio_input_tokens + usage.image_input_tokens),
+        (
+            "output_tokens",
+            usage.output_tokens,
+            "reasoning and audio",
+            usage.reasoning_tokens + usage.audio_output_tokens,
+        ),
+    ):
+        if tokens > total:
+            raise MalformedUsage(f"{tokens} tokens of {part} in {total} {whole}")
+
+
+COUNTS = tuple(name for name in Usage.__dataclass_fields__ if name.endswith("_tokens"))
+
+
+def service(prices: ModelPrices, service_tier: str | None) -> tuple[Ladder, Fraction]:
+    """The price list and the multiplier of a service tier. Raises UnknownServiceTier."""
+    name = (service_tier or "").lower()
+    if name in prices.services:
+        terms = prices.services[name]
+        return terms.ladder or prices.ladder, terms.multiplier
+    if name not in prices.standard_tiers:
+        raise UnknownServiceTier(f"service tier {service_tier!r} has no price in {prices.source}")
+    return prices.ladder, ONE
+
+
+def class_amounts(usage: Usage, ladder: Ladder) -> tuple[int, int, int, int]:
+    """Pico-USD of fresh input, cached input, cache writes and output before multipliers."""
+    whole = ladder.base
+    if not ladder.steps and not usage.audio_input_tokens and not usage.image_input_tokens:
+        return text_amounts(usage, whole)
+    for step in ladder.steps:
+        if not step.is_marginal and usage.input_tokens > step.above_input_tokens:
+            whole = step.rates
+    amounts = [0, 0, 0]
+    for kind, rates, tokens in input_pieces(usage, whole, ladder):
+        index, rate = kind_rate(kind, rates)
+        amounts[index] += tokens * rate
+    return amounts[0], amounts[1], amounts[2], output_amount(usage, whole)
+
+
+def text_amounts(usage: Usage, rates: Rates) -> tuple[int, int, int, int]:
+    """`class_amounts` where every token of a class costs the same: decisions and replays ask this most of the time."""
+    read, short, long = usage.cached_input_tokens, usage.cache_write_5m_tokens, usage.cache_write_1h_tokens
+    short_rate = own(rates.cache_write_5m, rates.input)
+    return (
+        (usage.input_tokens - read - short - long) * rates.input,
+        read * own(rates.cached_input, rates.input),
+        short * short_rate + long * own(rates.cache_write_1h, short_rate),
+        output_amount(usage, rates),
+    )
+
+
+def output_amount(usage: Usage, rates: Rates) -> int:
+    plain = usage.output_tokens - usage.reasoning_tokens - usage.audio_output_tokens
+    return (
+        plain * rates.output
+        + usage.reasoning_tokens * own(rates.reasoning, rates.output)
+        + usage.audio_output_tokens * own(rates.audio_output, rates.output)
+    )
+
+
+def input_pieces(usage: Usage, whole: Rates, ladder: Ladder) -> Iterator[tuple[str, Rates, int]]:
+    """`(kind, rates, tokens)` that add up to the input, in prompt order: a cache holds the prefix.
+
+    Providers do not say how much of the audio and images was read from the cache: they count as fresh as far as
+    fresh tokens go, which does not understate.
+    """
+    fresh = usage.input_tokens - usage.cached_input_tokens - usage.cache_write_5m_tokens - usage.cache_write_1h_tokens
+    audio = min(usage.audio_input_tokens, fresh)
+    image = min(usage.image_input_tokens, fresh - audio)
+    kinds = (
+        ("read", usage.cached_input_tokens),
+        ("write_1h", usage.cache_write_1h_tokens),
+        ("write_5m", usage.cache_write_5m_tokens),
+        ("text", fresh - audio - image),
+        ("image", image),
+        ("audio", audio),
+    )
+    marginal = [step for step in ladder.steps if step.is_marginal]
+    at = 0
+    for kind, tokens in kinds:
+        end = at + tokens
+        cuts = [at, *(step.above_input_tokens for step in marginal if at < step.above_input_tokens < end), end]
+        for start, stop in pairwise(cuts):
+            beyond = [step.rates for step in marginal if step.above_input_tokens <= start]
+            yield kind, (beyond[-1] if beyond else whole), stop - start
+        at = end
+
+
+def kind_rate(kind: str, rates: Rates) -> tuple[int, int]:
+    """The class (0 fresh, 1 cached, 2 written) and the rate of a kind of input."""
+    if kind == "read":
+        return 1, own(rates.cached_input, rates.input)
+    if kind.startswith("write"):
+        short = own(rates.cache_write_5m, rates.input)
+        return 2, short if kind == "write_5m" else own(rates.cache_write_1h, short)
+    if kind == "audio":
+        return 0, own(rates.audio_input, rates.input)
+    return 0, own(rates.image_input, rates.input) if kind == "image" else rates.input
+
+
+def own(rate: int | None, otherwise: int) -> int:
+    return otherwise if rate is None else rate
+
+
+def rounded(amount: int, multiplier: Fraction) -> int:
+    """Half-even: Fraction's own rounding."""
+    return amount if multiplier == 1 else round(amount * multiplier)
+
+
+def highest_input(rates: Rates, *, may_write_cache: bool, may_have_media: bool) -> int:
+    """The highest rate that an input token can meet."""
+    found = [rates.input, rates.cached_input]
+    if may_write_cache:
+        found += [rates.cache_write_5m, rates.cache_write_1h]
+    if may_have_media:
+        found += [rates.audio_input, rates.image_input]
+    return max(rate for rate in found if rate is not None)
+
+
+def highest_output(rates: Rates, *, may_have_media: bool) -> int:
+    found = (rates.output, rates.reasoning, rates.audio_output if may_have_media else None)
+    return max(rate for rate in found if rate is not None)

@@ -1,0 +1,29 @@
+"""The figures of a price record under names of their own, as decimal text in USD per million tokens."""
+
+from collections.abc import Iterator
+
+from gateway.money import usd
+from gateway.pricing.catalogue import Ladder, ModelPrices
+from gateway.pricing.price_yaml import plain, rate_texts, window_text
+
+
+def figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:
+    """`(name, text)` of every figure: `input`, `output above 200000`, `batch multiplier`, `priority input`, ..."""
+    yield from ladder_figures("", prices.ladder)
+    for name, service in prices.services.items():
+        if service.ladder is None:
+            yield f"{name} multiplier", str(service.multiplier)
+        else:
+            yield from ladder_figures(f"{name} ", service.ladder)
+    if prices.per_request_pico_usd:
+        yield "per request", plain(usd(prices.per_request_pico_usd))
+    if prices.off_peak:
+        yield from ladder_figures("off-peak ", prices.off_peak.ladder)
+        yield "off-peak hours", "; ".join(window_text(window) for window in prices.off_peak.windows)
+
+
+def ladder_figures(prefix: str, ladder: Ladder) -> Iterator[tuple[str, str]]:
+    yield from ((prefix + name, text) for name, text in rate_texts(ladder.base))
+    for step in ladder.steps:
+        limit = f" above {step.above_input_tokens}" + (" (marginal)" if step.is_marginal else "")
+        yield from ((prefix + name + limit, text) for name, text in rate_texts(step.rates))

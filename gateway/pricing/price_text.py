@@ -1,0 +1,237 @@
+"""Text of a price file to values: strict YAML whose every error names file, line and field. Opens no file.
+
+Prices are decimal text in USD per million tokens. YAML's own number types are switched off, so that no price ever
+passes through a float.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from gateway.money import PICO_PER_TOKEN_AT_USD_PER_MTOK, parse_usd
+from gateway.pricing.catalogue import (
+    STANDARD_TIERS,
+    Ladder,
+    ModelPrices,
+    ModelRecord,
+    OffPeak,
+    Override,
+    ProviderPrices,
+    Rates,
+    Service,
+    Step,
+    Window,
+)
+from gateway.pricing.located_yaml import validate_yaml
+
+
+def whole_pico(usd_per_mtok: Decimal) -> Decimal:
+    pico = usd_per_mtok * PICO_PER_TOKEN_AT_USD_PER_MTOK
+    if pico != pico.to_integral_value():
+        raise ValueError(f"{usd_per_mtok} USD per million tokens is finer than one pico-dollar per token")
+    return usd_per_mtok
+
+
+def whole_pico_usd(usd: Decimal) -> Decimal:
+    parse_usd(usd)
+    return usd
+
+
+def clock(text: str) -> int:
+    hours, colon, minutes = text.partition(":")
+    if not (
+        colon and hours.isdigit() and minutes.isdigit() and int(minutes) < 60 and int(hours) * 60 + int(minutes) <= 1440
+    ):
+        raise ValueError(f"{text!r} is not an hour such as 06:30 (24:00 is the end of the day)")
+    return int(hours) * 60 + int(minutes)
+
+
+Price = Annotated[Decimal, Field(ge=0, lt=1_000_000), AfterValidator(whole_pico)]
+MinuteOfDay = Annotated[int, BeforeValidator(clock)]
+Name = Annotated[str, Field(min_length=1)]
+
+
+class Schema(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RatesText(Schema):
+    """USD per million tokens; what is left out costs as its plain class does."""
+
+    input: Price
+    output: Price
+    cached_input: Price | None = None
+    cache_write_5m: Price | None = None
+    cache_write_1h: Price | None = None
+    reasoning: Price | None = None
+    audio_input: Price | None = None
+    audio_output: Price | None = None
+    image_input: Price | None = None
+
+    def rates(self) -> Rates:
+        prices = {name: getattr(self, name) for name in RatesText.model_fields}
+        return Rates(**{name: per_token(price) for name, price in prices.items() if price is not None})
+
+
+class StepText(RatesText):
+    above_input_tokens: Annotated[int, Field(ge=1)]
+    marginal: bool = False
+
+
+class LadderText(RatesText):
+    above: tuple[StepText, ...] = ()
+
+    @model_validator(mode="after")
+    def _ascends(self) -> "LadderText":
+        limits = [step.above_input_tokens for step in self.above]
+        if limits != sorted(set(limits)):
+            raise ValueError("the steps under `above` must ascend")
+        return self
+
+    def ladder(self) -> Ladder:
+        steps = (Step(step.above_input_tokens, step.rates(), step.marginal) for step in self.above)
+        return Ladder(self.rates(), tuple(steps))
+
+
+class ServiceText(Schema):
+    """Either a multiple of the ordinary price or a price list of its own."""
+
+    multiplier: Annotated[Decimal, Field(ge=0, le=100)] | None = None
+    prices: LadderText | None = None
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> "ServiceText":
+        if (self.multiplier is None) == (self.prices is None):
+            raise ValueError("give either `multiplier` or `prices`")
+        return self
+
+    def service(self) -> Service:
+        if self.prices is not None:
+            return Service(ladder=self.prices.ladder())
+        return Service(multiplier=Fraction(self.multiplier or 0))
+
+
+class WindowText(Schema):
+    weekdays: tuple[Annotated[int, Field(ge=1, le=7)], ...]
+    start: MinuteOfDay
+    end: MinuteOfDay
+
+    def window(self) -> Window:
+        return Window(tuple(sorted(self.weekdays)), self.start, self.end)
+
+
+class OffPeakText(Schema):
+    windows_utc: tuple[WindowText, ...]
+    prices: LadderText
+
+    def off_peak(self) -> OffPeak:
+        return OffPeak(tuple(window.window() for window in self.windows_utc), self.prices.ladder())
+
+
+class PricesText(LadderText):
+    """One dated record."""
+
+    from_: Annotated[date, Field(alias="from")]
+    source: Name
+    note: str = ""
+    per_request_usd: Annotated[Decimal, Field(ge=0), AfterValidator(whole_pico_usd)] = Decimal(0)
+    batch: ServiceText | None = None
+    flex: ServiceText | None = None
+    priority: ServiceText | None = None
+    off_peak: OffPeakText | None = None
+
+    def prices(self, standard_tiers: Sequence[str]) -> ModelPrices:
+        services = {"batch": self.batch, "flex": self.flex, "priority": self.priority}
+        return ModelPrices(
+            ladder=self.ladder(),
+            from_us=start_of_day_us(self.from_),
+            source=self.source,
+            services={name: text.service() for name, text in services.items() if text is not None},
+            standard_tiers=tuple(sorted({*STANDARD_TIERS, *standard_tiers})),
+            per_request_pico_usd=parse_usd(self.per_request_usd),
+            off_peak=self.off_peak.off_peak() if self.off_peak else None,
+            note=self.note,
+        )
+
+
+def ascending(history: tuple[PricesText, ...]) -> tuple[PricesText, ...]:
+    dates = [record.from_ for record in history]
+    if not dates:
+        raise ValueError("at least one record is needed")
+    if dates != sorted(set(dates)):
+        raise ValueError("records must be appended: each `from` later than the one before")
+    return history
+
+
+History = Annotated[tuple[PricesText, ...], AfterValidator(ascending)]
+
+
+class ModelText(Schema):
+    aliases: tuple[Name, ...] = ()
+    prices: History
+
+
+class FileText(Schema):
+    """A provider's price file. `standard_tiers` names service tiers that it bills at the ordinary price."""
+
+    provider: Name
+    standard_tiers: tuple[Name, ...] = ()
+    models: dict[Name, ModelText]
+
+
+class OverrideText(Schema):
+    provider: Name
+    model: Name | None = None
+    discount: Annotated[Decimal, Field(ge=-10, le=1)] | None = None
+    from_: Annotated[date | None, Field(alias="from")] = None
+    prices: History | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "OverrideText":
+        if self.discount is None and self.prices is None:
+            raise ValueError("give `discount`, `prices` or both")
+        if self.prices is not None and self.model is None:
+            raise ValueError("`prices` needs a `model`")
+        return self
+
+    def override(self) -> Override:
+        return Override(
+            provider=self.provider,
+            model=self.model,
+            discount=None if self.discount is None else Fraction(self.discount),
+            from_us=start_of_day_us(self.from_) if self.from_ else 0,
+            history=tuple(record.prices(()) for record in self.prices or ()),
+        )
+
+
+class OverridesText(Schema):
+    overrides: tuple[OverrideText, ...]
+
+
+def parse_prices(text: str, name: str) -> ProviderPrices:
+    """A provider's price file. `name` is what errors call it. Raises ConfigurationError."""
+    file = validate_yaml(FileText, text, name)
+    records = (
+        ModelRecord(model, tuple(record.prices(file.standard_tiers) for record in entry.prices), entry.aliases)
+        for model, entry in file.models.items()
+    )
+    return ProviderPrices(file.provider, tuple(records))
+
+
+def parse_overrides(text: str, name: str) -> tuple[Override, ...]:
+    """A deployment's own terms. Raises ConfigurationError."""
+    return tuple(entry.override() for entry in validate_yaml(OverridesText, text, name).overrides)
+
+
+def per_token(usd_per_mtok: Decimal) -> int:
+    """USD per million tokens to pico-USD per token; exact, because whole_pico() held."""
+    return int(usd_per_mtok * PICO_PER_TOKEN_AT_USD_PER_MTOK)
+
+
+def start_of_day_us(day: date) -> int:
+    """Microseconds since the epoch of 00:00 UTC."""
+    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 1_000_000

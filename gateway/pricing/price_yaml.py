@@ -1,0 +1,126 @@
+"""Price values to the YAML text of a price file: one line a record where it fits. The inverse of price_text."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+
+from gateway.money import PICO_PER_TOKEN_AT_USD_PER_MTOK, usd
+from gateway.pricing.catalogue import (
+    STANDARD_TIERS,
+    Ladder,
+    ModelPrices,
+    ModelRecord,
+    ProviderPrices,
+    Rates,
+    Service,
+    Window,
+)
+
+PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./")
+
+
+def format_prices(file: ProviderPrices) -> str:
+    """The whole file, models sorted by name; parse_prices() of it gives `file` back."""
+    lines = [f"provider: {file.provider}"]
+    billed_alike = sorted({t for m in file.models for p in m.history for t in p.standard_tiers} - set(STANDARD_TIERS))
+    if billed_alike:
+        lines.append(f"standard_tiers: [{', '.join(map(quoted, billed_alike))}]")
+    lines.append("models:")
+    for record in sorted(file.models, key=lambda record: record.model):
+        lines += model_lines(record)
+    return "\n".join(lines) + "\n"
+
+
+def model_lines(record: ModelRecord) -> Iterator[str]:
+    yield f"  {quoted(record.model)}:"
+    if record.aliases:
+        yield f"    aliases: [{', '.join(map(quoted, record.aliases))}]"
+    yield "    prices:"
+    for prices in record.history:
+        yield from record_lines(prices)
+
+
+def record_lines(prices: ModelPrices) -> Iterator[str]:
+    yield f"    - from: {prices.from_date}"
+    yield f"      source: {quoted(prices.source)}"
+    if prices.note:
+        yield f"      note: {quoted(prices.note)}"
+    for pair in rate_pairs(prices.rates):
+        yield f"      {pair}"
+    if prices.ladder.steps:
+        yield f"      above: {steps_text(prices.ladder)}"
+    if prices.per_request_pico_usd:
+        yield f"      per_request_usd: {plain(usd(prices.per_request_pico_usd))}"
+    for name, service in prices.services.items():
+        yield f"      {name}: {service_text(service)}"
+    if prices.off_peak:
+        yield "      off_peak:"
+        yield f"        windows_utc: [{', '.join(window_text(window) for window in prices.off_peak.windows)}]"
+        yield f"        prices: {{{ladder_text(prices.off_peak.ladder)}}}"
+
+
+def rate_pairs(rates: Rates) -> Iterator[str]:
+    yield from (f"{name}: {text}" for name, text in rate_texts(rates))
+
+
+def rate_texts(rates: Rates) -> Iterator[tuple[str, str]]:
+    """Each class that has a price, and the price in USD per million tokens."""
+    for name in Rates.__dataclass_fields__:
+        value: int | None = getattr(rates, name)
+        if value is not None:
+            yield name, plain(Decimal(value) / PICO_PER_TOKEN_AT_USD_PER_MTOK)
+
+
+def ladder_text(ladder: Ladder) -> str:
+    pairs = [*rate_pairs(ladder.base), *([f"above: {steps_text(ladder)}"] if ladder.steps else [])]
+    return ", ".join(pairs)
+
+
+def steps_text(ladder: Ladder) -> str:
+    steps = (
+        ", ".join(
+            (
+                f"above_input_tokens: {step.above_input_tokens}",
+                *rate_pairs(step.rates),
+                *(["marginal: true"] if step.is_marginal else []),
+            )
+        )
+        for step in ladder.steps
+    )
+    return f"[{', '.join(f'{{{step}}}' for step in steps)}]"
+
+
+def service_text(service: Service) -> str:
+    if service.ladder is not None:
+        return f"{{prices: {{{ladder_text(service.ladder)}}}}}"
+    return f"{{multiplier: {decimal_text(service.multiplier)}}}"
+
+
+def decimal_text(ratio: Fraction) -> str:
+    """Exact decimal text. Raises ValueError for a ratio such as 5/3 that has none."""
+    value = Decimal(ratio.numerator) / Decimal(ratio.denominator)
+    if Fraction(value) != ratio:
+        raise ValueError(f"{ratio} has no exact decimal text")
+    return plain(value)
+
+
+def window_text(window: Window) -> str:
+    days = ", ".join(map(str, window.weekdays))
+    return f'{{weekdays: [{days}], start: "{hour(window.start_minute)}", end: "{hour(window.end_minute)}"}}'
+
+
+def hour(minute: int) -> str:
+    return f"{minute // 60:02}:{minute % 60:02}"
+
+
+def plain(value: Decimal) -> str:
+    """Without exponent or trailing zeros."""
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def quoted(text: str) -> str:
+    """As it is where YAML reads it back as itself, else in double quotes."""
+    if text and set(text) <= PLAIN and text[0] not in "-.":
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,1 @@
+"""Questions that are asked of the books: forecasts, budgets, unusual days."""

@@ -1,0 +1,224 @@
+"""Where daily costs are heading, when a budget runs out, and which days were unlike the others.
+
+The only file that imports statsmodels (the `reports` extra): import this one only when such a report is asked for.
+Costs are integer pico-USD a day, one row per calendar day, days without traffic included as 0. Forecasts are simulated
+paths, because the interval of a month's total is not the sum of its days' intervals. Randomness is passed in.
+"""
+
+import itertools
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from statsmodels.tsa.seasonal import STL
+from statsmodels.tsa.statespace.structural import UnobservedComponents, UnobservedComponentsResults
+
+FloatArray = NDArray[np.float64]
+Method = Literal["level, slope and weekdays", "level", "mean of the days seen"]
+
+WEEK = 7
+LEAST_DAYS_FOR_WEEKS = 3 * WEEK
+LEAST_DAYS_FOR_A_LEVEL = 10
+LEAST_DAYS = 2
+PATHS = 1000
+UNUSUAL_SCORE = 4.0
+"""Robust standard deviations from what was expected of the day."""
+NORMAL_PER_MAD = 1.4826
+SMALLEST_SHARE = 0.02
+"""A series without noise still varies by rounding: deviations below 2 % of a typical day are never unusual."""
+
+
+class TooShort(ValueError):
+    """Fewer days than any statement about the next ones needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class DailyCost:
+    day: date
+    cost_pico_usd: int
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """5 %, 50 % and 95 % of the simulated paths, pico-USD."""
+
+    low_pico_usd: int
+    middle_pico_usd: int
+    high_pico_usd: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastDay:
+    day: date
+    cost: Range
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    method: Method
+    days_seen: int
+    days: tuple[ForecastDay, ...]
+    total: Range
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetBurn:
+    """`runs_out_*` are None where that share of the paths stays within the budget until the period ends."""
+
+    spent_pico_usd: int
+    budget_pico_usd: int
+    projected: Range
+    probability_of_exceeding: float
+    runs_out_early: date | None
+    runs_out_middle: date | None
+    runs_out_late: date | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnusualDay:
+    """`score` counts robust standard deviations; negative: cheaper than expected."""
+
+    day: date
+    cost_pico_usd: int
+    expected_pico_usd: int
+    score: float
+
+
+def forecast(history: Sequence[DailyCost], days: int, *, generator: np.random.Generator) -> Forecast:
+    """The next `days` after the last day of `history`. Raises TooShort below two days and ValueError on gaps."""
+    costs = _series(history)
+    method, paths = _simulate(costs, days, generator)
+    first = history[-1].day + timedelta(days=1)
+    return Forecast(
+        method=method,
+        days_seen=len(history),
+        days=tuple(ForecastDay(first + timedelta(days=ahead), _range(paths[ahead])) for ahead in range(days)),
+        total=_range(paths.sum(axis=0)),
+    )
+
+
+def burn_budget(
+    history: Sequence[DailyCost],
+    budget_pico_usd: int,
+    period_start: date,
+    period_end: date,
+    *,
+    generator: np.random.Generator,
+) -> BudgetBurn:
+    """How a budget for `period_start` to `period_end` (both included) fares; `history` ends with the last full day.
+
+    Days before the period teach the forecast but spend nothing of it. Raises TooShort, and ValueError on gaps.
+    """
+    costs = _series(history)
+    today = history[-1].day
+    spent_days = [row for row in history if period_start <= row.day <= period_end]
+    spent = sum(row.cost_pico_usd for row in spent_days)
+    begins = max(today + timedelta(days=1), period_start)
+    skipped, left = (begins - today).days - 1, (period_end - begins).days + 1
+    if left <= 0:
+        done = _day_of_exhaustion([float(row.cost_pico_usd) for row in spent_days], 0.0, budget_pico_usd, period_start)
+        exact = Range(spent, spent, spent)
+        return BudgetBurn(spent, budget_pico_usd, exact, float(spent > budget_pico_usd), done, done, done)
+    _, paths = _simulate(costs, skipped + left, generator)
+    running = spent + np.cumsum(paths[skipped:], axis=0)
+    totals = running[-1]
+    already = _day_of_exhaustion([float(row.cost_pico_usd) for row in spent_days], 0.0, budget_pico_usd, period_start)
+    early, middle, late = (
+        already or _crossing(np.quantile(running, share, axis=1), budget_pico_usd, begins)
+        for share in (0.95, 0.5, 0.05)
+    )
+    return BudgetBurn(
+        spent_pico_usd=spent,
+        budget_pico_usd=budget_pico_usd,
+        projected=_range(totals),
+        probability_of_exceeding=float(np.mean(totals > budget_pico_usd)),
+        runs_out_early=early,
+        runs_out_middle=middle,
+        runs_out_late=late,
+    )
+
+
+def find_unusual_days(history: Sequence[DailyCost]) -> list[UnusualDay]:
+    """Days whose cost is far from what their weekday and the trend suggest, the strangest first. Raises TooShort."""
+    costs = _series(history)
+    expected = _expected(costs)
+    residuals = costs - expected
+    typical = float(np.median(np.abs(residuals - np.median(residuals)))) * NORMAL_PER_MAD
+    floor = SMALLEST_SHARE * float(np.median(costs))
+    scale = max(typical, floor, 1.0)
+    unusual = [
+        UnusualDay(row.day, row.cost_pico_usd, round(float(mean)), float(residual / scale))
+        for row, mean, residual in zip(history, expected, residuals, strict=True)
+        if abs(residual) > UNUSUAL_SCORE * scale
+    ]
+    return sorted(unusual, key=lambda day: -abs(day.score))
+
+
+def _series(history: Sequence[DailyCost]) -> FloatArray:
+    if len(history) < LEAST_DAYS:
+        raise TooShort(f"{len(history)} days of costs say nothing about the next ones; {LEAST_DAYS} are the least")
+    for before, after in itertools.pairwise(history):
+        if after.day - before.day != timedelta(days=1):
+            raise ValueError(f"costs must be one row per day in order: {after.day} follows {before.day}")
+    return np.array([row.cost_pico_usd for row in history], dtype=np.float64)
+
+
+def _simulate(costs: FloatArray, days: int, generator: np.random.Generator) -> tuple[Method, FloatArray]:
+    """Paths of shape (days, PATHS), never below zero."""
+    scale = float(costs.mean())
+    if len(costs) < LEAST_DAYS_FOR_A_LEVEL or float(costs.std()) <= 1e-9 * max(scale, 1.0):
+        return "mean of the days seen", _simulate_mean(costs, days, generator)
+    is_weekly = len(costs) >= LEAST_DAYS_FOR_WEEKS
+    # Costs vary by shares of themselves; logarithms need every day above zero, and picodollars are too large for the
+    # optimiser's steps.
+    is_log = float(costs.min()) > SMALLEST_SHARE * scale
+    model = UnobservedComponents(
+        np.log(costs / scale) if is_log else costs / scale,
+        irregular=True,
+        level=True,
+        stochastic_level=True,
+        trend=is_weekly,
+        seasonal=WEEK if is_weekly else None,
+        stochastic_seasonal=False,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a fit that stops early still simulates; the backtest in the tests judges it
+        fitted = cast(UnobservedComponentsResults, model.fit(disp=False))
+    # From the end of the data, with the level, slope and weekdays as uncertain as the data leave them.
+    drawn = fitted.simulate(days, anchor="end", repetitions=PATHS, rng=generator)
+    paths = np.asarray(drawn, dtype=np.float64).reshape(days, PATHS)
+    method: Method = "level, slope and weekdays" if is_weekly else "level"
+    return method, np.maximum(np.exp(paths) if is_log else paths, 0.0) * scale
+
+
+def _simulate_mean(costs: FloatArray, days: int, generator: np.random.Generator) -> FloatArray:
+    """A few days only: the mean is itself uncertain, and Student's t says by how much."""
+    count, deviation = len(costs), float(costs.std(ddof=1))
+    level = float(costs.mean()) + generator.standard_t(count - 1, PATHS) * deviation / np.sqrt(count)
+    return np.maximum(level + generator.normal(0.0, 1.0, (days, PATHS)) * deviation, 0.0)
+
+
+def _expected(costs: FloatArray) -> FloatArray:
+    """Trend and weekday, robustly, so that the strange day does not explain itself; the median on short histories."""
+    if len(costs) < LEAST_DAYS_FOR_WEEKS:
+        return np.full_like(costs, float(np.median(costs)))
+    fitted = STL(costs, period=WEEK, robust=True).fit()
+    return np.asarray(fitted.trend + fitted.seasonal, dtype=np.float64)
+
+
+def _range(values: FloatArray) -> Range:
+    low, middle, high = (round(float(value)) for value in np.quantile(values, (0.05, 0.5, 0.95)))
+    return Range(low, middle, high)
+
+
+def _crossing(running: FloatArray, budget: int, first: date) -> date | None:
+    over = np.flatnonzero(running > budget)
+    return first + timedelta(days=int(over[0])) if len(over) else None
+
+
+def _day_of_exhaustion(costs: Sequence[float], spent: float, budget: int, first: date) -> date | None:
+    return _crossing(spent + np.cumsum(np.array(costs, dtype=np.float64)), budget, first) if costs else None

@@ -1,0 +1,273 @@
+"""The caller's body as the decision needs to see it: a view of some fields. The bytes themselves go on untouched."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from backends.protocol import Operation
+from classifier.protocol import Conversation
+from gateway.errors import InvalidRequest
+
+CHARACTERS_PER_TOKEN = 4.0
+TOKENS_PER_IMAGE = 1_000
+LONGEST_OUTPUT_TOKENS = 10_000_000
+
+
+class _Part(msgspec.Struct):
+    type: str = "text"
+    text: str | None = None
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: str | list[_Part] | None = None
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool | None = False
+
+
+class _Format(msgspec.Struct):
+    type: str = "text"
+
+
+class _Body(msgspec.Struct):
+    """Fields that more than one endpoint has."""
+
+    model: str
+    stream: bool | None = False
+    stream_options: _StreamOptions | None = None
+    max_tokens: int | None = None
+
+
+class _ChatBody(_Body):
+    messages: list[_Message] = msgspec.field(default_factory=list[_Message])
+    max_completion_tokens: int | None = None
+    n: int | None = None
+    tools: list[msgspec.Raw] | None = None
+    functions: list[msgspec.Raw] | None = None
+    response_format: _Format | None = None
+
+
+class _CompletionBody(_Body):
+    prompt: str | list[str | int | list[int]] = ""
+    n: int | None = None
+
+
+class _EmbeddingBody(msgspec.Struct):
+    model: str
+    input: str | list[str | int | list[int]]
+
+
+class _ResponsesBody(msgspec.Struct):
+    model: str
+    input: str | list[_Message] = ""
+    instructions: str | None = None
+    stream: bool | None = False
+    max_output_tokens: int | None = None
+    tools: list[msgspec.Raw] | None = None
+
+
+_DECODERS: dict[Operation, msgspec.json.Decoder[_ChatBody | _CompletionBody | _EmbeddingBody | _ResponsesBody]] = {
+    "chat.completions": msgspec.json.Decoder(_ChatBody),
+    "completions": msgspec.json.Decoder(_CompletionBody),
+    "embeddings": msgspec.json.Decoder(_EmbeddingBody),
+    "responses": msgspec.json.Decoder(_ResponsesBody),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestView:
+    """What admission, classification and decision look at."""
+
+    operation: Operation
+    model: str
+    is_stream: bool
+    wants_usage_chunk: bool
+    max_output_tokens: int | None
+    choices: int
+    needs: tuple[str, ...]
+    conversation: Conversation
+    input_tokens: int
+
+
+def parse_request(operation: Operation, body: bytes) -> RequestView:
+    """View a JSON body. Raises InvalidRequest naming the field that is wrong."""
+    try:
+        parsed = _DECODERS[operation].decode(body)
+    except msgspec.ValidationError as error:
+        raise _invalid_field(str(error)) from error
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from error
+    except RecursionError as error:
+        raise InvalidRequest("The body is nested too deeply.", code="invalid_json") from error
+    if isinstance(parsed, _ChatBody):
+        return _view_chat(parsed)
+    if isinstance(parsed, _CompletionBody):
+        return _view_completion(parsed)
+    if isinstance(parsed, _ResponsesBody):
+        return _view_responses(parsed)
+    return _view_embedding(parsed)
+
+
+def _invalid_field(message: str) -> InvalidRequest:
+    problem, _, path = message.partition(" - at `$")
+    field = path.removesuffix("`").lstrip(".") or None
+    if problem.startswith("Object missing required field"):
+        field = problem.split("`")[1]
+    where = f"{field}: " if field else ""
+    return InvalidRequest(f"{where}{problem}.", param=field)
+
+
+def _view_chat(body: _ChatBody) -> RequestView:
+    if not body.messages:
+        raise InvalidRequest("messages: needs at least one message.", param="messages")
+    images = audio = 0
+    turns: list[tuple[str, str]] = []
+    for message in body.messages:
+        texts = list(_texts(message.content))
+        if isinstance(message.content, list):
+            images += sum(part.type in ("image_url", "input_image") for part in message.content)
+            audio += sum(part.type == "input_audio" for part in message.content)
+        turns.append((message.role, "\n".join(texts)))
+    tools = [*(body.tools or ()), *(body.functions or ())]
+    wants_json = body.response_format is not None and body.response_format.type != "text"
+    limit = _checked_limit("max_completion_tokens", body.max_completion_tokens)
+    if limit is None:
+        limit = _checked_limit("max_tokens", body.max_tokens)
+    return RequestView(
+        operation="chat.completions",
+        model=body.model,
+        is_stream=bool(body.stream),
+        wants_usage_chunk=bool(body.stream_options and body.stream_options.include_usage),
+        max_output_tokens=limit,
+        choices=_checked_choices(body.n),
+        needs=_needs(
+            streaming=bool(body.stream),
+            tools=bool(tools),
+            json_schema=body.response_format is not None and body.response_format.type == "json_schema",
+            vision=images > 0,
+            audio=audio > 0,
+        ),
+        conversation=_conversation(turns, tools=len(tools), images=images, wants_json=wants_json),
+        input_tokens=estimate_tokens([text for _, text in turns])
+        + 4 * len(turns)
+        + sum(len(bytes(tool)) for tool in tools) // 4
+        + images * TOKENS_PER_IMAGE,
+    )
+
+
+def _view_completion(body: _CompletionBody) -> RequestView:
+    texts, tokens = _plain_input(body.prompt)
+    return RequestView(
+        operation="completions",
+        model=body.model,
+        is_stream=bool(body.stream),
+        wants_usage_chunk=bool(body.stream_options and body.stream_options.include_usage),
+        max_output_tokens=_checked_limit("max_tokens", body.max_tokens),
+        choices=_checked_choices(body.n),
+        needs=_needs(streaming=bool(body.stream)),
+        conversation=Conversation(last_user="\n".join(texts)),
+        input_tokens=tokens,
+    )
+
+
+def _view_embedding(body: _EmbeddingBody) -> RequestView:
+    texts, tokens = _plain_input(body.input)
+    return RequestView(
+        operation="embeddings",
+        model=body.model,
+        is_stream=False,
+        wants_usage_chunk=False,
+        max_output_tokens=None,
+        choices=1,
+        needs=(),
+        conversation=Conversation(last_user="\n".join(texts)),
+        input_tokens=tokens,
+    )
+
+
+def _view_responses(body: _ResponsesBody) -> RequestView:
+    if isinstance(body.input, str):
+        turns = [("user", body.input)]
+    else:
+        turns = [(message.role, "\n".join(_texts(message.content))) for message in body.input]
+    if body.instructions:
+        turns.insert(0, ("system", body.instructions))
+    return RequestView(
+        operation="responses",
+        model=body.model,
+        is_stream=bool(body.stream),
+        wants_usage_chunk=True,
+        max_output_tokens=_checked_limit("max_output_tokens", body.max_output_tokens),
+        choices=1,
+        needs=_needs(streaming=bool(body.stream), tools=bool(body.tools)),
+        conversation=_conversation(turns, tools=len(body.tools or ()), images=0, wants_json=False),
+        input_tokens=estimate_tokens([text for _, text in turns]) + 4 * len(turns),
+    )
+
+
+def _plain_input(value: str | list[str | int | list[int]]) -> tuple[list[str], int]:
+    if isinstance(value, str):
+        return [value], estimate_tokens([value])
+    texts = [item for item in value if isinstance(item, str)]
+    tokens = sum(len(item) if isinstance(item, list) else 1 for item in value if not isinstance(item, str))
+    return texts, estimate_tokens(texts) + tokens
+
+
+def _texts(content: str | list[_Part] | None) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    elif content is not None:
+        yield from (part.text for part in content if part.text)
+
+
+def _conversation(turns: list[tuple[str, str]], *, tools: int, images: int, wants_json: bool) -> Conversation:
+    system = "\n".join(text for role, text in turns if role in ("system", "developer"))
+    others = [(role, text) for role, text in turns if role not in ("system", "developer")]
+    last = max((index for index, (role, _) in enumerate(others) if role == "user"), default=len(others) - 1)
+    return Conversation(
+        last_user=others[last][1] if others else system,
+        system=system,
+        earlier=[text for _, text in others[:last]],
+        tool_count=tools,
+        image_count=images,
+        wants_json=wants_json,
+    )
+
+
+def _needs(**wanted: bool) -> tuple[str, ...]:
+    return tuple(name for name, is_wanted in wanted.items() if is_wanted)
+
+
+def _checked_limit(
+    name: Literal["max_tokens", "max_completion_tokens", "max_output_tokens"], value: int | None
+) -> int | None:
+    if value is None:
+        return None
+    if not 1 <= value <= LONGEST_OUTPUT_TOKENS:
+        raise InvalidRequest(f"{name}: must be from 1 to {LONGEST_OUTPUT_TOKENS:,}, not {value}.", param=name)
+    return value
+
+
+def _checked_choices(value: int | None) -> int:
+    if value is None:
+        return 1
+    if not 1 <= value <= 128:
+        raise InvalidRequest(f"n: must be from 1 to 128, not {value}.", param="n")
+    return value
+
+
+def estimate_tokens(texts: list[str]) -> int:
+    """About how many tokens, without a tokenizer: four characters each, and more for scripts beyond ASCII.
+
+    Used for admission, windows and expected cost; what is charged is the provider's own count.
+    """
+    total = 0.0
+    for text in texts:
+        total += len(text) / CHARACTERS_PER_TOKEN
+        if not text.isascii():
+            total += (len(text.encode("utf-8", "surrogatepass")) - len(text)) / 4
+    return int(total) + 1

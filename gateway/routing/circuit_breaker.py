@@ -1,0 +1,80 @@
+"""A circuit breaker per upstream, as a table. The clock is passed in.
+
+state      failure                    success    time passes
+closed     count; at the limit: open  count = 0  -
+open       -                          -          after the cool-down: half_open
+half_open  open, cool-down doubled    closed     -
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+State = Literal["closed", "open", "half_open"]
+
+
+@dataclass(slots=True)
+class CircuitBreaker:
+    """Opens after `failure_limit` failures in a row; lets one probe through when the cool-down is over."""
+
+    failure_limit: int = 5
+    first_cool_down_seconds: float = 2.0
+    longest_cool_down_seconds: float = 60.0
+    state: State = "closed"
+    failures: int = 0
+    opened_at: float = 0.0
+    cool_down_seconds: float = field(default=0.0)
+
+    def allows(self, now: float) -> bool:
+        """Whether a call may go out; turning half-open, the one who asked is the probe."""
+        if self.state == "closed":
+            return True
+        if self.state == "open" and now - self.opened_at >= self.cool_down_seconds:
+            self.state = "half_open"
+            self.opened_at = now
+            return True
+        if self.state == "half_open" and now - self.opened_at >= self.longest_cool_down_seconds:
+            self.opened_at = now  # the probe never reported back: let another one try
+            return True
+        return False
+
+    def is_open(self, now: float) -> bool:
+        """Whether calls are held back at `now`; unlike `allows` this takes no probe's place."""
+        if self.state == "open":
+            return now - self.opened_at < self.cool_down_seconds
+        return self.state == "half_open"
+
+    def record_success(self) -> None:
+        """An answer came: all is forgotten."""
+        self.state, self.failures, self.cool_down_seconds = "closed", 0, 0.0
+
+    def record_failure(self, now: float) -> None:
+        """A call failed for a reason that is the upstream's."""
+        self.failures += 1
+        if self.state == "half_open" or (self.state == "closed" and self.failures >= self.failure_limit):
+            doubled = self.cool_down_seconds * 2 or self.first_cool_down_seconds
+            self.cool_down_seconds = min(doubled, self.longest_cool_down_seconds)
+            self.state, self.opened_at = "open", now
+
+
+@dataclass(slots=True)
+class RetryBudget:
+    """Keeps retries a small share of requests, so that an outage is not multiplied.
+
+    Each request earns `ratio` of a retry, up to `burst` saved; total attempts stay at or below
+    (1 + ratio) × requests + burst.
+    """
+
+    ratio: float = 0.2
+    burst: float = 10.0
+    saved: float = 10.0
+
+    def earn(self) -> None:
+        """A request came."""
+        self.saved = min(self.burst, self.saved + self.ratio)
+
+    def spend(self) -> bool:
+        """Take one retry if there is one."""
+        if self.saved < 1.0:
+            return False
+        self.saved -= 1.0
+        return True

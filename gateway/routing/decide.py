@@ -1,0 +1,221 @@
+"""The decision: a request and a snapshot in, an order of models with the reasons out. Same in, same out, always."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from gateway.errors import ContextTooLong, ModelNotFound, NoEligibleModel
+from gateway.ledger.entry import Decision
+from gateway.money import parse_usd
+from gateway.routing.expected_cost import (
+    expected_cost_pico_usd,
+    expected_time_to_first_token_seconds,
+    is_slot_free,
+)
+from gateway.routing.rules import Choose, Rule, When
+from gateway.routing.snapshot import Candidate, RequestFacts, Snapshot
+
+AUTO = "auto"
+DIRECT = "(direct)"
+SIMULATE_TAG = "simulate-hosted"
+UNPRICED = 1 << 62
+"""Ranks after every known price: an unknown price is never the cheapest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One candidate with the figures it was judged by; `rejected` says why it may not serve, if so."""
+
+    candidate: Candidate
+    expected_cost_pico_usd: int | None
+    quality: float | None
+    time_to_first_token_seconds: float
+    rejected: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The decision for the ledger, the order in which models are tried, and everything that was weighed."""
+
+    decision: Decision
+    order: tuple[Candidate, ...]
+    weighed: tuple[Ranked, ...]
+
+
+def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
+    """Choose. Raises ModelNotFound, ContextTooLong or NoEligibleModel; never anything else."""
+    if request.requested_model != AUTO:
+        return _decide_direct(request, snapshot)
+    rule = next(rule for rule in snapshot.rules if matches(rule.when, request))
+    named = rule.choose.from_
+    pool = [candidate for candidate in _named(named, snapshot.candidates) if _is_allowed(candidate, request)]
+    weighed = [_weigh(candidate, request) for candidate in pool]
+    able = [ranked for ranked in weighed if ranked.rejected is None]
+    if not able:
+        _refuse(request, rule.name, weighed)
+    kept = _apply_limits(able, rule.choose)
+    if not kept and rule.choose.if_none == "refuse":
+        _refuse(request, rule.name, [_with_limit_reason(ranked, rule.choose) for ranked in weighed])
+    ordered = _order(kept, rule, request) if kept else _by_quality(able)
+    spare = [ranked for ranked in _by_quality(able) if ranked not in ordered]
+    chosen, ordered, propensity = _explore(ordered, rule.choose, request.facts.draw)
+    return _choice(request, snapshot, rule.name, chosen, [*ordered, *spare], weighed, propensity)
+
+
+def matches(when: When | None, request: RequestFacts) -> bool:
+    """Whether all conditions hold."""
+    if when is None:
+        return True
+    facts = request.facts
+    return (
+        (when.difficulty is None or when.difficulty.holds(facts.difficulty))
+        and (when.uncertainty is None or when.uncertainty.holds(facts.uncertainty))
+        and (when.input_tokens is None or when.input_tokens.holds(facts.input_tokens))
+        and (when.tags is None or set(when.tags) <= set(request.tags))
+        and (when.needs is None or set(when.needs) <= set(facts.needs))
+        and (when.team is None or request.team in when.team)
+        and (when.project is None or request.project in when.project)
+        and (when.key is None or request.key_id in when.key)
+        and (when.operation is None or request.operation in when.operation)
+    )
+
+
+def _decide_direct(request: RequestFacts, snapshot: Snapshot) -> Choice:
+    candidate = snapshot.candidates.get(request.requested_model)
+    if candidate is None or not _is_allowed(candidate, request):
+        known = [name for name, other in sorted(snapshot.candidates.items()) if _is_allowed(other, request)]
+        raise ModelNotFound(request.requested_model, known)
+    ranked = _weigh(candidate, request)
+    if ranked.rejected is not None:
+        _refuse(request, DIRECT, [ranked])
+    return _choice(request, snapshot, DIRECT, ranked, [ranked], [ranked], 1.0)
+
+
+def _named(named: list[str] | str, candidates: Mapping[str, Candidate]) -> Iterable[Candidate]:
+    if isinstance(named, list):
+        return (candidates[name] for name in named if name in candidates)  # its backend may be switched off
+    if named == "any":
+        return candidates.values()
+    return (candidate for candidate in candidates.values() if candidate.is_local == (named == "local"))
+
+
+def _is_allowed(candidate: Candidate, request: RequestFacts) -> bool:
+    """The key's own list, and: a simulated model answers only those who asked for simulation by tag."""
+    if candidate.is_simulated and SIMULATE_TAG not in request.tags:
+        return False
+    return request.allowed_models is None or candidate.name in request.allowed_models
+
+
+def _weigh(candidate: Candidate, request: RequestFacts) -> Ranked:
+    facts = request.facts
+    missing = sorted(set(facts.needs) - candidate.supports)
+    room = candidate.context_window - facts.input_tokens
+    rejected = None
+    if missing:
+        rejected = f"does not support {', '.join(missing)}"
+    elif room < (facts.max_output_tokens or 1):
+        asked = f" + {facts.max_output_tokens:,} asked for" if facts.max_output_tokens else ""
+        rejected = f"about {facts.input_tokens:,} tokens{asked} do not fit its window of {candidate.context_window:,}"
+    elif facts.backend_state.get(candidate.name, (0, 0.0))[0] < 0:
+        rejected = "its backend is down"
+    return Ranked(
+        candidate=candidate,
+        expected_cost_pico_usd=expected_cost_pico_usd(facts, candidate),
+        quality=facts.quality.get(candidate.name),
+        time_to_first_token_seconds=expected_time_to_first_token_seconds(facts, candidate),
+        rejected=rejected,
+    )
+
+
+def _limit_reason(ranked: Ranked, choose: Choose) -> str | None:
+    cost, quality = ranked.expected_cost_pico_usd, ranked.quality
+    if choose.min_quality is not None and quality is not None and quality < choose.min_quality:
+        return f"predicted quality {quality:.3f} is below {choose.min_quality}"
+    if choose.max_cost_usd is not None and (cost is None or cost > parse_usd(str(choose.max_cost_usd))):
+        return "expected cost is above the rule's limit" if cost is not None else "its price is not known"
+    limit = choose.max_time_to_first_token_seconds
+    if limit is not None and ranked.time_to_first_token_seconds > limit:
+        return f"first token expected after {ranked.time_to_first_token_seconds:.2f} s, limit {limit} s"
+    return None
+
+
+def _with_limit_reason(ranked: Ranked, choose: Choose) -> Ranked:
+    return replace(ranked, rejected=ranked.rejected or _limit_reason(ranked, choose))
+
+
+def _apply_limits(able: list[Ranked], choose: Choose) -> list[Ranked]:
+    return [ranked for ranked in able if _limit_reason(ranked, choose) is None]
+
+
+def _by_quality(ranked: list[Ranked]) -> list[Ranked]:
+    return sorted(ranked, key=lambda one: (-_quality_of(one), _cost_of(one), one.candidate.name))
+
+
+def _quality_of(ranked: Ranked) -> float:
+    return ranked.quality if ranked.quality is not None else -1.0
+
+
+def _cost_of(ranked: Ranked) -> int:
+    return UNPRICED if ranked.expected_cost_pico_usd is None else ranked.expected_cost_pico_usd
+
+
+def _order(kept: list[Ranked], rule: Rule, request: RequestFacts) -> list[Ranked]:
+    """Best first. A full engine without slack in the latency target goes behind every model that can start now."""
+
+    def must_wait(ranked: Ranked) -> bool:
+        if is_slot_free(request.facts, ranked.candidate.name):
+            return False
+        return rule.choose.max_time_to_first_token_seconds is None  # with a target, _apply_limits measured the slack
+
+    if rule.choose.by == "order":
+        return sorted(kept, key=must_wait)
+    if rule.choose.by == "quality":
+        return sorted(_by_quality(kept), key=must_wait)
+    return sorted(kept, key=lambda one: (must_wait(one), _cost_of(one), -_quality_of(one), one.candidate.name))
+
+
+def _explore(ordered: list[Ranked], choose: Choose, draw: float) -> tuple[Ranked, list[Ranked], float]:
+    """With probability `explore` pick uniformly among the kept; the propensity of what was picked is returned."""
+    share = choose.explore / len(ordered)
+    best_propensity = 1.0 - choose.explore + share
+    if draw >= choose.explore:
+        return ordered[0], ordered, best_propensity
+    picked = ordered[min(int(draw / share), len(ordered) - 1)]
+    rest = [ranked for ranked in ordered if ranked is not picked]
+    return picked, [picked, *rest], best_propensity if picked is ordered[0] else share
+
+
+def _choice(
+    request: RequestFacts,
+    snapshot: Snapshot,
+    rule: str,
+    chosen: Ranked,
+    ordered: list[Ranked],
+    weighed: list[Ranked],
+    propensity: float,
+) -> Choice:
+    decision = Decision(
+        rule=rule,
+        model=chosen.candidate.name,
+        candidates=tuple(ranked.candidate.name for ranked in weighed),
+        expected_cost_pico_usd=chosen.expected_cost_pico_usd,
+        predicted_quality=chosen.quality,
+        propensity=propensity,
+        rules_version=snapshot.rules_version,
+        prices_version=snapshot.prices_version,
+        classifier_version=snapshot.classifier_version,
+        facts=request.facts,
+    )
+    return Choice(decision, tuple(ranked.candidate for ranked in ordered), tuple(weighed))
+
+
+def _refuse(request: RequestFacts, rule: str, weighed: list[Ranked]) -> NoReturn:
+    reasons = {ranked.candidate.name: ranked.rejected or "not chosen" for ranked in weighed}
+    if weighed and all("do not fit" in reason for reason in reasons.values()):
+        widest = max(ranked.candidate.context_window for ranked in weighed)
+        raise ContextTooLong(
+            f"This prompt is about {request.facts.input_tokens:,} tokens long"
+            + (f" and asks for {request.facts.max_output_tokens:,} more" if request.facts.max_output_tokens else "")
+            + f"; the widest model allowed here takes {widest:,}. Shorten the prompt or lower max_tokens."
+        )
+    raise NoEligibleModel(rule, reasons)

@@ -1,0 +1,60 @@
+"""What a request will really cost at a candidate, before it is sent there. Pure arithmetic in pico-USD."""
+
+from backends.usage import Usage
+from gateway.ledger.entry import Facts
+from gateway.pricing.price import price, price_compute
+from gateway.routing.snapshot import Candidate, EngineSpeed
+
+DEFAULT_OUTPUT_TOKENS = 300.0
+"""Used when the classifier gave no length for a model: the answer length of ECONOMICS.md's worked example."""
+
+
+def predicted_output_tokens(facts: Facts, model: str) -> int:
+    """The classifier's expected answer length, never above the caller's own limit."""
+    predicted = facts.output_tokens.get(model, DEFAULT_OUTPUT_TOKENS)
+    limit = facts.max_output_tokens
+    return max(1, round(predicted if limit is None else min(predicted, limit)))
+
+
+def gpu_seconds(facts: Facts, model: str, speed: EngineSpeed) -> float:
+    """w = (1-h)·n_in/P + n_out·t(N*)/N*  (ECONOMICS.md §2), with h from the prefix known to be warm."""
+    fresh = max(0, facts.input_tokens - facts.warm_tokens.get(model, 0))
+    output = predicted_output_tokens(facts, model)
+    return fresh / speed.prefill_tokens_per_second + output * speed.decode_seconds_per_token
+
+
+def is_slot_free(facts: Facts, model: str) -> bool:
+    """True when the backend's state is not known: hosted providers do not say."""
+    state = facts.backend_state.get(model)
+    return state is None or state[0] > 0
+
+
+def expected_cost_pico_usd(facts: Facts, candidate: Candidate) -> int | None:
+    """The cost that should decide; None when no price is known.
+
+    Hosted: the provider's price for the predicted usage, the warm prefix at its cached rate. Own engine: nothing
+    while a slot is free, since the hour is already paid; the price of its GPU-seconds when none is.
+    """
+    if candidate.speed is not None:
+        if is_slot_free(facts, candidate.name):
+            return 0
+        seconds = gpu_seconds(facts, candidate.name, candidate.speed)
+        return price_compute(seconds, candidate.speed.gpu_hour_pico_usd).total_pico_usd
+    if candidate.prices is None:
+        return None
+    usage = Usage(
+        input_tokens=facts.input_tokens,
+        cached_input_tokens=min(facts.warm_tokens.get(candidate.name, 0), facts.input_tokens),
+        output_tokens=predicted_output_tokens(facts, candidate.name),
+    )
+    return price(usage, candidate.prices).total_pico_usd
+
+
+def expected_time_to_first_token_seconds(facts: Facts, candidate: Candidate) -> float:
+    """Queueing as the backend reports it, plus prefill of what is not cached."""
+    state = facts.backend_state.get(candidate.name)
+    queue_seconds = state[1] if state is not None else 0.0
+    if candidate.speed is None:
+        return queue_seconds + candidate.typical_time_to_first_token_seconds
+    fresh = max(0, facts.input_tokens - facts.warm_tokens.get(candidate.name, 0))
+    return queue_seconds + fresh / candidate.speed.prefill_tokens_per_second

@@ -1,0 +1,196 @@
+"""The rules document: its schema, and its validation down to the line. Text in, values out."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from gateway.errors import ConfigurationError
+from gateway.routing.yaml_lines import nearest_line, parse_yaml
+
+Need = Literal["streaming", "tools", "json_schema", "vision", "audio", "reasoning"]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}$")]
+
+
+def _unique(values: list[str]) -> list[str]:
+    if len(set(values)) != len(values):
+        raise ValueError("an item stands twice")
+    return values
+
+
+Names = Annotated[list[str], Field(min_length=1), AfterValidator(_unique)]
+
+
+class Strict(BaseModel):
+    """Unknown fields are errors; values never change after validation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
+
+
+class Range(Strict):
+    """Both ends belong to the range."""
+
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> "Range":
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("give at_least, at_most or both")
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise ValueError("can never match: at_least is above at_most")
+        return self
+
+    def holds(self, value: float | None) -> bool:
+        """False for an unknown value: a rule about difficulty does not match when difficulty is unknown."""
+        if value is None:
+            return False
+        return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
+
+    def contains(self, other: "Range") -> bool:
+        low, high = float("-inf"), float("inf")
+        return (low if self.at_least is None else self.at_least) <= (
+            low if other.at_least is None else other.at_least
+        ) and (high if self.at_most is None else self.at_most) >= (high if other.at_most is None else other.at_most)
+
+
+class When(Strict):
+    """All given conditions must hold; "or" is two rules. Lists of names mean any of them; tags and needs mean all."""
+
+    difficulty: Range | None = None
+    uncertainty: Range | None = None
+    input_tokens: Range | None = None
+    tags: Names | None = None
+    needs: Annotated[list[Need], Field(min_length=1)] | None = None
+    team: Names | None = None
+    project: Names | None = None
+    key: Names | None = None
+    operation: Names | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "When":
+        if not self.model_fields_set:
+            raise ValueError("is empty; leave `when` out for the last rule")
+        return self
+
+
+class Choose(Strict):
+    """Which models may answer and what makes the best of them.
+
+    `from` is a list of model names or one of `any`, `hosted`, `local`. Candidates below `min_quality` are dropped; if
+    none is left, `if_none` says whether the one of highest predicted quality answers or the request is refused.
+    """
+
+    from_: Names | Literal["any", "hosted", "local"] = Field(alias="from")
+    by: Literal["expected_cost", "quality", "order"] = "expected_cost"
+    min_quality: float | None = Field(default=None, ge=0, le=1)
+    max_cost_usd: float | None = Field(default=None, gt=0)
+    max_time_to_first_token_seconds: float | None = Field(default=None, gt=0)
+    if_none: Literal["best_quality", "refuse"] = "best_quality"
+    explore: float = Field(default=0.0, ge=0, le=0.5)
+
+
+class Rule(Strict):
+    """One line of the routing table."""
+
+    name: Name
+    when: When | None = None
+    choose: Choose
+
+
+class ModelSpec(Strict):
+    """One catalogue model: where it is, what it can do, and how its quality is known (the first that is given)."""
+
+    backend: Name
+    upstream_model: str = Field(min_length=1, max_length=200)
+    context_window: int = Field(gt=0)
+    supports: list[Need] = Field(default_factory=lambda: ["streaming"])
+    priced_as: str | None = None
+    head: str | None = None
+    benchmarks: dict[str, float] | None = None
+    ability: float | None = Field(default=None, ge=0, le=1)
+
+
+class RulesDocument(Strict):
+    """A whole rules file."""
+
+    version: Literal[1]
+    models: dict[Name, ModelSpec] = Field(default_factory=dict)
+    rules: list[Rule] = Field(min_length=1)
+
+
+def parse_rules(text: str, *, file: str = "rules.yaml", known_models: frozenset[str] = frozenset()) -> RulesDocument:
+    """Validate a rules file. `known_models` are those the environment adds to the file's own.
+
+    Raises ConfigurationError with file, line and field for the first thing wrong: unknown fields, unknown models,
+    rules that can never match.
+    """
+    raw, lines = parse_yaml(text, file=file)
+    try:
+        document = RulesDocument.model_validate(raw)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        # A misspelt field is also a missing one: name the misspelling.
+        first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+        path = tuple(part for part in first["loc"] if part != "from_")
+        problem = "is not a known field" if first["type"] == "extra_forbidden" else first["msg"]
+        raise ConfigurationError(
+            problem.removeprefix("Value error, "),
+            file=file,
+            line=nearest_line(lines, path),
+            field=".".join(str(part) for part in path),
+        ) from error
+
+    def fail(problem: str, *path: str | int) -> ConfigurationError:
+        return ConfigurationError(
+            problem, file=file, line=nearest_line(lines, path), field=".".join(str(part) for part in path)
+        )
+
+    if "auto" in document.models:
+        raise fail('"auto" is the routed name and cannot be a model', "models", "auto")
+    names = known_models | document.models.keys()
+    seen: set[str] = set()
+    for index, rule in enumerate(document.rules):
+        if rule.name in seen:
+            raise fail(f"the name {rule.name!r} is used twice", "rules", index, "name")
+        seen.add(rule.name)
+        if isinstance(rule.choose.from_, list):
+            for position, model in enumerate(rule.choose.from_):
+                if model not in names:
+                    raise fail(
+                        f"unknown model {model!r}; known: {', '.join(sorted(names)) or 'none'}",
+                        *("rules", index, "choose", "from", position),
+                    )
+        is_last = index == len(document.rules) - 1
+        if is_last and rule.when is not None:
+            raise fail("the last rule must have no `when`, or some request would match nothing", "rules", index, "when")
+        if not is_last and rule.when is None:
+            raise fail("every rule after this one can never match: only the last may have no `when`", "rules", index)
+        for earlier in document.rules[:index]:
+            if rule.when is not None and earlier.when is not None and implies(rule.when, earlier.when):
+                raise fail(f"can never match: {earlier.name!r} above takes every such request", "rules", index)
+    return document
+
+
+def implies(narrow: When, wide: When) -> bool:
+    """Whether every request that meets `narrow` meets `wide`."""
+    for field in wide.model_fields_set:
+        demanded, given = getattr(wide, field), getattr(narrow, field)
+        if demanded is None:
+            continue
+        if given is None:
+            return False
+        if isinstance(demanded, Range):
+            if not demanded.contains(given):
+                return False
+        elif field in ("tags", "needs"):
+            if not set(demanded) <= set(given):
+                return False
+        elif not set(given) <= set(demanded):
+            return False
+    return True
+
+
+def rules_json_schema() -> dict[str, object]:
+    """The published JSON schema of a rules file, for editors."""
+    schema = RulesDocument.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Breakeven rules"}

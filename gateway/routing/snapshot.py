@@ -1,0 +1,81 @@
+"""What `decide()` needs to know besides the request: one immutable picture of rules, models and prices."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.ledger.entry import Facts, Intent
+from gateway.pricing.catalogue import ModelPrices
+from gateway.routing.rules import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSpeed:
+    """How a self-hosted engine computes: enough for the GPU-seconds of a request (ECONOMICS.md §2).
+
+    `decode_seconds_per_token` is t(N*)/N*: the share of a step that one token of one request takes at the working
+    concurrency. `step_seconds` is t(N*), what the caller waits per token.
+    """
+
+    prefill_tokens_per_second: float
+    decode_seconds_per_token: float
+    step_seconds: float
+    gpu_hour_pico_usd: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One catalogue model as the decision sees it. `prices` None and `speed` None: its cost is unknown."""
+
+    name: str
+    backend: str
+    provider: str
+    upstream_model: str
+    context_window: int
+    supports: frozenset[str]
+    is_local: bool
+    is_simulated: bool
+    prices: ModelPrices | None
+    speed: EngineSpeed | None
+    typical_time_to_first_token_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Rules and catalogue, one version each; a request is decided and priced under the one it was admitted with."""
+
+    rules: tuple[Rule, ...]
+    candidates: Mapping[str, Candidate]
+    rules_version: str
+    prices_version: str
+    classifier_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFacts:
+    """One request as the decision sees it."""
+
+    requested_model: str
+    operation: str
+    key_id: str
+    team: str | None
+    project: str | None
+    tags: tuple[str, ...]
+    allowed_models: frozenset[str] | None
+    facts: Facts
+
+
+def request_facts_of(intent: Intent) -> RequestFacts:
+    """The request behind a ledger entry, as it was decided.
+
+    The entry's candidates are what the key was allowed then, so they stand in for the key's own list.
+    """
+    return RequestFacts(
+        requested_model=intent.requested_model,
+        operation=intent.operation,
+        key_id=intent.key_id,
+        team=intent.team,
+        project=intent.project,
+        tags=intent.tags,
+        allowed_models=frozenset(intent.decision.candidates),
+        facts=intent.decision.facts,
+    )

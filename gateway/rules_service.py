@@ -1,0 +1,270 @@
+"""Routing rules as versions: validate, put, activate, roll back, follow the file, and hand the active one to routing.
+
+Every way in (REST, web editor, rules.yaml) goes through the same validation here. Activation is a compare-and-set in
+the store, and every process polls the store through `refresh()`, so that it reaches all of them within one interval.
+"""
+
+import difflib
+import hashlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from gateway.errors import ConfigurationError, Conflict, NotFound
+from gateway.routing.rules import RulesDocument
+
+log = logging.getLogger(__name__)
+FILE_AUTHOR = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRules:
+    """An immutable version: `version` is the hash of its text."""
+
+    version: str
+    text: str
+    author: str
+    reason: str
+    created_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """One change of the active version; `previous` None is the first ever."""
+
+    version: str
+    previous: str | None
+    author: str
+    reason: str
+    at_us: int
+
+
+class RulesStore(Protocol):
+    """Versions and the one that is active. `activate` writes the audit record in the same transaction."""
+
+    async def put(self, rules: StoredRules) -> None:
+        """Store a version; one that is there already stays as it was first put."""
+        ...
+
+    async def get(self, version: str) -> StoredRules | None: ...
+
+    async def versions(self) -> Sequence[StoredRules]:
+        """Newest first."""
+        ...
+
+    async def active(self) -> str | None: ...
+
+    async def activate(self, activation: Activation, *, diff: str) -> bool:
+        """False when the active version was not `activation.previous` any more."""
+        ...
+
+    async def activations(self) -> Sequence[Activation]:
+        """Newest first."""
+        ...
+
+
+class Validator(Protocol):
+    """The catalogue: what a rules file may say in this deployment."""
+
+    def parse(self, text: str, *, file: str) -> RulesDocument: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a rules text, and where."""
+
+    message: str
+    line: int | None = None
+    field: str = ""
+
+
+class RulesService:
+    """One per process. `apply` swaps the pipeline's snapshot; it is called with every newly active document."""
+
+    def __init__(
+        self,
+        store: RulesStore,
+        validator: Validator,
+        apply: Callable[[RulesDocument, str], None],
+        *,
+        now_us: Callable[[], int],
+        file: Path | None = None,
+    ) -> None:
+        self._store = store
+        self._validator = validator
+        self._apply = apply
+        self._now_us = now_us
+        self._file = _WatchedFile(file) if file is not None else None
+        self.applied: str | None = None
+        self.problem: Problem | None = None
+
+    def parse(self, text: str) -> RulesDocument:
+        """Raises ConfigurationError with the line."""
+        return self._validator.parse(text, file="rules.yaml")
+
+    def check(self, text: str) -> list[Problem]:
+        """The first thing wrong with a text; empty when it is valid."""
+        try:
+            self.parse(text)
+        except ConfigurationError as error:
+            return [problem_of(error)]
+        return []
+
+    async def versions(self) -> Sequence[StoredRules]:
+        """Newest first."""
+        return await self._store.versions()
+
+    async def activations(self) -> Sequence[Activation]:
+        """Newest first."""
+        return await self._store.activations()
+
+    async def active(self) -> str | None:
+        """The version that is active in the store, whatever this process has applied so far."""
+        return await self._store.active()
+
+    async def get(self, version: str) -> StoredRules:
+        """Raises NotFound."""
+        found = await self._store.get(version)
+        if found is None:
+            raise NotFound(f"There is no rules version {version[:64]!r}.", code="rules_version_not_found")
+        return found
+
+    async def put(self, text: str, *, author: str, reason: str, expected_active: str | None) -> StoredRules:
+        """Store a valid text as a version. Raises ConfigurationError, or Conflict when another version is active."""
+        self.parse(text)
+        active = await self._store.active()
+        if active != expected_active:
+            raise _lost(expected_active, active)
+        rules = StoredRules(text_version(text), text, author, reason, self._now_us())
+        await self._store.put(rules)
+        return await self.get(rules.version)
+
+    async def activate(self, version: str, *, author: str, reason: str, expected_active: str | None) -> Activation:
+        """Make a version the active one, everywhere. Raises NotFound, ConfigurationError or Conflict."""
+        rules = await self.get(version)
+        self.parse(rules.text)  # the models it names may have gone since it was stored
+        activation = Activation(version, expected_active, author, reason, self._now_us())
+        before = await self._store.get(expected_active) if expected_active else None
+        changed = text_diff(before.text if before else "", rules.text, expected_active or "nothing", version)
+        if not await self._store.activate(activation, diff=changed):
+            raise _lost(expected_active, await self._store.active())
+        await self.refresh()
+        return activation
+
+    async def roll_back(self, *, author: str, reason: str, expected_active: str | None) -> Activation:
+        """Activate what was active before the present version. Raises NotFound when there is nothing before it."""
+        previous = next(
+            (one.previous for one in await self._store.activations() if one.version == expected_active), None
+        )
+        if previous is None:
+            raise NotFound("There is no earlier version to roll back to.", code="nothing_to_roll_back")
+        return await self.activate(
+            previous, author=author, reason=reason or "rolled back", expected_active=expected_active
+        )
+
+    async def refresh(self) -> None:
+        """Take over a changed file and whatever is active in the store now; a broken one changes nothing."""
+        await self._follow_file()
+        version = await self._store.active()
+        if version is None or version == self.applied:
+            return
+        rules = await self.get(version)
+        try:
+            document = self.parse(rules.text)
+        except ConfigurationError as error:
+            self._report(problem_of(error), f"the active version {version} is not valid here")
+            return
+        self._apply(document, version)
+        self.applied = version
+        log.info("rules version %s by %s is active", version, rules.author)
+
+    async def _follow_file(self) -> None:
+        """A rules.yaml whose content changed becomes a new version and is activated, unless it is broken."""
+        text = self._file.text_if_touched() if self._file is not None else None
+        if self._file is None or text is None:
+            return
+        if text_version(text) == self._file.taken():
+            self.problem = None
+            return
+        try:
+            self.parse(text)
+        except ConfigurationError as error:
+            self._report(problem_of(error), f"{self._file.path} is not valid; the last good version stays")
+            return
+        version, active = text_version(text), await self._store.active()
+        if version != active:
+            rules = StoredRules(version, text, FILE_AUTHOR, f"{self._file.path.name} changed", self._now_us())
+            await self._store.put(rules)
+            before = await self._store.get(active) if active else None
+            changed = text_diff(before.text if before else "", text, active or "nothing", version)
+            activation = Activation(version, active, FILE_AUTHOR, rules.reason, rules.created_at_us)
+            if not await self._store.activate(activation, diff=changed):
+                self._file.forget_look()  # another process was first: look again next time
+                return
+        self._file.remember(text)
+        self.problem = None
+
+    def _report(self, problem: Problem, consequence: str) -> None:
+        if problem != self.problem:
+            log.error("%s: line %s: %s", consequence, problem.line, problem.message)
+        self.problem = problem
+
+
+class _WatchedFile:
+    """rules.yaml, and beside it the hash of what was last taken over: a restart must not undo a web edit."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._memory = path.with_suffix(".taken")
+        self._looked_at: tuple[int, int] | None = None
+
+    def text_if_touched(self) -> str | None:
+        """The text if the file changed since the last look; None also when there is no file or it is not text yet."""
+        try:
+            stat = self.path.stat()
+            signature = (stat.st_mtime_ns, stat.st_size)
+            if signature == self._looked_at:
+                return None
+            text = self.path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return None
+        self._looked_at = signature
+        return text
+
+    def forget_look(self) -> None:
+        self._looked_at = None
+
+    def remember(self, text: str) -> None:
+        self._memory.write_text(text_version(text), encoding="ascii")
+
+    def taken(self) -> str | None:
+        try:
+            return self._memory.read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            return None
+
+
+def text_version(text: str) -> str:
+    """The version of a rules text: 16 hexadecimal digits of its SHA-256."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
+
+
+def text_diff(old: str, new: str, old_name: str, new_name: str) -> str:
+    """A unified diff; empty when nothing changed."""
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, lineterm="")
+    return "\n".join(lines)
+
+
+def problem_of(error: ConfigurationError) -> Problem:
+    """The error without its file name, which a web editor does not have."""
+    return Problem(error.problem, error.line, error.field)
+
+
+def _lost(expected: str | None, active: str | None) -> Conflict:
+    return Conflict(
+        f"The active rules are {active or 'none'} by now, not {expected or 'none'}: "
+        "look at what changed, then try again.",
+        code="rules_changed_meanwhile",
+    )

@@ -1,0 +1,152 @@
+"""Opens a database and brings its schema up to date. Knows SQLite and PostgreSQL and nothing of what is stored."""
+
+import sqlite3
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection, event, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from gateway.errors import StateError
+
+BUSY_TIMEOUT_SECONDS = 10
+# FULL, although the journal is the durable copy until a row is shipped: a journal segment is deleted because the
+# commit here was durable, and keys and rules have no journal. A commit every quarter of a second costs nothing.
+SQLITE_PRAGMAS = (
+    f"PRAGMA busy_timeout={BUSY_TIMEOUT_SECONDS * 1000}",
+    "PRAGMA synchronous=FULL",
+    "PRAGMA foreign_keys=ON",
+    "PRAGMA cache_size=-65536",
+    "PRAGMA temp_store=MEMORY",
+    "PRAGMA mmap_size=268435456",
+)
+SCHEMA_LOCK = 0x62726B65_76656E31
+AUDIT_LOCK = 0x62726B65_76656E32
+
+
+def open_database(url: str) -> AsyncEngine:
+    """`sqlite+aiosqlite:///FILE` or `postgresql+asyncpg://...`; nothing is connected yet.
+
+    Raises StateError when the URL is neither, or its driver is not installed.
+    """
+    try:
+        backend = make_url(url).get_backend_name()
+        if backend == "sqlite":
+            return _open_sqlite(url)
+        if backend == "postgresql":
+            return create_async_engine(url, pool_size=5, max_overflow=5, pool_pre_ping=True, pool_recycle=1800)
+    except OSError as error:
+        raise StateError(f"cannot use the database's directory: {error}") from error
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
+        raise StateError(f"cannot use the database URL: {error}; pip install 'breakeven[postgres]'?") from error
+    raise StateError(f"cannot use a {backend} database: SQLite and PostgreSQL are supported")
+
+
+def _open_sqlite(url: str) -> AsyncEngine:
+    path = make_url(url).database
+    if path and path != ":memory:":
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_async_engine(url)
+
+    def configure(connection: Any, record: object) -> None:
+        # The driver must not open transactions by itself: `begin` below says which kind.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        _switch_to_wal(cursor)
+        for pragma in SQLITE_PRAGMAS:
+            cursor.execute(pragma)
+        cursor.close()
+
+    def begin(connection: Connection) -> None:
+        # A transaction that reads before it writes must hold the write lock first, or two of them could not both end.
+        is_writing = connection.get_execution_options().get("is_writing", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
+
+    event.listen(engine.sync_engine, "connect", configure)
+    event.listen(engine.sync_engine, "begin", begin)
+    return engine
+
+
+def _switch_to_wal(cursor: Any) -> None:
+    """Write-ahead logging, which the file remembers. Several processes may open a new file at once, and SQLite answers
+
+    "locked" to all but one of them at once: the busy timeout does not cover this switch, so it is waited for here.
+    """
+    give_up_at = time.monotonic() + BUSY_TIMEOUT_SECONDS
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up_at:
+                raise
+            time.sleep(0.01)
+
+
+@asynccontextmanager
+async def writing(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
+    """One transaction that writes: committed at the end, rolled back on an error."""
+    async with engine.connect() as plain:
+        connection = await plain.execution_options(is_writing=True)
+        async with connection.begin():
+            yield connection
+
+
+async def lock(connection: AsyncConnection, number: int) -> None:
+    """Until this transaction ends nobody else passes here; SQLite has only one writer anyhow."""
+    if connection.dialect.name == "postgresql":
+        await connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": number})
+
+
+async def migrate(url: str, revision: str = "head") -> None:
+    """Bring the schema to `revision`, up or down ("base" is empty). Raises StateError, also for a newer schema."""
+    engine = open_database(url)
+    try:
+        await migrate_engine(engine, revision)
+    finally:
+        await engine.dispose()
+
+
+async def migrate_engine(engine: AsyncEngine, revision: str = "head") -> None:
+    """As `migrate`; several processes may call it at the same time."""
+    try:
+        async with writing(engine) as connection:
+            await lock(connection, SCHEMA_LOCK)
+            await connection.run_sync(_migrate, revision)
+    except CommandError as error:
+        raise StateError(f"the database was written by a newer Breakeven: {error}") from error
+    except (DBAPIError, OSError, sqlite3.Error, TimeoutError) as error:
+        raise StateError(f"cannot use the database {engine.url.render_as_string()}: {error}") from error
+
+
+def _migrate(connection: Connection, revision: str) -> None:
+    config = alembic_config()
+    config.attributes["connection"] = connection
+    if revision == "head" or _is_ahead(config, revision, connection):
+        command.upgrade(config, revision)
+    else:
+        command.downgrade(config, revision)
+
+
+def _is_ahead(config: Config, revision: str, connection: Connection) -> bool:
+    if revision == "base":
+        return False
+    present = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    script = ScriptDirectory.from_config(config)
+    return present not in {one.revision for one in script.iterate_revisions(revision, "base")} or present == revision
+
+
+def alembic_config() -> Config:
+    """The migrations as packaged, by import name: no file of the project directory is needed."""
+    config = Config()
+    config.set_main_option("script_location", "migrations:")
+    config.set_main_option("path_separator", "os")
+    return config

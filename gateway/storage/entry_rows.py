@@ -1,0 +1,366 @@
+"""An Entry as rows of integers, and back. Pure.
+
+What comes back equals what was put in, but for durations, which are kept to the microsecond. Facts and decision are
+kept exactly: a decision is replayed from them.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gateway.ledger.entry import Attempt, Cost, Decision, Entry, Facts, Intent, Status
+
+Row = Mapping[str, Any]
+MOST_TOKENS = 10**12
+MOST_PICO_USD = 10**17  # $100,000 for one request
+MOST_US = 10**15
+COST_FIELDS = ("input", "cached_input", "cache_write", "output", "other", "compute", "list")
+TOKEN_FIELDS = (
+    "input_tokens",
+    "cached_input_tokens",
+    "cache_write_5m_tokens",
+    "cache_write_1h_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+)
+
+
+class Dimension(NamedTuple):
+    """What costs are summed by; the columns of `dimensions` in order."""
+
+    key_id: str
+    team: str | None
+    project: str | None
+    tags: str
+    operation: str
+    model: str
+    backend: str
+    provider: str
+    upstream_model: str
+    rule: str
+    status: str
+    is_simulated: bool
+
+
+class Circumstance(NamedTuple):
+    """What else repeats; the columns of `circumstances` in order."""
+
+    requested_model: str
+    is_stream: bool
+    rules_version: str
+    prices_version: str
+    classifier_version: str
+    candidates: str
+    intended: str | None
+    service_tier: str | None
+    finish_reason: str | None
+    http_status: int
+    error: str | None
+    is_usage_estimated: bool
+    is_exact: bool
+
+
+class Detail(msgspec.Struct, frozen=True, array_like=True):
+    """The rest of an entry. Names of models are numbers: places in the candidates, then in `more_names`."""
+
+    input_tokens: int
+    max_output_tokens: int | None
+    difficulty: float | None
+    uncertainty: float | None
+    quality: list[float]
+    output_tokens: list[float]
+    needs: tuple[str, ...]
+    warm_tokens: list[int]
+    backend_state: list[float]
+    draw: float
+    expected_cost: int | None
+    predicted_quality: float | None
+    propensity: float
+    cost_bound: int | None
+    more_names: tuple[str, ...] = ()
+    attempt: tuple[int, float, float, int | None, int | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRows:
+    """Everything to insert for one entry; `row` still lacks its two ids."""
+
+    dimension: Dimension
+    circumstance: Circumstance
+    row: dict[str, Any]
+    attempts: list[dict[str, Any]]
+
+
+ENCODER = msgspec.msgpack.Encoder()
+DETAIL = msgspec.msgpack.Decoder(Detail)
+
+
+def digest(values: Sequence[object]) -> bytes:
+    """The unique key of a dimension or circumstance."""
+    return hashlib.blake2b(json.dumps(list(values), separators=(",", ":")).encode(), digest_size=16).digest()
+
+
+def micros(seconds: float | None) -> int | None:
+    """Whole microseconds; None too for what is not a finite number: one absurd figure must not stop the ledger."""
+    return fit(round(seconds * 1e6), MOST_US) if seconds is not None and math.isfinite(seconds) else None
+
+
+def finite(number: float | None) -> float | None:
+    return number if number is not None and math.isfinite(number) else None
+
+
+def seconds(us: int | None) -> float | None:
+    return None if us is None else us / 1e6
+
+
+def fit(number: int, most: int) -> int:
+    """Within bounds that nothing real reaches: an absurd count must not overflow a sum, nor stop the ledger."""
+    return max(-most, min(most, number))
+
+
+def money(pico_usd: int | None) -> int | None:
+    return None if pico_usd is None else fit(pico_usd, MOST_PICO_USD)
+
+
+def clean(text: str | None) -> Any:
+    """PostgreSQL takes no NUL in text, nor lone surrogates."""
+    if text is None or (text.isascii() and "\0" not in text):
+        return text
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+@lru_cache(4096)
+def json_list(items: tuple[str, ...]) -> str:
+    return json.dumps(list(items), ensure_ascii=False, separators=(",", ":"))
+
+
+def dimension_of(entry: Entry) -> Dimension:
+    intent = entry.intent
+    return Dimension(
+        clean(intent.key_id),
+        clean(intent.team),
+        clean(intent.project),
+        clean(json_list(intent.tags)),
+        clean(intent.operation),
+        clean(entry.model),
+        clean(entry.backend),
+        clean(entry.provider),
+        clean(entry.upstream_model),
+        clean(intent.decision.rule),
+        entry.status.value,
+        entry.is_simulated,
+    )
+
+
+def is_exact(entry: Entry) -> bool:
+    """Both bounds are the cost itself."""
+    total = entry.cost.total_pico_usd if entry.cost else None
+    return total is not None and entry.cost_lower_pico_usd == total and entry.cost_upper_pico_usd == total
+
+
+def circumstance_of(entry: Entry) -> Circumstance:
+    intent, decision = entry.intent, entry.intent.decision
+    meant = [decision.model, intent.backend, intent.provider, intent.upstream_model]
+    was = [entry.model, entry.backend, entry.provider, entry.upstream_model]
+    return Circumstance(
+        clean(intent.requested_model),
+        intent.is_stream,
+        clean(decision.rules_version),
+        clean(decision.prices_version),
+        clean(decision.classifier_version),
+        clean(json_list(decision.candidates)),
+        None if meant == was else json.dumps(meant, separators=(",", ":")),
+        clean(entry.service_tier),
+        clean(entry.finish_reason),
+        entry.http_status,
+        clean(entry.error),
+        entry.is_usage_estimated,
+        is_exact(entry),
+    )
+
+
+def entry_rows(entry: Entry) -> EntryRows:
+    """Raises ValueError when the request id is not 32 hexadecimal digits."""
+    number = bytes.fromhex(entry.intent.request_id)
+    key: dict[str, Any] = {"request_id": number, "accepted_at_us": entry.intent.accepted_at_us}
+    if len(number) != 16:
+        raise ValueError(f"request id {entry.intent.request_id!r} is not 32 hexadecimal digits")
+    exact, plain = is_exact(entry), _is_plain(entry)
+    row: dict[str, Any] = {
+        **key,
+        **{name: fit(getattr(entry, name), MOST_TOKENS) for name in TOKEN_FIELDS},
+        **{f"{name}_pico_usd": _cost(entry.cost, name) for name in COST_FIELDS},
+        "lower_pico_usd": None if exact else money(entry.cost_lower_pico_usd),
+        "upper_pico_usd": None if exact else money(entry.cost_upper_pico_usd),
+        "gpu_us": micros(entry.gpu_seconds) or 0,
+        "queue_us": micros(entry.queue_seconds),
+        "time_to_first_token_us": micros(entry.time_to_first_token_seconds),
+        "total_us": micros(entry.total_seconds) or 0,
+        "prefill_tokens_per_second": finite(entry.prefill_tokens_per_second),
+        "decode_tokens_per_second": finite(entry.decode_tokens_per_second),
+        "detail": ENCODER.encode(_detail(entry, is_plain=plain)),
+    }
+    attempts = [] if plain else [{**key, **_attempt_row(one)} for one in entry.attempts]
+    return EntryRows(dimension_of(entry), circumstance_of(entry), row, attempts)
+
+
+def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
+    """From a row of entries joined with its dimension and circumstance, and its attempts in order."""
+    detail = DETAIL.decode(row["detail"])
+    was = (row["model"], row["backend"], row["provider"], row["upstream_model"])
+    model, backend, provider, upstream_model = json.loads(row["intended"]) if row["intended"] else was
+    names = (*json.loads(row["candidates"]), *detail.more_names)
+    decision = Decision(
+        rule=row["rule"],
+        model=model,
+        candidates=tuple(json.loads(row["candidates"])),
+        expected_cost_pico_usd=detail.expected_cost,
+        predicted_quality=detail.predicted_quality,
+        propensity=detail.propensity,
+        rules_version=row["rules_version"],
+        prices_version=row["prices_version"],
+        classifier_version=row["classifier_version"],
+        facts=_facts(detail, names),
+    )
+    intent = Intent(
+        request_id=bytes(row["request_id"]).hex(),
+        accepted_at_us=row["accepted_at_us"],
+        key_id=row["key_id"],
+        team=row["team"],
+        project=row["project"],
+        tags=tuple(json.loads(row["tags"])),
+        operation=row["operation"],
+        requested_model=row["requested_model"],
+        is_stream=bool(row["is_stream"]),
+        decision=decision,
+        backend=backend,
+        provider=provider,
+        upstream_model=upstream_model,
+        cost_bound_pico_usd=detail.cost_bound,
+    )
+    cost = None
+    if row["list_pico_usd"] is not None:
+        cost = Cost(**{f"{name}_pico_usd": row[f"{name}_pico_usd"] for name in COST_FIELDS})
+    bound = cost.total_pico_usd if cost and row["is_exact"] else None
+    return Entry(
+        intent=intent,
+        status=Status(row["status"]),
+        model=was[0],
+        backend=was[1],
+        provider=was[2],
+        upstream_model=was[3],
+        **{name: row[name] for name in TOKEN_FIELDS},
+        is_usage_estimated=bool(row["is_usage_estimated"]),
+        is_simulated=bool(row["is_simulated"]),
+        service_tier=row["service_tier"],
+        cost=cost,
+        cost_lower_pico_usd=bound if row["is_exact"] else row["lower_pico_usd"],
+        cost_upper_pico_usd=bound if row["is_exact"] else row["upper_pico_usd"],
+        gpu_seconds=row["gpu_us"] / 1e6,
+        queue_seconds=seconds(row["queue_us"]),
+        time_to_first_token_seconds=seconds(row["time_to_first_token_us"]),
+        prefill_tokens_per_second=row["prefill_tokens_per_second"],
+        decode_tokens_per_second=row["decode_tokens_per_second"],
+        total_seconds=row["total_us"] / 1e6,
+        finish_reason=row["finish_reason"],
+        http_status=row["http_status"],
+        error=row["error"],
+        attempts=_attempts(detail, was, attempt_rows),
+    )
+
+
+def _cost(cost: Cost | None, name: str) -> int | None:
+    return None if cost is None else money(getattr(cost, f"{name}_pico_usd"))
+
+
+def _is_plain(entry: Entry) -> bool:
+    """No attempt failed: the one there is, if any, is described by the entry."""
+    if not entry.attempts:
+        return True
+    [first, *others] = entry.attempts
+    return not others and first.outcome == "answered" and (first.model, first.backend) == (entry.model, entry.backend)
+
+
+def _detail(entry: Entry, *, is_plain: bool) -> Detail:
+    decision, facts = entry.intent.decision, entry.intent.decision.facts
+    keyed = (facts.quality, facts.output_tokens, facts.warm_tokens, facts.backend_state)
+    names = list(decision.candidates)
+    names += sorted({name for mapping in keyed for name in mapping} - set(names))
+    place = {name: number for number, name in reversed(list(enumerate(names)))}
+    one = entry.attempts[0] if is_plain and entry.attempts else None
+    return Detail(
+        input_tokens=facts.input_tokens,
+        max_output_tokens=facts.max_output_tokens,
+        difficulty=facts.difficulty,
+        uncertainty=facts.uncertainty,
+        quality=[part for name, value in facts.quality.items() for part in (place[name], value)],
+        output_tokens=[part for name, value in facts.output_tokens.items() for part in (place[name], value)],
+        needs=facts.needs,
+        warm_tokens=[part for name, value in facts.warm_tokens.items() for part in (place[name], value)],
+        backend_state=[part for name, value in facts.backend_state.items() for part in (place[name], *value)],
+        draw=facts.draw,
+        expected_cost=decision.expected_cost_pico_usd,
+        predicted_quality=decision.predicted_quality,
+        propensity=decision.propensity,
+        cost_bound=entry.intent.cost_bound_pico_usd,
+        more_names=tuple(names[len(decision.candidates) :]),
+        attempt=one and (one.number, one.started_after_seconds, one.lasted_seconds, one.cost_pico_usd, one.http_status),
+    )
+
+
+def _facts(detail: Detail, names: Sequence[str]) -> Facts:
+    states = detail.backend_state
+    return Facts(
+        input_tokens=detail.input_tokens,
+        max_output_tokens=detail.max_output_tokens,
+        difficulty=detail.difficulty,
+        uncertainty=detail.uncertainty,
+        quality=_by_name(detail.quality, names),
+        output_tokens=_by_name(detail.output_tokens, names),
+        needs=detail.needs,
+        warm_tokens={name: int(value) for name, value in _by_name(detail.warm_tokens, names).items()},
+        backend_state={names[int(states[i])]: (int(states[i + 1]), states[i + 2]) for i in range(0, len(states), 3)},
+        draw=detail.draw,
+    )
+
+
+def _by_name(flat: Sequence[float], names: Sequence[str]) -> dict[str, float]:
+    return {names[int(flat[i])]: flat[i + 1] for i in range(0, len(flat), 2)}
+
+
+def _attempt_row(one: Attempt) -> dict[str, Any]:
+    return {
+        "number": one.number,
+        "model": clean(one.model),
+        "backend": clean(one.backend),
+        "outcome": clean(one.outcome),
+        "started_after_us": micros(one.started_after_seconds) or 0,
+        "lasted_us": micros(one.lasted_seconds) or 0,
+        "cost_pico_usd": money(one.cost_pico_usd),
+        "http_status": one.http_status,
+    }
+
+
+def _attempts(detail: Detail, was: tuple[str, str, str, str], rows: Sequence[Row]) -> tuple[Attempt, ...]:
+    if detail.attempt is not None:
+        number, started, lasted, cost, status = detail.attempt
+        return (Attempt(number, was[0], was[1], "answered", started, lasted, cost, status),)
+    return tuple(
+        Attempt(
+            row["number"],
+            row["model"],
+            row["backend"],
+            row["outcome"],
+            row["started_after_us"] / 1e6,
+            row["lasted_us"] / 1e6,
+            row["cost_pico_usd"],
+            row["http_status"],
+        )
+        for row in rows
+    )

@@ -1,0 +1,102 @@
+"""Months of entries: partitions on PostgreSQL, ranges on SQLite. Old months are dropped; the hourly sums stay."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import delete, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.storage.database import SCHEMA_LOCK, lock, writing
+from gateway.storage.tables import attempts, entries, request_bodies
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+PARTITIONED = (entries, attempts)
+DELETE_STEP_US = 3_600_000_000
+
+
+def month_of(at_us: int) -> tuple[int, int]:
+    moment = EPOCH + timedelta(microseconds=at_us)
+    return moment.year, moment.month
+
+
+def month_bounds(year: int, month: int) -> tuple[int, int]:
+    """Microseconds: its first, and the next month's first."""
+    following = (year + 1, 1) if month == 12 else (year, month + 1)
+    first, after = datetime(year, month, 1, tzinfo=UTC), datetime(*following, 1, tzinfo=UTC)
+    return (first - EPOCH) // timedelta(microseconds=1), (after - EPOCH) // timedelta(microseconds=1)
+
+
+class Partitions:
+    """Makes the partitions that are needed, before they are; remembers which are there."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._present: set[tuple[int, int]] = set()
+
+    async def ensure(self, moments_us: Iterable[int]) -> None:
+        """In a transaction of its own: making a partition locks the whole table for a moment."""
+        missing = {month_of(at_us) for at_us in moments_us} - self._present
+        if not missing:
+            return
+        if self._engine.dialect.name == "postgresql":
+            async with writing(self._engine) as connection:
+                await lock(connection, SCHEMA_LOCK)
+                for year, month in sorted(missing):
+                    start, end = month_bounds(year, month)
+                    for table in PARTITIONED:
+                        name = f"{table.name}_{year:04d}_{month:02d}"
+                        # A range takes no bind parameters; these are integers of our own.
+                        await connection.execute(
+                            text(
+                                f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF {table.name} "
+                                f"FOR VALUES FROM ({start}) TO ({end})"
+                            )
+                        )
+        self._present |= missing
+
+    async def drop_before(self, before_us: int) -> list[str]:
+        """Forget the single requests of every month that ended by `before_us`; returns the months, as 2026-01.
+
+        PostgreSQL drops partitions, which takes no time. SQLite deletes, an hour of traffic at a time, so that the
+        shipper gets in between; the file does not shrink, its pages are used again.
+        """
+        if self._engine.dialect.name == "postgresql":
+            return await self._drop_partitions(before_us)
+        year, month = month_of(before_us)
+        end, _ = month_bounds(year, month)
+        return await self._delete_before(end)
+
+    async def _drop_partitions(self, before_us: int) -> list[str]:
+        dropped: list[str] = []
+        async with writing(self._engine) as connection:
+            await lock(connection, SCHEMA_LOCK)
+            names = await connection.execute(
+                text("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'entries'::regclass")
+            )
+            for name in sorted(names.scalars()):
+                year, month = int(name[-7:-3]), int(name[-2:])
+                if month_bounds(year, month)[1] <= before_us:
+                    for table in PARTITIONED:
+                        await connection.execute(text(f"DROP TABLE {table.name}_{year:04d}_{month:02d}"))
+                    dropped.append(f"{year:04d}-{month:02d}")
+                    self._present.discard((year, month))
+        return dropped
+
+    async def _delete_before(self, end_us: int) -> list[str]:
+        gone: set[tuple[int, int]] = set()
+        while True:
+            async with writing(self._engine) as connection:
+                oldest = (await connection.execute(text("SELECT min(accepted_at_us) FROM entries"))).scalar()
+                if oldest is None or oldest >= end_us:
+                    return [f"{year:04d}-{month:02d}" for year, month in sorted(gone)]
+                until = min(oldest - oldest % DELETE_STEP_US + DELETE_STEP_US, end_us)
+                for table in PARTITIONED:
+                    await connection.execute(delete(table).where(table.c.accepted_at_us < until))
+            gone.add(month_of(oldest))
+
+
+async def drop_bodies_before(engine: AsyncEngine, before_us: int) -> int:
+    """Delete stored prompts and answers older than `before_us`; returns how many."""
+    async with writing(engine) as connection:
+        gone = await connection.execute(delete(request_bodies).where(request_bodies.c.stored_at_us < before_us))
+        return gone.rowcount

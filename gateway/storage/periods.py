@@ -1,0 +1,64 @@
+"""Hours, days and months of a time zone over UTC hours. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+HOUR_US = 3_600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A part of a UTC hour (counted from the epoch) that lies in the period and in one local day."""
+
+    hour: int
+    since_us: int
+    until_us: int
+
+
+class Calendar:
+    """The local calendar of the dimensions asked for. Raises ValueError for an unknown time zone."""
+
+    def __init__(self, time_zone: str, by: Sequence[str]) -> None:
+        try:
+            self._zone = ZoneInfo(time_zone)
+        except (KeyError, OSError, ValueError) as error:
+            raise ValueError(f"there is no time zone {time_zone[:64]!r}; use a name such as Europe/Berlin") from error
+        self._has_days = "day" in by or "month" in by
+
+    def label(self, unit: str, at_us: int) -> str:
+        """`2026-01-31T13:00Z` of an hour, `2026-01-31` of a day, `2026-01` of a month."""
+        moment = EPOCH + timedelta(microseconds=at_us)
+        if unit == "hour":
+            return moment.strftime("%Y-%m-%dT%H:00Z")
+        local = moment.astimezone(self._zone)
+        return local.strftime("%Y-%m-%d" if unit == "day" else "%Y-%m")
+
+    def midnights_us(self, since_us: int, until_us: int) -> list[int]:
+        """Local midnights within the period that are not on a whole UTC hour; daylight saving time included."""
+        if not self._has_days:
+            return []
+        day = (EPOCH + timedelta(microseconds=since_us)).astimezone(self._zone).date()
+        found: list[int] = []
+        while True:
+            midnight = datetime(day.year, day.month, day.day, tzinfo=self._zone).astimezone(UTC)
+            at_us = (midnight - EPOCH) // timedelta(microseconds=1)
+            if at_us >= until_us:
+                return found
+            if at_us > since_us and at_us % HOUR_US:
+                found.append(at_us)
+            day += timedelta(days=1)
+
+
+def cut_hours(since_us: int, until_us: int, calendar: Calendar) -> list[Cut]:
+    """The hours that the period's ends or a local midnight cut, in pieces; all others count as a whole."""
+    marks = [mark for mark in (since_us, until_us) if mark % HOUR_US] + calendar.midnights_us(since_us, until_us)
+    cuts: list[Cut] = []
+    for hour in sorted({mark // HOUR_US for mark in marks}):
+        inside = {mark for mark in marks if mark // HOUR_US == hour}
+        edges = sorted({hour * HOUR_US, (hour + 1) * HOUR_US, *inside})
+        cuts += [Cut(hour, start, end) for start, end in pairwise(edges) if start >= since_us and end <= until_us]
+    return cuts

@@ -1,0 +1,86 @@
+"""Sums of entries by hour and dimension, as the rows of `hourly`. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.ledger.entry import Entry
+from gateway.storage.entry_rows import COST_FIELDS, MOST_TOKENS, TOKEN_FIELDS, finite, fit, micros, money
+from gateway.storage.sketch import sketch
+
+HOUR_US = 3_600_000_000
+DAY_HOURS = 24
+SUMS = (
+    "requests",
+    "unpriced_requests",
+    "estimated_requests",
+    "unbounded_requests",
+    *TOKEN_FIELDS,
+    *(f"{name}_pico_usd" for name in COST_FIELDS),
+    "lower_pico_usd",
+    "upper_pico_usd",
+    "gpu_us",
+    "total_us",
+    "adjusted_requests",
+    "adjustment_pico_usd",
+)
+SKETCHES = ("time_to_first_token_sketch", "decode_sketch")
+
+
+@dataclass(slots=True)
+class Rollup:
+    """The sums of one hour and dimension, growing."""
+
+    sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SUMS, 0))
+    first_token_seconds: list[float] = field(default_factory=list[float])
+    decode_speeds: list[float] = field(default_factory=list[float])
+
+    def add(self, entry: Entry) -> None:
+        sums = self.sums
+        sums["requests"] += 1
+        sums["unpriced_requests"] += entry.cost is None
+        sums["estimated_requests"] += entry.is_usage_estimated
+        sums["unbounded_requests"] += entry.cost_upper_pico_usd is None
+        for name in TOKEN_FIELDS:
+            sums[name] += fit(getattr(entry, name), MOST_TOKENS)
+        if entry.cost is not None:
+            for name in COST_FIELDS:
+                sums[f"{name}_pico_usd"] += money(getattr(entry.cost, f"{name}_pico_usd")) or 0
+        sums["lower_pico_usd"] += money(entry.cost_lower_pico_usd) or 0
+        sums["upper_pico_usd"] += money(entry.cost_upper_pico_usd) or 0
+        sums["gpu_us"] += micros(entry.gpu_seconds) or 0
+        sums["total_us"] += micros(entry.total_seconds) or 0
+        if (first := finite(entry.time_to_first_token_seconds)) is not None:
+            self.first_token_seconds.append(first)
+        if (speed := finite(entry.decode_tokens_per_second)) is not None:
+            self.decode_speeds.append(speed)
+
+    def row(self) -> dict[str, Any]:
+        return {
+            **self.sums,
+            "time_to_first_token_sketch": sketch(self.first_token_seconds),
+            "decode_sketch": sketch(self.decode_speeds),
+        }
+
+
+Rows = dict[tuple[int, int], dict[str, Any]]
+"""(hour or day, dimension id) -> the row's other columns; in the order in which every writer must lock them."""
+
+
+def roll_up(entries: Iterable[tuple[int, Entry]]) -> Rows:
+    """By hour, of entries with their dimension's id."""
+    rollups: dict[tuple[int, int], Rollup] = {}
+    for dimension_id, entry in entries:
+        key = (entry.intent.accepted_at_us // HOUR_US, dimension_id)
+        rollups.setdefault(key, Rollup()).add(entry)
+    return {key: rollups[key].row() for key in sorted(rollups)}
+
+
+def by_day(hours: Rows) -> Rows:
+    """The same sums by day."""
+    days: Rows = {}
+    for (hour, dimension_id), row in hours.items():
+        day = days.setdefault((hour // DAY_HOURS, dimension_id), {})
+        for name, value in row.items():
+            day[name] = day[name] + value if name in day else value
+    return {key: days[key] for key in sorted(days)}

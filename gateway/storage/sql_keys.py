@@ -1,0 +1,117 @@
+"""API keys: a secret is made here, returned once, and kept only as an HMAC under the deployment's pepper."""
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.keys import KeyRecord, hash_key
+from gateway.storage.database import writing
+from gateway.storage.sql_audit import append_audit
+from gateway.storage.tables import api_keys
+from gateway.stores import ListedKey, NewKey
+
+PREFIX = "bk-"
+SECRET_BYTES = 32
+
+
+def now_us() -> int:
+    return time.time_ns() // 1000
+
+
+class SqlKeyStore:
+    """The key store; see gateway.stores.KeyStore."""
+
+    def __init__(self, engine: AsyncEngine, pepper: bytes, *, now_us: Callable[[], int] = now_us) -> None:
+        self._engine = engine
+        self._pepper = pepper
+        self._now_us = now_us
+
+    async def create(
+        self, new: NewKey, *, author: str, limits: Mapping[str, Any] | None = None
+    ) -> tuple[ListedKey, str]:
+        secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+        key_id, at_us = f"key_{secrets.token_hex(8)}", self._now_us()
+        row: dict[str, Any] = {
+            "id": key_id,
+            "name": new.name,
+            "hash": hash_key(self._pepper, secret),
+            "role": new.role,
+            "team": new.team,
+            "project": new.project,
+            "tags": json.dumps(list(new.tags)),
+            "allowed_models": None if new.allowed_models is None else json.dumps(list(new.allowed_models)),
+            "limits": json.dumps(dict(limits or {})),
+            "created_at_us": at_us,
+            "created_by": author,
+            "expires_at_us": new.expires_at_us,
+            "revoked_at_us": None,
+        }
+        public = {name: value for name, value in row.items() if name not in ("hash", "created_at_us", "created_by")}
+        async with writing(self._engine) as connection:
+            await connection.execute(api_keys.insert().values(**row))
+            await append_audit(
+                connection,
+                at_us=at_us,
+                actor=author,
+                action="key.create",
+                subject=key_id,
+                detail=json.dumps(public, sort_keys=True),
+            )
+        return _listed(row), secret
+
+    async def list(self) -> Sequence[ListedKey]:
+        query = select(api_keys).order_by(api_keys.c.created_at_us.desc(), api_keys.c.id)
+        async with self._engine.connect() as connection:
+            return [_listed(row) for row in (await connection.execute(query)).mappings()]
+
+    async def revoke(self, key_id: str, *, author: str) -> bool:
+        """The first revocation counts; revoking again changes nothing."""
+        at_us = self._now_us()
+        async with writing(self._engine) as connection:
+            changed = await connection.execute(
+                api_keys.update()
+                .where(api_keys.c.id == key_id, api_keys.c.revoked_at_us.is_(None))
+                .values(revoked_at_us=at_us)
+            )
+            if changed.rowcount:
+                await append_audit(connection, at_us=at_us, actor=author, action="key.revoke", subject=key_id)
+                return True
+            known = await connection.execute(select(func.count()).where(api_keys.c.id == key_id))
+            return bool(known.scalar())
+
+    async def records(self) -> Mapping[bytes, KeyRecord]:
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(select(api_keys))).mappings()
+            return {bytes(row["hash"]): _listed(row).record for row in rows}
+
+    async def find_by_hash(self, key_hash: bytes) -> KeyRecord | None:
+        async with self._engine.connect() as connection:
+            row = (await connection.execute(select(api_keys).where(api_keys.c.hash == key_hash))).mappings().first()
+        return None if row is None else _listed(row).record
+
+    async def limits(self) -> Mapping[str, Mapping[str, Any]]:
+        """Key id -> its budgets, rates and quotas, as they were given to `create`."""
+        async with self._engine.connect() as connection:
+            rows = await connection.execute(select(api_keys.c.id, api_keys.c.limits))
+            return {row.id: json.loads(row.limits) for row in rows}
+
+
+def _listed(row: Mapping[Any, Any]) -> ListedKey:
+    allowed = row["allowed_models"]
+    record = KeyRecord(
+        id=row["id"],
+        name=row["name"],
+        role=row["role"],
+        team=row["team"],
+        project=row["project"],
+        tags=tuple(json.loads(row["tags"])),
+        allowed_models=None if allowed is None else frozenset(json.loads(allowed)),
+        expires_at_us=row["expires_at_us"],
+        revoked_at_us=row["revoked_at_us"],
+    )
+    return ListedKey(record, row["created_at_us"])

@@ -1,0 +1,296 @@
+"""Sums by anything, from the hourly rollups; hours that a period or a local midnight cuts are summed from the entries.
+
+See gateway.stores.ReportStore. Sums are exact integers on both databases, beyond 64 bits too.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Table, case, func, literal, select
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from gateway.economics.traffic import HourlyTraffic
+from gateway.storage.entry_rows import dimension_of
+from gateway.storage.periods import HOUR_US, Calendar, Cut, cut_hours
+from gateway.storage.rollup import DAY_HOURS, SKETCHES, SUMS, Rollup
+from gateway.storage.sketch import percentile
+from gateway.storage.sql_entries import has_tag
+from gateway.storage.sql_ledger import entry_select, read_entries
+from gateway.storage.tables import daily, dimensions, entries, hourly
+from gateway.stores import Latencies, Sums, SumsQuery
+
+COLUMNS = {
+    "key": "key_id",
+    **{name: name for name in ("model", "team", "project", "backend", "provider", "rule", "status", "operation")},
+    "upstream_model": "upstream_model",
+    "is_simulated": "is_simulated",
+    "tag": "tags",
+}
+TIMES = ("hour", "day", "month")
+BY_STATUS: dict[str, Any] = {
+    "successful_requests": dimensions.c.status == "completed",
+    "aborted_requests": dimensions.c.status.in_(("cancelled", "partial")),
+    "simulated_requests": dimensions.c.is_simulated,
+}
+Totals = dict[str, Any]
+
+
+class SqlReports:
+    """Reads what the shipper added up."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def sums(self, query: SumsQuery) -> Sequence[Sums]:
+        calendar = Calendar(query.time_zone, query.by)
+        groups: dict[tuple[str | None, ...], Totals] = {}
+        async with self._engine.connect() as connection:
+            cuts = cut_hours(query.since_us, query.until_us, calendar)
+            gone = await self._without_entries(connection, cuts)
+            split = [cut for cut in cuts if cut.hour not in gone]
+            whole = [cut.hour for cut in split]
+            # An hour whose entries are gone belongs to the period in which it begins.
+            outside = {hour for hour in gone if not query.since_us <= hour * HOUR_US < query.until_us}
+            for span in spans(query, skipped=outside.union(whole)):
+                for row in await _rollup_rows(connection, query, span):
+                    _add(groups, query, calendar, row["at"] * span.unit_us if "at" in row else None, row)
+            for cut in split:
+                for at_us, row in await _entry_rows(connection, query, cut):
+                    _add(groups, query, calendar, at_us, row)
+        ordered = sorted(groups, key=lambda values: tuple((value is not None, value or "") for value in values))
+        return [_sums(query, values, groups[values]) for values in ordered]
+
+    async def hourly_traffic(
+        self, since_us: int, until_us: int, *, with_simulated: bool = True
+    ) -> Sequence[HourlyTraffic]:
+        first, end = -(-since_us // HOUR_US), until_us // HOUR_US
+        aborted = dimensions.c.status.in_(("cancelled", "partial"))
+        cost = sum((hourly.c[name] for name in SUMS if name.endswith("_pico_usd") and name not in NOT_COST), literal(0))
+        query = (
+            select(
+                hourly.c.hour,
+                dimensions.c.model,
+                *(func.sum(hourly.c[name]).label(name) for name in TRAFFIC),
+                func.sum(cost).label("cost"),
+                func.sum(case((aborted, hourly.c.requests), else_=0)).label("aborted"),
+            )
+            .join(dimensions, dimensions.c.id == hourly.c.dimension_id)
+            .where(hourly.c.hour >= first, hourly.c.hour < end)
+            .group_by(hourly.c.hour, dimensions.c.model)
+            .order_by(hourly.c.hour, dimensions.c.model)
+        )
+        if not with_simulated:
+            query = query.where(dimensions.c.is_simulated.is_(False))
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [
+            HourlyTraffic(
+                hour_start_us=row["hour"] * HOUR_US,
+                model=row["model"],
+                requests=int(row["requests"]),
+                input_tokens=int(row["input_tokens"]),
+                cached_input_tokens=int(row["cached_input_tokens"]),
+                output_tokens=int(row["output_tokens"]),
+                gpu_seconds=int(row["gpu_us"]) / 1e6,
+                cost_pico_usd=int(row["cost"]),
+                list_cost_pico_usd=int(row["list_pico_usd"]),
+                unpriced_requests=int(row["unpriced_requests"]),
+                estimated_requests=int(row["estimated_requests"]),
+                aborted_requests=int(row["aborted"]),
+            )
+            for row in rows
+        ]
+
+    async def first_and_last_us(self) -> tuple[int, int] | None:
+        async with self._engine.connect() as connection:
+            row = (await connection.execute(select(func.min(hourly.c.hour), func.max(hourly.c.hour)))).one()
+        return None if row[0] is None else (row[0] * HOUR_US, (row[1] + 1) * HOUR_US)
+
+    @staticmethod
+    async def _without_entries(connection: AsyncConnection, cuts: Iterable[Cut]) -> set[int]:
+        """Hours whose single requests are not kept any more: they count where the hour begins."""
+        gone: set[int] = set()
+        for cut in cuts:
+            inside = entries.c.accepted_at_us.between(cut.hour * HOUR_US, (cut.hour + 1) * HOUR_US - 1)
+            if (await connection.execute(select(entries.c.accepted_at_us).where(inside).limit(1))).scalar() is None:
+                gone.add(cut.hour)
+        return gone
+
+
+NOT_COST = ("list_pico_usd", "lower_pico_usd", "upper_pico_usd")
+TRAFFIC = (
+    "requests",
+    "input_tokens",
+    "cached_input_tokens",
+    "output_tokens",
+    "gpu_us",
+    "list_pico_usd",
+    "unpriced_requests",
+    "estimated_requests",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Rows of one rollup table: [first, end) but for `skipped`."""
+
+    table: Table
+    unit_us: int
+    first: int
+    end: int
+    skipped: frozenset[int] = frozenset()
+
+
+def spans(query: SumsQuery, *, skipped: Set[int]) -> list[Span]:
+    """The period's hours: whole UTC days from the daily sums, unless the answer needs the hours themselves."""
+    first, end = query.since_us // HOUR_US, -(-query.until_us // HOUR_US)
+    needs_hours = "hour" in query.by or ({"day", "month"} & set(query.by) and query.time_zone != "UTC")
+    first_day, end_day = -(-first // DAY_HOURS), end // DAY_HOURS
+    if needs_hours or first_day >= end_day:
+        return [Span(hourly, HOUR_US, first, end, frozenset(skipped))]
+    # A day with a skipped hour is taken hour by hour.
+    broken = frozenset(hour // DAY_HOURS for hour in skipped if first_day <= hour // DAY_HOURS < end_day)
+    found = [Span(daily, HOUR_US * DAY_HOURS, first_day, end_day, broken)]
+    edges = [(first, first_day * DAY_HOURS), (end_day * DAY_HOURS, end)]
+    edges += [(day * DAY_HOURS, (day + 1) * DAY_HOURS) for day in sorted(broken)]
+    return found + [Span(hourly, HOUR_US, start, stop, frozenset(skipped)) for start, stop in edges if start < stop]
+
+
+async def _rollup_rows(connection: AsyncConnection, query: SumsQuery, span: Span) -> list[Totals]:
+    """Sums by the columns of the groups, and by hour or day where a time is asked for."""
+    table = span.table
+    unit = table.columns[0]
+    keys: list[ColumnElement[Any]] = [dimensions.c[name] for name in _group_columns(query)]
+    if any(name in TIMES for name in query.by):
+        keys.append(unit.label("at"))
+    conditions: list[Any] = [unit >= span.first, unit < span.end, *_conditions(query)]
+    if span.skipped:
+        conditions.append(unit.not_in(sorted(span.skipped)))
+    source = table.join(dimensions, dimensions.c.id == table.c.dimension_id)
+    sums = [part for name in SUMS for part in _exact_sum(connection, table.c[name])]
+    sums += [func.sum(case((test, table.c.requests), else_=0)).label(name) for name, test in BY_STATUS.items()]
+    found = await connection.execute(select(*keys, *sums).select_from(source).where(*conditions).group_by(*keys))
+    rows = [_joined(row) for row in found.mappings() if row["requests"] is not None]
+    if query.with_latencies:
+        sketches = [table.c[name] for name in SKETCHES]
+        found = await connection.execute(select(*keys, *sketches).select_from(source).where(*conditions))
+        rows += _joined_sketches([key.name for key in keys], [tuple(row) for row in found])
+    return rows
+
+
+def _joined_sketches(names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> list[Totals]:
+    """One row per key with all its sketches joined: there are far more rows than keys."""
+    parts: dict[tuple[Any, ...], tuple[list[bytes], ...]] = {}
+    for *key, first, decode in rows:
+        firsts, decodes = parts.setdefault(tuple(key), ([], []))
+        firsts.append(first)
+        decodes.append(decode)
+    return [
+        {**dict(zip(names, key, strict=True)), **dict(zip(SKETCHES, map(b"".join, lists), strict=True))}
+        for key, lists in parts.items()
+    ]
+
+
+def _exact_sum(connection: AsyncConnection, column: ColumnElement[Any]) -> list[ColumnElement[Any]]:
+    """PostgreSQL adds 64-bit integers exactly. SQLite's sum fails beyond 64 bits: money is summed in two halves."""
+    name = str(column.key)
+    if connection.dialect.name != "sqlite" or not name.endswith("_pico_usd"):
+        return [func.sum(column).label(name)]
+    high, low = column.op(">>")(32), column.op("&")(0xFFFFFFFF)
+    return [func.sum(high).label(f"{name}:high"), func.sum(low).label(name)]
+
+
+def _joined(row: Mapping[Any, Any]) -> Totals:
+    joined = dict(row)
+    for name in SUMS:
+        high = joined.pop(f"{name}:high", 0)
+        joined[name] = (int(high) << 32) + int(joined[name])
+    return joined
+
+
+async def _entry_rows(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[tuple[int, Totals]]:
+    """The single requests of a part of an hour, each as sums of one; corrections count at the hour's beginning."""
+    wanted = entry_select().where(entries.c.accepted_at_us >= cut.since_us, entries.c.accepted_at_us < cut.until_us)
+    found: list[tuple[int, Totals]] = []
+    for entry in await read_entries(connection, wanted.where(*_conditions(query))):
+        one = Rollup()
+        one.add(entry)
+        row: Totals = {**one.row(), **dimension_of(entry)._asdict()}
+        row["successful_requests"] = int(entry.status == "completed")
+        row["aborted_requests"] = int(entry.status in ("cancelled", "partial"))
+        row["simulated_requests"] = int(entry.is_simulated)
+        found.append((entry.intent.accepted_at_us, row))
+    if cut.since_us <= cut.hour * HOUR_US < cut.until_us:
+        found += [(cut.hour * HOUR_US, row) for row in await _corrections(connection, query, cut.hour)]
+    return found
+
+
+async def _corrections(connection: AsyncConnection, query: SumsQuery, hour: int) -> list[Totals]:
+    columns = [hourly.c.adjusted_requests, hourly.c.adjustment_pico_usd, *list(dimensions.columns)[2:]]
+    rows = await connection.execute(
+        select(*columns)
+        .join(dimensions, dimensions.c.id == hourly.c.dimension_id)
+        .where(hourly.c.hour == hour, hourly.c.adjusted_requests != 0, *_conditions(query))
+    )
+    return [dict(row) for row in rows.mappings()]
+
+
+def _group_columns(query: SumsQuery) -> list[str]:
+    return list(dict.fromkeys(COLUMNS[name] for name in query.by if name not in TIMES))
+
+
+def _conditions(query: SumsQuery) -> list[ColumnElement[Any]]:
+    conditions: list[ColumnElement[Any]] = []
+    for name, value in query.filters.items():
+        if name == "tag":
+            conditions.append(dimensions.c.tags == "[]" if value is None else has_tag(value))
+        elif name == "is_simulated":
+            conditions.append(dimensions.c.is_simulated.is_(value == "true"))
+        else:
+            conditions.append(dimensions.c[COLUMNS[name]].is_not_distinct_from(value))
+    return conditions
+
+
+def _add(
+    groups: dict[tuple[str | None, ...], Totals], query: SumsQuery, calendar: Calendar, at_us: int | None, row: Totals
+) -> None:
+    for values in _groups_of(query, calendar, at_us, row):
+        totals = groups.setdefault(values, {})
+        for name in (*SUMS, *BY_STATUS):
+            totals[name] = totals.get(name, 0) + int(row.get(name) or 0)
+        for name in SKETCHES:
+            if row.get(name):
+                totals.setdefault(name, []).append(bytes(row[name]))
+
+
+def _groups_of(query: SumsQuery, calendar: Calendar, at_us: int | None, row: Totals) -> list[tuple[str | None, ...]]:
+    """One group, or one for each tag."""
+    found: list[tuple[str | None, ...]] = [()]
+    for name in query.by:
+        if name in TIMES:
+            values: list[str | None] = [calendar.label(name, at_us or 0)]
+        elif name == "tag":
+            values = list(json.loads(row["tags"])) or [None]
+        elif name == "is_simulated":
+            values = ["true" if row["is_simulated"] else "false"]
+        else:
+            values = [row[COLUMNS[name]]]
+        found = [(*group, value) for group in found for value in values]
+    return found
+
+
+def _sums(query: SumsQuery, values: tuple[str | None, ...], totals: Totals) -> Sums:
+    numbers = {name: totals[name] for name in (*SUMS, *BY_STATUS)}
+    latencies = None
+    if query.with_latencies:
+        first, decode = (b"".join(totals.get(name, ())) for name in SKETCHES)
+        latencies = Latencies(
+            percentile(first, 0.5),
+            percentile(first, 0.95),
+            percentile(first, 0.99),
+            percentile(decode, 0.5),
+            percentile(decode, 0.05),
+        )
+    return Sums(dict(zip(query.by, values, strict=True)), **numbers, latencies=latencies)

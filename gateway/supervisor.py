@@ -1,0 +1,77 @@
+"""Keeps a child process running: its output goes to a log file, and if it dies it is started again with back-off."""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+FIRST_WAIT_SECONDS = 0.5
+LONGEST_WAIT_SECONDS = 30.0
+STEADY_SECONDS = 60.0
+"""A child that ran this long had a good start: its next death is met with the shortest wait again."""
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """One child. `run` it as a task; cancelling the task ends the child gently, then by force."""
+
+    name: str
+    command: Sequence[str]
+    log_file: Path
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    stop_seconds: float = 20.0
+    on_restart: Callable[[int], None] | None = None
+    restarts: int = 0
+    pid: int | None = None
+
+    async def run(self) -> None:
+        """Start, wait, start again; until cancelled."""
+        wait = FIRST_WAIT_SECONDS
+        while True:
+            began = asyncio.get_running_loop().time()
+            status = await self._run_once()
+            if asyncio.get_running_loop().time() - began >= STEADY_SECONDS:
+                wait = FIRST_WAIT_SECONDS
+            self.restarts += 1
+            log.error(
+                "%s ended with status %s; starting it again in %.1f s (%s says why)",
+                self.name, status, wait, self.log_file,
+            )  # fmt: skip
+            if self.on_restart is not None:
+                self.on_restart(status)
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, LONGEST_WAIT_SECONDS)
+
+    async def _run_once(self) -> int:
+        with self.log_file.open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                *self.command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **self.environment},
+                start_new_session=True,  # Ctrl-C is for us; we then end the child in order
+            )
+            self.pid = process.pid
+            try:
+                return await process.wait()
+            except asyncio.CancelledError:
+                await asyncio.shield(self._end(process))
+                raise
+            finally:
+                self.pid = None
+
+    async def _end(self, process: asyncio.subprocess.Process) -> None:
+        if process.returncode is not None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), self.stop_seconds)
+        except TimeoutError:
+            log.warning("%s did not end within %.0f s; killing it", self.name, self.stop_seconds)
+            process.kill()
+            await process.wait()
