@@ -1,0 +1,23 @@
+"""`python -m dashboards --gateway http://127.0.0.1:8080 --port 8081`: serves the web UI under /ui."""
+
+import argparse
+
+import uvicorn
+
+from dashboards.app import build_app
+
+
+def main() -> None:
+    """Serve until told to stop."""
+    parser = argparse.ArgumentParser(prog="python -m dashboards", description="Breakeven's web UI.")
+    parser.add_argument("--gateway", default="http://127.0.0.1:8080", help="the gateway's address, as seen from here")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8081)
+    parser.add_argument("--behind-tls", action="store_true", help="a proxy in front speaks HTTPS: secure cookies only")
+    asked = parser.parse_args()
+    app = build_app(asked.gateway, is_secure=asked.behind_tls)
+    uvicorn.run(app, host=asked.host, port=asked.port, log_level="warning", server_header=False, access_log=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""ECharts options as plain values. Colours are readable on both grounds; every axis says its unit."""
+
+from collections.abc import Sequence
+from typing import Any
+
+COLOURS = ("#2a9d8f", "#e0a030", "#5b7fc7", "#c9647a", "#8a6fb8", "#6f9a3e", "#b07d4f", "#7d8a94")
+INK = "#8a8983"
+FAINT = "rgba(136,136,130,0.22)"
+Options = dict[str, Any]
+
+
+def base(*, unit: str = "", is_time: bool = False, categories: Sequence[str] = ()) -> Options:
+    """Axes, grid, legend and a tooltip; the caller adds series."""
+    axis: Options = {
+        "axisLabel": {"color": INK, "hideOverlap": True},
+        "nameTextStyle": {"color": INK},
+        "axisLine": {"lineStyle": {"color": FAINT}},
+        "axisTick": {"show": False},
+        "splitLine": {"show": False},
+    }
+    across = {**axis, "type": "time"} if is_time else {**axis, "type": "category", "data": list(categories)}
+    return {
+        "color": list(COLOURS),
+        "animation": False,
+        "aria": {"enabled": True},
+        "textStyle": {"fontFamily": "inherit"},
+        "grid": {"left": 8, "right": 12, "top": 34, "bottom": 30, "containLabel": True},
+        "legend": {
+            "bottom": 0,
+            "type": "scroll",
+            "icon": "roundRect",
+            "itemWidth": 10,
+            "itemHeight": 10,
+            "textStyle": {"color": INK},
+        },
+        "tooltip": {"trigger": "axis", "confine": True, "axisPointer": {"type": "shadow"}},
+        "xAxis": across,
+        "yAxis": {
+            **axis,
+            "type": "value",
+            "name": unit,
+            "nameTextStyle": {"color": INK, "align": "left"},
+            "nameGap": 14,
+            "splitLine": {"lineStyle": {"color": FAINT}},
+        },
+        "series": [],
+    }
+
+
+def stacked_bars(points: Sequence[tuple[str, str, float]], *, unit: str) -> Options:
+    """`points` are (start, name, value); one bar a start, stacked by name, the largest name at the bottom."""
+    starts = sorted({start for start, _, _ in points})
+    sums: dict[str, float] = {}
+    values: dict[tuple[str, str], float] = {}
+    for start, name, value in points:
+        sums[name] = sums.get(name, 0.0) + value
+        values[start, name] = values.get((start, name), 0.0) + value
+    options = base(unit=unit, is_time=True)
+    options["series"] = [
+        {
+            "name": name,
+            "type": "bar",
+            "stack": "all",
+            "barMaxWidth": 26,
+            "data": [[start, round(values.get((start, name), 0.0), 8)] for start in starts],
+        }
+        for name in sorted(sums, key=lambda name: -sums[name])
+    ]
+    return options
+
+
+def rows(names: Sequence[str], values: Sequence[float], *, unit: str) -> Options:
+    """Lying bars, the first name on top."""
+    options = base(unit="", categories=list(reversed(names)))
+    options["xAxis"], options["yAxis"] = options["yAxis"], options["xAxis"]
+    options["xAxis"]["name"] = unit
+    options["xAxis"]["nameLocation"] = "middle"
+    options["xAxis"]["nameGap"] = 26
+    options["yAxis"]["axisLabel"] = {"color": INK, "width": 150, "overflow": "truncate"}
+    options["legend"] = {"show": False}
+    options["series"] = [{"type": "bar", "barMaxWidth": 22, "data": list(reversed(values))}]
+    return options
+
+
+def used_and_paid(points: Sequence[tuple[str, float, float]], break_even: float | None) -> Options:
+    """GPU utilisation by the hour in per cent: used, the idle rest, and the line above which owning pays."""
+    options = base(unit="% of paid GPU time", is_time=True)
+    used = [[start, round(100 * used / paid, 2) if paid else 0.0] for start, used, paid in points]
+    series: Options = {
+        "name": "used",
+        "type": "line",
+        "step": "end",
+        "showSymbol": False,
+        "areaStyle": {"opacity": 0.35},
+        "data": used,
+    }
+    options["series"] = [series]
+    options["yAxis"]["max"] = 100
+    if break_even is not None and break_even <= 1:
+        series["markLine"] = {
+            "silent": True,
+            "symbol": "none",
+            "lineStyle": {"color": COLOURS[1], "type": "dashed", "width": 2},
+            "label": {"formatter": f"pays above {100 * break_even:.0f} %", "color": INK, "position": "insideEndTop"},
+            "data": [{"yAxis": round(100 * break_even, 1)}],
+        }
+    return options
+
+
+def cost_curves(points: Sequence[dict[str, Any]], here: float) -> Options:
+    """Bills of a month over volume: all hosted, and the cheapest fleet beside it as a staircase with its interval."""
+    options: dict[str, Any] = base(unit="$ / month")
+    options["xAxis"] = {
+        **options["xAxis"],
+        "type": "value",
+        "name": "requests / day",
+        "nameLocation": "middle",
+        "nameGap": 26,
+        "min": 0,
+        "splitLine": {"show": False},
+    }
+    options["grid"]["bottom"] = 62
+
+    def line(name: str, key: str, **more: Any) -> Options:
+        data = [[round(p["requests_per_day"], 2), round(p[key], 4)] for p in points if p[key] is not None]
+        return {"name": name, "type": "line", "showSymbol": False, "data": data, **more}
+
+    band = [p for p in points if p["owned_low_usd"] is not None]
+    options["legend"]["data"] = ["everything hosted", "own GPUs, rest hosted", "5–95 % by resampled days"]
+    options["series"] = [
+        line("everything hosted", "hosted_usd", lineStyle={"width": 2.4}),
+        line("own GPUs, rest hosted", "owned_usd", lineStyle={"width": 2.4}),
+    ]
+    if band:
+        edge: Options = {"lineStyle": {"opacity": 0}, "stack": "band", "silent": True, "tooltip": {"show": False}}
+        low = [[round(p["requests_per_day"], 2), round(p["owned_low_usd"], 4)] for p in band]
+        wide = [[round(p["requests_per_day"], 2), round(p["owned_high_usd"] - p["owned_low_usd"], 4)] for p in band]
+        options["series"] += [
+            {"name": "least", "type": "line", "showSymbol": False, "data": low, **edge},
+            {
+                "name": "5–95 % by resampled days",
+                "type": "line",
+                "showSymbol": False,
+                "color": COLOURS[1],
+                "data": wide,
+                "areaStyle": {"opacity": 0.18, "color": COLOURS[1]},
+                **edge,
+            },
+        ]
+    options["series"][0]["markLine"] = {
+        "silent": True,
+        "symbol": "none",
+        "lineStyle": {"color": COLOURS[3], "type": "dashed", "width": 2},
+        "label": {"formatter": "you are here", "color": INK},
+        "data": [{"xAxis": round(here, 2)}],
+    }
+    return options
+
+
+def tornado(swings: Sequence[tuple[str, float, float]], middle: float) -> Options:
+    """How the monthly saving moves with each input a quarter lower and higher, the strongest on top."""
+    ordered = sorted(swings, key=lambda one: abs(one[2] - one[1]))
+    options = base(unit="", categories=[name for name, _, _ in ordered])
+    options["xAxis"], options["yAxis"] = options["yAxis"], options["xAxis"]
+    options["xAxis"] |= {"name": "change of the saving, $ / month", "nameLocation": "middle", "nameGap": 26}
+    options["grid"]["bottom"] = 62
+    options["tooltip"] = {"trigger": "item", "confine": True}
+    options["series"] = [
+        {
+            "name": name,
+            "type": "bar",
+            "stack": "one",
+            "barMaxWidth": 20,
+            "data": [round((low, high)[index] - middle, 4) for _, low, high in ordered],
+        }
+        for name, index in (("25 % lower", 0), ("25 % higher", 1))
+    ]
+    return options
+
+
+def throughput(points: Sequence[tuple[int, float]], working: int | None) -> Options:
+    """Tokens per second of all sequences together over concurrency."""
+    options = base(unit="tokens / s, all sequences")
+    options["xAxis"] = {
+        **options["xAxis"],
+        "type": "value",
+        "name": "sequences at once",
+        "nameLocation": "middle",
+        "nameGap": 26,
+        "min": 0,
+    }
+    options["legend"] = {"show": False}
+    series: Options = {"type": "line", "symbolSize": 8, "data": [list(point) for point in points]}
+    options["series"] = [series]
+    if working is not None:
+        series["markLine"] = {
+            "silent": True,
+            "symbol": "none",
+            "lineStyle": {"color": COLOURS[1], "type": "dashed"},
+            "label": {"formatter": f"working point {working}", "color": INK, "position": "insideEndTop"},
+            "data": [{"xAxis": working}],
+        }
+    return options

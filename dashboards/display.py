@@ -1,0 +1,93 @@
+"""Numbers and times as people read them, always with their unit. Pure; dollars stay exact decimals to the end."""
+
+from datetime import UTC, datetime
+from decimal import ROUND_HALF_EVEN, Decimal
+
+UNKNOWN = "–"
+MILLION = 1_000_000
+
+
+def dollars(text: str | Decimal | None, *, places: int | None = None) -> str:
+    """`$1,234.56`. Below a dollar as many places as show three digits; nothing is shown as $0 that is not zero."""
+    if text is None:
+        return UNKNOWN
+    value = Decimal(text)
+    if places is None:
+        places = 2 if abs(value) >= Decimal("0.9995") or not value else min(12, 2 - value.adjusted())
+    rounded = value.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN)
+    return f"{'−' if rounded < 0 else ''}${abs(rounded):,f}"
+
+
+def exact_dollars(text: str | None) -> str:
+    """Every digit the ledger has, without trailing zeros beyond the cents."""
+    if text is None:
+        return "price unknown"
+    value = Decimal(text)
+    shown = f"{abs(value):,f}"
+    whole, _, fraction = shown.partition(".")
+    fraction = fraction.rstrip("0").ljust(2, "0")
+    return f"{'−' if value < 0 else ''}${whole}.{fraction}"
+
+
+def count(value: float | None) -> str:
+    """`12,345`."""
+    return UNKNOWN if value is None else f"{round(value):,}"
+
+
+def tokens(value: float | None) -> str:
+    """`812`, `45.1 k`, `3.20 M`, `1.05 G` tokens."""
+    if value is None:
+        return UNKNOWN
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:,.3g} {unit}" if abs(value) < 1000 * size else f"{value / size:,.0f} {unit}"
+    return f"{value:,.0f}"
+
+
+def share(value: float | None, *, places: int = 1) -> str:
+    """`12.3 %`."""
+    return UNKNOWN if value is None else f"{100 * value:.{places}f} %".replace("-", "−")
+
+
+def seconds(value: float | None) -> str:
+    """`0.42 s`, `340 ms`, `3 min`."""
+    if value is None:
+        return UNKNOWN
+    if value >= 120:
+        return f"{value / 60:.0f} min"
+    if value >= 1:
+        return f"{value:.2f} s"
+    return f"{value * 1000:.0f} ms"
+
+
+def speed(value: float | None) -> str:
+    """Tokens per second of one stream."""
+    return UNKNOWN if value is None else f"{value:,.1f} tok/s"
+
+
+def moment(at_us: int | None) -> str:
+    """`2026-11-21 04:16:31 UTC`."""
+    if at_us is None:
+        return UNKNOWN
+    return datetime.fromtimestamp(at_us / MILLION, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def short_moment(at_us: int) -> str:
+    """`21 Nov 04:16:31`."""
+    return datetime.fromtimestamp(at_us / MILLION, UTC).strftime("%-d %b %H:%M:%S")
+
+
+def day(iso: str) -> str:
+    """`21 Nov 2026`."""
+    return datetime.fromisoformat(iso).astimezone(UTC).strftime("%-d %b %Y")
+
+
+def period(since: str, until: str) -> str:
+    """`1 Nov 2026 00:00 – 21 Nov 2026 04:00 UTC`."""
+    start, end = (datetime.fromisoformat(text).astimezone(UTC) for text in (since, until))
+    return f"{start.strftime('%-d %b %Y %H:%M')} – {end.strftime('%-d %b %Y %H:%M')} UTC"
+
+
+def hour(iso: str) -> str:
+    """`21 Nov 04:00`."""
+    return datetime.fromisoformat(iso).astimezone(UTC).strftime("%-d %b %H:%M")

@@ -1,0 +1,175 @@
+"""The frame around every page: navigation by role, period, theme, and what is shown when the gateway says no."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+
+from nicegui import ui
+from starlette.requests import Request
+
+from dashboards import markup
+from dashboards.charts import Options
+from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable
+from dashboards.periods import PRESETS, Period, link, parse_period, preset
+from dashboards.sessions import Session
+
+THEME_COOKIE = "breakeven_theme"
+TOGGLE_THEME = """() => {
+  const root = document.documentElement, now = document.body.classList.contains('body--dark');
+  root.classList.toggle('be-dark', !now); root.classList.toggle('be-light', now);
+  Quasar.Dark.set(!now);
+  document.cookie = 'breakeven_theme=' + (now ? 'light' : 'dark') + ';path=/ui;samesite=lax;max-age=31536000';
+}"""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a page is built with."""
+
+    gateway: GatewayClient
+    session: Session
+    request: Request
+    period: Period
+
+    def query(self, name: str) -> str | None:
+        return self.request.query_params.get(name) or None
+
+    def link(self, path: str, **query: str | None) -> str:
+        return link(path, self.period, **query)
+
+
+@dataclass(frozen=True, slots=True)
+class PageSpec:
+    """One page: who may see it and how it is built. A page without a group is not in the navigation."""
+
+    path: str
+    title: str
+    group: str
+    permission: str
+    build: Callable[[View], Awaitable[None]]
+    has_period: bool = False
+
+
+def view_of(request: Request, session: Session, gateway: GatewayClient) -> View:
+    return View(gateway, session, request, parse_period(request.query_params, datetime.now(UTC)))
+
+
+async def show(spec: PageSpec, specs: Sequence[PageSpec], view: View) -> None:
+    """Build one page inside its frame."""
+    theme = view.request.cookies.get(THEME_COOKIE)
+    ui.dark_mode(None if theme not in ("dark", "light") else theme == "dark")
+    ui.add_head_html('<link rel="stylesheet" href="/ui/static/style.css">')
+    if theme in ("dark", "light"):
+        ui.add_head_html(f"<script>document.documentElement.classList.add('be-{theme}')</script>")
+    ui.page_title(f"{spec.title} · Breakeven")
+    with ui.element("div").classes("be-shell"):
+        with ui.element("nav").classes("be-side").props('aria-label="Pages"'):
+            html(_navigation(spec, specs, view))
+            with ui.element("div").classes("be-who"):
+                html(_who(view.session))
+                button = ui.element("button").classes("be-link").props('type="button"')
+                button.on("click", js_handler=TOGGLE_THEME)
+                with button:
+                    ui.label("Light / dark")
+        with ui.element("main").classes("be-main").props('id="main"'):
+            html(_head(spec, view))
+            if not view.session.may(spec.permission):
+                html(
+                    markup.message(
+                        "Not for this role",
+                        f"The role {view.session.role!r} does not include this page. An owner can give you a key "
+                        "of another role.",
+                        tone="warn",
+                    )
+                )
+                return
+            await guarded(spec.build, view)
+
+
+async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
+    """Build, or say in words why it could not be built."""
+    try:
+        await build(view)
+    except GatewayRefused as refused:
+        tone = "" if refused.status == 400 else "bad"
+        html(
+            markup.message(
+                "Nothing to show" if refused.status == 400 else "The gateway says no", str(refused), tone=tone
+            )
+        )
+    except GatewayUnreachable as error:
+        html(
+            markup.message(
+                "The gateway is not answering",
+                f"{error} Requests of your apps do not pass through this page; check `breakeven serve` and reload.",
+                tone="bad",
+            )
+        )
+
+
+def html(text: str) -> ui.html:
+    """Markup of ours with escaped values; the browser sanitizes it once more."""
+    return ui.html(text, sanitize=True)
+
+
+def chart(options: Options, label: str, *, is_tall: bool = False) -> ui.echart:
+    """A chart that says what it shows to those who cannot see it; its numbers stand in a table of the page too."""
+    shown = ui.echart(options).classes("be-chart tall" if is_tall else "be-chart")
+    return shown.props(f'role="img" aria-label="{escape(label, quote=True)}"')
+
+
+def panel(title: str, note: str = "") -> ui.element:
+    """A titled box to build into."""
+    box = ui.element("section").classes("be-panel")
+    with box:
+        html(f"<h2>{escape(title)}</h2>" + (f'<p class="be-note">{escape(note)}</p>' if note else ""))
+    return box
+
+
+def grid(kind: str) -> ui.element:
+    return ui.element("div").classes(kind)
+
+
+def _navigation(spec: PageSpec, specs: Sequence[PageSpec], view: View) -> str:
+    parts = [
+        '<a class="be-skip" href="#main">Skip to the page</a>',
+        '<a class="be-brand" href="/ui/"><img src="/ui/static/mark.svg" alt="" width="26" height="26">'
+        "<span>Breakeven</span></a>",
+    ]
+    group = ""
+    for one in specs:
+        if not one.group or not view.session.may(one.permission):
+            continue
+        if one.group != group:
+            group = one.group
+            parts.append(f'<div class="be-group">{escape(group)}</div>')
+        current = ' aria-current="page"' if one.path == spec.path else ""
+        href = view.link(one.path) if one.has_period else f"/ui{one.path}"
+        parts.append(f'<a class="be-nav" href="{escape(href)}"{current}>{escape(one.title)}</a>')
+    return "".join(parts)
+
+
+def _who(session: Session) -> str:
+    return (
+        f"<div>{escape(session.name)} · {escape(session.role)}</div>"
+        f'<form method="post" action="/ui/sign-out"><input type="hidden" name="csrf" value="{escape(session.csrf)}">'
+        '<button class="be-link" type="submit">Sign out</button></form>'
+    )
+
+
+def _head(spec: PageSpec, view: View) -> str:
+    if not spec.has_period:
+        return f'<div class="be-head"><h1>{escape(spec.title)}</h1></div>'
+    kept = {n: v for n, v in view.request.query_params.items() if n not in ("period", "since", "until", "before")}
+    now = datetime.now(UTC)
+    choices = ""
+    for name, label in PRESETS.items():
+        current = ' aria-current="true"' if view.period.name == name else ""
+        href = link(spec.path, preset(name, now), **kept)
+        choices += f'<a href="{escape(href)}"{current}>{escape(label)}</a>'
+    period = f"{view.period.since:%-d %b %Y %H:%M} – {view.period.until:%-d %b %Y %H:%M} UTC"
+    return (
+        f'<div class="be-head"><div><h1>{escape(spec.title)}</h1><div class="be-sub">{escape(period)}</div></div>'
+        f'<div class="be-periods" role="group" aria-label="Time range">{choices}</div></div>'
+    )

@@ -1,0 +1,79 @@
+"""The gateway's HTTP API as this process sees it, with one signed-in key. The only way to any figure or change."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+TIMEOUT_SECONDS = 30.0
+Json = Any
+
+
+class GatewayRefused(Exception):
+    """The gateway answered no; `message` is its own sentence."""
+
+    def __init__(self, status: int, message: str, code: str | None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+
+
+class GatewayUnreachable(Exception):
+    """No answer came."""
+
+
+class GatewayClient:
+    """One key's view. Cheap: the connection pool is shared."""
+
+    def __init__(self, http: httpx.AsyncClient, key: str) -> None:
+        self._http = http
+        self._headers = {"authorization": f"Bearer {key}"}
+
+    async def get(self, path: str, **query: object) -> Json:
+        """Raises GatewayRefused or GatewayUnreachable. Parameters that are None are left out."""
+        return await self._ask("GET", path, query=query)
+
+    async def post(self, path: str, body: Mapping[str, object] | None = None) -> Json:
+        return await self._ask("POST", path, body=body or {})
+
+    async def explain(self, body: Mapping[str, object], *, tags: str) -> Json:
+        """What `/v1/route` says of a chat completion with these comma-separated tags."""
+        return await self._ask("POST", "/v1/route", body=body, headers={"x-breakeven-tags": tags} if tags else {})
+
+    async def put(self, path: str, body: Mapping[str, object]) -> Json:
+        return await self._ask("PUT", path, body=body)
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Json:
+        given = {name: str(value) for name, value in (query or {}).items() if value is not None}
+        try:
+            answer = await self._http.request(
+                method, path, params=given, json=body, headers={**self._headers, **(headers or {})}
+            )
+        except httpx.HTTPError as error:
+            raise GatewayUnreachable(f"The gateway did not answer ({type(error).__name__}).") from error
+        if answer.status_code < 400:
+            return answer.json()
+        message, code = _refusal(answer)
+        raise GatewayRefused(answer.status_code, message, code)
+
+
+def open_gateway(url: str) -> httpx.AsyncClient:
+    """The shared pool. Follows no redirect: the key goes to this origin only."""
+    return httpx.AsyncClient(base_url=url, timeout=TIMEOUT_SECONDS, follow_redirects=False, trust_env=False)
+
+
+def _refusal(answer: httpx.Response) -> tuple[str, str | None]:
+    try:
+        error = answer.json()["error"]
+        return str(error["message"]), error.get("code")
+    except (ValueError, KeyError, TypeError):
+        return f"The gateway answered {answer.status_code} without saying why.", None

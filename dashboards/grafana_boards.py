@@ -1,0 +1,243 @@
+"""`python -m dashboards.grafana_boards` writes the Grafana dashboards: their panels as a table, the JSON as its output.
+
+A test holds the committed files equal to this, and every metric and column that a panel names to the ones that exist.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+HERE = Path(__file__).parent / "grafana"
+PROMETHEUS = {"type": "prometheus", "uid": "breakeven-prometheus"}
+POSTGRES = {"type": "grafana-postgresql-datasource", "uid": "breakeven-postgres"}
+WIDTH, HEIGHT = 12, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One panel. `queries` are (legend, expression): PromQL, or SQL where `is_sql`. `unit` is Grafana's name for it."""
+
+    title: str
+    unit: str
+    queries: tuple[tuple[str, str], ...]
+    description: str = ""
+    is_sql: bool = False
+    kind: Literal["timeseries", "stat", "table", "barchart"] = "timeseries"
+
+
+def quantile(share: float, metric: str) -> str:
+    return f"histogram_quantile({share}, sum by (le, model) (rate({metric}_bucket[$__rate_interval])))"
+
+
+OPERATIONS = (
+    Panel(
+        "Requests by model",
+        "reqps",
+        (("{{model}}", "sum by (model) (rate(breakeven_requests_total[$__rate_interval]))"),),
+    ),
+    Panel(
+        "Requests that did not complete",
+        "reqps",
+        (("{{status}}", 'sum by (status) (rate(breakeven_requests_total{status!="completed"}[$__rate_interval]))'),),
+    ),
+    Panel(
+        "Time to first token, median and 95 %",
+        "s",
+        (
+            ("{{model}} p50", quantile(0.5, "breakeven_time_to_first_token_seconds")),
+            ("{{model}} p95", quantile(0.95, "breakeven_time_to_first_token_seconds")),
+        ),
+        "Streams only. Under 0.4 s is fast, over 2 s is slow.",
+    ),
+    Panel("Whole request, 95 %", "s", (("{{model}}", quantile(0.95, "breakeven_request_duration_seconds")),)),
+    Panel(
+        "Failed attempts",
+        "reqps",
+        (
+            (
+                "{{backend}} {{error}}",
+                "sum by (backend, error) (rate(breakeven_failed_attempts_total[$__rate_interval]))",
+            ),
+        ),
+        "Each may have been answered by another model; requests that failed altogether are above.",
+    ),
+    Panel(
+        "Decided without the classifier",
+        "reqps",
+        (("requests", "rate(breakeven_unclassified_requests_total[$__rate_interval])"),),
+    ),
+    Panel(
+        "Entries not yet in the database",
+        "short",
+        (
+            ("entries", "breakeven_ledger_unshipped_entries"),
+            ("requests under way", "breakeven_ledger_open_intents"),
+        ),
+    ),
+    Panel("Age of the oldest unshipped entry", "s", (("seconds", "breakeven_ledger_unshipped_seconds"),)),
+    Panel("Journal on disk", "bytes", (("{{instance}}", "breakeven_ledger_journal_bytes"),)),
+)
+ENGINE = (
+    Panel(
+        "GPU-seconds used per second",
+        "percentunit",
+        (("{{model}}", "sum by (model) (rate(breakeven_gpu_seconds_total[$__rate_interval]))"),),
+        "1 is one GPU kept busy by requests; the rest is paid and idle.",
+    ),
+    Panel("Decode speed of a stream, median and slowest 5 %", "short", (
+        ("{{model}} p50", quantile(0.5, "breakeven_decode_tokens_per_second")),
+        ("{{model}} p5", quantile(0.05, "breakeven_decode_tokens_per_second")),
+    ), "Tokens per second after the first token, as one caller sees it."),
+    Panel("Waiting for a slot, 95 %", "s", (("{{model}}", quantile(0.95, "breakeven_queue_seconds")),)),
+    Panel(
+        "Tokens by class",
+        "short",
+        (("{{class}}", "sum by (class) (rate(breakeven_tokens_total[$__rate_interval]))"),),
+        "Per second. Cached input is part of input, reasoning part of output.",
+    ),
+)  # fmt: skip
+FROM_HOURLY = (
+    "FROM hourly JOIN dimensions ON dimensions.id = hourly.dimension_id WHERE $__unixEpochFilter(hourly.hour * 3600)"
+)
+COST = (
+    "(hourly.input_pico_usd + hourly.cached_input_pico_usd + hourly.cache_write_pico_usd + hourly.output_pico_usd "
+    "+ hourly.other_pico_usd + hourly.compute_pico_usd + hourly.adjustment_pico_usd)"
+)
+SPEND = f"SUM({COST}) / 1e12"
+COSTS = (
+    Panel(
+        "Spend by model and hour",
+        "currencyUSD",
+        (
+            (
+                "",
+                f"SELECT to_timestamp(hourly.hour * 3600) AS time, dimensions.model AS metric, {SPEND} AS usd "
+                f"{FROM_HOURLY} GROUP BY 1, 2 ORDER BY 1",
+            ),
+        ),
+        "From the ledger, corrections included.",
+        is_sql=True,
+    ),
+    Panel(
+        "Spend by team",
+        "currencyUSD",
+        (
+            (
+                "",
+                f"SELECT COALESCE(dimensions.team, 'none') AS team, {SPEND} AS usd {FROM_HOURLY} "
+                "GROUP BY 1 ORDER BY 2 DESC",
+            ),
+        ),
+        is_sql=True,
+        kind="barchart",
+    ),
+    Panel(
+        "Cost per million tokens by model, with its mix",
+        "short",
+        (
+            (
+                "",
+                f"SELECT dimensions.model, {SPEND} / NULLIF(SUM(hourly.input_tokens + hourly.output_tokens), 0) * 1e6 "
+                "AS usd_per_million, SUM(hourly.input_tokens) AS input_tokens, SUM(hourly.cached_input_tokens) AS "
+                f"cached_input_tokens, SUM(hourly.output_tokens) AS output_tokens {FROM_HOURLY} "
+                "GROUP BY 1 ORDER BY 2 DESC",
+            ),
+        ),
+        is_sql=True,
+        kind="table",
+    ),
+    Panel(
+        "List price against what was paid",
+        "currencyUSD",
+        (
+            (
+                "",
+                f"SELECT SUM(hourly.list_pico_usd) / 1e12 AS list_usd, {SPEND} AS paid_usd {FROM_HOURLY}",
+            ),
+        ),
+        "Token-priced requests only: GPU time has no list price.",
+        is_sql=True,
+        kind="stat",
+    ),
+    Panel(
+        "Requests without a known price, or with estimated usage",
+        "short",
+        (
+            (
+                "",
+                "SELECT SUM(hourly.unpriced_requests) AS unpriced, SUM(hourly.estimated_requests) AS estimated "
+                f"{FROM_HOURLY}",
+            ),
+        ),
+        "The first are in no sum of money.",
+        is_sql=True,
+        kind="stat",
+    ),
+    Panel(
+        "Spend now",
+        "currencyUSD",
+        (("{{model}}, $ per hour", "sum by (model) (rate(breakeven_cost_usd_total[$__rate_interval])) * 3600"),),
+        "Live, from the metrics; the ledger is what is billed.",
+    ),
+)  # fmt: skip
+BOARDS: dict[str, tuple[str, tuple[Panel, ...]]] = {
+    "operations": ("Breakeven: operations", OPERATIONS),
+    "cost": ("Breakeven: cost", COSTS),
+    "engine": ("Breakeven: engine", ENGINE),
+}
+
+
+def board(name: str) -> dict[str, Any]:
+    """One dashboard as Grafana takes it."""
+    title, panels = BOARDS[name]
+    return {
+        "uid": f"breakeven-{name}",
+        "title": title,
+        "tags": ["breakeven"],
+        "timezone": "utc",
+        "schemaVersion": 39,
+        "refresh": "1m" if name != "cost" else "",
+        "time": {"from": "now-30d" if name == "cost" else "now-6h", "to": "now"},
+        "panels": [_panel(number, one) for number, one in enumerate(panels)],
+    }
+
+
+def _panel(number: int, panel: Panel) -> dict[str, Any]:
+    source = POSTGRES if panel.is_sql else PROMETHEUS
+    targets = [
+        {"refId": chr(65 + i), "datasource": source, **_target(panel, legend, query)}
+        for i, (legend, query) in enumerate(panel.queries)
+    ]
+    place = {"w": WIDTH, "h": HEIGHT, "x": WIDTH * (number % 2), "y": HEIGHT * (number // 2)}
+    return {
+        "id": number + 1,
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.description,
+        "datasource": source,
+        "gridPos": place,
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "targets": targets,
+    }
+
+
+def _target(panel: Panel, legend: str, query: str) -> dict[str, Any]:
+    if panel.is_sql:
+        return {"rawQuery": True, "rawSql": query, "format": "time_series" if panel.kind == "timeseries" else "table"}
+    return {"expr": query, "legendFormat": legend}
+
+
+def as_json(name: str) -> str:
+    return json.dumps(board(name), indent=1, ensure_ascii=False) + "\n"
+
+
+def main() -> None:
+    for name in BOARDS:
+        path = HERE / f"{name}.json"
+        path.write_text(as_json(name), encoding="utf-8")
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

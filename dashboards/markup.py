@@ -1,0 +1,128 @@
+"""Pieces of HTML as text. Everything that comes from outside is escaped here; the page's sanitizer is a second net."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One table cell. `tone` is good, warn, bad or muted."""
+
+    text: str
+    href: str | None = None
+    tone: str = ""
+    title: str = ""
+    is_code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A heading; numbers are set right."""
+
+    name: str
+    is_number: bool = False
+    title: str = ""
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]], *, caption: str) -> str:
+    """A real table: it scrolls sideways by itself on a phone, and its caption is read out."""
+    head = "".join(
+        f'<th scope="col" class="{_align(column)}"{_title(column.title)}>{escape(column.name)}</th>'
+        for column in columns
+    )
+    body = "".join(
+        "<tr>" + "".join(_cell(cell, column) for cell, column in zip(row, columns, strict=True)) + "</tr>"
+        for row in rows
+    )
+    return (
+        f'<div class="be-scroll" tabindex="0"><table class="be-table"><caption class="be-hidden">{escape(caption)}'
+        f"</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def tile(label: str, value: str, note: str, *, tone: str = "", title: str = "") -> str:
+    """One number: what it is, its value with unit, and the time it is about."""
+    return (
+        f'<div class="be-tile {escape(tone)}"{_title(title)}><div class="be-tile-label">{escape(label)}</div>'
+        f'<div class="be-tile-value">{escape(value)}</div><div class="be-tile-note">{escape(note)}</div></div>'
+    )
+
+
+def tiles(each: Iterable[str]) -> str:
+    return f'<div class="be-tiles">{"".join(each)}</div>'
+
+
+def badge(text: str, tone: str = "") -> str:
+    return f'<span class="be-badge {escape(tone)}">{escape(text)}</span>'
+
+
+def message(title: str, text: str, *, tone: str = "") -> str:
+    """An empty or an error state, for a person."""
+    return (
+        f'<div class="be-message {escape(tone)}" role="status"><strong>{escape(title)}</strong>'
+        f"<p>{escape(text)}</p></div>"
+    )
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """A list of name and value."""
+    return '<dl class="be-facts">' + "".join(f"<dt>{escape(a)}</dt><dd>{escape(b)}</dd>" for a, b in pairs) + "</dl>"
+
+
+def diff(text: str) -> str:
+    """A unified diff with its lines coloured and, for those who see no colours, signed."""
+    tones = {"+": "add", "-": "del", "@": "at"}
+    lines = "".join(
+        f'<div class="be-diff-line {tones.get(line[:1], "")}">{escape(line) or " "}</div>' for line in text.splitlines()
+    )
+    return f'<div class="be-diff" tabindex="0">{lines}</div>'
+
+
+def side_by_side(old: Sequence[str], new: Sequence[str], opcodes: Iterable[tuple[str, int, int, int, int]]) -> str:
+    """Two texts beside each other, aligned by difflib's opcodes; equal runs longer than seven lines are folded."""
+    rows: list[str] = []
+    for tag, a1, a2, b1, b2 in opcodes:
+        if tag == "equal" and a2 - a1 > 7:
+            rows += [_pair(old, new, a1 + i, b1 + i, "") for i in range(3)]
+            rows.append(f'<tr class="be-fold"><td colspan="4">{a2 - a1 - 6} equal lines</td></tr>')
+            rows += [_pair(old, new, a2 - 3 + i, b2 - 3 + i, "") for i in range(3)]
+            continue
+        for i in range(max(a2 - a1, b2 - b1)):
+            left, right = (a1 + i if a1 + i < a2 else None), (b1 + i if b1 + i < b2 else None)
+            rows.append(_pair(old, new, left, right, "" if tag == "equal" else "changed"))
+    return (
+        '<div class="be-scroll" tabindex="0"><table class="be-sides"><caption class="be-hidden">Active rules on the '
+        f"left, edited rules on the right</caption><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _pair(old: Sequence[str], new: Sequence[str], left: int | None, right: int | None, tone: str) -> str:
+    def half(lines: Sequence[str], index: int | None, kind: str) -> str:
+        if index is None:
+            return '<td class="be-line"></td><td class="be-void"></td>'
+        sign = {"del": "−", "add": "+"}.get(kind, "") if tone else ""
+        return (
+            f'<td class="be-line">{index + 1}</td>'
+            f'<td class="{kind if tone else ""}">{sign}{escape(lines[index]) or " "}</td>'
+        )
+
+    return f"<tr>{half(old, left, 'del')}{half(new, right, 'add')}</tr>"
+
+
+def _cell(cell: Cell | str, column: Column) -> str:
+    cell = Cell(cell) if isinstance(cell, str) else cell
+    text = escape(cell.text)
+    if cell.is_code:
+        text = f"<code>{text}</code>"
+    if cell.href is not None:
+        text = f'<a href="{escape(cell.href)}">{text}</a>'
+    return f'<td class="{_align(column)} {escape(cell.tone)}"{_title(cell.title)}>{text}</td>'
+
+
+def _align(column: Column) -> str:
+    return "be-number" if column.is_number else ""
+
+
+def _title(text: str) -> str:
+    return f' title="{escape(text)}"' if text else ""

@@ -1,0 +1,58 @@
+"""Every page of the UI, in the order of the navigation, registered behind the session check."""
+
+import httpx
+from fastapi.responses import RedirectResponse, Response
+from nicegui import ui
+from starlette.requests import Request
+
+from dashboards.frame import PageSpec, show, view_of
+from dashboards.gateway_client import GatewayClient
+from dashboards.pages import (
+    audit,
+    backends,
+    break_even,
+    explorer,
+    keys,
+    models,
+    overview,
+    requests,
+    rules,
+    try_it,
+    utilisation,
+)
+from dashboards.security import session_cookie
+from dashboards.sessions import Sessions
+
+SIGN_IN = "/ui/sign-in"
+SLOWEST_PAGE_SECONDS = 40.0
+
+PAGES = (
+    PageSpec("/", "Overview", "Finance", "reports.read", overview.build, has_period=True),
+    PageSpec("/explorer", "Explorer", "Finance", "reports.read", explorer.build, has_period=True),
+    PageSpec("/break-even", "Break-even", "Finance", "reports.read", break_even.build, has_period=True),
+    PageSpec("/utilisation", "GPU utilisation", "Finance", "reports.read", utilisation.build, has_period=True),
+    PageSpec("/requests", "Requests", "Finance", "entries.read", requests.build_list, has_period=True),
+    PageSpec("/request", "One request", "", "entries.read", requests.build_one),
+    PageSpec("/rules", "Routing rules", "Routing", "rules.read", rules.build),
+    PageSpec("/try", "Try it", "Routing", "rules.read", try_it.build),
+    PageSpec("/models", "Models and prices", "Routing", "catalogue.read", models.build),
+    PageSpec("/backends", "Backends and engine", "Operations", "operations.read", backends.build),
+    PageSpec("/keys", "Keys", "Operations", "keys.read", keys.build),
+    PageSpec("/audit", "Audit log", "Operations", "audit.read", audit.build),
+)
+
+
+def build_pages(http: httpx.AsyncClient, sessions: Sessions) -> None:
+    """Register them with the page framework; called once per process."""
+    for spec in PAGES:
+        _register(spec, http, sessions)
+
+
+def _register(spec: PageSpec, http: httpx.AsyncClient, sessions: Sessions) -> None:
+    @ui.page(spec.path, response_timeout=SLOWEST_PAGE_SECONDS)
+    async def page(request: Request) -> Response | None:  # pyright: ignore[reportUnusedFunction]
+        session = sessions.find(session_cookie(request.headers.get("cookie")))
+        if session is None:
+            return RedirectResponse(SIGN_IN, status_code=303)
+        await show(spec, PAGES, view_of(request, session, GatewayClient(http, session.key)))
+        return None

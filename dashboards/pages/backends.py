@@ -1,0 +1,134 @@
+"""How the backends and the own engine are right now, as the answering gateway process sees them."""
+
+from typing import Any
+
+from dashboards import charts, display, markup
+from dashboards.frame import View, chart, grid, html, panel
+from dashboards.markup import Cell, Column
+
+STATES = {
+    "closed": Cell("closed", tone="good"),
+    "open": Cell("open", tone="bad"),
+    "half_open": Cell("probing", tone="warn"),
+}
+
+
+async def build(view: View) -> None:
+    """Backends, breakers, engine."""
+    found = await view.gateway.get("/admin/v1/backends")
+    with panel("Backends", "Health is asked once a second of engines; hosted providers are judged by their answers."):
+        html(_backends(found["backends"]))
+    breakers = [(one["name"], breaker) for one in found["backends"] for breaker in one["breakers"]]
+    saved, burst = found["retry_budget_saved"], found["retry_budget_burst"]
+    with panel(
+        "Circuit breakers",
+        f"Retry budget: {saved:.1f} of {burst:.0f} retries saved up. An open breaker sends traffic elsewhere.",
+    ):
+        if breakers:
+            html(_breakers(breakers))
+        else:
+            html(markup.message("No calls yet", "A breaker appears with the first call to a model."))
+    engine = await view.gateway.get("/admin/v1/engine")
+    if not engine["is_configured"]:
+        with panel("Engine"):
+            html(markup.message("No engine of your own", "It is switched off in breakeven.yaml."))
+        return
+    with panel("Engine", engine["model"] or ""):
+        html(markup.tiles(_engine(engine)))
+        if engine["is_assumed"]:
+            html(
+                '<div class="be-banner warn">These throughput figures are assumed: this machine has not been measured '
+                "yet. <code>breakeven bench engine</code> does it.</div>"
+            )
+    with grid("be-two"):
+        with panel("Throughput curve", "Decode tokens per second of all sequences together."):
+            points = [(p["concurrency"], p["decode_tokens_per_second"]) for p in engine["points"]]
+            chart(charts.throughput(points, engine["working_concurrency"]), "Throughput over concurrency")
+        with panel("Points"):
+            html(
+                markup.table(
+                    [
+                        Column("Sequences at once", is_number=True),
+                        Column("Tokens / s, all", is_number=True),
+                        Column("Tokens / s, each", is_number=True),
+                    ],
+                    [[str(n), f"{x:,.1f}", f"{x / n:,.1f}"] for n, x in points],
+                    caption="Throughput by concurrency",
+                )
+            )
+
+
+def _backends(rows: list[dict[str, Any]]) -> str:
+    return markup.table(
+        [
+            Column("Backend"),
+            Column("Health"),
+            Column("In flight", is_number=True),
+            Column("Slots free", is_number=True),
+            Column("Running", is_number=True),
+            Column("Waiting", is_number=True),
+            Column("Queue", is_number=True),
+        ],
+        [
+            [
+                one["name"],
+                _health(one),
+                str(one["in_flight"]),
+                _number(one["free_slots"]),
+                _number(one["running_requests"]),
+                _number(one["waiting_requests"]),
+                display.seconds(one["queue_seconds"]),
+            ]
+            for one in rows
+        ],
+        caption="Backends",
+    )
+
+
+def _health(one: dict[str, Any]) -> Cell:
+    if one["is_simulated"]:
+        return Cell("simulated: no model answers", tone="warn")
+    if one["is_healthy"] is None:
+        return Cell("not asked", tone="muted")
+    return Cell("healthy", tone="good") if one["is_healthy"] else Cell(f"down: {one['detail']}", tone="bad")
+
+
+def _breakers(breakers: list[tuple[str, dict[str, Any]]]) -> str:
+    return markup.table(
+        [
+            Column("Backend"),
+            Column("Model there"),
+            Column("State"),
+            Column("Failures", is_number=True),
+            Column("Cool-down", is_number=True),
+        ],
+        [
+            [
+                name,
+                one["upstream_model"],
+                STATES[one["state"]],
+                str(one["failures"]),
+                display.seconds(one["cool_down_seconds"]),
+            ]
+            for name, one in breakers
+        ],
+        caption="Circuit breakers",
+    )
+
+
+def _engine(engine: dict[str, Any]) -> list[str]:
+    health = "healthy" if engine["is_healthy"] else "starting" if engine["is_healthy"] is None else "down"
+    tone = {"healthy": "good", "down": "bad"}.get(health, "warn")
+    busy = f"{_number(engine['running_requests'])} running, {_number(engine['waiting_requests'])} waiting · now"
+    decode = f"{engine['working_tokens_per_second'] or 0:,.1f} tok/s"
+    return [
+        markup.tile("State", health, f"{engine['detail'] or 'as it says of itself'} · now", tone=tone),
+        markup.tile("Slots free", _number(engine["free_slots"]), busy),
+        markup.tile("Prefill", f"{engine['prefill_tokens_per_second'] or 0:,.0f} tok/s", "of prompt tokens"),
+        markup.tile("Decode", decode, f"all sequences at {engine['working_concurrency']} at once"),
+        markup.tile("GPU hour", display.dollars(engine["gpu_hour_usd"]), "as configured"),
+    ]
+
+
+def _number(value: int | None) -> str:
+    return display.UNKNOWN if value is None else str(value)

@@ -1,0 +1,119 @@
+"""Spend by any dimension, compared with the period before, down to the requests behind a row."""
+
+from decimal import Decimal
+from html import escape
+from typing import Any
+
+from dashboards import charts, display, markup
+from dashboards.frame import View, chart, html, panel
+from dashboards.markup import Cell, Column
+
+DIMENSIONS = ("model", "team", "project", "key", "backend", "provider", "rule", "status", "tag", "hour", "day", "month")
+FILTERS = ("team", "project", "model", "rule")
+LARGEST_CHANGE = 10
+LISTABLE = frozenset({"model", "team", "project", "backend", "rule", "status", "tag"})
+
+
+async def build(view: View) -> None:
+    """A form of plain links and fields; the table equals what it exports."""
+    by = view.query("by") or "model"
+    then = view.query("then")
+    given = {name: view.query(name) for name in FILTERS}
+    wanted = f"{by},{then}" if then and then != by else by
+    html(_form(view, by, then, given))
+    found = await view.gateway.get("/admin/v1/reports/costs", by=wanted, **view.period.bounds(), **given)
+    if not found["rows"]:
+        html(markup.message("Nothing matches", "No request in this time has all of these properties."))
+        return
+    before = await view.gateway.get("/admin/v1/reports/costs", by=wanted, **view.period.before().bounds(), **given)
+    earlier = {tuple(row["group"].values()): row["cost_usd"] for row in before["rows"]}
+    with panel(f"Spend by {wanted.replace(',', ' and ')}", f"US dollars, {view.period.label.lower()}."):
+        top = found["rows"][:15]
+        names = [_name(row) for row in top]
+        values = [float(row["cost_usd"]) for row in top]
+        chart(charts.rows(names, values, unit="$"), "Spend by group; the table below has every number")
+    with panel(
+        "Every group", "The change is against the period of the same length before. Click a row for its requests."
+    ):
+        html(_table(view, found, earlier, before["total"]["cost_usd"]))
+        address = view.link("/export.csv", by=wanted, **given)
+        html(
+            f'<div class="be-actions"><a href="{escape(address)}" download>Download these rows as CSV</a>'
+            '<span class="muted">FOCUS and Parquet: <code>breakeven export focus</code></span></div>'
+        )
+
+
+def _table(view: View, found: dict[str, Any], earlier: dict[tuple[str | None, ...], str], earlier_total: str) -> str:
+    columns = [
+        *(Column(name.capitalize()) for name in found["by"]),
+        Column("Requests", is_number=True),
+        Column("Input", is_number=True, title="tokens"),
+        Column("of it cached", is_number=True),
+        Column("Output", is_number=True, title="tokens"),
+        Column("Spend", is_number=True),
+        Column("Change", is_number=True, title="against the period before"),
+        Column("$ / M input", is_number=True),
+        Column("$ / M output", is_number=True),
+        Column("$ / request", is_number=True),
+    ]
+    body = [_row(view, row, earlier.get(tuple(row["group"].values()))) for row in found["rows"]]
+    total = _row(view, {**found["total"], "group": dict.fromkeys(found["by"], "")}, earlier_total)
+    total[0] = Cell("Total")
+    return markup.table(columns, [*body, total], caption="Cost by group")
+
+
+def _row(view: View, row: dict[str, Any], before: str | None) -> list[Cell | str]:
+    group: dict[str, str | None] = row["group"]
+    query = {name: value for name, value in group.items() if name in LISTABLE}
+    is_listable = view.session.may("entries.read") and query == group and all(group.values())
+    href = view.link("/requests", **query) if is_listable else None
+    cached = row["cached_input_tokens"] / row["input_tokens"] if row["input_tokens"] else None
+    return [
+        *(
+            Cell(value if value is not None else "none", href=href if i == 0 else None)
+            for i, value in enumerate(group.values())
+        ),
+        display.count(row["requests"]),
+        display.tokens(row["input_tokens"]),
+        display.share(cached, places=0),
+        display.tokens(row["output_tokens"]),
+        Cell(display.dollars(row["cost_usd"]), title=display.exact_dollars(row["cost_usd"])),
+        _change(row["cost_usd"], before),
+        display.dollars(row["input_usd_per_mtok"]),
+        display.dollars(row["output_usd_per_mtok"]),
+        display.dollars(row["cost_per_request_usd"]),
+    ]
+
+
+def _change(now: str, before: str | None) -> Cell:
+    if before is None or not Decimal(before):
+        return Cell("new" if before is None else display.UNKNOWN, tone="muted")
+    ratio = Decimal(now) / Decimal(before) - 1
+    if ratio > LARGEST_CHANGE:
+        return Cell(f"over +{100 * LARGEST_CHANGE} %", tone="muted")
+    return Cell(f"{'+' if ratio >= 0 else '−'}{abs(100 * ratio):.0f} %", tone="muted")
+
+
+def _name(row: dict[str, Any]) -> str:
+    return " · ".join(value or "none" for value in row["group"].values())
+
+
+def _form(view: View, by: str, then: str | None, given: dict[str, str | None]) -> str:
+    def select(name: str, label: str, chosen: str | None, *, empty: str | None) -> str:
+        options = [f'<option value="">{escape(empty)}</option>'] if empty is not None else []
+        for one in DIMENSIONS:
+            mark = " selected" if one == chosen else ""
+            options.append(f'<option value="{one}"{mark}>{one}</option>')
+        return f'<label class="be-field">{label}<select name="{name}">{"".join(options)}</select></label>'
+
+    fields = "".join(
+        f'<label class="be-field">{name.capitalize()} is<input name="{name}" value="{escape(given[name] or "")}" '
+        'maxlength="64" placeholder="any"></label>'
+        for name in FILTERS
+    )
+    kept = "".join(f'<input type="hidden" name="{n}" value="{escape(v)}">' for n, v in view.period.address().items())
+    return (
+        f'<form class="be-filters" method="get" action="/ui/explorer">{select("by", "Group by", by, empty=None)}'
+        f"{select('then', 'and by', then, empty='nothing else')}{fields}{kept}"
+        '<button class="be-button" type="submit">Show</button></form>'
+    )

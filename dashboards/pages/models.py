@@ -1,0 +1,97 @@
+"""The catalogue as routing sees it, and every dated price behind it."""
+
+from html import escape
+from typing import Any
+
+from dashboards import display, markup
+from dashboards.frame import View, html, panel
+from dashboards.markup import Cell, Column
+
+
+async def build(view: View) -> None:
+    """Models first, then prices with their dates."""
+    found = await view.gateway.get("/admin/v1/models")
+    with panel("Models", "Prices in US dollars per million tokens, as an ordinary short request pays now."):
+        html(_models(found["models"]))
+    wanted = view.query("containing") or ""
+    prices = await view.gateway.get("/admin/v1/prices", containing=wanted, limit=25)
+    note = (
+        f"Catalogue version {prices['version']}; {prices['total']:,} models match. A price is never overwritten: "
+        "a new one is added with its date."
+    )
+    with panel("Prices", note):
+        html(
+            '<form class="be-filters" method="get" action="/ui/models"><label class="be-field">'
+            f'Provider or model contains<input name="containing" value="{escape(wanted)}" maxlength="120"></label>'
+            '<button class="be-button" type="submit">Search</button></form>'
+        )
+        html(_prices(prices["models"]) if prices["models"] else markup.message("No such model", "Try a shorter name."))
+
+
+def _models(models: list[dict[str, Any]]) -> str:
+    rows = [
+        [
+            Cell(one["name"]),
+            one["backend"],
+            Cell("down", tone="bad")
+            if one["is_down"]
+            else Cell(_kind(one), tone="warn" if one["is_simulated"] else ""),
+            display.tokens(one["context_window"]),
+            ", ".join(one["supports"]),
+            display.dollars(one["input_usd_per_mtok"]),
+            display.dollars(one["cached_input_usd_per_mtok"]),
+            display.dollars(one["output_usd_per_mtok"]),
+            f"{display.dollars(one['gpu_hour_usd'])} / GPU hour"
+            if one["gpu_hour_usd"]
+            else f"{one['price_from']} · {one['price_source']}"
+            if one["price_from"]
+            else Cell("no price known", tone="bad"),
+        ]
+        for one in models
+    ]
+    columns = [
+        Column("Model"),
+        Column("Backend"),
+        Column("Kind"),
+        Column("Window", is_number=True, title="tokens"),
+        Column("Supports"),
+        Column("Input", is_number=True),
+        Column("Cached", is_number=True),
+        Column("Output", is_number=True),
+        Column("Price since · source"),
+    ]
+    return markup.table(columns, rows, caption="Models of the catalogue")
+
+
+def _kind(one: dict[str, Any]) -> str:
+    if one["is_simulated"]:
+        return "simulated"
+    if one["is_local"]:
+        return "own GPU" + (f", {one['free_slots']} slots free" if one["free_slots"] is not None else "")
+    return "hosted"
+
+
+def _prices(models: list[dict[str, Any]]) -> str:
+    rows = [
+        [
+            Cell(f"{one['provider']}/{one['model']}" if index == 0 else "", title=price["note"]),
+            Cell(price["from_date"], tone="be-nowrap"),
+            display.dollars(price["input_usd_per_mtok"]),
+            display.dollars(price["cached_input_usd_per_mtok"]),
+            display.dollars(price["output_usd_per_mtok"]),
+            "by input length" if price["has_tiers"] else "",
+            price["source"],
+        ]
+        for one in models
+        for index, price in enumerate(one["history"])
+    ]
+    columns = [
+        Column("Model"),
+        Column("From"),
+        Column("Input, $ / M", is_number=True),
+        Column("Cached, $ / M", is_number=True),
+        Column("Output, $ / M", is_number=True),
+        Column("Tiers"),
+        Column("Source"),
+    ]
+    return markup.table(columns, rows, caption="Dated prices")

@@ -1,0 +1,192 @@
+"""The first page: one period in a dozen numbers, each of which leads to the requests behind it."""
+
+from decimal import Decimal
+from typing import Any
+
+from dashboards import charts, display, markup
+from dashboards.charts import COLOURS
+from dashboards.frame import View, chart, grid, html, panel
+from dashboards.markup import Cell, Column
+
+
+async def build(view: View) -> None:
+    """Numbers, spend over time, savings, models, token mix."""
+    found = await view.gateway.get("/admin/v1/reports/overview", **view.period.bounds())
+    total = found["total"]
+    if not total["requests"]:
+        html(
+            markup.message(
+                "No requests in this time",
+                "Point an OpenAI client at the gateway and its cost appears here within seconds. Or choose a longer "
+                "time range above; `breakeven demo --month` fills a separate database with an example month.",
+            )
+        )
+        return
+    html(markup.tiles(_tiles(found, view)))
+    _notes(found)
+    with panel(f"Spend per {found['bucket']} by model", f"US dollars, {view.period.label.lower()}, UTC."):
+        points = [(p["start"], p["model"], float(p["cost_usd"])) for p in found["spend"]]
+        chart(charts.stacked_bars(points, unit="$"), "Spend over time by model; the table below has the sums")
+    with panel("Models"):
+        html(_models(found["models"], view))
+    with grid("be-two"):
+        with panel("Token mix", "A blended price hides its mix: input tokens are many and cheap, output few and dear."):
+            html(_mix(total))
+        with panel("Savings", "What the same tokens would have cost at one model's price; idle rent counts as spent."):
+            html(_savings(found["savings"]))
+
+
+def _tiles(found: dict[str, Any], view: View) -> list[str]:
+    total, label = found["total"], view.period.label
+    shown = [
+        markup.tile("Spend", display.dollars(total["cost_usd"]), label, title=display.exact_dollars(total["cost_usd"])),
+        markup.tile("Requests", display.count(total["requests"]), f"{_success(total)} answered · {label}"),
+        markup.tile(
+            "Blended price",
+            display.dollars(total["blended_usd_per_mtok"]),
+            f"per million tokens · {_mix_note(total)}",
+        ),
+        markup.tile(
+            "Input price", display.dollars(total["input_usd_per_mtok"]), "per million input tokens, cache included"
+        ),
+        markup.tile("Output price", display.dollars(total["output_usd_per_mtok"]), "per million output tokens"),
+        markup.tile(
+            "Time to first token",
+            display.seconds(total["time_to_first_token_p50_seconds"]),
+            f"median; 95 % under {display.seconds(total['time_to_first_token_p95_seconds'])} · streams",
+        ),
+        markup.tile(
+            "Decode speed",
+            display.speed(total["decode_tokens_per_second_p50"]),
+            "median per stream, after the first token",
+        ),
+    ]
+    if (best := next(reversed(found["savings"]), None)) is not None:
+        tone = "good" if Decimal(best["saved_usd"]) > 0 else "bad"
+        shown.append(
+            markup.tile("Saved", display.dollars(best["saved_usd"]), f"against always {best['against']}", tone=tone)
+        )
+    if (forecast := found["forecast"]) is not None:
+        span = f"{display.dollars(forecast['low_usd'])} – {display.dollars(forecast['high_usd'])}"
+        expected = display.dollars(forecast["expected_usd"])
+        shown.append(markup.tile(f"Forecast {forecast['month']}", expected, f"{span} · {forecast['basis']}"))
+    if (idle := found["idle"]) is not None:
+        shown.append(
+            markup.tile(
+                "GPU rent, idle",
+                display.dollars(idle["idle_usd"]),
+                f"of {display.dollars(idle['rent_usd'])} rent; {display.share(idle['utilisation'])} used",
+                tone="warn" if idle["utilisation"] < 0.2 else "",
+            )
+        )
+    return shown
+
+
+def _notes(found: dict[str, Any]) -> None:
+    total = found["total"]
+    if total["simulated_requests"]:
+        html(
+            '<div class="be-banner warn">'
+            f"{total['simulated_requests']:,} of these requests were answered by a simulated model at list prices: "
+            "no such money was spent.</div>"
+        )
+    if total["unpriced_requests"]:
+        html(
+            f'<div class="be-banner warn">{total["unpriced_requests"]:,} requests have no known price and are in no '
+            "sum here. Add the price, then <code>breakeven prices reprice</code>.</div>"
+        )
+    if total["estimated_requests"]:
+        html(
+            f'<div class="be-banner">{total["estimated_requests"]:,} requests are counted by estimate, because the '
+            "provider reported no usage for them.</div>"
+        )
+    if found["unallocated_share"]:
+        html(
+            f'<div class="be-banner">{display.share(found["unallocated_share"])} of the spend '
+            f"({display.dollars(found['unallocated_usd'])}) belongs to no team. Give keys a team to allocate it.</div>"
+        )
+
+
+def _models(rows: list[dict[str, Any]], view: View) -> str:
+    columns = [
+        Column("Model"),
+        Column("Requests", is_number=True),
+        Column("Spend", is_number=True),
+        Column("$ / M input", is_number=True),
+        Column("$ / M output", is_number=True),
+        Column("$ / M blended", is_number=True),
+        Column("$ / request", is_number=True),
+        Column("First token, p50 / p95", is_number=True, title="Streams only"),
+        Column("Decode, p50", is_number=True),
+    ]
+    return markup.table(
+        columns,
+        [
+            [
+                Cell(row["group"]["model"] or "none", href=view.link("/requests", model=row["group"]["model"])),
+                display.count(row["requests"]),
+                Cell(display.dollars(row["cost_usd"]), title=display.exact_dollars(row["cost_usd"])),
+                display.dollars(row["input_usd_per_mtok"]),
+                display.dollars(row["output_usd_per_mtok"]),
+                display.dollars(row["blended_usd_per_mtok"]),
+                display.dollars(row["cost_per_request_usd"]),
+                f"{display.seconds(row['time_to_first_token_p50_seconds'])} / "
+                f"{display.seconds(row['time_to_first_token_p95_seconds'])}",
+                display.speed(row["decode_tokens_per_second_p50"]),
+            ]
+            for row in rows
+        ],
+        caption="Cost and speed by model",
+    )
+
+
+def _mix(total: dict[str, Any]) -> str:
+    fresh = total["input_tokens"] - total["cached_input_tokens"]
+    parts = [
+        ("input, not cached", fresh),
+        ("input from cache", total["cached_input_tokens"]),
+        ("output", total["output_tokens"]),
+    ]
+    everything = sum(count for _, count in parts) or 1
+    bar = "".join(
+        f'<span style="width:{100 * count / everything:.3f}%;background:{colour}"></span>'
+        for (_, count), colour in zip(parts, COLOURS, strict=False)
+    )
+    legend = "".join(
+        f'<span><i style="background:{colour}"></i>{name}: {display.tokens(count)} '
+        f"({display.share(count / everything)})</span>"
+        for (name, count), colour in zip(parts, COLOURS, strict=False)
+    )
+    return f'<div class="be-bar">{bar}</div><div class="be-legend">{legend}</div>'
+
+
+def _savings(savings: list[dict[str, Any]]) -> str:
+    if not savings:
+        return markup.message("Nothing to compare with", "No hosted model with a known price is configured.")
+    return markup.table(
+        [
+            Column("Always this model"),
+            Column("Would have cost", is_number=True),
+            Column("Saved", is_number=True),
+            Column("Share", is_number=True),
+        ],
+        [
+            [
+                one["against"],
+                display.dollars(one["would_have_cost_usd"]),
+                Cell(display.dollars(one["saved_usd"]), tone="good" if Decimal(one["saved_usd"]) > 0 else "bad"),
+                display.share(one["saved_share"]),
+            ]
+            for one in savings
+        ],
+        caption="Savings against one model for everything",
+    )
+
+
+def _success(total: dict[str, Any]) -> str:
+    return display.share(total["successful_requests"] / total["requests"]) if total["requests"] else display.UNKNOWN
+
+
+def _mix_note(total: dict[str, Any]) -> str:
+    tokens = total["input_tokens"] + total["output_tokens"]
+    return f"{display.share(total['input_tokens'] / tokens, places=0)} input" if tokens else "no tokens"

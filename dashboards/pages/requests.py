@@ -1,0 +1,237 @@
+"""Single requests: a list to filter, and one request with its price lines, attempts, latency and decision."""
+
+from html import escape
+from typing import Any
+from urllib.parse import quote
+
+from dashboards import display, markup
+from dashboards.charts import COLOURS
+from dashboards.frame import View, grid, html, panel
+from dashboards.markup import Cell, Column
+
+FILTERS = ("model", "team", "project", "backend", "rule", "tag", "status")
+STATUSES = ("completed", "partial", "cancelled", "failed", "orphaned")
+TONES = {"completed": "", "partial": "warn", "cancelled": "muted", "failed": "bad", "orphaned": "warn"}
+
+
+async def build_list(view: View) -> None:
+    """Newest first, fifty a page."""
+    given = {name: view.query(name) for name in FILTERS}
+    html(_form(view, given))
+    found = await view.gateway.get(
+        "/admin/v1/entries", **view.period.bounds(), **given, before=view.query("before"), limit=50
+    )
+    if not found["entries"]:
+        html(markup.message("No requests", "None in this time has all of these properties."))
+        return
+    with panel(
+        "Requests", "Times in UTC, newest first. Prompts and answers are not stored. Grey models are simulated."
+    ):
+        html(_table(found["entries"]))
+        if found["next_before"]:
+            address = view.link("/requests", **given, before=found["next_before"])
+            html(f'<div class="be-actions"><a href="{escape(address)}">Older requests</a></div>')
+
+
+async def build_one(view: View) -> None:
+    """Everything the ledger knows of one request."""
+    request_id = view.query("id")
+    if request_id is None:
+        html(markup.message("Which request?", "Choose one from the list of requests."))
+        return
+    one = await view.gateway.get(f"/admin/v1/entries/{quote(request_id, safe='')}")
+    html(
+        markup.tiles(
+            [
+                markup.tile("Cost", display.exact_dollars(one["cost_usd"]), _bounds(one)),
+                markup.tile("Answered by", one["model"], f"{one['backend']} · rule {one['rule']}"),
+                markup.tile("Status", one["status"], _ending(one), tone=TONES[one["status"]]),
+                markup.tile("Total time", display.seconds(one["total_seconds"]), display.moment(one["accepted_at_us"])),
+            ]
+        )
+    )
+    with grid("be-two"):
+        with panel("Price lines", f"Price catalogue version {one['prices_version']}. They add up to the cost exactly."):
+            html(_lines(one))
+        with panel("Where the time went"):
+            html(_latency(one))
+    with panel("Attempts"):
+        html(_attempts(one["attempts"]))
+    with panel("The decision"):
+        html(_decision(one))
+
+
+def _table(entries: list[dict[str, Any]]) -> str:
+    columns = [
+        Column("Time"),
+        Column("Model"),
+        Column("Team"),
+        Column("Rule"),
+        Column("Status"),
+        Column("Difficulty", is_number=True, title="0 easy, 1 hard"),
+        Column("Input", is_number=True, title="tokens"),
+        Column("Output", is_number=True, title="tokens"),
+        Column("First token", is_number=True),
+        Column("Decode", is_number=True),
+        Column("Cost", is_number=True),
+    ]
+    return markup.table(
+        columns,
+        [
+            [
+                Cell(
+                    display.short_moment(one["accepted_at_us"]),
+                    href=f"/ui/request?id={one['request_id']}",
+                    tone="be-nowrap",
+                ),
+                Cell(one["model"], tone="muted" if one["is_simulated"] else "", title=_simulated(one)),
+                one["team"] or "none",
+                one["rule"],
+                Cell(one["status"], tone=TONES[one["status"]]),
+                display.UNKNOWN if one["difficulty"] is None else f"{one['difficulty']:.2f}",
+                display.count(one["input_tokens"]),
+                display.count(one["output_tokens"]),
+                display.seconds(one["time_to_first_token_seconds"]),
+                display.speed(one["decode_tokens_per_second"]),
+                Cell(
+                    "unknown" if one["cost_usd"] is None else display.dollars(one["cost_usd"]),
+                    title=one["cost_usd"] or "",
+                ),
+            ]
+            for one in entries
+        ],
+        caption="Requests, newest first",
+    )
+
+
+def _simulated(one: dict[str, Any]) -> str:
+    return "simulated: no model answered" if one["is_simulated"] else ""
+
+
+def _lines(one: dict[str, Any]) -> str:
+    if not one["lines"]:
+        text = "Its price was not known when it was settled." if one["cost_usd"] is None else "Nothing was charged."
+        return markup.message("No price lines", text)
+    rows: list[list[Cell | str]] = [
+        [line["name"], display.count(line["tokens"]), display.exact_dollars(line["cost_usd"])] for line in one["lines"]
+    ]
+    rows.append([Cell("Total"), "", display.exact_dollars(one["cost_usd"])])
+    table = markup.table(
+        [Column("Class"), Column("Tokens", is_number=True), Column("Cost", is_number=True)], rows, caption="Price lines"
+    )
+    return table + markup.facts(
+        [("At list price", display.exact_dollars(one["list_cost_usd"])), ("GPU time", f"{one['gpu_seconds']:.3f} s")]
+    )
+
+
+def _latency(one: dict[str, Any]) -> str:
+    first = one["time_to_first_token_seconds"]
+    if first is None:
+        return markup.facts(
+            [
+                ("Total", display.seconds(one["total_seconds"])),
+                ("First token", "not seen: a plain answer arrives whole"),
+            ]
+        )
+    queue = one["queue_seconds"] or 0.0
+    parts = [
+        ("waiting in the queue", queue),
+        ("prefill, to the first token", one["prefill_seconds"] or 0.0),
+        ("decode, the rest", one["decode_seconds"] or 0.0),
+    ]
+    total = sum(value for _, value in parts) or 1.0
+    bar = "".join(
+        f'<span style="width:{100 * value / total:.3f}%;background:{colour}"></span>'
+        for (_, value), colour in zip(parts, COLOURS, strict=False)
+    )
+    legend = "".join(
+        f'<span><i style="background:{colour}"></i>{name}: {display.seconds(value)}</span>'
+        for (name, value), colour in zip(parts, COLOURS, strict=False)
+    )
+    speeds = [
+        ("Time to first token", display.seconds(first)),
+        ("Decode speed", display.speed(one["decode_tokens_per_second"])),
+    ]
+    if one["prefill_tokens_per_second"] is not None:
+        speeds.append(("Prefill speed", display.speed(one["prefill_tokens_per_second"])))
+    return f'<div class="be-bar">{bar}</div><div class="be-legend">{legend}</div><br>{markup.facts(speeds)}'
+
+
+def _attempts(attempts: list[dict[str, Any]]) -> str:
+    if not attempts:
+        return markup.message("No attempts", "The request ended before any model was asked.")
+    return markup.table(
+        [
+            Column("#", is_number=True),
+            Column("Model"),
+            Column("Backend"),
+            Column("Outcome"),
+            Column("Started after", is_number=True),
+            Column("Took", is_number=True),
+            Column("HTTP", is_number=True),
+            Column("Cost", is_number=True),
+        ],
+        [
+            [
+                str(one["number"]),
+                one["model"],
+                one["backend"],
+                Cell(one["outcome"], tone="" if one["outcome"] == "answered" else "bad"),
+                display.seconds(one["started_after_seconds"]),
+                display.seconds(one["lasted_seconds"]),
+                str(one["http_status"] or display.UNKNOWN),
+                display.dollars(one["cost_usd"]),
+            ]
+            for one in attempts
+        ],
+        caption="Attempts",
+    )
+
+
+def _decision(one: dict[str, Any]) -> str:
+    quality = ", ".join(f"{model} {value:.2f}" for model, value in sorted(one["predicted_quality"].items()))
+    difficulty = "unknown" if one["difficulty"] is None else f"{one['difficulty']:.3f} ± {one['uncertainty'] or 0:.3f}"
+    return markup.facts(
+        [
+            ("Request", one["request_id"]),
+            ("Key, team, project", f"{one['key_id']}, {one['team'] or 'none'}, {one['project'] or 'none'}"),
+            ("Tags", ", ".join(one["tags"]) or "none"),
+            ("Asked for", one["requested_model"]),
+            ("Difficulty", difficulty),
+            ("Candidates", ", ".join(one["candidates"])),
+            ("Predicted quality", quality or "unknown"),
+            ("Expected cost", display.exact_dollars(one["expected_cost_usd"])),
+            ("Chosen with probability", f"{one['propensity']:.3f}"),
+            ("Rules version", one["rules_version"]),
+            ("Classifier version", one["classifier_version"]),
+        ]
+    )
+
+
+def _ending(one: dict[str, Any]) -> str:
+    return f"HTTP {one['http_status']} · {one['error'] or one['finish_reason'] or 'no reason given'}"
+
+
+def _bounds(one: dict[str, Any]) -> str:
+    if one["cost_lower_usd"] == one["cost_upper_usd"]:
+        return "exact, as the provider counted" if one["cost_usd"] is not None else "see prices"
+    return f"estimated: {display.dollars(one['cost_lower_usd'])} – {display.dollars(one['cost_upper_usd'])}"
+
+
+def _form(view: View, given: dict[str, str | None]) -> str:
+    fields = "".join(
+        f'<label class="be-field">{name.capitalize()}<input name="{name}" value="{escape(given[name] or "")}" '
+        'maxlength="120" placeholder="any"></label>'
+        for name in FILTERS
+        if name != "status"
+    )
+    options = "".join(
+        f'<option value="{one}"{" selected" if one == given["status"] else ""}>{one or "any"}</option>'
+        for one in ("", *STATUSES)
+    )
+    kept = "".join(f'<input type="hidden" name="{n}" value="{escape(v)}">' for n, v in view.period.address().items())
+    return (
+        f'<form class="be-filters" method="get" action="/ui/requests">{fields}'
+        f'<label class="be-field">Status<select name="status">{options}</select></label>{kept}'
+        '<button class="be-button" type="submit">Show</button></form>'
+    )

@@ -1,0 +1,67 @@
+"""How much of the paid GPU time requests used; the rest is the idle line."""
+
+from dashboards import charts, display, markup
+from dashboards.frame import View, chart, html, panel
+
+
+async def build(view: View) -> None:
+    """Rent = used + idle, hour by hour."""
+    found = await view.gateway.get("/admin/v1/reports/utilisation", **view.period.bounds())
+    idle = found["idle"]
+    if not found["is_configured"] or idle is None:
+        html(
+            markup.message(
+                "No GPU of your own",
+                "The bundled engine is switched off, so there is no rent and nothing idle. Break-even says whether "
+                "owning one would pay.",
+            )
+        )
+        return
+    pays = found["break_even_utilisation"]
+    html(
+        markup.tiles(
+            [
+                markup.tile(
+                    "GPU time used", display.share(idle["utilisation"]), f"of what was paid · {view.period.label}"
+                ),
+                markup.tile(
+                    "Rent",
+                    display.dollars(idle["rent_usd"]),
+                    f"{found['replicas']} × {display.dollars(found['gpu_hour_usd'])} / hour · {view.period.label}",
+                ),
+                markup.tile("Used by requests", display.dollars(idle["used_usd"]), "GPU-seconds at the hour's price"),
+                markup.tile("Idle", display.dollars(idle["idle_usd"]), "paid, used by nobody", tone="warn"),
+                markup.tile(
+                    "Pays above",
+                    display.share(pays) if pays is not None else "unknown",
+                    "of its capacity, against hosted; see Break-even",
+                    tone="" if pays is None else "good" if pays <= 1 and idle["utilisation"] >= pays else "warn",
+                ),
+            ]
+        )
+    )
+    with panel("Used and idle by the hour", "Everything above the line's area is idle and was paid for. Hours in UTC."):
+        points = [(p["start"], p["used_gpu_seconds"], p["paid_gpu_seconds"]) for p in found["hours"]]
+        chart(charts.used_and_paid(points, pays), "GPU utilisation by the hour in per cent of paid time", is_tall=True)
+    with panel("Busiest hours"):
+        busiest = sorted(found["hours"], key=lambda p: -p["used_gpu_seconds"])[:8]
+        html(
+            markup.table(
+                [
+                    markup.Column("Hour, UTC"),
+                    markup.Column("Requests", is_number=True),
+                    markup.Column("GPU time used", is_number=True),
+                    markup.Column("Utilisation", is_number=True),
+                ],
+                [
+                    [
+                        display.hour(p["start"]),
+                        display.count(p["requests"]),
+                        f"{p['used_gpu_seconds']:,.0f} s",
+                        display.share(p["used_gpu_seconds"] / p["paid_gpu_seconds"] if p["paid_gpu_seconds"] else None),
+                    ]
+                    for p in busiest
+                ],
+                caption="The hours in which the GPU was used most",
+            )
+        )

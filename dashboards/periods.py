@@ -1,0 +1,75 @@
+"""The time range of a page, taken from its address so that a page can be bookmarked and sent. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from urllib.parse import urlencode
+
+PRESETS: dict[str, str] = {
+    "24h": "24 hours",
+    "7d": "7 days",
+    "30d": "30 days",
+    "month": "This month",
+    "last-month": "Last month",
+}
+DEFAULT = "30d"
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """`until` is exclusive. `name` is a preset, or "" for a range of its own."""
+
+    name: str
+    since: datetime
+    until: datetime
+
+    @property
+    def label(self) -> str:
+        return PRESETS.get(self.name) or f"{self.since:%-d %b %Y} – {self.until:%-d %b %Y}"
+
+    def bounds(self) -> dict[str, str]:
+        return {"since": self.since.isoformat(), "until": self.until.isoformat()}
+
+    def before(self) -> "Period":
+        """The period of the same length that ends where this one starts, for comparing."""
+        return Period("", self.since - (self.until - self.since), self.since)
+
+    def address(self) -> dict[str, str]:
+        """What keeps this period in a link."""
+        if self.name:
+            return {} if self.name == DEFAULT else {"period": self.name}
+        return self.bounds()
+
+
+def parse_period(query: Mapping[str, str], now: datetime) -> Period:
+    """From `?period=` or `?since=&until=`; anything unreadable is the default, which the page then shows."""
+    try:
+        since, until = (_moment(query[name]) for name in ("since", "until"))
+        if since < until:
+            return Period("", since, until)
+    except (KeyError, ValueError):
+        pass
+    return preset(query.get("period", DEFAULT), now)
+
+
+def preset(name: str, now: datetime) -> Period:
+    """Whole hours; the hour under way is included."""
+    end = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+    first = datetime.combine(now.date().replace(day=1), time(), UTC)
+    if name == "month":
+        return Period(name, first, end)
+    if name == "last-month":
+        return Period(name, (first - timedelta(days=1)).replace(day=1), first)
+    lengths = {"24h": timedelta(hours=24), "7d": timedelta(days=7), "30d": timedelta(days=30)}
+    return Period(name if name in lengths else DEFAULT, end - lengths.get(name, lengths[DEFAULT]), end)
+
+
+def link(path: str, period: Period, **query: str | None) -> str:
+    """An address below /ui that keeps the period."""
+    given = {name: value for name, value in query.items() if value is not None} | period.address()
+    return f"/ui{path}" + (f"?{urlencode(given)}" if given else "")
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

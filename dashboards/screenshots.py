@@ -1,0 +1,131 @@
+"""`python -m dashboards.screenshots --url http://127.0.0.1:8081 --key bk-... --out DIR`: a picture of every page.
+
+Light and dark at laptop width and some at phone width. Needs Debian's chromium and chromium-driver, selenium and
+Pillow.
+"""
+
+import argparse
+import shutil
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+PAGES = {
+    "overview": "/",
+    "explorer": "/explorer?by=team&then=model",
+    "break-even": "/break-even",
+    "utilisation": "/utilisation?period=7d",
+    "requests": "/requests",
+    "rules": "/rules",
+    "models": "/models",
+    "backends": "/backends",
+    "keys": "/keys",
+    "try": "/try",
+    "audit": "/audit",
+}
+ON_A_PHONE = ("overview", "break-even", "rules")
+LAPTOP, PHONE = (1280, 860), (390, 844)
+TALLEST = 2400
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--force-color-profile=srgb",
+)
+READY = """return document.readyState === 'complete' && document.querySelector('.be-main') !== null
+  && [...document.querySelectorAll('.be-chart')].every((one) => one.querySelector('canvas') !== null)"""
+
+
+def open_browser(*, size: tuple[int, int] = LAPTOP, profile: str) -> webdriver.Chrome:
+    """Headless Chromium that talks to nobody but the pages it is sent to. Raises FileNotFoundError without one."""
+    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if binary is None or driver is None:
+        raise FileNotFoundError("no chromium and chromedriver; on Debian: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for flag in (*FLAGS, f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    return webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+
+
+def sign_in(browser: webdriver.Chrome, url: str, key: str) -> None:
+    """Through the form, as a person does."""
+    browser.get(f"{url}/ui/sign-in")
+    browser.find_element(By.ID, "key").send_keys(key)
+    browser.find_element(By.CSS_SELECTOR, "button[type=submit]").click()
+    wait_for_page(browser)
+
+
+def wait_for_page(browser: webdriver.Chrome) -> None:
+    """Until the frame stands and every chart is drawn."""
+    WebDriverWait(browser, 30).until(lambda one: one.execute_script(READY))
+
+
+def picture(browser: webdriver.Chrome, size: tuple[int, int], file: Path) -> None:
+    """The whole page at this width, up to a height."""
+    metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.execute_async_script("setTimeout(arguments[0], 150)")
+    height = int(browser.execute_script("return document.documentElement.scrollHeight"))
+    metrics["height"] = min(TALLEST, max(size[1], height))
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.execute_async_script("setTimeout(arguments[0], 400)")  # charts follow the new size
+    browser.save_screenshot(str(file))
+    _shrink(file)
+
+
+def _shrink(file: Path) -> None:
+    """Flat colours need no more than 256 of them: half of the bytes, and nobody sees it."""
+    with Image.open(file) as opened:
+        small = opened.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    small.save(file, optimize=True)
+
+
+def take_all(url: str, key: str, directory: Path) -> list[Path]:
+    """Every page; the files written."""
+    written: list[Path] = []
+    with tempfile.TemporaryDirectory() as profile:
+        browser = open_browser(profile=profile)
+        try:
+            browser.get(f"{url}/ui/sign-in")
+            written.append(directory / "ui-sign-in.png")
+            picture(browser, LAPTOP, written[-1])
+            sign_in(browser, url, key)
+            for theme in ("light", "dark"):
+                browser.add_cookie({"name": "breakeven_theme", "value": theme, "path": "/ui"})
+                for name, path in PAGES.items():
+                    browser.get(f"{url}/ui{path}")
+                    wait_for_page(browser)
+                    sizes = {"": LAPTOP, "-phone": PHONE} if name in ON_A_PHONE and theme == "light" else {"": LAPTOP}
+                    for suffix, size in sizes.items():
+                        written.append(directory / f"ui-{name}-{theme}{suffix}.png")
+                        picture(browser, size, written[-1])
+        finally:
+            browser.quit()
+    return written
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m dashboards.screenshots", description=__doc__)
+    parser.add_argument("--url", default="http://127.0.0.1:8081")
+    parser.add_argument("--key", required=True)
+    parser.add_argument("--out", type=Path, default=Path("docs/images"))
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    for path in take_all(asked.url, asked.key, asked.out):
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

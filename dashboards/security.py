@@ -1,0 +1,105 @@
+"""What stands before every page: response headers, and a closed door for other origins and for event channels
+without a session. Raw ASGI; knows nothing of pages.
+
+The content security policy lets run only scripts that carry this answer's nonce, so that markup smuggled into a page
+stays inert. `unsafe-eval` stays: the page framework compiles its templates in the browser.
+"""
+
+import secrets
+from collections.abc import Callable
+from http.cookies import SimpleCookie
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+COOKIE = "breakeven_session"
+EVENTS = "/ui/_nicegui_ws/"
+
+
+def content_security_policy(nonce: str) -> str:
+    """No origin but our own, anywhere."""
+    return (
+        "default-src 'self'; "
+        f"script-src 'self' 'nonce-{nonce}' 'unsafe-eval'; "
+        "style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; connect-src 'self'; "
+        "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    )
+
+
+class Guarded:
+    """`is_signed_in` says whether a session cookie is good."""
+
+    def __init__(self, app: ASGIApp, is_signed_in: Callable[[str | None], bool]) -> None:
+        self._app = app
+        self._is_signed_in = is_signed_in
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        is_change = scope["type"] == "websocket" or scope["method"] not in ("GET", "HEAD")
+        if is_change and not is_same_origin(headers.get("origin"), headers.get("host")):
+            await _refuse(scope, send, "This request came from another site.")
+        elif scope["path"].startswith(EVENTS) and not self._is_signed_in(session_cookie(headers.get("cookie"))):
+            await _refuse(scope, send, "Not signed in.")
+        elif scope["type"] == "websocket":
+            await self._app(scope, receive, send)
+        else:
+            await self._app(scope, receive, _Hardened(send))
+
+
+class _Hardened:
+    """Adds the headers, and the nonce to the scripts of a page. Pages are small: they are held until complete."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._nonce = secrets.token_urlsafe(16)
+        self._start: Message | None = None
+        self._page = b""
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = [(name, value) for name, value in message["headers"] if name != b"server"]
+            headers += [
+                (b"content-security-policy", content_security_policy(self._nonce).encode()),
+                (b"x-content-type-options", b"nosniff"),
+                (b"referrer-policy", b"same-origin"),
+                (b"cross-origin-opener-policy", b"same-origin"),
+                (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+            ]
+            message = {**message, "headers": headers}
+            if any(name == b"content-type" and value.startswith(b"text/html") for name, value in headers):
+                self._start = message
+                return
+        elif self._start is not None:
+            self._page += message.get("body", b"")
+            if message.get("more_body", False):
+                return
+            page = self._page.replace(b"<script", b'<script nonce="' + self._nonce.encode() + b'"')
+            headers = [(name, value) for name, value in self._start["headers"] if name != b"content-length"]
+            headers += [(b"content-length", str(len(page)).encode()), (b"cache-control", b"no-store")]
+            await self._send({**self._start, "headers": headers})
+            message = {"type": "http.response.body", "body": page}
+            self._start = None
+        await self._send(message)
+
+
+def session_cookie(header: str | None) -> str | None:
+    """The value of our cookie in a Cookie header."""
+    morsel = SimpleCookie(header or "").get(COOKIE)
+    return morsel.value if morsel is not None else None
+
+
+def is_same_origin(origin: str | None, host: str | None) -> bool:
+    """Browsers send Origin with every change; programs without one carry no cookie of ours either."""
+    return origin is None or (host is not None and urlsplit(origin).netloc == host)
+
+
+async def _refuse(scope: Scope, send: Send, text: str) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": text})
+        return
+    headers = [(b"content-type", b"text/plain; charset=utf-8")]
+    await send({"type": "http.response.start", "status": 403, "headers": headers})
+    await send({"type": "http.response.body", "body": text.encode()})

@@ -1,0 +1,93 @@
+"""Signing in and out: plain HTML forms, so that they work before any script has loaded."""
+
+import secrets
+from html import escape
+from typing import Annotated
+
+import httpx
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable
+from dashboards.security import COOKIE
+from dashboards.sessions import FormTokens, Sessions, SignInLimit
+
+NONCE_COOKIE = "breakeven_form"
+HOME = "/ui/"
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>Sign in · Breakeven</title>
+<link rel="icon" href="/ui/static/mark.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/ui/static/style.css"></head>
+<body class="be-sign-in"><main><form method="post" action="/ui/sign-in" autocomplete="off">
+<img src="/ui/static/mark.svg" alt="" width="40" height="40"><h1>Breakeven</h1>
+<p>Sign in with an API key of the role viewer, finance, editor or owner. The owner's key was printed when the gateway
+started for the first time; <code>breakeven keys create --role viewer --name NAME</code> makes others.</p>
+{problem}<input type="hidden" name="token" value="{token}">
+<label for="key">API key</label>
+<input id="key" name="key" type="password" required autofocus maxlength="200" placeholder="bk-…" spellcheck="false">
+<button type="submit">Sign in</button></form></main></body></html>"""
+
+
+def build_sign_in(
+    http: httpx.AsyncClient, sessions: Sessions, limit: SignInLimit, *, is_secure: bool = False
+) -> APIRouter:
+    """GET and POST of `/ui/sign-in`, POST of `/ui/sign-out`. `is_secure`: cookies are sent over TLS only."""
+    router = APIRouter()
+    tokens = FormTokens()
+
+    def page(problem: str = "", status: int = 200) -> Response:
+        nonce = secrets.token_urlsafe(16)
+        shown = f'<p class="be-problem" role="alert">{escape(problem)}</p>' if problem else ""
+        response = HTMLResponse(PAGE.format(problem=shown, token=tokens.token(nonce)), status_code=status)
+        response.set_cookie(
+            NONCE_COOKIE, nonce, path="/ui", httponly=True, samesite="strict", secure=is_secure, max_age=3600
+        )
+        return response
+
+    @router.get("/ui/sign-in")
+    async def form() -> Response:  # pyright: ignore[reportUnusedFunction]
+        return page()
+
+    @router.post("/ui/sign-in")
+    async def sign_in(  # pyright: ignore[reportUnusedFunction]
+        request: Request,
+        key: Annotated[str, Form(max_length=200)] = "",
+        token: Annotated[str, Form(max_length=200)] = "",
+    ) -> Response:
+        address = request.client.host if request.client else "?"
+        if (wait := limit.wait_seconds(address)) > 0:
+            return page(f"Too many wrong keys from here. Try again in {wait:.0f} seconds.", 429)
+        if not tokens.is_good(request.cookies.get(NONCE_COOKIE), token):
+            return page("This form was too old. Please try again.", 403)
+        try:
+            me = await GatewayClient(http, key.strip()).get("/admin/v1/me")
+        except GatewayRefused as refused:
+            limit.failed(address)
+            return page(_why(refused), 401)
+        except GatewayUnreachable:
+            return page("The gateway does not answer. Is it running? `breakeven serve` starts both.", 502)
+        limit.succeeded(address)
+        secret, _ = sessions.start(key.strip(), me["name"], me["role"], frozenset(me["permissions"]))
+        response = RedirectResponse(HOME, status_code=303)
+        response.set_cookie(COOKIE, secret, path="/ui", httponly=True, samesite="lax", secure=is_secure)
+        return response
+
+    @router.post("/ui/sign-out")
+    async def sign_out(request: Request, csrf: Annotated[str, Form(max_length=200)] = "") -> Response:  # pyright: ignore[reportUnusedFunction]
+        secret = request.cookies.get(COOKIE)
+        session = sessions.find(secret)
+        if session is None or not secrets.compare_digest(session.csrf, csrf):
+            return RedirectResponse(HOME, status_code=303)
+        sessions.end(secret)
+        response = RedirectResponse("/ui/sign-in", status_code=303)
+        response.delete_cookie(COOKIE, path="/ui")
+        return response
+
+    return router
+
+
+def _why(refused: GatewayRefused) -> str:
+    if refused.status == 403:
+        return "This key may call models but not look into the books. Ask an owner for a key of another role."
+    return "This key is not known here, or it was revoked or has expired."
