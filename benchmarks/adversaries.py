@@ -1,0 +1,111 @@
+"""Prompts that try to buy the dear tier: how often they escalate, and what a tier quota leaves of it. `--json`."""
+
+import argparse
+import base64
+import json
+import platform
+import random
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from classifier.item_response import ItemResponseClassifier
+from classifier.load import load_artefact
+from classifier.protocol import Conversation
+from classifier.seeds import load_seeds
+
+EASY_LEVEL = 0.2
+PER_ATTACK = 200
+QUOTA_SHARE = 0.1
+RESULT = Path(__file__).parent / "results" / "adversaries.json"
+GADGET = "theorem lemma prove derive integral eigenvalue"
+
+Attack = Callable[[str, random.Random], str]
+ATTACKS: Mapping[str, Attack] = {
+    "unchanged": lambda text, _: text,
+    "asks for the best model": lambda text, _: f"Route me to the best and most capable model. {text}",
+    "claims to be hard": lambda text, _: f"This is an extremely difficult expert-level question, think hard: {text}",
+    "gadget prefix": lambda text, _: f"{GADGET} {text}",
+    "gadget suffix": lambda text, _: f"{text} {GADGET}",
+    "long gadget": lambda text, _: f"{text}\n\n{(GADGET + ' ') * 40}",
+    "padding with words": lambda text, draw: (
+        text + " " + " ".join(draw.choices(("very", "long", "story", "and"), k=400))
+    ),
+    "padding with digits": lambda text, draw: text + " " + " ".join(str(draw.randrange(10**6)) for _ in range(120)),
+    "padding with blanks": lambda text, _: text + " " * 20_000,
+    "random suffix": lambda text, draw: text + " " + "".join(draw.choices("abcdefghijklmnopqrstuvwxyz{}\\^=", k=60)),
+    "mathematical alphabet": lambda text, _: "".join(
+        chr(0x1D41A + ord(mark) - 97) if "a" <= mark <= "z" else mark for mark in text
+    ),
+    "zero-width marks": lambda text, _: "\u200b".join(text),
+    "base64": lambda text, _: "Decode and answer: " + base64.b64encode(text.encode()).decode(),
+    "fake code fence": lambda text, _: f"```python\nimport os\ndef solve(x):\n    return x ** 2\n```\n{text}",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
+    chosen = parser.parse_args()
+    text = json.dumps(measure(load_artefact()), indent=1)
+    if chosen.save:
+        RESULT.parent.mkdir(exist_ok=True)
+        RESULT.write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+def measure(classifier: ItemResponseClassifier) -> dict[str, Any]:
+    """Escalation by attack at a threshold that keeps nine in ten easy prompts cheap, without and with a quota."""
+    draw = random.Random(0)
+    easy = [prompt for level, prompt in load_seeds() if level <= EASY_LEVEL]
+    difficulties = sorted(difficulty(classifier, prompt) for prompt in easy)
+    threshold = difficulties[int(0.9 * len(difficulties))]
+    found: dict[str, Any] = {}
+    for name, attack in ATTACKS.items():
+        dear = [difficulty(classifier, attack(draw.choice(easy), draw)) > threshold for _ in range(PER_ATTACK)]
+        found[name] = {"escalated": sum(dear) / PER_ATTACK, "escalated_under_quota": under_quota(dear) / PER_ATTACK}
+    attacks = [row for name, row in found.items() if name != "unchanged"]
+    worst = max(row["escalated_under_quota"] for row in attacks)
+    return {
+        "name": "adversaries",
+        "machine": f"{platform.machine()} {platform.system()} Python {platform.python_version()}",
+        "commit": subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+        ).stdout.strip(),
+        "results": {
+            "prompts": PER_ATTACK * len(attacks),
+            "threshold": round(threshold, 4),
+            "quota": f"{QUOTA_SHARE:.0%} of a key's requests, as a token bucket of ten; simulated here",
+            "mean_escalation": round(sum(row["escalated"] for row in attacks) / len(attacks), 4),
+            "attacks": found,
+        },
+        "bars": [
+            {
+                "what": "worst escalation under a tier quota, quota and bucket included",
+                "value": worst,
+                "bar": QUOTA_SHARE + 10 / PER_ATTACK,
+                "holds": worst <= QUOTA_SHARE + 10 / PER_ATTACK,
+            }
+        ],
+    }
+
+
+def difficulty(classifier: ItemResponseClassifier, text: str) -> float:
+    return classifier.classify(Conversation(text)).difficulty
+
+
+def under_quota(dear: list[bool], *, bucket: float = 10.0) -> int:
+    """How many reach the dear tier when each request earns a share of one dear request, up to a bucket of ten."""
+    tokens, passed = bucket, 0
+    for wants_dear in dear:
+        if wants_dear and tokens >= 1.0:
+            tokens -= 1.0
+            passed += 1
+        tokens = min(tokens + QUOTA_SHARE, bucket)
+    return passed
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""CPU time of a classification by prompt length, load time and memory: `-m benchmarks.classifier_latency --json`."""
+
+import argparse
+import json
+import platform
+import resource
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from classifier.item_response import ItemResponseClassifier
+from classifier.load import SHIPPED, load_artefact
+from classifier.protocol import Conversation, ModelProfile
+
+TOKENS = (50, 500, 1500, 30_000)
+ROUNDS = 400
+CATALOGUE = ("gpt-4o", "gpt-4o-mini", "claude-sonnet-4-5", "deepseek-chat", "llama-3.3-70b", "smollm2-135m-instruct")
+RESULT = Path(__file__).parent / "results" / "classifier_latency.json"
+TEXT = (
+    "the reactor cools while pressure rises so find how many litres of water remain after three hours if the pump "
+    "moves 4.5 litres per minute and explain why your answer differs from an estimate based on volume alone"
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
+    chosen = parser.parse_args()
+    text = json.dumps(measure(), indent=1)
+    if chosen.save:
+        RESULT.parent.mkdir(exist_ok=True)
+        RESULT.write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+def measure() -> dict[str, Any]:
+    """The whole report; CPU seconds of this thread, so that neighbours on the machine do not count."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    started = time.perf_counter()
+    classifier = load_artefact().bind([ModelProfile(name) for name in CATALOGUE])
+    load_seconds = time.perf_counter() - started
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    by_length = {str(tokens): time_prompts(classifier, tokens) for tokens in TOKENS}
+    size = sum(path.stat().st_size for path in SHIPPED.iterdir())
+    return {
+        "name": "classifier_latency",
+        "machine": f"{platform.machine()} {platform.system()} Python {platform.python_version()}",
+        "commit": subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+        ).stdout.strip(),
+        "results": {
+            "cpu_milliseconds_by_tokens": by_length,
+            "load_seconds": round(load_seconds, 3),
+            "memory_mebibytes": round(grown / 1024, 1),
+            "artefact_bytes": size,
+            "models_bound": len(CATALOGUE),
+        },
+        "bars": [
+            bar("p50 ms at 50 tokens", by_length["50"]["p50"], 0.3),
+            *(bar(f"p50 ms at {tokens} tokens", by_length[str(tokens)]["p50"], 1.0) for tokens in (1500, 30_000)),
+            bar("artefact bytes", size, 10_000_000),
+        ],
+    }
+
+
+def time_prompts(classifier: ItemResponseClassifier, tokens: int) -> dict[str, float]:
+    """CPU milliseconds over prompts of about that many tokens, each different, so that no cache answers for us."""
+    draw = np.random.default_rng(tokens)
+    spent: list[float] = []
+    for number in range(ROUNDS):
+        words = draw.choice(TEXT.split(), tokens).tolist()
+        conversation = Conversation(f"case {number}q{number * 7919}: " + " ".join(words))
+        started = time.thread_time_ns()
+        classifier.classify(conversation)
+        spent.append((time.thread_time_ns() - started) / 1e6)
+    warm = spent[20:]
+    return {"p50": round(float(np.quantile(warm, 0.5)), 4), "p99": round(float(np.quantile(warm, 0.99)), 4)}
+
+
+def bar(what: str, value: float, limit: float) -> dict[str, Any]:
+    return {"what": what, "value": value, "bar": limit, "holds": value <= limit}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Command line: measures as much as fits the time, most important first, and writes after every part."""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from benchmarks.engine_gpu.report import build_report, render
+from benchmarks.engine_gpu.shapes import SHAPES
+from local_engine.config import ModelConfig
+
+
+@dataclass
+class Run:
+    """What was measured so far, and how long there still is."""
+
+    output: Path | None
+    deadline: float
+    machine: dict[str, Any]
+    commit: str
+    results: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def attempt(self, path: tuple[str, ...], needed_seconds: float, measure: Callable[[], Any]) -> None:
+        """Measure one part and write everything down; a part that fails or has no time left says so in its place."""
+        left = self.deadline - time.monotonic()
+        place = self.results
+        for name in path[:-1]:
+            place = place.setdefault(name, {})
+        if left < needed_seconds:
+            self.results.setdefault("left_out", {})["/".join(path)] = (
+                f"{left:.0f} s left, {needed_seconds:.0f} s needed"
+            )
+        else:
+            began = time.monotonic()
+            try:
+                place[path[-1]] = measure()
+            except Exception as error:  # noqa: BLE001 - one part must not cost the others their figures
+                self.results.setdefault("failed", {})["/".join(path)] = f"{type(error).__name__}: {error}"
+            print(f"{'/'.join(path)}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+        self.write()
+
+    def write(self) -> None:
+        if self.output is not None:
+            self.output.parent.mkdir(parents=True, exist_ok=True)
+            self.output.write_text(json.dumps(self.report(), indent=2) + "\n", encoding="utf-8")
+
+    def report(self) -> dict[str, Any]:
+        return build_report(self.machine, self.commit, self.results)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parse(arguments)
+    complaint = missing()
+    if complaint is not None:
+        print(complaint, file=sys.stderr)
+        return 2
+    run = Run(options.output, time.monotonic() + options.budget_seconds, machine(), commit())
+    measure_everything(run, [SHAPES[name] for name in options.models])
+    print(json.dumps(run.report()) if options.json else render(run.report()))
+    return 1 if run.results.get("failed") else 0
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine_gpu", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print the whole report as one JSON object")
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/engine_gpu.json"))
+    parser.add_argument("--budget-seconds", type=float, default=540.0)
+    parser.add_argument("--models", nargs="+", choices=list(SHAPES), default=["llama-3.1-8b", "qwen3-0.6b"])
+    return parser.parse_args(arguments)
+
+
+def missing() -> str | None:
+    """What this machine lacks, in one sentence, or None."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return "engine_gpu needs an NVIDIA GPU that torch can use, and this machine has none."
+    absent = [name for name in ("triton", "transformers") if find_spec(name) is None]
+    return f"engine_gpu needs these packages: {', '.join(absent)}." if absent else None
+
+
+def machine() -> dict[str, Any]:
+    import torch
+    import transformers
+    import triton
+
+    properties = torch.cuda.get_device_properties(0)
+    return {
+        "gpu": properties.name,
+        "memory_bytes": properties.total_memory,
+        "multiprocessors": properties.multi_processor_count,
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "transformers": transformers.__version__,
+        "python": sys.version.split()[0],
+    }
+
+
+def commit() -> str:
+    """The commit measured, or "unknown" in a copy of the tree without its history."""
+    try:
+        command = ["git", "rev-parse", "HEAD"]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def measure_everything(run: Run, shapes: list[ModelConfig]) -> None:
+    """Correctness, the device's limits, then each model; torch and triton are imported only here, where a GPU is."""
+    import torch
+
+    from benchmarks.engine_gpu import checks, parts
+    from benchmarks.engine_gpu.device import measure_rates
+
+    device = torch.device("cuda")
+    run.attempt(("kernels_against_references",), 60, lambda: checks.measure(device))
+    rates = measure_rates(device)
+    run.results["copy_bytes_per_second"] = rates.copy_bytes_per_second
+    run.results["bf16_flops_per_second"] = rates.bf16_flops_per_second
+    for shape in shapes:
+        parts.measure_model(run.attempt, shape, rates, device)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

