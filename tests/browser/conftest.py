@@ -1,0 +1,135 @@
+"""A gateway with its real routers over a real SQLite database full of the demonstration's entries, the UI, Chromium."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from selenium import webdriver
+
+from dashboards.screenshots import open_browser, sign_in
+from gateway.cli.demo_month import DemoMonth, write_demo_month
+from gateway.config.home import Home
+
+ROOT = Path(__file__).resolve().parents[2]
+REQUESTS = 900
+START_SECONDS = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Base URLs without a trailing slash, and the keys of each role."""
+
+    gateway: str
+    ui: str
+    month: DemoMonth
+
+    def ask(self, path: str, key: str | None = None) -> Any:
+        headers = {"authorization": f"Bearer {key or self.month.owner_key}"}
+        answer = httpx.get(f"{self.gateway}{path}", headers=headers, timeout=30, trust_env=False)
+        answer.raise_for_status()
+        return answer.json()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def child(command: list[str], url: str, log: Path, environment: dict[str, str]) -> Generator[None]:
+    """A process, from its first answer at `url` until the end of the block."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=output, stderr=output, env={**os.environ, **environment}, start_new_session=True
+        )
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            with contextlib.suppress(httpx.HTTPError):
+                httpx.get(url, timeout=2, trust_env=False)
+                break
+            assert process.poll() is None, f"{command} ended:\n{log.read_text()}"
+            assert time.monotonic() < deadline, f"{command} does not answer:\n{log.read_text()}"
+            time.sleep(0.2)
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    home = tmp_path_factory.mktemp("browser")
+    month = asyncio.run(write_demo_month(Home(home), now=datetime.now(UTC), requests=REQUESTS))
+    assert month is not None
+    gateway_port, ui_port = free_port(), free_port()
+    gateway, ui = f"http://127.0.0.1:{gateway_port}", f"http://127.0.0.1:{ui_port}"
+    serve = [sys.executable, "-m", "tests.browser.gateway_process", str(month.home.root), str(gateway_port)]
+    pages = [sys.executable, "-m", "dashboards", "--gateway", gateway, "--port", str(ui_port)]
+    with (
+        child(serve, f"{gateway}/healthz", home / "gateway.log", {}),
+        child(pages, f"{ui}/ui/healthz", home / "ui.log", {}),
+    ):
+        yield Running(gateway, ui, month)
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    try:
+        browser = open_browser(profile=str(tmp_path_factory.mktemp("profile")))
+    except FileNotFoundError as missing:
+        pytest.skip(str(missing))
+    try:
+        yield browser
+    finally:
+        browser.quit()
+
+
+@pytest.fixture
+def browser(chromium: webdriver.Chrome, running: Running) -> Iterator[webdriver.Chrome]:
+    """Signed in as the owner. Afterwards: nothing was asked of another host, and the console is clean."""
+    chromium.delete_all_cookies()
+    drain(chromium)
+    sign_in(chromium, running.ui, running.month.owner_key)
+    yield chromium
+    assert not foreign_requests(chromium, running.ui), "a request left the host"
+    assert not console_errors(chromium), "the console has errors"
+
+
+def drain(browser: webdriver.Chrome) -> None:
+    for name in ("browser", "performance"):
+        browser.get_log(name)  # pyright: ignore[reportUnknownMemberType]
+
+
+def foreign_requests(browser: webdriver.Chrome, ui: str) -> list[str]:
+    """Every URL that was asked for and is not the UI's own."""
+    asked: list[str] = []
+    for record in browser.get_log("performance"):  # pyright: ignore[reportUnknownMemberType]
+        event = json.loads(record["message"])["message"]
+        if event["method"] == "Network.requestWillBeSent":
+            asked.append(event["params"]["request"]["url"])
+        elif event["method"] == "Network.webSocketCreated":
+            asked.append(event["params"]["url"].replace("ws://", "http://"))
+    return [url for url in asked if not url.startswith((ui, "data:", "blob:", "about:", "chrome:"))]
+
+
+def console_errors(browser: webdriver.Chrome) -> list[str]:
+    records = browser.get_log("browser")  # pyright: ignore[reportUnknownMemberType]
+    return [record["message"] for record in records if record["level"] == "SEVERE"]

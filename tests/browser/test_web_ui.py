@@ -1,0 +1,230 @@
+"""What finance and admins do, in a real Chromium: numbers to the cent, rules edited and rolled back, roles, XSS."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+from selenium import webdriver
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+
+from dashboards import display
+from dashboards.pages import PAGES
+from dashboards.screenshots import sign_in, wait_for_page
+from dashboards.security import COOKIE
+from gateway.routing.decide import SIMULATE_TAG
+from tests.browser.conftest import Running, drain
+
+pytestmark = [pytest.mark.browser, pytest.mark.integration]
+SHORT_XSS = "<img src=x onerror=\"document.title='owned'\">"
+XSS = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+
+
+def go(browser: webdriver.Chrome, running: Running, path: str) -> None:
+    browser.get(f"{running.ui}/ui{path}")
+    wait_for_page(browser)
+
+
+def see(browser: webdriver.Chrome, text: str) -> None:
+    """Wait until the page says so."""
+    WebDriverWait(browser, 20, ignored_exceptions=[StaleElementReferenceException, NoSuchElementException]).until(
+        lambda one: text in one.find_element(By.TAG_NAME, "body").text, f"the page never said {text!r}"
+    )
+
+
+def button(browser: webdriver.Chrome, label: str) -> WebElement:
+    found = [one for one in browser.find_elements(By.TAG_NAME, "button") if one.text.strip() == label]
+    assert found, f"no button {label!r}"
+    return found[0]
+
+
+def tile(browser: webdriver.Chrome, label: str) -> WebElement:
+    tiles = browser.find_elements(By.CSS_SELECTOR, ".be-tile")
+    return next(one for one in tiles if one.find_element(By.CLASS_NAME, "be-tile-label").text == label)
+
+
+def set_rules(browser: webdriver.Chrome, old: str, new: str) -> None:
+    """Edit as CodeMirror would: through its own transaction, which tells the server."""
+    changed = browser.execute_script(
+        """const content = document.querySelector('.cm-content'), view = content.cmTile?.view ?? content.cmView?.view;
+        const text = view.state.doc.toString(), at = text.lastIndexOf(arguments[0]);
+        if (at < 0) return false;
+        view.dispatch({changes: {from: at, to: at + arguments[0].length, insert: arguments[1]}});
+        return true;""",
+        old,
+        new,
+    )
+    assert changed, f"{old!r} is not in the editor"
+
+
+def test_the_overview_is_the_apis_own_numbers(browser: webdriver.Chrome, running: Running) -> None:
+    go(browser, running, "/")
+    query = urlencode(dict(zip(("since", "until"), shown_period(browser), strict=True)))
+    total = running.ask(f"/admin/v1/reports/overview?{query}")["total"]
+    assert tile(browser, "Spend").get_attribute("title") == display.exact_dollars(total["cost_usd"])
+    assert tile(browser, "Spend").find_element(By.CLASS_NAME, "be-tile-value").text == display.dollars(
+        total["cost_usd"]
+    )
+    assert tile(browser, "Requests").find_element(By.CLASS_NAME, "be-tile-value").text == f"{total['requests']:,}"
+
+
+def shown_period(browser: webdriver.Chrome) -> tuple[str, str]:
+    """From the line under the heading, `22 Oct 2026 05:00 – 21 Nov 2026 05:00 UTC`."""
+    text = browser.find_element(By.CLASS_NAME, "be-sub").text.removesuffix(" UTC")
+    start, end = (datetime.strptime(part, "%d %b %Y %H:%M").replace(tzinfo=UTC) for part in text.split(" – "))
+    return start.isoformat(), end.isoformat()
+
+
+def test_from_a_sum_to_the_price_lines_of_one_request(browser: webdriver.Chrome, running: Running) -> None:
+    go(browser, running, "/explorer?by=team")
+    browser.find_element(By.LINK_TEXT, "research").click()
+    see(browser, "Prompts and answers are not stored")
+    teams = [row.find_elements(By.TAG_NAME, "td")[2].text for row in browser.find_elements(By.CSS_SELECTOR, "tbody tr")]
+    assert set(teams) == {"research"}
+    browser.find_element(By.CSS_SELECTOR, "tbody tr a").click()
+    see(browser, "They add up to the cost exactly")
+    request_id = browser.current_url.rpartition("id=")[2]
+    entry = running.ask(f"/admin/v1/entries/{request_id}")
+    lines = [row.find_elements(By.TAG_NAME, "td")[2].text for row in browser.find_elements(By.CSS_SELECTOR, "tbody tr")]
+    *parts, total = [Decimal(line.replace("$", "")) for line in lines if line.startswith("$")][
+        : len(entry["lines"]) + 1
+    ]
+    assert sum(parts) == total == Decimal(entry["cost_usd"])
+
+
+def test_the_export_equals_the_screen(browser: webdriver.Chrome, running: Running) -> None:
+    go(browser, running, "/explorer?by=team")
+    link = browser.find_element(By.PARTIAL_LINK_TEXT, "CSV").get_attribute("href")
+    cookie = browser.get_cookie(COOKIE)
+    assert link is not None
+    assert cookie is not None
+    lines = httpx.get(link, cookies={COOKIE: cookie["value"]}, trust_env=False, timeout=30).text.splitlines()
+    header = lines[0].split(",")
+    exported = [display.dollars(line.split(",")[header.index("cost_usd")]) for line in lines[1:]]
+    spend = 5
+    shown = [
+        row.find_elements(By.TAG_NAME, "td")[spend].text for row in browser.find_elements(By.CSS_SELECTOR, "tbody tr")
+    ]
+    assert exported == shown[:-1]
+
+
+def test_a_rule_edited_wrongly_then_rightly_replayed_activated_and_rolled_back(
+    browser: webdriver.Chrome, running: Running
+) -> None:
+    go(browser, running, "/rules")
+    before = running.ask("/admin/v1/rules")["active"]
+    set_rules(browser, "choose: {from: any", "chose: {from: any")
+    button(browser, "Check").click()
+    see(browser, "is not a known field")
+    line = browser.find_element(By.CSS_SELECTOR, ".be-error-line").text
+    assert "chose:" in line
+    set_rules(browser, "chose: {from: any", "choose: {from: any")
+    set_rules(browser, "from: any", "from: local")
+    button(browser, "Compare").click()
+    see(browser, "What changes")
+    assert browser.find_elements(By.CSS_SELECTOR, ".be-sides .add")
+    button(browser, "Replay last week").click()
+    see(browser, "go elsewhere")
+    button(browser, "Save and activate").click()
+    see(browser, "is active now")
+    after = running.ask("/admin/v1/rules")
+    assert after["active"] != before
+    WebDriverWait(browser, 10).until(lambda _: running.ask("/admin/v1/rules")["applied"] == after["active"])
+    models = running.ask("/admin/v1/models")
+    assert models["rules_version"].startswith(after["active"])
+    button(browser, f"Roll back to {before}").click()
+    see(browser, "is active now")
+    WebDriverWait(browser, 10).until(lambda _: running.ask("/admin/v1/rules")["active"] == before)
+    go(browser, running, "/audit")
+    see(browser, "is intact")
+    table = browser.find_element(By.CSS_SELECTOR, "tbody").text
+    assert "demo-owner" in table
+    assert "rules.activate" in table
+
+
+def test_a_hostile_prompt_and_key_name_are_shown_as_text(browser: webdriver.Chrome, running: Running) -> None:
+    go(browser, running, "/try")
+    area = browser.find_element(By.TAG_NAME, "textarea")
+    area.send_keys(XSS)
+    browser.find_element(By.CSS_SELECTOR, "input[aria-label^=Tags]").send_keys(SIMULATE_TAG + Keys.TAB)
+    button(browser, "Explain the decision").click()
+    see(browser, "The decision")
+    assert XSS in browser.find_element(By.CSS_SELECTOR, ".be-code").text
+    assert not browser.find_elements(By.CSS_SELECTOR, ".be-main img")
+    go(browser, running, "/requests?" + urlencode({"team": SHORT_XSS}))
+    see(browser, "No requests")
+    assert not browser.find_elements(By.CSS_SELECTOR, ".be-main img")
+    go(browser, running, "/explorer?" + urlencode({"team": SHORT_XSS, "by": "model"}))
+    assert "owned" not in browser.title
+
+
+def test_every_page_stands_on_a_phone_without_sideways_scrolling(browser: webdriver.Chrome, running: Running) -> None:
+    size = browser.get_window_size()
+    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        wide: list[str] = []
+        for spec in PAGES:
+            go(browser, running, spec.path)
+            if browser.execute_script("return document.documentElement.scrollWidth") > metrics["width"]:
+                wide.append(spec.path)
+        assert not wide
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.set_window_size(size["width"], size["height"])
+
+
+def test_a_key_is_made_once_and_works(browser: webdriver.Chrome, running: Running) -> None:
+    go(browser, running, "/keys")
+    browser.find_element(By.CSS_SELECTOR, "input[aria-label=Name]").send_keys("from the browser" + Keys.TAB)
+    button(browser, "Create").click()
+    see(browser, "it is not shown again")
+    secret = browser.find_element(By.CLASS_NAME, "be-secret").text
+    assert running.ask("/v1/models", secret)["data"]
+    go(browser, running, "/keys")
+    see(browser, "from the browser")
+    assert secret not in browser.page_source
+
+
+def test_a_viewer_sees_no_requests_and_changes_nothing(chromium: webdriver.Chrome, running: Running) -> None:
+    chromium.delete_all_cookies()
+    sign_in(chromium, running.ui, running.month.viewer_key)
+    pages = [one.text for one in chromium.find_elements(By.CSS_SELECTOR, "a.be-nav")]
+    assert "Overview" in pages
+    assert not {"Requests", "Keys", "Audit log"} & set(pages)
+    go(chromium, running, "/audit")
+    see(chromium, "Not for this role")
+    go(chromium, running, "/rules")
+    labels = [one.text for one in chromium.find_elements(By.TAG_NAME, "button")]
+    assert "Check" in labels
+    assert "Save and activate" not in labels
+
+
+def test_without_a_session_there_is_only_the_form(chromium: webdriver.Chrome, running: Running) -> None:
+    chromium.delete_all_cookies()
+    chromium.get(f"{running.ui}/ui/requests")
+    assert chromium.current_url.endswith("/ui/sign-in")
+    chromium.find_element(By.ID, "key").send_keys("bk-wrong")
+    chromium.find_element(By.CSS_SELECTOR, "button").click()
+    see(chromium, "This key is not known here")
+    chromium.get(f"{running.ui}/ui/sign-in")
+    chromium.find_element(By.ID, "key").send_keys(running.month.app_key)
+    chromium.find_element(By.CSS_SELECTOR, "button").click()
+    see(chromium, "may call models but not look into the books")
+    drain(chromium)
+
+
+def test_signing_out_ends_the_session_on_the_server(browser: webdriver.Chrome, running: Running) -> None:
+    cookie = browser.get_cookie(COOKIE)
+    assert cookie is not None
+    assert cookie["httpOnly"]
+    assert cookie["sameSite"] == "Lax"
+    button(browser, "Sign out").click()
+    see(browser, "API key")
+    again = httpx.get(f"{running.ui}/ui/", cookies={COOKIE: cookie["value"]}, trust_env=False, timeout=30)
+    assert again.status_code == 303

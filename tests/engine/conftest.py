@@ -1,0 +1,117 @@
+"""The real weights, loaded once; the reference is transformers on the same float32 tensors."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from local_engine.assembly import Engine, assemble
+from local_engine.config import EngineConfig
+from local_engine.errors import ModelUnavailable
+from local_engine.gguf_loader import load_gguf
+from local_engine.packages import DEFAULT_MODEL, fetch_model
+from local_engine.request import Request
+from local_engine.sampling_params import SamplingParams
+from local_engine.weights import LoadedFile, WeightSource
+
+MODELS = Path(__file__).resolve().parents[2] / ".models"
+EngineBuilder = Callable[..., Engine]
+
+
+@pytest.fixture(scope="session")
+def model_path() -> Path:
+    """SmolLM2-135M-Instruct, downloaded once."""
+    try:
+        return fetch_model(DEFAULT_MODEL, MODELS)
+    except ModelUnavailable as error:
+        pytest.skip(f"{error} Fetch it with: python -m local_engine fetch --into .models")
+
+
+class KeptWeights:
+    """Tensors dequantised once for all engines of the session."""
+
+    def __init__(self, weights: WeightSource) -> None:
+        self._weights = weights
+        self._kept: dict[str, torch.Tensor] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._weights
+
+    def tensor(self, name: str) -> torch.Tensor:
+        if name not in self._kept:
+            self._kept[name] = self._weights.tensor(name)
+        return self._kept[name]
+
+
+@pytest.fixture(scope="session")
+def loaded(model_path: Path) -> LoadedFile:
+    """The opened file."""
+    file = load_gguf(model_path)
+    return replace(file, weights=KeptWeights(file.weights))
+
+
+@pytest.fixture(scope="session")
+def build(loaded: LoadedFile) -> EngineBuilder:
+    """Build an engine with the given configuration; equal configurations share one engine."""
+    built: dict[EngineConfig, Engine] = {}
+
+    def engine(**changes: object) -> Engine:
+        defaults: dict[str, object] = {"kv_blocks": 1024, "context_window": 4096}
+        config = EngineConfig(**(defaults | changes))  # pyright: ignore[reportArgumentType]
+        if config not in built:
+            built[config] = assemble(loaded, config)
+        return built[config]
+
+    return engine
+
+
+@pytest.fixture(scope="session")
+def reference(loaded: LoadedFile) -> LlamaForCausalLM:
+    """transformers' own Llama, float32, with the dequantised tensors of the file."""
+    config = loaded.config
+    reference = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=config.vocabulary_size,
+            hidden_size=config.hidden_size,
+            intermediate_size=config.intermediate_size,
+            num_hidden_layers=config.layers,
+            num_attention_heads=config.heads,
+            num_key_value_heads=config.kv_heads,
+            max_position_embeddings=config.context_window,
+            rms_norm_eps=config.norm_epsilon,
+            rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
+            tie_word_embeddings=config.has_tied_embedding,
+        )
+    ).eval()
+    state = {
+        name: loaded.weights.tensor("model.embed_tokens.weight" if name == "lm_head.weight" else name)
+        for name in reference.state_dict()
+    }
+    reference.load_state_dict(state)
+    return reference
+
+
+def greedy(prompt: list[int], *, tokens: int = 24, name: str = "r", **changes: object) -> Request:
+    """A greedy request that runs its whole length."""
+    params: dict[str, object] = {"temperature": 0.0, "max_tokens": tokens} | changes
+    return Request(name, prompt, SamplingParams(**params))  # pyright: ignore[reportArgumentType]
+
+
+def run(engine: Engine, requests: list[Request], *, stagger: int = 0) -> list[list[int]]:
+    """Run requests to their end, `stagger` steps apart; their output ids."""
+    for request in requests:
+        engine.core.add(request)
+        for _ in range(stagger):
+            engine.core.step()
+    while engine.core.has_work:
+        engine.core.step()
+    return [request.output_token_ids for request in requests]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _few_threads() -> None:
+    """Two at most: a test machine has two cores, and spinning threads slow each other down."""
+    torch.set_num_threads(min(2, torch.get_num_threads()))

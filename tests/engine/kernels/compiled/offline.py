@@ -1,0 +1,80 @@
+"""Compiles kernels for an H100 or H200 on a machine without one, through the very wrappers that the engine calls.
+
+Triton carries its own assembler, so a stand-in driver that names the target is all it needs; nothing is run.
+"""
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+SHARED_BYTES_PER_BLOCK = 227 * 1024  # Hopper's limit
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What the assembler reports of one kernel."""
+
+    name: str
+    registers: int
+    stack_bytes: int
+    shared_bytes: int
+    sass: str
+
+
+class HopperDriver:
+    """Only what compiling asks of a driver."""
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int | None = None) -> int:
+        return 0
+
+
+@contextmanager
+def compiling() -> Generator[list[Compiled]]:
+    """Inside, a launch compiles its kernel and appends it to the list instead of running."""
+    compiled: list[Compiled] = []
+    launch = JITFunction.__getitem__
+
+    def compile_only(kernel: Any, grid: object) -> Callable[..., None]:
+        def run(*args: Any, **options: Any) -> None:
+            compiled.append(inspect(kernel.run(*args, grid=grid, warmup=True, **options)))
+
+        return run
+
+    driver.set_active(HopperDriver())  # pyright: ignore[reportArgumentType] - a stand-in
+    JITFunction.__getitem__ = compile_only  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield compiled
+    finally:
+        JITFunction.__getitem__ = launch
+
+
+def inspect(kernel: Any) -> Compiled:
+    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(kernel.asm["cubin"])
+        file.flush()
+
+        def dump(what: str) -> str:
+            command = [str(tools / "cuobjdump"), what, file.name]
+            return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+        usage, sass = dump("-res-usage"), dump("-sass")
+    found = re.search(r"REG:(\d+) STACK:(\d+)", usage)
+    assert found, usage
+    return Compiled(kernel.metadata.name, int(found[1]), int(found[2]), kernel.metadata.shared, sass)

@@ -1,0 +1,84 @@
+"""Every kernel, at the shapes of an 8B model, assembles for sm_90 without spilling and uses the instructions it was
+written for."""
+
+import torch
+
+from local_engine.attention.triton_paged_decode import paged_decode
+from local_engine.attention.triton_paged_extend import paged_extend
+from local_engine.kernels.fp8 import quantise_rows
+from local_engine.kernels.int4 import Int4Weight, int4_matmul
+from local_engine.kernels.rms_norm import add_rms_norm
+from local_engine.kernels.rope_store import HeadNorms, rope_store
+from local_engine.kernels.sampling import SamplingTensors, sample
+from local_engine.kernels.silu_mul import silu_mul
+from tests.engine.kernels.compiled.offline import SHARED_BYTES_PER_BLOCK, Compiled, compiling
+
+HEADS, KV_HEADS, DIM, HIDDEN = 32, 8, 128, 4096
+BF16, FP8 = torch.bfloat16, torch.float8_e4m3fn
+
+
+def check(kernels: list[Compiled], expected: int, *instructions: str) -> None:
+    assert len(kernels) == expected
+    for kernel in kernels:
+        assert kernel.shared_bytes <= SHARED_BYTES_PER_BLOCK, kernel.name
+        # A few bytes of stack for scalars are tolerable; a spilled tile is hundreds.
+        assert kernel.stack_bytes <= 32, f"{kernel.name} spills {kernel.stack_bytes} bytes"
+    for instruction in instructions:
+        assert any(instruction in kernel.sass for kernel in kernels), f"no {instruction}"
+
+
+def attention_inputs(kind: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    cache = torch.zeros(8, 16, KV_HEADS, DIM).to(kind)
+    return (cache, cache, torch.zeros(2, 64, dtype=torch.int32), torch.ones(2, dtype=torch.int32))
+
+
+def test_decode_uses_tensor_cores_and_asynchronous_copies() -> None:
+    q = torch.zeros(2, HEADS, DIM, dtype=BF16)
+    with compiling() as kernels:
+        paged_decode(q, *attention_inputs(BF16), scale=1.0, splits=4)
+    check(kernels, 2, "HMMA", "LDGSTS")
+    with compiling() as kernels:
+        paged_decode(q, *attention_inputs(FP8), scale=1.0, splits=1)
+    check(kernels, 1, "HMMA")
+
+
+def test_extend_uses_hoppers_matrix_unit_for_prefill_and_a_small_tile_for_verify_rows() -> None:
+    q = torch.zeros(2, HEADS, DIM, dtype=BF16)
+    bounds = torch.arange(3, dtype=torch.int32)
+    with compiling() as kernels:
+        paged_extend(q, *attention_inputs(BF16), bounds, max_query_tokens=512, scale=1.0)
+    check(kernels, 1, "HGMMA", "LDGSTS")
+    with compiling() as kernels:
+        paged_extend(q, *attention_inputs(FP8), bounds, max_query_tokens=4, scale=1.0)
+    check(kernels, 1, "HMMA")
+
+
+def test_layers() -> None:
+    x = torch.zeros(2, HIDDEN, dtype=BF16)
+    qkv = torch.zeros(2, (HEADS + 2 * KV_HEADS) * DIM, dtype=BF16)
+    turns, tokens = torch.zeros(9, DIM // 2), torch.zeros(2, dtype=torch.int64)
+    cache = torch.zeros(2, 16, KV_HEADS, DIM, dtype=BF16)
+    norms = HeadNorms(x[0], x[1], 1e-6)
+    with compiling() as kernels:
+        add_rms_norm(x, x.clone(), x[0], 1e-5)
+        silu_mul(x)
+        quantise_rows(x)
+        rope_store(qkv, (turns, turns), tokens, tokens, (cache, cache), q_heads=HEADS, norms=norms)
+        rope_store(qkv, (turns, turns), tokens, tokens, (cache.to(FP8), cache.to(FP8)), q_heads=HEADS)
+    check(kernels, 5, "LDG.E.128", "STG.E.128")
+
+
+def test_int4() -> None:
+    groups = torch.zeros(HIDDEN, HIDDEN // 128, dtype=BF16)
+    weight = Int4Weight(torch.zeros(HIDDEN, HIDDEN // 2, dtype=torch.uint8), groups, groups)
+    with compiling() as kernels:
+        for rows in (1, 16, 64):
+            int4_matmul(torch.zeros(rows, HIDDEN, dtype=BF16), weight)
+    check(kernels, 3, "HMMA", "HGMMA")
+
+
+def test_sampling() -> None:
+    floats, ints = torch.zeros(2), torch.zeros(2, dtype=torch.int32)
+    with compiling() as kernels:
+        sample(torch.zeros(2, 128_256), SamplingTensors(floats, ints, floats, floats, ints.long(), ints))
+    check(kernels, 1)

@@ -1,0 +1,59 @@
+"""The benchmark's engine, tiny and interpreted, against transformers on the same weights: what it times is right."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from benchmarks.engine_gpu import engine, parts, rivals
+from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_600M
+from local_engine.config import ModelConfig
+from tests.engine.kernels.builders import relative_error
+
+CPU = torch.device("cpu")
+TINY = {
+    "layers": 2,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "heads": 4,
+    "kv_heads": 2,
+    "head_size": 16,
+    "vocabulary_size": 300,
+    "context_window": 128,
+}
+
+
+@pytest.mark.parametrize("full", [QWEN3_600M, LLAMA_8B], ids=lambda shape: shape.name)
+def test_logits_and_served_answers_are_transformers_own(full: ModelConfig) -> None:
+    shape = replace(full, **TINY)
+    rival = rivals.build(shape, CPU, torch.float32)
+    weights = engine.StateDictWeights(rival.state_dict())
+    built = engine.build(shape, weights, kind="float32", blocks=16, max_rows=8, device=CPU)
+    prompts = parts.prompts(shape, 2, 10)
+    assert relative_error(engine.prompt_logits(built, prompts[0]), rivals.last_logits(rival, prompts[0], CPU)) < 1e-5
+    served = engine.serve(built, prompts, output_tokens=3, max_tokens_per_step=16)
+    assert served.output_tokens == 6
+    assert served.decode_step_seconds(2) > 0
+    for prompt, answer in zip(prompts, served.answers.values(), strict=True):
+        wanted = rival.generate(torch.tensor([prompt]), max_new_tokens=3, do_sample=False)
+        assert answer == wanted[0, 10:].tolist()
+
+
+@pytest.mark.parametrize("draws", [True, False])
+def test_the_device_loop_moves_on_without_its_host(*, draws: bool) -> None:
+    shape = replace(QWEN3_600M, **TINY)
+    rival = rivals.build(shape, CPU, torch.float32)
+    built = engine.build(
+        shape, engine.StateDictWeights(rival.state_dict()), kind="float32", blocks=16, max_rows=8, device=CPU
+    )
+    loop = engine.DeviceLoop(built, rows=2, context=15, draws=draws)
+    loop.start(steps=4)
+    inputs = loop.buffers.view(2)
+    before = inputs.slots.clone()
+    chosen = loop.step(inputs).clone()
+    loop.step(inputs)
+    assert inputs.seq_lens.tolist() == [17, 17]
+    assert inputs.positions.tolist() == [16, 16]
+    assert inputs.slots.tolist() == [int(block) * 16 for block in inputs.block_table[:, 1]]
+    assert before.tolist() == [int(block) * 16 + 14 for block in inputs.block_table[:, 0]]
+    assert draws or chosen.tolist() == [0, 1], "without a draw the first tokens stay"

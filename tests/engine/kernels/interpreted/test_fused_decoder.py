@@ -1,0 +1,144 @@
+"""The fused forward pass against the plain one: prompts, cached prefixes and decode rows, for every kind of layer."""
+
+import pytest
+import torch
+
+from local_engine.attention.cpu import CpuAttention
+from local_engine.attention.triton_attention import TritonAttention, leading_ones
+from local_engine.config import ModelConfig
+from local_engine.cuda_graph import DecodeBuffers, DecodeRow
+from local_engine.kernels.advance import advance
+from local_engine.kernels.device_sampler import DeviceSampler, accepted
+from local_engine.kernels.fused_decoder import FusedDecoder
+from local_engine.kernels.gpu_assembly import GpuPlan, build_gpu_runner
+from local_engine.kernels.gpu_runner import attention_batch
+from local_engine.layers.linear import DenseLinear
+from local_engine.model import DecoderModel
+from local_engine.model_runner import ModelRunner
+from local_engine.sampling_params import SamplingParams
+from tests.engine.kernels.builders import relative_error
+from tests.engine.kernels.models import make_batch, make_config, make_request, make_weights
+
+CPU = torch.device("cpu")
+
+
+def plain_runner(config: ModelConfig) -> ModelRunner:
+    model = DecoderModel(
+        config, make_weights(config), build_linear=DenseLinear, attention=CpuAttention(), context_window=128
+    )
+    return ModelRunner(model, blocks=16, block_size=16, kv_dtype=torch.float32)
+
+
+@pytest.mark.parametrize(("has_qkv_bias", "has_qk_norm"), [(True, False), (False, True)])
+def test_logits_equal_the_plain_models_step_after_step(*, has_qkv_bias: bool, has_qk_norm: bool) -> None:
+    config = make_config(has_qkv_bias=has_qkv_bias, has_qk_norm=has_qk_norm)
+    fused = build_gpu_runner(
+        config,
+        make_weights(config),
+        GpuPlan(weights="float32", kv_dtype=torch.float32, blocks=16, context_window=128, max_rows=4),
+        CPU,
+    )
+    plain = plain_runner(config)
+    long, short = make_request("long", [*range(20)], [3, 1, 7]), make_request("short", [5, 9, 11], [2])
+    late = make_request("late", [*range(100, 118)], [6, 8])
+    steps = [[(long, 0), (short, 0)], [(long, 20), (short, 3), (late, 0)], [(short, 4), (late, 18)]]
+    for step in steps:
+        batch = make_batch(*step)
+        wanted = plain.run(batch)
+        assert relative_error(fused.run(batch), wanted) < 1e-5
+        for request, _ in step:
+            request.token_ids.append(42)
+
+
+def test_decode_steps_that_the_device_drives_by_itself() -> None:
+    """Three greedy tokens through static buffers and `advance`, a padded row beside them, against whole prompts."""
+    config = make_config()
+    model = FusedDecoder(
+        config,
+        make_weights(config),
+        build_linear=DenseLinear,
+        attention=TritonAttention(),
+        context_window=128,
+        dtype=torch.float32,
+    )
+    runner = ModelRunner(model, blocks=16, block_size=16, kv_dtype=torch.float32)
+    prompt, blocks = [7, 8, 9, *range(50, 61)], [4, 2]
+    first = int(runner.run(make_batch((make_request("a", prompt, blocks), 0))).argmax())
+    buffers = DecodeBuffers(4, 8, 16, CPU)
+    buffers.fill([DecodeRow(first, len(prompt) + 1, blocks)], 2)
+    inputs = buffers.view(2)
+    drawn = [first]
+    for _ in range(3):
+        hidden = model.forward(inputs.token_ids, inputs.positions, runner.caches, attention_batch(inputs))
+        chosen = model.head(hidden).argmax(-1)
+        advance(inputs, chosen, 16)
+        drawn.append(int(chosen[0]))
+    assert inputs.slots.tolist() == [2 * 16 + 1, -1]
+    assert inputs.seq_lens.tolist() == [len(prompt) + 4, 0]
+    fresh = plain_runner(config)
+    for count, token in enumerate(drawn):
+        logits = fresh.run(make_batch((make_request("b", prompt + drawn[:count], [9, 10]), 0)))
+        assert int(logits.argmax()) == token
+
+
+@pytest.mark.parametrize(("weights", "bound"), [("fp8", 0.30), ("int4-weight-only", 0.35)])
+def test_quantised_models_stay_near_the_exact_one(weights: str, bound: float) -> None:
+    """The bounds are for random weights, harder on a quantiser than trained ones; they catch wrong layouts.
+
+    The interpreter also rounds carries of e4m3 wrongly (see test_quantised).
+    """
+    config = make_config()
+    fused = build_gpu_runner(
+        config,
+        make_weights(config),
+        GpuPlan(weights=weights, kv_dtype=torch.bfloat16, blocks=16, context_window=128, max_rows=4),
+        CPU,
+    )
+    batch = make_batch((make_request("a", [*range(9)], [3]), 0))
+    assert relative_error(fused.run(batch), plain_runner(config).run(batch)) < bound
+
+
+def test_device_sampler_draws_greedily_seeded_and_with_penalties() -> None:
+    torch.manual_seed(1)
+    sampler = DeviceSampler(CPU)
+    banned = SamplingParams(temperature=0.0, logit_bias={3: -100.0})
+    requests = [
+        make_request("greedy", [1], [0]),
+        make_request("banned", [1], [0], banned),
+        make_request("seeded", [1, 2], [0], SamplingParams(seed=11, top_p=0.9)),
+        make_request("twin", [1, 2], [0], SamplingParams(seed=11, top_p=0.9)),
+    ]
+    logits = torch.randn(4, 300)
+    logits[:2, 3] = 60.0
+    logits[3] = logits[2]
+    untouched = logits.clone()
+    ids = [drawn.token_ids for drawn in sampler.draw(logits, requests)]
+    assert ids[0] == [3]
+    assert ids[1] != [3]
+    assert ids[2] == ids[3]
+    assert [drawn.token_ids for drawn in sampler.draw(logits, requests)] == ids
+    assert torch.equal(logits, untouched), "log-probabilities are of the raw rows"
+
+
+def test_device_sampler_verifies_drafts_and_reports_logprobs() -> None:
+    logits = torch.zeros(4, 50)
+    for row, token in enumerate((5, 6, 7, 8)):
+        logits[row, token] = 9.0
+    request = make_request("drafted", [1], [0], SamplingParams(temperature=0.0, logprobs=2))
+    request.draft_token_ids = [5, 9]
+    after = make_request("after", [1], [0])
+    first, second = DeviceSampler(CPU).draw(logits, [request, after])
+    assert first.token_ids == [5, 6], "the second draft is wrong, so what stands in its place ends the row"
+    assert [entry.token_id for entry in first.logprobs] == [5, 6]
+    assert first.logprobs[1].top[0][0] == 6
+    assert second.token_ids == [8]
+
+
+@pytest.mark.parametrize(("ids", "kept"), [([5, 9, 7], [5, 9, 7]), ([4, 9, 7], [4]), ([5, 8, 7], [5, 8])])
+def test_accepted_drafts(ids: list[int], kept: list[int]) -> None:
+    assert accepted(ids, [5, 9]) == kept
+
+
+@pytest.mark.parametrize(("lengths", "leading"), [([1, 1, 5, 1], 2), ([4], 0), ([1, 1], 2), ([], 0)])
+def test_leading_decode_rows(lengths: list[int], leading: int) -> None:
+    assert leading_ones(lengths) == leading

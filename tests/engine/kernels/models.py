@@ -1,0 +1,90 @@
+"""Tiny models with random weights, and scheduled batches over them."""
+
+import torch
+
+from local_engine.config import ModelConfig
+from local_engine.request import Request
+from local_engine.sampling_params import SamplingParams
+from local_engine.scheduler import Batch, Row
+from local_engine.weights import WeightSource
+
+
+class RandomWeights:
+    """A WeightSource that draws each tensor when it is asked for, always the same one for the same name."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self._shapes = weight_shapes(config)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._shapes
+
+    def tensor(self, name: str) -> torch.Tensor:
+        shape = self._shapes[name]
+        generator = torch.Generator().manual_seed(sum(name.encode()) * 31 + len(name))
+        values = torch.randn(shape, generator=generator)
+        return values * 0.2 + 1 if len(shape) == 1 and "bias" not in name else values * shape[-1] ** -0.5
+
+
+def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    q_rows, kv_rows = config.heads * config.head_size, config.kv_heads * config.head_size
+    hidden = config.hidden_size
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (config.vocabulary_size, hidden),
+        "model.norm.weight": (hidden,),
+        "lm_head.weight": (config.vocabulary_size, hidden),
+    }
+    for index in range(config.layers):
+        at = f"model.layers.{index}."
+        shapes[f"{at}input_layernorm.weight"] = (hidden,)
+        shapes[f"{at}post_attention_layernorm.weight"] = (hidden,)
+        shapes[f"{at}self_attn.o_proj.weight"] = (hidden, q_rows)
+        shapes[f"{at}mlp.gate_proj.weight"] = (config.intermediate_size, hidden)
+        shapes[f"{at}mlp.up_proj.weight"] = (config.intermediate_size, hidden)
+        shapes[f"{at}mlp.down_proj.weight"] = (hidden, config.intermediate_size)
+        for name, rows in (("q", q_rows), ("k", kv_rows), ("v", kv_rows)):
+            shapes[f"{at}self_attn.{name}_proj.weight"] = (rows, hidden)
+            if config.has_qkv_bias:
+                shapes[f"{at}self_attn.{name}_proj.bias"] = (rows,)
+        if config.has_qk_norm:
+            shapes[f"{at}self_attn.q_norm.weight"] = (config.head_size,)
+            shapes[f"{at}self_attn.k_norm.weight"] = (config.head_size,)
+    return shapes
+
+
+def make_config(*, has_qkv_bias: bool = False, has_qk_norm: bool = False) -> ModelConfig:
+    return ModelConfig(
+        name="tiny",
+        family="qwen3" if has_qk_norm else "llama",
+        layers=2,
+        hidden_size=96,
+        intermediate_size=160,
+        heads=4,
+        kv_heads=2,
+        head_size=32,
+        vocabulary_size=200,
+        context_window=128,
+        rope_theta=10_000.0,
+        norm_epsilon=1e-5,
+        has_qkv_bias=has_qkv_bias,
+        has_qk_norm=has_qk_norm,
+    )
+
+
+def make_weights(config: ModelConfig) -> WeightSource:
+    return RandomWeights(config)
+
+
+def make_request(name: str, tokens: list[int], block_ids: list[int], params: SamplingParams | None = None) -> Request:
+    request = Request(name, tokens, params or SamplingParams(temperature=0.0))
+    request.block_ids = block_ids
+    return request
+
+
+def make_batch(*rows: tuple[Request, int]) -> Batch:
+    """Each request from `start` to its last token."""
+    return Batch(
+        tuple(
+            Row(request=request, start=start, count=len(request.token_ids) - start, drafts=0, needs_logits=True)
+            for request, start in rows
+        )
+    )

@@ -1,0 +1,115 @@
+"""The GPU benchmark where there is no GPU: its arithmetic, its report, and what it says instead of running."""
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.engine_gpu.__main__ import Run, main
+from benchmarks.engine_gpu.ceilings import (
+    DeviceRates,
+    decode_tokens_per_second,
+    head_weights,
+    matrix_weights,
+    prefill_tokens_per_second,
+)
+from benchmarks.engine_gpu.report import build_bars, build_report, render
+from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_600M
+
+ROOT = Path(__file__).parents[3]
+RATES = DeviceRates(copy_bytes_per_second=4.3e12, bf16_flops_per_second=790e12)
+
+
+def test_weights_add_up_to_the_models_names() -> None:
+    assert matrix_weights(QWEN3_600M) + head_weights(QWEN3_600M) == pytest.approx(0.596e9, rel=0.001)
+    assert matrix_weights(LLAMA_8B) + 2 * head_weights(LLAMA_8B) == LLAMA_8B.parameters
+    assert LLAMA_8B.parameters == pytest.approx(8.03e9, rel=0.001)
+    assert LLAMA_8B.kv_bytes_per_token(2) == 131_072
+
+
+@pytest.mark.parametrize(
+    ("batch", "weights", "tokens_per_second"),
+    [(1, "bfloat16", 284), (64, "bfloat16", 11_700), (256, "bfloat16", 22_300), (1, "fp8", 563), (256, "fp8", 26_300)],
+)
+def test_decode_ceilings_at_a_thousand_tokens_of_context(batch: int, weights: str, tokens_per_second: float) -> None:
+    """By hand for one sequence: 15.0e9 bytes of weights and 0.134e9 of cache at 4.3e12 bytes a second are 3.52 ms."""
+    got = decode_tokens_per_second(LLAMA_8B, RATES, batch=batch, context=1024, weights=weights)
+    assert got == pytest.approx(tokens_per_second, rel=0.01)
+
+
+def test_a_large_enough_batch_is_bound_by_arithmetic() -> None:
+    slow = DeviceRates(copy_bytes_per_second=4.3e12, bf16_flops_per_second=1e12)
+    got = decode_tokens_per_second(LLAMA_8B, slow, batch=64, context=1, weights="bfloat16")
+    assert got == pytest.approx(1e12 / (2 * 7.5e9), rel=0.01)
+
+
+def test_prefill_ceilings() -> None:
+    assert prefill_tokens_per_second(LLAMA_8B, RATES, prompt=1024) == pytest.approx(55_500, rel=0.01)
+    assert prefill_tokens_per_second(QWEN3_600M, RATES, prompt=1024) == pytest.approx(791_000, rel=0.01)
+
+
+def decode_figures(share: float, overhead: float = 0.05) -> dict[str, float]:
+    return {"share": share, "served_tokens_per_second": 1000 * share, "overhead_share": overhead}
+
+
+def test_bars_judge_what_was_measured_and_nothing_else() -> None:
+    results: dict[str, Any] = {
+        "copy_bytes_per_second": 4.3e12,
+        "llama-3.1-8b": {
+            "bfloat16": {"b1": decode_figures(0.71), "b256": decode_figures(0.4, overhead=0.2)},
+            "against_transformers": {"ratio": 2.5},
+        },
+        "qwen3-0.6b": {"bfloat16": {"b1": decode_figures(0.95)}},
+    }
+    bars = {bar["what"]: bar for bar in build_bars(results)}
+    assert [bar["holds"] for bar in bars.values()] == [True, False, True, False, False]
+    assert bars["llama-3.1-8b b256: scheduling and sampling, share of a step"]["value"] == 0.2
+    report = build_report({"gpu": "none"}, "unknown", results)
+    assert set(report) == {"name", "machine", "commit", "results", "bars"}
+    assert json.loads(json.dumps(report)) == report
+    assert render(report).count("fails") == 3
+
+
+def test_a_failing_or_late_part_is_named_and_costs_the_others_nothing(tmp_path: Path) -> None:
+    def fail() -> float:
+        raise RuntimeError("no such kernel")
+
+    output = tmp_path / "deep" / "report.json"
+    run = Run(output, deadline=1e12, machine={}, commit="unknown")
+    run.attempt(("a", "works"), 1, lambda: 7)
+    run.attempt(("a", "breaks"), 1, fail)
+    run.attempt(("a", "late"), 1e13, lambda: 8)
+    written = json.loads(output.read_text())["results"]
+    assert written["a"] == {"works": 7}
+    assert written["failed"] == {"a/breaks": "RuntimeError: no such kernel"}
+    assert list(written["left_out"]) == ["a/late"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here: the benchmark would run")
+def test_without_a_gpu_it_says_so_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--json"]) == 2
+    assert capsys.readouterr().err == "engine_gpu needs an NVIDIA GPU that torch can use, and this machine has none.\n"
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed: pip install triton (Linux only)")
+def test_it_needs_none_of_the_engines_other_packages() -> None:
+    """A GPU machine may have nothing but torch, triton and transformers with what they bring along."""
+    code = """
+import importlib.abc, sys
+
+class Refuse(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.split(".")[0] in {"gguf", "llguidance", "msgspec", "uvicorn", "fastapi", "aiohttp", "pydantic"}:
+            raise ImportError(f"{name} may be absent")
+        return None
+
+sys.meta_path.insert(0, Refuse())
+import benchmarks.engine_gpu.__main__, local_engine.kernels.gpu_assembly, local_engine.kv_cache_manager
+import local_engine.scheduler
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

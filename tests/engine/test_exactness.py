@@ -1,0 +1,128 @@
+"""Against transformers in float32 on the same weights: greedy ids, logits, and the same ids in every configuration."""
+
+from itertools import islice
+
+import pytest
+import torch
+from transformers import LlamaForCausalLM
+
+from local_engine.assembly import Engine
+from local_engine.request import Request
+from local_engine.weights import LoadedFile
+from tests.engine.conftest import EngineBuilder, greedy, run
+from tests.engine.prompts import CHATS, ODD, long_text
+
+pytestmark = pytest.mark.engine
+# Below this gap between the two most likely tokens, float32 sums in another order may choose the other one.
+TIE = 2e-4
+
+
+def chat_ids(engine: Engine, text: str) -> list[int]:
+    return engine.tokenizer.encode_chat([{"role": "user", "content": text}])
+
+
+def hundred_prompts(engine: Engine) -> list[list[int]]:
+    return [chat_ids(engine, text) for text in CHATS] + [engine.tokenizer.encode(text) for text in ODD]
+
+
+@torch.inference_mode()
+def reference_logits(reference: LlamaForCausalLM, request: Request) -> torch.Tensor:
+    """transformers' logits at every position from which our engine drew a token."""
+    hidden = reference.model(torch.tensor([request.token_ids[:-1]])).last_hidden_state[0]
+    return reference.lm_head(hidden[request.prompt_tokens - 1 :])
+
+
+def test_greedy_ids_of_a_hundred_prompts_are_those_of_transformers(
+    build: EngineBuilder, reference: LlamaForCausalLM
+) -> None:
+    """Position by position on our own ids: if every one is the reference's choice, the whole answer is."""
+    engine = build()
+    requests = [greedy(ids, name=str(i), tokens=16) for i, ids in enumerate(hundred_prompts(engine))]
+    assert len(requests) == 100
+    run(engine, requests)
+    splits: list[str] = []
+    for request in requests:
+        top = reference_logits(reference, request).topk(2)
+        chosen = torch.tensor(request.output_token_ids)
+        margins = top.values[:, 0] - top.values[:, 1]
+        wrong = (top.indices[:, 0] != chosen) & (margins > TIE)
+        splits += [f"prompt {request.request_id}, token {int(i)}, margin {margins[i]:.2e}" for i in wrong.nonzero()]
+    assert not splits, "\n".join(splits)
+
+
+def test_generation_is_that_of_transformers_itself(build: EngineBuilder, reference: LlamaForCausalLM) -> None:
+    engine = build()
+    for text in (CHATS[0], CHATS[41], ODD[2]):
+        ids = chat_ids(engine, text)
+        theirs = reference.generate(  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
+            torch.tensor([ids]), max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0
+        )
+        assert run(engine, [greedy(ids, tokens=12)])[0] == theirs[0, len(ids) :].tolist()
+
+
+def test_logits_are_within_a_thousandth(build: EngineBuilder, reference: LlamaForCausalLM) -> None:
+    """Through our log-probabilities, on a prompt of several chunks: every alternative's gap to the best one."""
+    engine = build()
+    request = greedy(engine.tokenizer.encode(long_text(700)), tokens=8, logprobs=20)
+    engine.core.add(request)
+    ours: list[dict[int, float]] = []
+    while engine.core.has_work:
+        for delta in engine.core.step().deltas:
+            ours += [dict(entry.top) for entry in delta.logprobs]
+    theirs = reference_logits(reference, request).log_softmax(dim=-1)
+    assert len(ours) == 8
+    for position, entry in enumerate(ours):
+        for token, value in entry.items():
+            assert value == pytest.approx(float(theirs[position, token]), abs=1e-3)
+
+
+@pytest.fixture(scope="module")
+def alone(build: EngineBuilder) -> tuple[list[list[int]], list[list[int]]]:
+    """A few prompts, the first one twice, and what each gets when it runs alone."""
+    plain = build()
+    prompts = [chat_ids(plain, text) for text in islice(CHATS, 0, 80, 16)]
+    prompts += [prompts[0], plain.tokenizer.encode("A B C D " * 12 + "A B")]
+    return prompts, [run(plain, [greedy(ids)])[0] for ids in prompts]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"has_prefix_cache": False},
+        {"max_tokens_per_step": 7},
+        {"max_tokens_per_step": 64, "block_size": 8},
+        {"block_size": 32},
+        {"kv_blocks": 14},
+        {"speculative_tokens": 8},
+        {"max_running_requests": 1},
+    ],
+    ids=str,
+)
+def test_every_configuration_gives_the_same_greedy_ids(
+    build: EngineBuilder, alone: tuple[list[list[int]], list[list[int]]], changes: dict[str, object]
+) -> None:
+    prompts, expected = alone
+    engine = build(**changes)
+    requests = [greedy(ids, name=str(i)) for i, ids in enumerate(prompts)]
+    assert run(engine, requests, stagger=2) == expected
+    if changes.get("kv_blocks"):
+        assert engine.core.scheduler.preemptions > 0
+    if changes.get("speculative_tokens"):
+        assert engine.core.accepted_tokens > 0
+    assert engine.kv_cache.pool.free_blocks == engine.kv_cache.pool.total_blocks
+
+
+def test_a_cached_prefix_is_reported_and_changes_nothing(build: EngineBuilder) -> None:
+    engine = build(kv_blocks=600)
+    ids = engine.tokenizer.encode(long_text(200))
+    first, second = greedy(ids), greedy(ids, name="again")
+    assert run(engine, [first]) == run(engine, [second])
+    assert first.cached_prompt_tokens == 0
+    assert second.cached_prompt_tokens == (len(ids) - 1) // 16 * 16
+
+
+def test_the_model_knows_the_capital_of_france(build: EngineBuilder, loaded: LoadedFile) -> None:
+    engine = build()
+    ids = chat_ids(engine, "What is the capital of France?")
+    answer = run(engine, [greedy(ids, tokens=40, stop_token_ids=loaded.tokenizer.eos_token_ids)])[0]
+    assert engine.tokenizer.decode(answer) == "The capital of France is Paris."

@@ -1,0 +1,48 @@
+"""int8 weights: close to float32 on the real model, and batch-invariant in decode through the native kernel."""
+
+import pytest
+import torch
+
+from local_engine.native.build import load_int8_linear
+from local_engine.weights import LoadedFile
+from tests.engine.conftest import EngineBuilder, greedy, run
+from tests.engine.prompts import CHATS
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(load_int8_linear() is None, reason="needs a C++ compiler and AVX2: install g++ on x86-64"),
+]
+
+
+def test_the_answer_is_still_right(build: EngineBuilder, loaded: LoadedFile) -> None:
+    engine = build(weights="int8", kv_blocks=128)
+    ids = engine.tokenizer.encode_chat([{"role": "user", "content": "What is the capital of France?"}])
+    answer = run(engine, [greedy(ids, tokens=20, stop_token_ids=loaded.tokenizer.eos_token_ids)])[0]
+    assert engine.tokenizer.decode(answer).startswith("The capital of France is Paris")
+
+
+def test_it_mostly_chooses_what_float32_chooses(build: EngineBuilder) -> None:
+    """Given the float32 answer so far, how often int8 would have gone on with the same token."""
+    exact, rounded = build(), build(weights="int8", kv_blocks=128)
+    agreed = total = 0
+    for text in CHATS[::10]:
+        ids = exact.tokenizer.encode_chat([{"role": "user", "content": text}])
+        answer = run(exact, [greedy(ids, tokens=12)])[0]
+        for length in range(0, 12, 3):
+            agreed += run(rounded, [greedy(ids + answer[:length], tokens=1)])[0][0] == answer[length]
+            total += 1
+    assert agreed / total >= 0.85, f"{agreed} of {total}"
+
+
+def test_concurrent_answers_are_those_of_each_alone(build: EngineBuilder) -> None:
+    """Two threads or one, alone or in a batch: decode is integer arithmetic per row."""
+    engine = build(weights="int8", kv_blocks=128, has_prefix_cache=False)
+    prompts = [engine.tokenizer.encode(text) for text in CHATS[:40:8]]
+    alone = [run(engine, [greedy(ids, tokens=16)])[0] for ids in prompts]
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        together = run(engine, [greedy(ids, tokens=16, name=str(i)) for i, ids in enumerate(prompts)])
+    finally:
+        torch.set_num_threads(before)
+    assert together == alone

@@ -1,0 +1,53 @@
+"""A worker that journals and ships until it is killed; prints `a NUMBER` for accepted, `s NUMBER` for settled.
+
+`python -m tests.faults.ledger.crash_worker DIRECTORY DATABASE_URL FIRST_NUMBER`
+"""
+
+import asyncio
+import os
+import random
+import sys
+from pathlib import Path
+
+from gateway.ledger.directories import claim_directory
+from gateway.ledger.journal import Journal
+from gateway.ledger.shipper import Shipper
+from gateway.storage.database import open_database
+from gateway.storage.sql_ledger import SqlLedger
+from tests.unit.gateway.ledger.builders import make_checkpoint, make_entry, make_intent
+
+IN_FLIGHT = 20
+
+
+def say(word: str, number: int) -> None:
+    """Straight to the pipe: what was said before the kill is read after it."""
+    os.write(1, f"{word} {number}\n".encode())
+
+
+async def one_after_another(journal: Journal, numbers: "list[int]", chance: random.Random) -> None:
+    while True:
+        numbers[0] += 1
+        number = numbers[0]
+        journal.intend(make_intent(number))
+        say("a", number)
+        await asyncio.sleep(chance.expovariate(300))
+        if chance.random() < 0.3:
+            journal.checkpoint(make_checkpoint(number))
+            await asyncio.sleep(chance.expovariate(300))
+        await journal.settle(make_entry(number))
+        say("s", number)
+
+
+async def main(directory: str, database_url: str, first: int) -> None:
+    claim = claim_directory(Path(directory))
+    journal = Journal.open(claim.path, on_failure=lambda error: os._exit(70), segment_bytes=1 << 19)
+    shipper = Shipper(journal, SqlLedger(open_database(database_url)))
+    numbers, chance = [first], random.Random(first)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(shipper.run())
+        for _ in range(IN_FLIGHT):
+            group.create_task(one_after_another(journal, numbers, chance))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -1,0 +1,210 @@
+"""A journal on a simulated disk under random work, random syncs and power losses; raises AssertionError on any lie."""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from typing import Any
+
+from gateway.errors import LedgerUnavailable
+from gateway.ledger.disk import Disk
+from gateway.ledger.entry import Entry, Status
+from gateway.ledger.journal import ENTRY_DECODER, Journal
+from gateway.ledger.record import Framing, Kind, Record
+from gateway.ledger.shipper import Shipper
+from gateway.ledger.simulated_disk import SimulatedDisk
+from tests.unit.gateway.ledger.builders import make_checkpoint, tiny_entry
+
+SEGMENT_BYTES = 1 << 15
+WORK = ("intend", "intend", "settle", "settle", "checkpoint", "sync", "sync", "file", "ship")
+MakeJournal = Callable[..., Journal]
+
+
+class SteppedExecutor(Executor):
+    """Runs what it was given one by one, when the simulation says so: the simulation chooses every interleaving."""
+
+    def __init__(self) -> None:
+        self._queue: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._queue.append((future, lambda: fn(*args, **kwargs)))
+        return future
+
+    def step(self) -> None:
+        if not self._queue:
+            return
+        future, call = self._queue.popleft()
+        try:
+            future.set_result(call())
+        except OSError as error:
+            future.set_exception(error)
+
+
+class Database:
+    """Keeps the first entry of a request, as the real one does, and survives everything."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Entry] = {}
+
+    async def insert(self, batch: Sequence[Entry]) -> int:
+        before = len(self.rows)
+        for entry in batch:
+            self.rows.setdefault(entry.intent.request_id, entry)
+        return len(self.rows) - before
+
+
+class Simulation:
+    """One seed: a few lives of one journal, each ended by power loss, and the accounting of what it promised."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        make_journal: MakeJournal = Journal,
+        framing: Framing | None = None,
+        work: Sequence[str] = WORK,
+    ) -> None:
+        self.work = work
+        self.chance = random.Random(seed)
+        self.disk = SimulatedDisk(random.Random(seed + 1))
+        self.see_disk: Callable[[Disk], Disk] = lambda disk: disk
+        self.make_journal = make_journal
+        self.framing = framing or Framing()
+        self.database = Database()
+        self.sent: dict[str, Entry] = {}
+        self.acknowledged: set[str] = set()
+        self.gone: set[str] = set()
+        self.lives = 0
+        self.dropped_bytes = 0
+        self.failures: list[OSError] = []
+
+    async def run(self, lives: int = 4, steps: int = 40, *, fail_sync: bool = False) -> None:
+        for _ in range(lives):
+            if fail_sync:
+                self.disk.fail_sync_at = self.disk.syncs + self.chance.randrange(3, 12)
+            await self._live(steps)
+        self.disk.fail_sync_at = None
+        executors = SteppedExecutor(), SteppedExecutor()
+        journal = self._open(executors)
+        await self._ship(journal, executors)
+        self._check_database()
+
+    async def _live(self, steps: int) -> None:
+        executors = SteppedExecutor(), SteppedExecutor()
+        self.lives += 1
+        try:
+            journal = self._open(executors)
+        except OSError:
+            # The failing sync came during recovery: the process does not start, and is started again.
+            self.disk.lose_power()
+            self.disk.restart()
+            return
+        under_way: list[asyncio.Task[None]] = []
+        for _ in range(self.chance.randrange(steps)):
+            try:
+                await self._step(journal, executors, under_way)
+            except LedgerUnavailable:
+                break
+        if self.chance.random() < 0.7:  # else only the process dies, and the next one finds what the kernel still has
+            self.disk.lose_power()
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+        self.disk.restart()
+
+    async def _step(
+        self, journal: Journal, executors: Sequence[SteppedExecutor], under_way: list[asyncio.Task[None]]
+    ) -> None:
+        opened = list(journal.open_requests())
+        match self.chance.choice(self.work):
+            case "intend":
+                entry = tiny_entry(len(self.sent) + 1)
+                self.sent[entry.intent.request_id] = entry
+                journal.intend(entry.intent)
+            case "settle" if opened:
+                under_way.append(asyncio.create_task(self._settle(journal, self.chance.choice(opened))))
+            case "checkpoint" if opened:
+                journal.checkpoint(make_checkpoint(int(self.chance.choice(opened), 16)))
+            case "sync":
+                executors[0].step()
+            case "file":
+                executors[1].step()
+            case "ship" if self.chance.random() < 0.2:
+                await self._ship(journal, executors)
+            case _:
+                pass
+        for _ in range(4):
+            await asyncio.sleep(0)
+
+    async def _settle(self, journal: Journal, request_id: str) -> None:
+        try:
+            await journal.settle(self.sent[request_id])
+        except LedgerUnavailable:
+            return
+        self.acknowledged.add(request_id)
+
+    async def _ship(self, journal: Journal, executors: Sequence[SteppedExecutor]) -> None:
+        shipping = asyncio.create_task(Shipper(journal, self.database).ship_once())
+        for _ in range(60):
+            for executor in executors:
+                executor.step()
+            await asyncio.sleep(0)
+        if shipping.done():
+            shipping.result()
+        else:  # a failed sync: what waits for it will never come
+            shipping.cancel()
+
+    def _open(self, executors: Sequence[Executor]) -> Journal:
+        journal = self.make_journal(
+            self.see_disk(self.disk),
+            on_failure=self.failures.append,
+            segment_bytes=SEGMENT_BYTES,
+            sync_executor=executors[0],
+            file_executor=executors[1],
+            framing=self.framing,
+        )
+        self.dropped_bytes += journal.recovered.discarded_bytes
+        self._check_recovery(journal)
+        return journal
+
+    def _check_recovery(self, journal: Journal) -> None:
+        settled: list[str] = []
+        seen: set[str] = set()
+        for record in self._records():
+            seen.add(record.request_id)
+            if record.kind is Kind.SETTLE:
+                self._check_entry(ENTRY_DECODER.decode(record.payload))
+                settled.append(record.request_id)
+        assert len(settled) == len(set(settled)), "a request was settled twice"
+        assert not list(journal.open_requests()), "a request is still open after recovery"
+        lost = self.acknowledged - set(settled) - self.database.rows.keys()
+        assert not lost, f"{len(lost)} acknowledged settlements were lost"
+        returned = self.gone & seen
+        assert not returned, f"{len(returned)} requests that were lost came back"
+        self.gone |= self.sent.keys() - seen - self.database.rows.keys()
+
+    def _records(self) -> Iterator[Record]:
+        for name in sorted(self.disk.names()):
+            file = self.disk.open(name)
+            yield from self.framing.scan(int(name[:16]), file.read(0, file.size))
+
+    def _check_entry(self, entry: Entry) -> None:
+        assert entry.intent.request_id in self.sent, "an entry came from nowhere"
+        sent = self.sent[entry.intent.request_id]
+        assert entry.intent == sent.intent, "an intent came back changed"
+        if entry.status is Status.orphaned:
+            assert entry.cost is None
+            assert entry.cost_lower_pico_usd in (0, make_checkpoint().cost_so_far_pico_usd)
+            assert entry.cost_upper_pico_usd == sent.intent.cost_bound_pico_usd
+        else:
+            assert entry == sent, "an entry came back changed"
+
+    def _check_database(self) -> None:
+        for request_id in self.acknowledged:
+            assert self.database.rows.get(request_id) == self.sent[request_id], (
+                "what was acknowledged is not what is booked"
+            )
+        for entry in self.database.rows.values():
+            self._check_entry(entry)

@@ -1,0 +1,65 @@
+"""A real file system that is full: what was accepted settles, new requests are refused, and it goes on by itself."""
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.errors import LedgerUnavailable
+from gateway.ledger.disk import LocalDisk
+from gateway.ledger.journal import SPARE_RETRY_SECONDS, Journal
+from gateway.ledger.shipper import Shipper
+from tests.faults.ledger.power_loss import Database
+from tests.unit.gateway.ledger.builders import make_entry, make_intent
+
+pytestmark = [pytest.mark.faults, pytest.mark.integration]
+SEGMENT_BYTES = 1 << 20
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """2.5 MB of memory as a file system: room for two segments and not for three."""
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2560k", "tmpfs", str(tmp_path)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("a small tmpfs cannot be mounted: run as root, where mount(2) is allowed")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+async def accept_until_refused(journal: Journal, first: int) -> list[int]:
+    """Twenty at a time, all settled but the last, as long as the journal takes them."""
+    accepted: list[int] = []
+    while True:
+        try:
+            journal.intend(make_intent(first + len(accepted)))
+        except LedgerUnavailable:
+            return accepted
+        accepted.append(first + len(accepted))
+        if len(accepted) % 20 == 0:
+            await asyncio.gather(*(journal.settle(make_entry(number)) for number in accepted[-20:]))
+            await asyncio.sleep(0.002)
+
+
+async def test_everything_accepted_settles_and_room_is_used_again(small_disk: Path) -> None:
+    failures: list[OSError] = []
+    journal = Journal(LocalDisk(small_disk), on_failure=failures.append, segment_bytes=SEGMENT_BYTES)
+    database = Database()
+    try:
+        accepted = await accept_until_refused(journal, 1)
+        assert journal.gauges()["journal_bytes"] > 1.9 * SEGMENT_BYTES  # both segments that fit are used up
+        unsettled = [number for number in accepted if make_intent(number).request_id in journal.open_requests()]
+        await asyncio.gather(*(journal.settle(make_entry(number)) for number in unsettled))
+
+        # The database takes everything, and the segment that it frees makes room for a new one.
+        assert await Shipper(journal, database).drain(timeout_seconds=60)
+        assert len(database.rows) == len(accepted)
+        await accept_until_refused(journal, 10_000)  # uses the last corner, and asks for the new segment
+        await asyncio.sleep(SPARE_RETRY_SECONDS * 1.2)
+        assert len(await accept_until_refused(journal, 20_000)) > 500
+        assert not failures
+    finally:
+        await journal.aclose()

@@ -1,0 +1,108 @@
+"""Keys, rules and their audit log on both databases."""
+
+import asyncio
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.errors import Unauthenticated
+from gateway.keys import KeyRing, hash_key
+from gateway.rules_service import Activation, RulesStore, StoredRules
+from gateway.storage.sql_audit import SqlAuditLog
+from gateway.storage.sql_keys import SqlKeyStore
+from gateway.storage.sql_rules import SqlRulesStore
+from gateway.storage.tables import api_keys, audit_log
+from gateway.stores import AuditLog, KeyStore, NewKey
+
+pytestmark = pytest.mark.integration
+PEPPER = b"p" * 32
+
+
+async def test_a_key_is_shown_once_and_kept_as_a_hash(engine: AsyncEngine) -> None:
+    store: KeyStore = SqlKeyStore(engine, PEPPER, now_us=lambda: 1_000)
+    new = NewKey("app one", "app", "search", "ranking", ("a", "b"), ("small-local",), expires_at_us=5_000)
+    listed, secret = await store.create(new, author="ada")
+    assert secret.startswith("bk-")
+    assert len(secret) >= 46
+    assert listed.created_at_us == 1_000
+    assert await store.list() == [listed]
+    assert await store.find_by_hash(hash_key(PEPPER, secret)) == listed.record
+    assert await store.find_by_hash(hash_key(b"other", secret)) is None
+    ring = KeyRing(PEPPER)
+    ring.replace(await store.records())
+    assert ring.authenticate(f"Bearer {secret}", 4_999) == listed.record
+    with pytest.raises(Unauthenticated, match="expired"):
+        ring.authenticate(secret, 5_000)
+    async with engine.connect() as connection:
+        for table in (api_keys, audit_log):
+            for row in await connection.execute(table.select()):
+                assert secret not in repr(row)
+                assert secret[3:] not in repr(row)
+
+
+async def test_revocation_is_seen_by_every_store_and_booked_once(engine: AsyncEngine) -> None:
+    store = SqlKeyStore(engine, PEPPER, now_us=lambda: 7)
+    listed, _ = await store.create(NewKey("x"), author="ada")
+    assert await store.revoke(listed.record.id, author="bob")
+    assert await store.revoke(listed.record.id, author="eve")
+    assert not await store.revoke("key_none", author="bob")
+    [record] = (await SqlKeyStore(engine, PEPPER).records()).values()
+    assert record.revoked_at_us == 7
+    actions = [(one.actor, one.action) for one in await SqlAuditLog(engine).page(before=None, limit=9)]
+    assert actions == [("bob", "key.revoke"), ("ada", "key.create")]
+
+
+def rules(version: str, at_us: int = 1) -> StoredRules:
+    return StoredRules(version, f"version: 1 # {version}", "ada", "because", at_us)
+
+
+async def test_versions_do_not_change_and_activation_is_compare_and_set(engine: AsyncEngine) -> None:
+    store: RulesStore = SqlRulesStore(engine)
+    assert await store.active() is None
+    await store.put(rules("v1", 1))
+    await store.put(StoredRules("v1", "another text", "eve", "", 9))
+    await store.put(rules("v2", 2))
+    assert await store.get("v1") == rules("v1", 1)
+    assert await store.get("v9") is None
+    assert [one.version for one in await store.versions()] == ["v2", "v1"]
+    assert await store.activate(Activation("v1", None, "ada", "", 3), diff="+all")
+    assert not await store.activate(Activation("v2", None, "bob", "", 4), diff="")
+    assert await store.activate(Activation("v2", "v1", "bob", "try", 5), diff="-a\n+b")
+    assert await store.active() == "v2"
+    assert [(one.version, one.previous) for one in await store.activations()] == [("v2", "v1"), ("v1", None)]
+    newest = (await SqlAuditLog(engine).page(before=None, limit=1))[0]
+    assert (newest.action, newest.actor, newest.detail, newest.reason) == ("rules.activate", "bob", "-a\n+b", "try")
+
+
+async def test_of_many_activations_at_once_one_wins(engine: AsyncEngine) -> None:
+    store = SqlRulesStore(engine)
+    for number in range(6):
+        await store.put(rules(f"v{number}"))
+    await store.activate(Activation("v0", None, "ada", "", 1), diff="")
+    won = await asyncio.gather(*(store.activate(Activation(f"v{n}", "v0", "ada", "", 2), diff="") for n in range(1, 6)))
+    assert sum(won) == 1
+    assert len(await store.activations()) == 2
+    assert (await SqlAuditLog(engine).verify()).is_intact
+
+
+async def test_any_edit_of_the_audit_log_is_found(engine: AsyncEngine) -> None:
+    log = SqlAuditLog(engine)
+    protocol: AuditLog = log
+    for number in range(5):
+        await log.append(at_us=number, actor="ada", action="test", subject=f"s{number}", reason="r", detail="ü" * 9)
+    verified = await protocol.verify()
+    assert (verified.is_intact, verified.records) == (True, 5)
+    assert [one.sequence for one in await log.page(before=4, limit=2)] == [3, 2]
+    for column in ("actor", "action", "subject", "reason", "detail"):
+        async with engine.begin() as connection:
+            before = (await connection.execute(audit_log.select().where(audit_log.c.sequence == 3))).mappings().one()
+            await connection.execute(audit_log.update().where(audit_log.c.sequence == 3).values({column: "x"}))
+        assert (await log.verify()).first_broken == 3, column
+        async with engine.begin() as connection:
+            await connection.execute(
+                audit_log.update().where(audit_log.c.sequence == 3).values({column: before[column]})
+            )
+    assert (await log.verify()).is_intact
+    async with engine.begin() as connection:
+        await connection.execute(audit_log.delete().where(audit_log.c.sequence == 2))
+    assert (await log.verify()).first_broken == 3

@@ -1,0 +1,87 @@
+"""The migrations add up to the tables, on both databases, up and down."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, inspect
+
+from gateway.errors import StateError
+from gateway.storage.database import migrate, open_database
+from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql_reports import SqlReports
+from gateway.storage.tables import metadata
+from gateway.stores import SumsQuery
+from tests.unit.gateway.ledger.builders import make_entry, make_intent
+
+pytestmark = pytest.mark.integration
+
+
+def differences(connection: Connection) -> list[Any]:
+    context = MigrationContext.configure(connection, opts={"compare_type": True})
+    return list(compare_metadata(context, metadata))
+
+
+def table_names(connection: Connection) -> set[str]:
+    return set(inspect(connection).get_table_names()) - {"alembic_version"}
+
+
+async def test_up_equals_the_tables_and_down_leaves_nothing(database_url: str) -> None:
+    await migrate(database_url)
+    await migrate(database_url)
+    engine = open_database(database_url)
+    async with engine.connect() as connection:
+        assert await connection.run_sync(differences) == []
+        assert await connection.run_sync(table_names) == set(metadata.tables)
+    await migrate(database_url, "base")
+    async with engine.connect() as connection:
+        assert await connection.run_sync(table_names) == set()
+    await migrate(database_url)
+    await engine.dispose()
+
+
+async def test_several_processes_may_migrate_at_once(database_url: str) -> None:
+    await asyncio.gather(*(migrate(database_url) for _ in range(4)))
+    engine = open_database(database_url)
+    async with engine.connect() as connection:
+        assert await connection.run_sync(differences) == []
+    await engine.dispose()
+
+
+async def test_a_newer_schema_is_refused(database_url: str) -> None:
+    await migrate(database_url)
+    engine = open_database(database_url)
+    async with engine.begin() as connection:
+        await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(StateError, match="newer Breakeven"):
+        await migrate(database_url)
+    await engine.dispose()
+
+
+@pytest.mark.parametrize("url", ["mysql://localhost/x", "nonsense", "sqlite+aiosqlite:////proc/nowhere/x.db"])
+async def test_an_unusable_database_is_an_error_in_a_sentence(url: str) -> None:
+    with pytest.raises(StateError, match="cannot use"):
+        await migrate(url)
+
+
+async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "x.db"
+    file.write_bytes(b"this is not a database at all" * 50)
+    with pytest.raises(StateError, match="cannot use the database"):
+        await migrate(f"sqlite+aiosqlite:///{file}")
+
+
+async def test_daily_sums_are_filled_from_the_hours_of_an_older_database(database_url: str) -> None:
+    await migrate(database_url)
+    engine = open_database(database_url)
+    await SqlLedger(engine).insert([make_entry(n, intent=make_intent(n * 10_000_000)) for n in range(60)])
+    everything = SumsQuery(0, 2**60, ("model",), with_latencies=True)
+    before = await SqlReports(engine).sums(everything)
+    await migrate(database_url, "0001")
+    await migrate(database_url)
+    assert await SqlReports(engine).sums(everything) == before
+    assert before[0].requests == 60
+    await engine.dispose()

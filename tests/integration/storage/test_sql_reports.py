@@ -1,0 +1,244 @@
+"""Reports equal sums over the entries themselves, in any grouping, period and time zone, on both databases."""
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.ledger.entry import Cost, Entry, Status
+from gateway.storage.sql_adjustments import Adjustment, SqlAdjustments
+from gateway.storage.sql_audit import SqlAuditLog
+from gateway.storage.sql_entries import SqlEntries
+from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql_reports import SqlReports
+from gateway.stores import Dimension, EntryStore, ReportStore, SumsQuery
+from tests.unit.gateway.ledger.builders import make_entry, make_intent, make_local_entry, request_id
+
+pytestmark = pytest.mark.integration
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+START = datetime(2026, 3, 26, tzinfo=UTC)  # daylight saving time begins on the 29th in Europe
+
+
+def us(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def random_entries(count: int) -> list[Entry]:
+    chance = random.Random(7)
+    found: list[Entry] = []
+    for number in range(count):
+        intent = make_intent(
+            number,
+            accepted_at_us=us(START) + chance.randrange(6 * 86_400_000_000),
+            team=chance.choice(("search", "ads", None)),
+            key_id=chance.choice(("k1", "k2")),
+            tags=chance.choice(((), ("batch",), ("batch", "eu"))),
+        )
+        make = chance.choice((make_entry, make_local_entry))
+        known = chance.random() < 0.9
+        cost = Cost(input_pico_usd=chance.randrange(10**10), output_pico_usd=chance.randrange(10**10), list_pico_usd=9)
+        found.append(
+            make(
+                number,
+                intent=intent,
+                status=chance.choice((Status.completed, Status.completed, Status.cancelled)),
+                cost=cost if known else None,
+                cost_lower_pico_usd=cost.total_pico_usd if known else 0,
+                cost_upper_pico_usd=cost.total_pico_usd if known else None,
+                time_to_first_token_seconds=chance.lognormvariate(-1, 1),
+            )
+        )
+    return found
+
+
+@pytest.fixture
+async def stored(engine: AsyncEngine) -> list[Entry]:
+    found = random_entries(400)
+    ledger = SqlLedger(engine)
+    for start in range(0, len(found), 150):
+        await ledger.insert(found[start : start + 150])
+    return found
+
+
+def group_of(entry: Entry, by: tuple[Dimension, ...], zone: str) -> list[tuple[str | None, ...]]:
+    """As a reader of the documentation would compute it."""
+    moment = EPOCH + timedelta(microseconds=entry.intent.accepted_at_us)
+    local = moment.astimezone(ZoneInfo(zone))
+    values: dict[str, list[str | None]] = {
+        "model": [entry.model],
+        "team": [entry.intent.team],
+        "key": [entry.intent.key_id],
+        "status": [entry.status.value],
+        "tag": list(entry.intent.tags) or [None],
+        "hour": [moment.strftime("%Y-%m-%dT%H:00Z")],
+        "day": [local.strftime("%Y-%m-%d")],
+        "month": [local.strftime("%Y-%m")],
+    }
+    groups: list[tuple[str | None, ...]] = [()]
+    for name in by:
+        groups = [(*group, value) for group in groups for value in values[name]]
+    return groups
+
+
+PERIODS = [
+    (START, START + timedelta(days=7)),
+    (START + timedelta(hours=5, minutes=17), START + timedelta(days=3, hours=2, minutes=40, microseconds=1)),
+    (START + timedelta(hours=5, minutes=17), START + timedelta(hours=5, minutes=43)),
+]
+GROUPINGS: list[tuple[Dimension, ...]] = [
+    (),
+    ("model",),
+    ("team", "status"),
+    ("tag",),
+    ("day", "team"),
+    ("month",),
+    ("hour",),
+]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kolkata"])
+async def test_sums_equal_the_entries(engine: AsyncEngine, stored: list[Entry], zone: str) -> None:
+    reports: ReportStore = SqlReports(engine)
+    for since, until in PERIODS:
+        inside = [entry for entry in stored if us(since) <= entry.intent.accepted_at_us < us(until)]
+        for by in GROUPINGS:
+            requests: Counter[tuple[str | None, ...]] = Counter()
+            cost: Counter[tuple[str | None, ...]] = Counter()
+            for entry in inside:
+                for group in group_of(entry, by, zone):
+                    requests[group] += 1
+                    cost[group] += entry.cost.total_pico_usd if entry.cost else 0
+            rows = await reports.sums(SumsQuery(us(since), us(until), by, time_zone=zone))
+            assert {tuple(row.group.values()): row.requests for row in rows} == requests, (by, since)
+            assert {tuple(row.group.values()): row.cost_pico_usd for row in rows} == cost, (by, since)
+
+
+async def test_every_column_of_the_total(engine: AsyncEngine, stored: list[Entry]) -> None:
+    [total] = await SqlReports(engine).sums(SumsQuery(us(START), us(START) + 10**12, with_latencies=True))
+    assert total.requests == 400
+    assert total.successful_requests == sum(entry.status is Status.completed for entry in stored)
+    assert total.aborted_requests == sum(entry.status is Status.cancelled for entry in stored)
+    assert total.unpriced_requests == total.unbounded_requests == sum(entry.cost is None for entry in stored)
+    assert total.output_tokens == sum(entry.output_tokens for entry in stored)
+    assert total.gpu_us == sum(round(entry.gpu_seconds * 1e6) for entry in stored)
+    assert total.lower_pico_usd == sum(entry.cost_lower_pico_usd or 0 for entry in stored)
+    assert total.upper_pico_usd == sum(entry.cost_upper_pico_usd or 0 for entry in stored)
+    exact = sorted(entry.time_to_first_token_seconds or 0 for entry in stored)
+    assert total.latencies is not None
+    assert total.latencies.time_to_first_token_p50_seconds == pytest.approx(exact[199], rel=0.021)
+    assert total.latencies.time_to_first_token_p95_seconds == pytest.approx(exact[379], rel=0.021)
+
+
+async def test_filters_and_an_empty_period(engine: AsyncEngine, stored: list[Entry]) -> None:
+    reports = SqlReports(engine)
+    whole = us(START), us(START) + 10**12
+
+    async def count(**filters: str | None) -> int:
+        rows = await reports.sums(SumsQuery(*whole, filters=filters))  # pyright: ignore[reportArgumentType]
+        return sum(row.requests for row in rows)
+
+    assert await count(team="ads", model="mid-hosted") == sum(
+        entry.intent.team == "ads" and entry.model == "mid-hosted" for entry in stored
+    )
+    assert await count(team=None) == sum(entry.intent.team is None for entry in stored)
+    assert await count(tag="eu") == sum("eu" in entry.intent.tags for entry in stored)
+    assert await count(is_simulated="true") == 0
+    assert await reports.sums(SumsQuery(0, 10**9, ("model",))) == []
+    with pytest.raises(ValueError, match="no time zone"):
+        await reports.sums(SumsQuery(*whole, time_zone="Mars/Base"))
+
+
+async def test_money_beyond_64_bits_is_summed_exactly(engine: AsyncEngine) -> None:
+    huge = Cost(output_pico_usd=10**17 - 1, list_pico_usd=10**17 - 1)
+    stored = [
+        make_entry(n, intent=make_intent(n, team=f"team {n % 40}"), cost=huge, cost_lower_pico_usd=5)
+        for n in range(400)
+    ]
+    await SqlLedger(engine).insert(stored)
+    [total] = await SqlReports(engine).sums(SumsQuery(0, 2**62))
+    assert total.cost_pico_usd == 400 * (10**17 - 1) > 2**63
+
+
+async def test_hourly_traffic_for_the_break_even_report(engine: AsyncEngine, stored: list[Entry]) -> None:
+    reports = SqlReports(engine)
+    bounds = await reports.first_and_last_us()
+    assert bounds is not None
+    traffic = await reports.hourly_traffic(*bounds)
+    assert [(row.hour_start_us, row.model) for row in traffic] == sorted(
+        (row.hour_start_us, row.model) for row in traffic
+    )
+    assert sum(row.requests for row in traffic) == 400
+    assert sum(row.cost_pico_usd for row in traffic) == sum(e.cost.total_pico_usd for e in stored if e.cost)
+    assert sum(row.gpu_seconds for row in traffic) == pytest.approx(sum(entry.gpu_seconds for entry in stored))
+    assert sum(row.aborted_requests for row in traffic) == sum(entry.status is Status.cancelled for entry in stored)
+    assert await SqlReports(engine).hourly_traffic(0, 3_600_000_000) == []
+
+
+async def test_corrections_are_added_once_and_appear_in_the_sums(engine: AsyncEngine, stored: list[Entry]) -> None:
+    unpriced = [entry.intent.request_id for entry in stored if entry.cost is None]
+    batch = [Adjustment(number, "reprice", "prices-2", 10**9, "price became known") for number in unpriced]
+    books = SqlAdjustments(engine)
+    assert await books.book([*batch, Adjustment(request_id(9_999), "refund", "r", 1, "no such")], author="ada") == len(
+        unpriced
+    )
+    assert await books.book(batch, author="ada") == 0
+    assert await books.book([Adjustment(unpriced[0], "refund", "credit-7", -5, "outage")], author="ada") == 1
+    assert (await books.booked(unpriced))[unpriced[0]] == 10**9 - 5
+    for since, until in PERIODS[:1]:
+        [total] = await SqlReports(engine).sums(SumsQuery(us(since), us(until)))
+        assert total.adjustment_pico_usd == len(unpriced) * 10**9 - 5
+        assert total.corrected_cost_pico_usd == total.cost_pico_usd + total.adjustment_pico_usd
+    days = await SqlReports(engine).sums(SumsQuery(us(START), us(START) + 10**12, ("day",), time_zone="Asia/Kolkata"))
+    assert sum(row.adjustment_pico_usd for row in days) == len(unpriced) * 10**9 - 5
+    assert (await SqlAuditLog(engine).verify()).is_intact
+
+
+async def test_when_single_requests_are_gone_a_cut_hour_counts_where_it_begins(engine: AsyncEngine) -> None:
+    ledger = SqlLedger(engine)
+    at = us(datetime(2026, 1, 10, 12, 30, tzinfo=UTC))
+    await ledger.insert([make_entry(1, intent=make_intent(1, accepted_at_us=at))])
+    await ledger.partitions.drop_before(us(datetime(2026, 2, 1, tzinfo=UTC)))
+    reports = SqlReports(engine)
+    hour = us(datetime(2026, 1, 10, 12, tzinfo=UTC))
+    assert [row.requests for row in await reports.sums(SumsQuery(hour, hour + 60_000_000))] == [1]
+    assert await reports.sums(SumsQuery(hour + 60_000_000, hour + 3_600_000_000)) == []
+
+
+@dataclass(frozen=True)
+class Wanted:
+    since: datetime | None = None
+    until: datetime | None = None
+    key_id: str | None = None
+    team: str | None = None
+    project: str | None = None
+    model: str | None = None
+    backend: str | None = None
+    rule: str | None = None
+    tag: str | None = None
+    status: Status | None = None
+    before: str | None = None
+    limit: int = 50
+
+
+async def test_entries_are_found_by_filters_in_pages_newest_first(engine: AsyncEngine, stored: list[Entry]) -> None:
+    store: EntryStore = SqlEntries(engine)
+    rounded = {entry.intent.request_id for entry in stored if entry.intent.team == "ads" and "eu" in entry.intent.tags}
+    found: list[Entry] = []
+    before: str | None = None
+    while page := await store.find(Wanted(team="ads", tag="eu", before=before, limit=7)):
+        found += page
+        before = page[-1].intent.request_id
+    assert {entry.intent.request_id for entry in found} == rounded
+    assert len(found) == len(rounded)
+    times = [entry.intent.accepted_at_us for entry in found]
+    assert times == sorted(times, reverse=True)
+    until = START + timedelta(days=1)
+    day = await store.find(Wanted(until=until, status=Status.cancelled, limit=500))
+    assert len(day) == sum(e.intent.accepted_at_us < us(until) and e.status is Status.cancelled for e in stored)
+    assert await store.find(Wanted(before=request_id(10**9))) == []
+    assert await store.find(Wanted(before="zz")) == []
+    assert await store.find(Wanted(tag="e")) == []

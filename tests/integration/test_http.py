@@ -1,0 +1,214 @@
+"""The HTTP surface over a real socket, with the official OpenAI client and with bytes no client would send."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import anthropic
+import httpx
+import openai
+import pytest
+from prometheus_client import CollectorRegistry
+
+from backends.scripted import Outcome, follow
+from gateway.api.app import Root, build_fastapi
+from gateway.api.messages import build_messages_router
+from gateway.api.public import build_public_router
+from gateway.ledger.entry import Status
+from gateway.metrics import Metrics
+from tests.live_server import serving
+from tests.rig import KEY, Rig
+
+pytestmark = pytest.mark.integration
+MESSAGES = [{"role": "user", "content": "hello"}]
+
+
+class Service:
+    """A rig behind HTTP. `problems` is what /readyz complains of."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self.problems: list[str] = []
+        self.metrics = Metrics(rig.ledger)
+        rig.pipeline.observer = self.metrics
+        rest = build_fastapi()
+        rest.include_router(build_public_router(rig.pipeline, self.registry, lambda: self.problems))
+        rest.include_router(build_messages_router(rig.pipeline))
+        self.app = Root(rig.pipeline, rest, max_body_bytes=1_000_000)
+        self.url = ""
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        return self.metrics.registry
+
+    def client(self) -> openai.AsyncOpenAI:
+        return openai.AsyncOpenAI(api_key=KEY, base_url=f"{self.url}/v1", max_retries=0)
+
+
+@pytest.fixture
+async def service() -> AsyncGenerator[Service]:
+    made = Service(Rig())
+    async with serving(made.app) as url:
+        made.url = url
+        yield made
+
+
+async def test_the_official_client_chats(service: Service) -> None:
+    async with service.client() as client:
+        raw = await client.chat.completions.with_raw_response.create(model="auto", messages=MESSAGES)  # pyright: ignore[reportArgumentType]
+        answer = raw.parse()
+    assert answer.choices[0].message.content == "Hello, world."
+    assert answer.usage is not None
+    assert answer.usage.total_tokens == 16
+    assert raw.headers["x-breakeven-model"] == "a"
+    assert raw.headers["x-breakeven-cost-usd"] == "0.000028"
+    assert int(raw.headers["content-length"]) == len(raw.content)
+    assert raw.headers["x-breakeven-request-id"] == service.rig.entry.intent.request_id
+
+
+@pytest.mark.parametrize("include_usage", [False, True])
+async def test_the_official_client_streams(service: Service, include_usage: bool) -> None:
+    options = {"stream_options": {"include_usage": True}} if include_usage else {}
+    async with service.client() as client:
+        stream = await client.chat.completions.create(model="auto", messages=MESSAGES, stream=True, **options)  # pyright: ignore
+        chunks = [chunk async for chunk in stream]
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert text == "Hello, world."
+    assert any(chunk.usage for chunk in chunks) is include_usage
+    assert service.rig.entry.output_tokens == 4, "usage is always asked for upstream, for the books"
+
+
+@pytest.mark.parametrize(
+    ("model", "key", "expected", "says"),
+    [
+        ("auto", "bk-wrong", openai.AuthenticationError, "not known here"),
+        ("gpt-none", KEY, openai.NotFoundError, '"auto" or one of: a, b'),
+        ("auto", "bk-viewer", openai.PermissionDeniedError, "may read but not call"),
+    ],
+)
+async def test_the_official_client_understands_refusals(
+    service: Service, model: str, key: str, expected: type[openai.APIStatusError], says: str
+) -> None:
+    async with openai.AsyncOpenAI(api_key=key, base_url=f"{service.url}/v1", max_retries=0) as client:
+        with pytest.raises(expected) as caught:
+            await client.chat.completions.create(model=model, messages=MESSAGES)  # pyright: ignore
+    assert says in str(caught.value)
+    assert not service.rig.ledger.entries
+
+
+async def test_a_broken_stream_raises_in_the_official_client(service: Service) -> None:
+    service.rig.one._script = follow([Outcome(fault="reset", fault_after_pieces=2)])  # pyright: ignore[reportPrivateUsage]
+    async with service.client() as client:
+        stream = await client.chat.completions.create(model="auto", messages=MESSAGES, stream=True)  # pyright: ignore
+        with pytest.raises(openai.APIError, match="broke off"):
+            async for _ in stream:
+                pass
+    assert service.rig.entry.status is Status.partial
+
+
+async def test_models_route_and_health(service: Service) -> None:
+    headers = {"authorization": f"Bearer {KEY}"}
+    async with httpx.AsyncClient(base_url=service.url, headers=headers) as client:
+        listed = (await client.get("/v1/models")).json()
+        assert [model["id"] for model in listed["data"]] == ["auto", "a", "b"]
+        assert (await client.get("/v1/models/b")).json()["owned_by"] == "openai"
+        assert (await client.get("/v1/models/zzz")).status_code == 404
+        route = (await client.post("/v1/route", json={"model": "auto", "messages": MESSAGES})).json()
+        assert (route["model"], route["rule"], route["difficulty"]) == ("a", "default", 0.25)
+        assert [one["model"] for one in route["candidates"]] == ["a", "b"]
+        assert not service.rig.ledger.entries, "explaining is free"
+        assert (await client.get("/healthz")).json()["status"] == "ok"
+        assert (await client.get("/readyz")).status_code == 200
+        service.problems.append("the database is away")
+        ready = await client.get("/readyz")
+        assert (ready.status_code, ready.json()["problems"]) == (503, ["the database is away"])
+        await client.post("/v1/chat/completions", json={"model": "auto", "messages": MESSAGES})
+        text = (await client.get("/metrics")).text
+        assert 'breakeven_requests_total{backend="one",model="a",status="completed"} 1.0' in text
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "status", "says"),
+    [
+        (b"{", {}, 400, "not valid JSON"),
+        (b'{"model": "auto", "messages": "hi"}', {}, 400, "messages"),
+        (b'{"messages": []}', {}, 400, "model"),
+        (b"x" * 1_000_001, {}, 413, "larger than 1,000,000 bytes"),
+        (b"{}", {"content-encoding": "gzip"}, 400, "uncompressed"),
+        (b"{}", {"x-breakeven-tags": ",".join("abcdefghijklmnopqrst")}, 400, "at most 16 tags"),
+        (b'{"model": "auto", "messages": [{"role": "user", "content": "\\ud800"}]}', {}, (200, 400), ""),
+        (b"\xff\xfe", {}, 400, "not valid JSON"),
+        (b'{"model": "auto", "messages": [{"role": "user"}], "max_tokens": 1e400}', {}, 400, "max_tokens"),
+    ],
+)
+async def test_bad_input_is_told_what_is_wrong(
+    service: Service, content: bytes, headers: dict[str, str], status: int | tuple[int, ...], says: str
+) -> None:
+    async with httpx.AsyncClient(base_url=service.url) as client:
+        answer = await client.post(
+            "/v1/chat/completions", content=content, headers={"authorization": f"Bearer {KEY}", **headers}
+        )
+    assert answer.status_code in (status if isinstance(status, tuple) else (status,))
+    if answer.status_code != 200:
+        assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+        assert says in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/v1/chat/completions", 404), ("GET", "/nope", 404)])
+async def test_unknown_paths_answer_in_the_same_shape(service: Service, method: str, path: str, status: int) -> None:
+    async with httpx.AsyncClient(base_url=service.url) as client:
+        answer = await client.request(method, path)
+    assert answer.status_code == status
+    assert answer.json()["error"]["message"]
+
+
+async def test_a_client_that_leaves_cancels_the_upstream_and_is_booked(service: Service) -> None:
+    paused = asyncio.Event()
+
+    async def pause(seconds: float) -> None:
+        if seconds:
+            paused.set()
+            await asyncio.Event().wait()
+
+    service.rig.one._script = follow([Outcome(piece_delay_seconds=1.0)])  # pyright: ignore[reportPrivateUsage]
+    service.rig.one._sleep = pause  # pyright: ignore[reportPrivateUsage]
+    async with (
+        httpx.AsyncClient(base_url=service.url, headers={"authorization": f"Bearer {KEY}"}) as client,
+        client.stream(
+            "POST", "/v1/chat/completions", json={"model": "auto", "messages": MESSAGES, "stream": True}
+        ) as answer,
+    ):
+        assert answer.status_code == 200
+        await paused.wait()
+    async with asyncio.timeout(10):
+        while not service.rig.ledger.entries:
+            await asyncio.sleep(0.01)
+    assert service.rig.entry.status is Status.cancelled
+    assert service.rig.one.open_replies == 0
+
+
+async def test_the_official_anthropic_client_chats_and_streams(service: Service) -> None:
+    async with anthropic.AsyncAnthropic(api_key=KEY, base_url=service.url, max_retries=0) as client:
+        whole = await client.messages.create(model="auto", max_tokens=100, messages=MESSAGES)  # pyright: ignore
+        assert whole.content[0].text == "Hello, world."  # pyright: ignore
+        assert (whole.usage.input_tokens, whole.usage.output_tokens, whole.stop_reason) == (12, 4, "end_turn")
+        async with client.messages.stream(model="auto", max_tokens=100, messages=MESSAGES) as stream:  # pyright: ignore
+            text = "".join([piece async for piece in stream.text_stream])
+            final = await stream.get_final_message()
+        assert text == "Hello, world."
+        assert final.usage.output_tokens == 4
+        count = await client.messages.count_tokens(model="auto", messages=MESSAGES)  # pyright: ignore
+        assert count.input_tokens > 0
+    assert len(service.rig.ledger.entries) == 2
+
+
+async def test_anthropic_callers_get_errors_in_their_shape(service: Service) -> None:
+    async with anthropic.AsyncAnthropic(api_key="bk-wrong", base_url=service.url, max_retries=0) as client:
+        with pytest.raises(anthropic.AuthenticationError, match="not known here"):
+            await client.messages.create(model="auto", max_tokens=100, messages=MESSAGES)  # pyright: ignore
+    service.rig.one._script = follow([Outcome(fault="reset", fault_after_pieces=2)])  # pyright: ignore[reportPrivateUsage]
+    async with anthropic.AsyncAnthropic(api_key=KEY, base_url=service.url, max_retries=0) as client:
+        with pytest.raises(anthropic.APIStatusError, match="broke off"):  # noqa: PT012
+            async with client.messages.stream(model="auto", max_tokens=9, messages=MESSAGES) as stream:  # pyright: ignore
+                async for _ in stream:
+                    pass
+    assert service.rig.entry.status is Status.partial

@@ -1,0 +1,26 @@
+"""Any ASGI application on a real socket of the loopback interface, for as long as a test needs it."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from gateway.server import bind
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp) -> AsyncGenerator[str]:
+    """The base URL of the running server."""
+    listener = bind("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        while not server.started:
+            await asyncio.sleep(0.005)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await task
+        listener.close()

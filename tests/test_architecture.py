@@ -1,0 +1,109 @@
+"""Holds the import table of docs/architecture.md: rooms import one way, and no module cycle exists."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("gateway", "backends", "classifier", "local_engine", "migrations", "dashboards")
+
+# who (a module and everything below it) -> what it must never import, at any depth of nesting in its files
+IO = ("time", "os", "socket", "asyncio", "random", "aiohttp", "httpx", "sqlalchemy", "redis", "pathlib", "threading")
+FORBIDDEN: dict[str, tuple[str, ...]] = {
+    "gateway": ("local_engine", "dashboards", "migrations", "torch", "sklearn", "litellm"),
+    "backends": ("gateway", "classifier", "local_engine", "dashboards", "fastapi", "sqlalchemy", "redis", "torch"),
+    "classifier": ("gateway", "backends", "local_engine", "dashboards", "fastapi", "sqlalchemy", "redis"),
+    "local_engine": ("gateway", "backends", "classifier", "migrations", "dashboards", "benchmarks"),
+    "dashboards": ("gateway", "backends", "classifier", "local_engine", "migrations", "sqlalchemy"),
+    "gateway.routing": (*IO, "gateway.storage", "gateway.api"),
+    "gateway.pricing": (*IO, "gateway.storage", "gateway.api"),
+    "gateway.economics": (*IO, "gateway.storage", "gateway.api"),
+    "gateway.pipeline": ("gateway.storage", "gateway.api", "fastapi", "sqlalchemy", "redis"),
+    "local_engine.scheduler": ("torch",),
+    "local_engine.block_pool": ("torch",),
+    "local_engine.kv_cache_manager": ("torch",),
+}
+# One file each, imported only when chosen.
+EXCEPTIONS = {
+    ("backends.litellm_backend", "litellm"),
+}
+# Rooms that only some module of the gateway may reach.
+ONLY = {
+    "migrations": ("gateway.storage.tables",),
+}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def modules() -> dict[str, Path]:
+    return {module_name(path): path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))}
+
+
+def imported(name: str, path: Path) -> Iterator[str]:
+    """Every module a file imports, functions' bodies and TYPE_CHECKING blocks included, as absolute names."""
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                anchor = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*anchor, base]).rstrip(".")
+            for alias in node.names:
+                full = f"{base}.{alias.name}"
+                yield full if full in modules() else base
+
+
+def is_within(module: str, room: str) -> bool:
+    return module == room or module.startswith(room + ".")
+
+
+@pytest.mark.parametrize("who", FORBIDDEN)
+def test_a_room_never_imports_what_it_must_not(who: str) -> None:
+    wrong = [
+        f"{name} imports {target}"
+        for name, path in modules().items()
+        if is_within(name, who)
+        for target in imported(name, path)
+        for banned in FORBIDDEN[who]
+        if is_within(target, banned) and (name, banned) not in EXCEPTIONS
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("who", ONLY)
+def test_a_room_imports_of_the_gateway_only_what_it_may(who: str) -> None:
+    wrong = [
+        f"{name} imports {target}"
+        for name, path in modules().items()
+        if is_within(name, who)
+        for target in imported(name, path)
+        if any(is_within(target, room) for room in ROOMS if room != who) and not target.startswith(ONLY[who])
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_import_cycle() -> None:
+    graph = {
+        name: {target for target in imported(name, path) if target in modules() and target != name}
+        for name, path in modules().items()
+    }
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, "import cycle: " + " -> ".join([*trail[trail.index(name) :], name])
+        if name not in done:
+            for target in sorted(graph[name]):
+                visit(target, (*trail, name))
+            done.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())

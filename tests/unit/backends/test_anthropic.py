@@ -1,0 +1,101 @@
+"""The Anthropic adapter over a real connection: what is sent, and native calls that pass untouched."""
+
+import json
+
+import pytest
+
+from backends.anthropic import AnthropicBackend
+from backends.errors import UpstreamRejected, UpstreamUnavailable
+from backends.protocol import Call, Chunk, Operation
+from backends.scripted import Outcome
+from backends.usage import Usage
+from tests.scripted_provider import Raw, ScriptedProvider
+
+NATIVE = b'{"model": "auto","max_tokens":9, "x-new":1.50,"messages":[{"role":"user","content":"hi"}],"stream":%s}'
+
+
+def make_call(body: bytes, operation: Operation, *, stream: bool = False) -> Call:
+    return Call(operation, "claude-x", body, stream, "r-1")
+
+
+async def collect(provider: ScriptedProvider, call: Call) -> list[Chunk]:
+    backend = AnthropicBackend("b", provider.base_url, "key", extra_headers={"Anthropic-Beta": "some-beta"})
+    try:
+        reply = await backend.open(call)
+        try:
+            return [chunk async for chunk in reply]
+        finally:
+            await reply.aclose()
+    finally:
+        await backend.aclose()
+
+
+OUTCOME = Outcome(pieces=("Hello", "."), usage=Usage(input_tokens=12, cached_input_tokens=5, output_tokens=4))
+
+
+async def test_a_native_call_is_sent_as_it_came_but_for_the_model() -> None:
+    async with ScriptedProvider(OUTCOME) as provider:
+        [chunk] = await collect(provider, make_call(NATIVE % b"false", "messages"))
+        [request] = provider.received
+    assert request.body == (NATIVE % b"false").replace(b'"auto"', b'"claude-x"')
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    assert (headers["x-api-key"], headers["anthropic-version"]) == ("key", "2023-06-01")
+    assert headers["anthropic-beta"] == "some-beta"
+    assert request.path == "/v1/messages"
+    assert chunk.usage == OUTCOME.usage
+    assert json.loads(chunk.payload)["content"] == [{"type": "text", "text": "Hello."}]
+
+
+async def test_a_native_stream_keeps_its_events() -> None:
+    async with ScriptedProvider(OUTCOME) as provider:
+        chunks = await collect(provider, make_call(NATIVE % b"true", "messages", stream=True))
+    kinds = [chunk.payload.split(b"\n")[0].removeprefix(b"event: ").decode() for chunk in chunks]
+    assert kinds == [
+        "message_start",
+        "content_block_start",
+        "ping",
+        "content_block_delta",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+    ]
+    assert chunks[-1].is_done
+    assert [chunk.usage for chunk in chunks if chunk.usage] == [OUTCOME.usage]
+
+
+async def test_a_native_rejection_keeps_anthropics_shape_and_a_chats_takes_openais() -> None:
+    async with ScriptedProvider(Outcome(fault="rejected")) as provider:
+        with pytest.raises(UpstreamRejected) as native:
+            await collect(provider, make_call(NATIVE % b"false", "messages"))
+        with pytest.raises(UpstreamRejected) as chat:
+            await collect(provider, make_call(b'{"messages":[{"role":"user","content":"hi"}]}', "chat.completions"))
+    said = {"type": "invalid_request_error", "message": "scripted 400"}
+    assert json.loads(native.value.body) == {"type": "error", "error": said}
+    assert json.loads(chat.value.body) == {"error": said | {"param": None, "code": None}}
+
+
+@pytest.mark.parametrize(
+    ("operation", "body"), [("embeddings", b"{}"), ("messages", b"[]"), ("chat.completions", b"{")]
+)
+async def test_what_cannot_be_sent_is_refused_without_a_call(operation: Operation, body: bytes) -> None:
+    async with ScriptedProvider() as provider:
+        with pytest.raises(UpstreamRejected):
+            await collect(provider, make_call(body, operation))
+        assert provider.received == []
+
+
+async def test_tokens_are_counted_by_the_provider() -> None:
+    plain = {"content-type": "application/json"}
+    answers = [
+        Raw((body,), headers=plain) for body in (b'{"input_tokens":14}', b'{"input_tokens":-1}', b"{}", b"<html>")
+    ]
+    async with ScriptedProvider(*answers) as provider:
+        backend = AnthropicBackend("b", provider.base_url, "key")
+        call = make_call(NATIVE % b"true", "messages", stream=True)
+        assert await backend.count_tokens(call) == 14
+        for _ in answers[1:]:
+            with pytest.raises(UpstreamUnavailable):
+                await backend.count_tokens(call)
+        await backend.aclose()
+        assert {request.path for request in provider.received} == {"/v1/messages/count_tokens"}

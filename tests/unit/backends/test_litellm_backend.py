@@ -1,0 +1,204 @@
+"""The litellm adapter: what reaches it, what its errors become, and one real call through it in a child process."""
+
+import asyncio
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from backends.errors import (
+    BackendError,
+    RateLimited,
+    StreamBroken,
+    StreamStalled,
+    UpstreamAuth,
+    UpstreamRejected,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from backends.litellm_backend import LitellmBackend
+from backends.protocol import Call, Chunk, Timeouts
+from tests.scripted_provider import ScriptedProvider
+
+BODY = {"model": "auto", "messages": [{"role": "user", "content": "hi"}], "temperature": 0.5}
+
+
+@dataclass
+class Piece:
+    document: object
+
+    def model_dump_json(self, *, exclude_none: bool) -> str:
+        assert exclude_none
+        return json.dumps(self.document)
+
+
+def make_call(body: object = BODY, *, stream: bool = False, timeouts: Timeouts | None = None) -> Call:
+    return Call("chat.completions", "azure/x", json.dumps(body).encode(), stream, "r-1", timeouts or Timeouts(), True)
+
+
+class FakeLitellm:
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+        self.arguments: dict[str, object] = {}
+
+    async def __call__(self, **arguments: object) -> object:
+        self.arguments = arguments
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def error_named(name: str, status: int | None, **attributes: object) -> Exception:
+    return type(name, (Exception,), {"status_code": status, "message": "why", **attributes})("why")
+
+
+PLAIN = Piece({"choices": [{"index": 0, "message": {"content": "hello"}, "finish_reason": "stop"}]})
+
+
+async def test_only_chat_fields_reach_litellm_so_no_caller_can_set_an_address_or_a_key() -> None:
+    fake = FakeLitellm(PLAIN)
+    backend = LitellmBackend("b", settings={"api_key": "ours", "api_base": "https://ours"}, complete=fake)
+    hostile = {
+        "api_base": "https://evil",
+        "base_url": "https://evil",
+        "api_key": "theirs",
+        "extra_headers": {"x": "y"},
+        "model_list": [{}],
+        "custom_llm_provider": "openai",
+        "mock_response": "free",
+        "metadata": {},
+        "fallbacks": ["gpt"],
+    }
+    reply = await backend.open(make_call(BODY | hostile))
+    [chunk] = [chunk async for chunk in reply]
+    await reply.aclose()
+    assert json.loads(chunk.payload)["choices"][0]["message"]["content"] == "hello"
+    assert fake.arguments == {
+        "messages": BODY["messages"],
+        "temperature": 0.5,
+        "model": "azure/x",
+        "api_key": "ours",
+        "api_base": "https://ours",
+        "timeout": 600.0,
+        "drop_params": True,
+        "max_retries": 0,
+        "num_retries": 0,
+    }
+
+
+ERRORS: list[tuple[Exception, type[BackendError]]] = [
+    (error_named("RateLimitError", 429), RateLimited),
+    (error_named("AuthenticationError", 401), UpstreamAuth),
+    (error_named("BadRequestError", 400), UpstreamRejected),
+    (error_named("InternalServerError", 500), UpstreamUnavailable),
+    (error_named("APIConnectionError", 500), UpstreamUnavailable),
+    (error_named("Timeout", 408), UpstreamTimeout),
+    (TimeoutError(), UpstreamTimeout),
+    (ValueError("bug"), UpstreamUnavailable),
+]
+
+
+@pytest.mark.parametrize(("error", "kind"), ERRORS)
+async def test_its_errors_become_ours(error: Exception, kind: type[BackendError]) -> None:
+    with pytest.raises(BackendError) as caught:
+        await LitellmBackend("b", complete=FakeLitellm(error)).open(make_call())
+    assert type(caught.value) is kind
+    assert "why" not in caught.value.message
+    if isinstance(caught.value, UpstreamRejected):
+        assert json.loads(caught.value.body)["error"]["message"] == "why"
+
+
+async def stream_of(*steps: object) -> AsyncIterator[Piece]:
+    for step in steps:
+        if isinstance(step, Exception):
+            raise step
+        if isinstance(step, float):
+            await asyncio.sleep(step)
+        else:
+            yield Piece(step)
+
+
+SAID = {"choices": [{"index": 0, "delta": {"content": "hi"}}]}
+STOP = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+USAGE = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 1}}
+
+
+async def collect(*steps: object) -> list[Chunk]:
+    backend = LitellmBackend("b", complete=FakeLitellm(stream_of(*steps)))
+    reply = await backend.open(make_call(stream=True, timeouts=Timeouts(1, 0.2, 0.2)))
+    try:
+        return [chunk async for chunk in reply]
+    finally:
+        await reply.aclose()
+
+
+async def test_a_stream() -> None:
+    chunks = await collect(SAID, STOP, USAGE)
+    assert [chunk.has_output for chunk in chunks] == [True, False, False, False]
+    assert chunks[-1].is_done
+    assert [chunk.usage.input_tokens for chunk in chunks if chunk.usage] == [3]
+
+
+BREAKS: list[tuple[list[object], type[BackendError]]] = [
+    ([SAID], StreamBroken),
+    ([SAID, ValueError("bug")], StreamBroken),
+    ([SAID, 5.0], StreamStalled),
+    ([error_named("RateLimitError", 429)], RateLimited),
+    ([5.0], UpstreamTimeout),
+    ([], UpstreamUnavailable),
+]
+
+
+@pytest.mark.parametrize(("steps", "kind"), BREAKS)
+async def test_breaks(steps: list[object], kind: type[BackendError]) -> None:
+    with pytest.raises(BackendError) as caught:
+        await collect(*steps)
+    assert type(caught.value) is kind
+
+
+async def test_other_operations_and_bodies_are_refused() -> None:
+    backend = LitellmBackend("b", complete=FakeLitellm(PLAIN))
+    for call in (Call("embeddings", "m", b"{}", False, "r"), Call("chat.completions", "m", b"[]", False, "r")):
+        with pytest.raises(UpstreamRejected):
+            await backend.open(call)
+    assert (await backend.health()).is_healthy
+
+
+CHILD = """
+import asyncio, json, sys
+from backends.litellm_backend import LitellmBackend
+from backends.protocol import Call
+assert "litellm" not in sys.modules
+
+async def main():
+    backend = LitellmBackend("b", settings={"api_key": "k", "api_base": sys.argv[1]})
+    found = []
+    for stream in (False, True):
+        body = json.dumps({"messages": [{"role": "user", "content": "hi"}]}).encode()
+        reply = await backend.open(Call("chat.completions", "openai/gpt-x", body, stream, "r-1"))
+        chunks = [chunk async for chunk in reply]
+        await reply.aclose()
+        usage = next(chunk.usage for chunk in chunks if chunk.usage)
+        found.append([sum(chunk.output_characters for chunk in chunks), usage.input_tokens, chunks[-1].is_done])
+    print(json.dumps(found))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(
+    not importlib.util.find_spec("litellm"), reason="litellm is missing: pip install 'breakeven[litellm]'"
+)
+async def test_one_real_call_plain_and_streamed() -> None:
+    async with ScriptedProvider() as provider:
+        command = [sys.executable, "-c", CHILD, provider.base_url]
+        result = await asyncio.to_thread(
+            subprocess.run, command, capture_output=True, text=True, check=False, timeout=120
+        )
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout.splitlines()[-1]) == [[13, 12, True], [13, 12, True]]

@@ -1,0 +1,280 @@
+"""What only a real connection shows of the OpenAI-compatible adapter: what is sent, to whom, and how it ends."""
+
+import asyncio
+import gzip
+import json
+import socket
+
+import pytest
+
+from backends.errors import (
+    BackendError,
+    ConnectFailed,
+    StreamStalled,
+    UpstreamAuth,
+    UpstreamRejected,
+    UpstreamUnavailable,
+)
+from backends.openai_compatible import OpenAICompatibleBackend
+from backends.protocol import BackendHealth, Call, Chunk, Timeouts
+from backends.scripted import Outcome
+from tests.scripted_provider import Raw, ScriptedProvider
+
+KEY = "sk-canary-1234567890"
+EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"w"},"finish_reason":null}]}\n\n'
+END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+JSON = {"content-type": "application/json"}
+
+
+def make_call(*, stream: bool = True, body: bytes | None = None, timeouts: Timeouts | None = None) -> Call:
+    sent = body or (b'{"model":"auto", "x-unknown": 1.50,"stream":%s}' % (b"true" if stream else b"false"))
+    return Call("chat.completions", "the-model", sent, stream, "r-1", timeouts or Timeouts())
+
+
+def make_backend(provider: ScriptedProvider, **options: object) -> OpenAICompatibleBackend:
+    return OpenAICompatibleBackend("b", provider.base_url, KEY, **options)  # type: ignore[arg-type]
+
+
+async def collect(backend: OpenAICompatibleBackend, call: Call) -> list[Chunk]:
+    try:
+        reply = await backend.open(call)
+        try:
+            return [chunk async for chunk in reply]
+        finally:
+            await reply.aclose()
+    finally:
+        await backend.aclose()
+
+
+async def test_what_is_sent() -> None:
+    async with ScriptedProvider() as provider:
+        backend = make_backend(provider, extra_headers={"X-Title": "t"})
+        await collect(backend, make_call())
+        [request] = provider.received
+    headers = {key.lower(): value for key, value in request.headers.items()}
+    assert (request.method, request.path) == ("POST", "/v1/chat/completions")
+    assert headers["authorization"] == f"Bearer {KEY}"
+    assert (headers["x-title"], headers["x-request-id"]) == ("t", "r-1")
+    assert request.body == (
+        b'{"model":"the-model", "x-unknown": 1.50,"stream":true,"stream_options":{"include_usage":true}}'
+    )
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_no_redirect_is_followed_so_the_key_stays_where_it_belongs(status: int) -> None:
+    async with ScriptedProvider() as canary:
+        moved = Raw(status=status, headers={"location": f"{canary.base_url}/chat/completions"})
+        async with ScriptedProvider(moved) as provider:
+            with pytest.raises(UpstreamUnavailable):
+                await collect(make_backend(provider), make_call())
+        assert canary.received == []
+
+
+async def test_no_proxy_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ScriptedProvider() as canary, ScriptedProvider() as provider:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, canary.origin)
+        await collect(make_backend(provider), make_call())
+        assert canary.received == []
+
+
+async def test_no_cookie_is_kept() -> None:
+    async with ScriptedProvider(Raw((EVENT, END), headers={"set-cookie": "a=b"})) as provider:
+        backend = make_backend(provider)
+        for _ in range(2):
+            reply = await backend.open(make_call())
+            assert [chunk async for chunk in reply]
+            await reply.aclose()
+        await backend.aclose()
+        assert "cookie" not in {key.lower() for key in provider.received[1].headers}
+
+
+async def test_an_auth_error_hides_the_providers_body() -> None:
+    body = json.dumps({"error": {"message": f"Incorrect API key provided: {KEY}"}}).encode()
+    async with ScriptedProvider(Raw((body,), status=401, headers=JSON)) as provider:
+        with pytest.raises(UpstreamAuth) as caught:
+            await collect(make_backend(provider), make_call())
+    assert KEY not in repr(vars(caught.value)) + str(caught.value)
+
+
+async def test_a_rejection_carries_the_body_for_the_caller() -> None:
+    body = b'{"error":{"message":"too long","code":"context_length_exceeded"}}'
+    async with ScriptedProvider(Raw((body,), status=400, headers=JSON)) as provider:
+        with pytest.raises(UpstreamRejected, match=r"400 \(context_length_exceeded\)") as caught:
+            await collect(make_backend(provider), make_call())
+    assert caught.value.body == body
+
+
+async def test_a_compressed_answer_is_read() -> None:
+    body = b'{"choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"}]}'
+    raw = Raw((gzip.compress(body),), headers=JSON | {"content-encoding": "gzip"})
+    async with ScriptedProvider(raw) as provider:
+        [chunk] = await collect(make_backend(provider), make_call(stream=False))
+    assert chunk.payload == body
+
+
+async def test_a_compressed_bomb_is_refused_by_its_decoded_size() -> None:
+    bomb = gzip.compress(b" " * (80 * 1024 * 1024), compresslevel=9)
+    assert len(bomb) < 100_000
+    async with ScriptedProvider(Raw((bomb,), headers=JSON | {"content-encoding": "gzip"})) as provider:
+        with pytest.raises(UpstreamUnavailable, match="over"):
+            await collect(make_backend(provider), make_call(stream=False))
+
+
+async def test_a_stream_answered_with_json_is_not_a_stream() -> None:
+    async with ScriptedProvider(Raw((b'{"choices":[]}',), headers=JSON)) as provider:
+        with pytest.raises(UpstreamUnavailable, match="without a stream"):
+            await collect(make_backend(provider), make_call())
+
+
+async def test_leaving_early_cuts_the_upstream() -> None:
+    async with ScriptedProvider(Outcome(pieces=("w",) * 1000, piece_delay_seconds=0.01)) as provider:
+        backend = make_backend(provider)
+        reply = await backend.open(make_call())
+        async for chunk in reply:
+            if chunk.has_output:
+                break
+        await reply.aclose()
+        async with asyncio.timeout(5):
+            while not provider.cut_by_client:
+                await asyncio.sleep(0.005)
+        await backend.aclose()
+
+
+async def test_a_complete_answer_leaves_its_connection_to_the_next() -> None:
+    async with ScriptedProvider() as provider:
+        backend = make_backend(provider)
+        for _ in range(5):
+            for stream in (True, False):
+                reply = await backend.open(make_call(stream=stream))
+                assert [chunk async for chunk in reply]
+                await reply.aclose()
+                await asyncio.sleep(0.02)
+        await backend.aclose()
+        assert provider.connections == 1
+
+
+async def test_a_drip_of_bytes_that_never_make_an_event_is_a_stall() -> None:
+    async with ScriptedProvider(Raw((EVENT, *[b"d"] * 200), pause_seconds=0.01)) as provider:
+        backend = make_backend(provider)
+        with pytest.raises(StreamStalled):
+            await collect(backend, make_call(timeouts=Timeouts(5, 5, 0.2)))
+
+
+async def test_heartbeats_keep_an_answer_alive_that_has_begun() -> None:
+    beats = [b": ping\n\n"] * 40
+    async with ScriptedProvider(Raw((EVENT, *beats, END), pause_seconds=0.01)) as provider:
+        chunks = await collect(make_backend(provider), make_call(timeouts=Timeouts(5, 5, 0.2)))
+    assert chunks[-1].is_done
+
+
+async def test_a_slow_caller_is_not_a_stalled_upstream() -> None:
+    async with ScriptedProvider(Raw((EVENT, EVENT, EVENT, END), pause_seconds=0.0)) as provider:
+        backend = make_backend(provider)
+        reply = await backend.open(make_call(timeouts=Timeouts(5, 0.2, 0.2)))
+        chunks: list[Chunk] = []
+        async for chunk in reply:
+            chunks.append(chunk)
+            await asyncio.sleep(0.15)
+        await reply.aclose()
+        await backend.aclose()
+    assert chunks[-1].is_done
+
+
+HEALTH: list[tuple[str, Raw, BackendHealth]] = [
+    (
+        "engine",
+        Raw((b'{"status":"ok","free_slots":3,"running":5,"waiting":0,"queue_seconds":0.25}',), headers=JSON),
+        BackendHealth(True, "ok", 3, 5, 0, 0.25),
+    ),
+    ("engine", Raw((b'{"status":"stalled"}',), status=503, headers=JSON), BackendHealth(False, "stalled")),
+    (
+        "vllm",
+        Raw((b"vllm:num_requests_running 3.0\nvllm:num_requests_waiting 0.0\n",)),
+        BackendHealth(True, "", 5, 3, 0),
+    ),
+    ("sglang", Raw((b"sglang:num_running_reqs 3.0\nsglang:num_queue_reqs 2.0\n",)), BackendHealth(True, "", 0, 3, 2)),
+    ("vllm", Raw((b"",), status=500), BackendHealth(False, "health answered 500")),
+    ("models", Raw((b"{}",), headers=JSON), BackendHealth(True)),
+    ("models", Raw((b"{}",), status=401, headers=JSON), BackendHealth(False, "health answered 401")),
+]
+
+
+@pytest.mark.parametrize(("source", "page", "expected"), HEALTH)
+async def test_health(source: str, page: Raw, expected: BackendHealth) -> None:
+    async with ScriptedProvider(pages=page) as provider:
+        backend = make_backend(provider, health_from=source, max_running=8)
+        assert await backend.health() == expected
+        await backend.aclose()
+    assert not (await backend.health()).is_healthy
+    await backend.aclose()
+
+
+async def test_unreachable_means_nothing_was_sent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    backend = OpenAICompatibleBackend("b", f"http://127.0.0.1:{port}/v1", None)
+    with pytest.raises(ConnectFailed):
+        await backend.open(make_call())
+    await backend.aclose()
+
+
+async def test_a_connection_that_is_never_accepted_means_nothing_was_sent() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as deaf:
+        address = deaf.getsockname()
+        waiting = [socket.socket() for _ in range(3)]
+        for client in waiting:  # fill the queue of connections that nobody accepts
+            client.setblocking(False)
+            client.connect_ex(address)
+        backend = OpenAICompatibleBackend("b", f"http://127.0.0.1:{address[1]}/v1", None)
+        with pytest.raises(ConnectFailed):
+            await backend.open(make_call(timeouts=Timeouts(0.2, 10, 10)))
+        await backend.aclose()
+        for client in waiting:
+            client.close()
+
+
+async def test_a_large_body_arrives_whole() -> None:
+    body = json.dumps({"model": "auto", "image": "x" * 6_000_000}).encode()
+    async with ScriptedProvider() as provider:
+        await collect(make_backend(provider), make_call(stream=False, body=body))
+        [request] = provider.received
+    assert request.body == body.replace(b'"auto"', b'"the-model"')
+    assert {key.lower(): value for key, value in request.headers.items()}["content-length"] == str(len(request.body))
+
+
+async def test_an_operation_the_backend_lacks_is_refused_without_a_call() -> None:
+    async with ScriptedProvider() as provider:
+        backend = make_backend(provider, paths={"embeddings": "embeddings"})
+        with pytest.raises(UpstreamRejected):
+            await backend.open(make_call())
+        await backend.aclose()
+        assert provider.received == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "ftp://x", "file:///etc/passwd", "//host/v1", "http://", "http://u:p@h/v1", "http://h/v1?k=1", "http://h#f"],
+)
+def test_base_urls_are_checked(url: str) -> None:
+    with pytest.raises(ValueError, match=r"address|credentials"):
+        OpenAICompatibleBackend("b", url, None)
+
+
+@pytest.mark.parametrize("key", ["sk-1\r\nx: y", "sk-é", "sk\x00"])
+def test_a_key_that_cannot_stand_in_a_header_is_refused_unseen(key: str) -> None:
+    with pytest.raises(ValueError, match="authorization") as caught:
+        OpenAICompatibleBackend("b", "http://h/v1", key)
+    assert key not in str(caught.value)
+
+
+async def test_an_error_is_never_shown_with_the_key() -> None:
+    outcomes = [
+        Outcome(fault=fault) for fault in ("auth", "rejected", "rate_limited", "unavailable", "reset", "garbage")
+    ]
+    async with ScriptedProvider(*outcomes) as provider:
+        backend = make_backend(provider)
+        for _ in outcomes:
+            with pytest.raises(BackendError) as caught:
+                await collect(backend, make_call(stream=False))
+            assert KEY not in repr(vars(caught.value)) + repr(caught.value)

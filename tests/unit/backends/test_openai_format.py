@@ -1,0 +1,298 @@
+"""OpenAI's wire format: what we send, and what each event or answer is taken for."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.errors import BackendError, RateLimited, StreamBroken, UpstreamRejected, UpstreamUnavailable
+from backends.openai_format import OpenAIStreamReader, build_body, event_bytes, read_answer
+from backends.protocol import Call, Chunk, Operation
+from backends.usage import EngineTimings, Usage
+
+
+def make_call(
+    body: bytes, *, stream: bool = False, operation: Operation = "chat.completions", salt: str | None = None
+) -> Call:
+    return Call(operation, "up/model-1", body, stream, "r-1", cache_salt=salt)
+
+
+BODIES: list[tuple[Call, bytes]] = [
+    (make_call(b'{"model":"auto","n": 1.0}'), b'{"model":"up/model-1","n": 1.0}'),
+    (make_call(b'{"messages":[]}'), b'{"messages":[],"model":"up/model-1"}'),
+    (
+        make_call(b'{ "model" : "auto" , "stream":true}', stream=True),
+        b'{ "model" : "up/model-1" , "stream":true,"stream_options":{"include_usage":true}}',
+    ),
+    (
+        make_call(b'{"model":"a","stream_options":{"include_usage":false,"x":[1, 2]}}', stream=True),
+        b'{"model":"up/model-1","stream_options":{"include_usage":true,"x":[1, 2]}}',
+    ),
+    (
+        make_call(b'{"model":"a","stream_options":{"x":1}}', stream=True),
+        b'{"model":"up/model-1","stream_options":{"x":1,"include_usage":true}}',
+    ),
+    (
+        make_call(b'{"model":"a","stream_options":null}', stream=True),
+        b'{"model":"up/model-1","stream_options":{"include_usage":true}}',
+    ),
+    (make_call(b'{"model":"a"}', stream=True, operation="embeddings"), b'{"model":"up/model-1"}'),
+    (make_call(b'{"model":"a"}', salt='t"1'), b'{"model":"up/model-1","cache_salt":"t\\"1"}'),
+    (make_call(b'{"model":"a","cache_salt":"theirs"}', salt="ours"), b'{"model":"up/model-1","cache_salt":"ours"}'),
+    (make_call(b'{"model":"a","cache_salt":"theirs","x":1}'), b'{"model":"up/model-1","x":1}'),
+]
+
+
+@pytest.mark.parametrize(("call", "expected"), BODIES)
+def test_bodies(call: Call, expected: bytes) -> None:
+    assert build_body(call) == expected
+
+
+def test_usage_is_not_asked_of_those_who_reject_the_question() -> None:
+    call = make_call(b'{"model":"a","stream":true}', stream=True)
+    assert build_body(call, asks_for_usage=False) == b'{"model":"up/model-1","stream":true}'
+
+
+RENAMED: list[tuple[bytes, bytes]] = [
+    (b'{"model":"a","max_tokens":5}', b'{"model":"up/model-1","max_completion_tokens":5}'),
+    (b'{"max_tokens":5,"max_completion_tokens":6}', b'{"max_completion_tokens":6,"model":"up/model-1"}'),
+    (b'{"model":"a","max_completion_tokens":6}', b'{"model":"up/model-1","max_completion_tokens":6}'),
+    (b'{"model":"a"}', b'{"model":"up/model-1"}'),
+]
+
+
+@pytest.mark.parametrize(("body", "expected"), RENAMED)
+def test_a_field_takes_the_only_name_its_provider_knows(body: bytes, expected: bytes) -> None:
+    assert build_body(make_call(body), renames={"max_tokens": "max_completion_tokens"}) == expected
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{", b'{"model":"a","model":"b"}', b'{"model":"a","stream_options":[]}'])
+def test_a_body_that_is_no_object_is_the_callers_fault(body: bytes) -> None:
+    with pytest.raises(UpstreamRejected) as caught:
+        build_body(make_call(body, stream=True))
+    assert caught.value.status == 400
+    assert json.loads(caught.value.body)["error"]["code"] == "invalid_json"
+
+
+def read(*events: object, wants_usage: bool = True) -> list[Chunk]:
+    reader = OpenAIStreamReader("b", wants_usage_chunk=wants_usage)
+    return [
+        chunk
+        for event in events
+        for chunk in reader.read(event if isinstance(event, bytes) else json.dumps(event).encode())
+    ]
+
+
+def delta(finish: str | None = None, **fields: object) -> dict[str, object]:
+    return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
+
+
+OUTPUTS: list[tuple[object, bool, int]] = [
+    (delta(role="assistant", content=""), False, 0),
+    (delta(content="héllo"), True, 5),
+    (delta(content=None), False, 0),
+    (delta(content=" "), True, 1),
+    (delta(reasoning_content="hm"), True, 2),
+    (delta(reasoning="hm"), True, 2),
+    (delta(reasoning="hm", reasoning_content="hm"), True, 2),
+    (delta(content="a", reasoning_content="hm"), True, 3),
+    (delta(refusal="no"), True, 2),
+    (
+        delta(tool_calls=[{"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}]),
+        True,
+        1,
+    ),
+    (delta(tool_calls=[{"index": 0, "function": {"arguments": '{"a'}}]), True, 3),
+    (delta(content=None, function_call={"name": "f", "arguments": "{}"}), True, 3),
+    (delta(audio={"data": "UklGRg=="}), True, 0),
+    (delta(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]), True, 2),
+    (delta(content=[{"type": "text", "text": "hi"}, 7]), True, 2),
+    ({"choices": [{"index": 0, "text": "plain", "finish_reason": None}]}, True, 5),
+    ({"choices": [], "prompt_filter_results": []}, False, 0),
+    ({"choices": None}, False, 0),
+    ({}, False, 0),
+    (delta(content=7), False, 0),
+    ({"choices": [{"index": "0", "delta": {"content": "hi", "tool_calls": 3}}]}, True, 2),
+    ({"choices": [7, {"delta": "x"}]}, False, 0),
+    ({"choices": {"0": 1}}, False, 0),
+]
+
+
+@pytest.mark.parametrize(("event", "has_output", "characters"), OUTPUTS)
+def test_output(event: object, has_output: bool, characters: int) -> None:
+    [chunk] = read(event)
+    assert (chunk.has_output, chunk.output_characters) == (has_output, characters)
+    assert chunk.payload == b"data: " + json.dumps(event).encode() + b"\n\n"
+
+
+USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+USAGES: list[tuple[str, object, Usage | None, bool]] = [
+    ("openai", {"choices": [], "usage": USAGE}, Usage(3, output_tokens=2), False),
+    ("with the finish, as Mistral does", delta("stop") | {"usage": USAGE}, Usage(3, output_tokens=2), False),
+    ("groq", delta("stop") | {"x_groq": {"id": "r", "usage": USAGE}}, Usage(3, output_tokens=2), False),
+    (
+        "moonshot",
+        {"choices": [{"delta": {}, "finish_reason": "stop", "usage": USAGE}]},
+        Usage(3, output_tokens=2),
+        False,
+    ),
+    (
+        "tier",
+        {"choices": [], "usage": USAGE, "service_tier": "flex"},
+        Usage(3, output_tokens=2, service_tier="flex"),
+        False,
+    ),
+    ("null", delta(content="x") | {"usage": None}, None, False),
+    ("negative", {"choices": [], "usage": USAGE | {"completion_tokens": -1}}, None, True),
+    ("text", {"choices": [], "usage": "3"}, None, True),
+    ("bool", {"choices": [], "usage": True}, None, True),
+    ("NaN", b'{"choices":[],"usage":{"prompt_tokens":NaN,"completion_tokens":1}}', None, True),
+    ("NaN output", b'{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":NaN}}', None, True),
+    ("1e400", b'{"choices":[],"usage":{"prompt_tokens":1e400,"completion_tokens":1}}', None, True),
+    ("2^63", b'{"choices":[],"usage":{"prompt_tokens":9223372036854775808}}', None, True),
+    ("2^200", b'{"choices":[],"usage":{"prompt_tokens":%d}}' % 2**200, None, True),
+]
+
+
+@pytest.mark.parametrize(("who", "event", "usage", "is_malformed"), USAGES, ids=[row[0] for row in USAGES])
+def test_usage(who: str, event: object, usage: Usage | None, is_malformed: bool) -> None:
+    [chunk] = read(event)
+    assert (chunk.usage, chunk.is_usage_malformed) == (usage, is_malformed)
+    json.loads(chunk.payload.removeprefix(b"data: "), parse_constant=pytest.fail)
+
+
+def test_a_usage_chunk_nobody_asked_for_is_hidden_and_null_usage_removed() -> None:
+    said = b'{"index":0,"delta":{"content":"say \\",\\"usage\\":null"},"finish_reason":null}'
+    plain = b'{"id":"x","choices":[' + said + b'],"usage":null}'
+    first, last = read(plain, {"choices": [], "usage": USAGE}, wants_usage=False)
+    assert first.payload == b"data: " + plain.replace(b',"usage":null}', b"}") + b"\n\n"
+    assert json.loads(first.payload[6:])["choices"][0]["delta"]["content"] == 'say ","usage":null'
+    assert (last.payload, last.usage) == (b"", Usage(3, output_tokens=2))
+
+
+def test_timings_of_our_engine() -> None:
+    [chunk] = read({"choices": [], "usage": USAGE, "x_breakeven": {"gpu_seconds": 0.25, "queue_seconds": 0.0}})
+    assert chunk.timings == EngineTimings(0.25, 0.0)
+
+
+def ends(*events: object) -> list[Chunk] | type[BackendError]:
+    reader = OpenAIStreamReader("b", wants_usage_chunk=True)
+    try:
+        for event in events:
+            reader.read(event if isinstance(event, bytes) else json.dumps(event).encode())
+        return [] if reader.is_done else reader.end()
+    except BackendError as error:
+        return type(error)
+
+
+def choice(index: int, finish: str | None = None) -> dict[str, object]:
+    return {"choices": [{"index": index, "delta": {"content": "x"}, "finish_reason": finish}]}
+
+
+ENDS: list[tuple[str, list[object], bool | type[BackendError]]] = [
+    ("nothing at all", [], UpstreamUnavailable),
+    ("only DONE", [b"[DONE]"], UpstreamUnavailable),
+    ("DONE", [delta(content="x"), delta("stop"), b"[DONE]"], True),
+    ("finish without DONE", [delta(content="x"), delta("stop")], True),
+    ("finish, usage, no DONE", [delta(content="x"), delta("stop"), {"choices": [], "usage": USAGE}], True),
+    ("a finished choice echoed after its end", [delta("stop"), delta(content="")], True),
+    ("neither", [delta(content="x")], StreamBroken),
+    ("one of two choices finished", [choice(0), choice(1), choice(0, "stop")], StreamBroken),
+    ("both finished", [choice(0), choice(1), choice(0, "stop"), choice(1, "length")], True),
+    ("an error instead", [{"error": {"code": 429}}], RateLimited),
+    ("an error after output", [delta(content="x"), {"error": {"code": 429}}], StreamBroken),
+    ("an error as vLLM once worded it", [{"object": "error", "message": "no", "code": 400}], UpstreamUnavailable),
+    ("a finish that is an error", [delta(content="x"), delta("error")], StreamBroken),
+    ("not JSON", [b"{"], UpstreamUnavailable),
+    ("not JSON after output", [delta(content="x"), b'{"choices": [{"ind'], StreamBroken),
+    ("not an object", [delta(content="x"), b"7"], StreamBroken),
+    ("nested too deep", [delta(content="x"), b'{"a":' + b"[" * 100_000], StreamBroken),
+]
+
+
+@pytest.mark.parametrize(("how", "events", "expected"), ENDS, ids=[how for how, _, _ in ENDS])
+def test_ends(how: str, events: list[object], expected: bool | type[BackendError]) -> None:
+    result = ends(*events)
+    if isinstance(result, list):
+        assert expected is True
+        assert [chunk.payload for chunk in result] in ([], [b"data: [DONE]\n\n"])
+    else:
+        assert result is expected
+
+
+def test_white_space_inside_json_may_hold_newlines() -> None:
+    assert event_bytes(b'{\n"a": 1}') == b'data: { "a": 1}\n\n'
+
+
+ANSWER: dict[str, object] = {
+    "id": "x",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}],
+    "usage": USAGE,
+    "x_breakeven": {"gpu_seconds": 0.25, "queue_seconds": 0.0},
+}
+
+
+def test_a_plain_answer_passes_unchanged() -> None:
+    body = json.dumps(ANSWER, indent=3).encode()
+    assert read_answer(body, backend="b") == Chunk(
+        body,
+        has_output=True,
+        output_characters=5,
+        finish_reason="stop",
+        usage=Usage(3, output_tokens=2),
+        timings=EngineTimings(0.25, 0.0),
+        is_done=True,
+    )
+
+
+def test_an_embedding_is_output_without_text() -> None:
+    chunk = read_answer(b'{"object":"list","data":[],"usage":{"prompt_tokens":8,"total_tokens":8}}', backend="b")
+    assert (chunk.has_output, chunk.output_characters, chunk.usage) == (True, 0, Usage(8))
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"7", b"[]", b'{"error":"no"}', b'{"a":1', b"[" * 100_000])
+def test_what_is_no_answer_may_be_asked_of_another(body: bytes) -> None:
+    with pytest.raises(UpstreamUnavailable):
+        read_answer(body, backend="b")
+
+
+def test_an_answer_with_nan_reaches_the_caller_as_json() -> None:
+    chunk = read_answer(b'{"choices":[],"usage":{"prompt_tokens":NaN},"x":-Infinity}', backend="b")
+    assert chunk.is_usage_malformed
+    assert json.loads(chunk.payload, parse_constant=pytest.fail) == {
+        "choices": [],
+        "usage": {"prompt_tokens": "NaN"},
+        "x": "-Infinity",
+    }
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 2**70) | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["choices", "usage", "delta", "content", "index", "finish_reason", "error", "tool_calls", "text"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(["choices", "usage", "error", "object", "x_groq", "x_breakeven", "service_tier"]), JSON
+    )
+)
+def test_no_event_crashes_the_reader(event: dict[str, object]) -> None:
+    try:
+        [chunk] = read(json.dumps(event).encode())
+    except BackendError:
+        return
+    assert chunk.payload.startswith(b"data: ")
+    json.loads(chunk.payload[6:], parse_constant=pytest.fail)

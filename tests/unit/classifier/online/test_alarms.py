@@ -1,0 +1,35 @@
+"""Alarms ring on a lasting change and stay silent on noise."""
+
+import random
+
+from classifier.online.alarms import CalibrationMonitor, build_reference
+
+
+def test_drift_is_silent_on_the_same_traffic_and_rings_on_other() -> None:
+    draw = random.Random(0)
+    monitor = build_reference([draw.betavariate(2, 4) for _ in range(5000)])
+    for _ in range(3000):
+        monitor = monitor.observe(draw.betavariate(2, 4))
+    assert not monitor.is_alarmed
+    assert monitor.stability_index < 0.05
+    for _ in range(3000):
+        monitor = monitor.observe(draw.betavariate(5, 2))
+    assert monitor.is_alarmed
+
+
+def test_drift_needs_traffic_before_it_speaks() -> None:
+    monitor = build_reference([0.1] * 100)
+    for _ in range(50):
+        monitor = monitor.observe(0.95)
+    assert not monitor.is_alarmed
+    assert monitor.stability_index > 1.0
+
+
+def test_calibration_holds_then_says_which_way_it_is_off() -> None:
+    draw = random.Random(1)
+    good = bad = shy = CalibrationMonitor()
+    for _ in range(2000):
+        good = good.observe(0.7, float(draw.random() < 0.7))
+        bad = bad.observe(0.9, float(draw.random() < 0.7))
+        shy = shy.observe(0.5, float(draw.random() < 0.7))
+    assert (good.verdict, bad.verdict, shy.verdict) == ("holds", "overconfident", "underconfident")

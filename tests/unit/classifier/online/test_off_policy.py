@@ -1,0 +1,67 @@
+"""Exploration logs true propensities; doubly robust estimates find the value of a policy that was never run."""
+
+import random
+
+import pytest
+
+from classifier.online.exploration import Explorer
+from classifier.online.off_policy import Estimate, Logged, doubly_robust, should_promote
+
+TRUE_QUALITY = {"cheap": 0.55, "dear": 0.8}
+
+
+def make_log(size: int, *, predicted: dict[str, float], seed: int = 1) -> list[Logged]:
+    draw = random.Random(seed)
+    explorer = Explorer(0.2, spend_cap_pico_usd=10**15)
+    log: list[Logged] = []
+    for _ in range(size):
+        choice = explorer.choose("cheap", {"cheap": 0, "dear": 5}, 0, draw.random())
+        log.append(
+            Logged(choice.model, choice.propensity, float(draw.random() < TRUE_QUALITY[choice.model]), predicted)
+        )
+    return log
+
+
+@pytest.mark.parametrize("predicted", [{"cheap": 0.55, "dear": 0.8}, {"cheap": 0.9, "dear": 0.1}])
+def test_the_value_of_another_policy_is_found_even_with_wrong_predictions(predicted: dict[str, float]) -> None:
+    estimate = doubly_robust(make_log(8000, predicted=predicted), lambda _: {"dear": 1.0})
+    assert estimate.low < 0.8 < estimate.high
+    assert estimate.mean == pytest.approx(0.8, abs=0.04)
+    assert 1200 < estimate.effective < 2000
+
+
+def test_the_logging_policy_is_worth_what_was_earned() -> None:
+    log = make_log(5000, predicted={"cheap": 0.5, "dear": 0.5})
+    estimate = doubly_robust(log, lambda _: {"cheap": 0.8, "dear": 0.2})
+    assert estimate.mean == pytest.approx(sum(entry.reward for entry in log) / len(log), abs=1e-9)
+
+
+def test_promotion_needs_a_lower_bound_above_the_incumbent() -> None:
+    log = make_log(8000, predicted=TRUE_QUALITY)
+    cheap, dear = doubly_robust(log, lambda _: {"cheap": 1.0}), doubly_robust(log, lambda _: {"dear": 1.0})
+    assert should_promote(dear, cheap)
+    assert not should_promote(cheap, dear)
+    assert not should_promote(Estimate(0.9, 0.85, 0.95, effective=20.0), cheap)
+
+
+def test_unusable_logs_are_refused() -> None:
+    with pytest.raises(ValueError, match="two logged"):
+        doubly_robust([], lambda _: {})
+    bad = Logged("a", 0.0, 1.0, {"a": 0.5})
+    with pytest.raises(ValueError, match=r"propensity of 0\.0"):
+        doubly_robust([bad, bad], lambda _: {"a": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("draw", "model", "propensity"), [(0.0, "b", 0.02), (0.021, "c", 0.02), (0.04, "a", 0.96), (0.999, "a", 0.96)]
+)
+def test_exploration_is_split_evenly(draw: float, model: str, propensity: float) -> None:
+    choice = Explorer(0.04, 100).choose("a", {"a": 0, "b": 3, "c": 4, "too-dear": 101}, 0, draw)
+    assert (choice.model, choice.propensity) == (model, pytest.approx(propensity))
+    assert choice.is_exploration == (model != "a")
+
+
+def test_exploration_stops_at_its_spend_cap() -> None:
+    assert Explorer(0.05, 100).choose("a", {"a": 0, "b": 0}, 100, 0.0).propensity == 1.0
+    with pytest.raises(ValueError, match="exploration share"):
+        Explorer(0.5, 100)

@@ -1,0 +1,59 @@
+"""Artefact files: what is written is read, equal content has equal bytes, damage is told."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from classifier.artefact import MANIFEST, WEIGHTS, ArtefactError, read_artefact, write_artefact
+from classifier.load import SHIPPED
+
+TENSORS = {"b": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.array([1, -2], dtype=np.int8)}
+
+
+def test_round_trip_and_equal_bytes(tmp_path: Path) -> None:
+    first = write_artefact(tmp_path / "one", TENSORS, ["[UNK]", "é"], {"model": {"x": 1}})
+    second = write_artefact(tmp_path / "two", dict(reversed(TENSORS.items())), ["[UNK]", "é"], {"model": {"x": 1}})
+    assert first == second
+    found = read_artefact(tmp_path / "one")
+    assert found.sha256 == first
+    assert list(found.pieces) == ["[UNK]", "é"]
+    assert found.facts["model"] == {"x": 1}
+    for name, tensor in TENSORS.items():
+        np.testing.assert_array_equal(found.tensors[name], tensor)
+
+
+def test_damage_is_told(tmp_path: Path) -> None:
+    write_artefact(tmp_path, TENSORS, ["a"], {})
+    (tmp_path / WEIGHTS).write_bytes(b"x" + (tmp_path / WEIGHTS).read_bytes()[1:])
+    with pytest.raises(ArtefactError, match="damaged"):
+        read_artefact(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{}", "not a classifier manifest"),
+        ("x", "not a classifier manifest"),
+        ('{"format": 99, "tensors": []}', "format 99"),
+    ],
+)
+def test_a_foreign_manifest_is_refused(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / MANIFEST).write_text(content)
+    with pytest.raises(ArtefactError, match=message):
+        read_artefact(tmp_path)
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(ArtefactError, match="cannot be read"):
+        read_artefact(tmp_path / "nowhere")
+
+
+def test_the_shipped_artefact_is_small_and_says_where_it_comes_from() -> None:
+    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) <= 10_000_000
+    provenance = read_artefact(SHIPPED).facts["provenance"]
+    assert provenance["code_version"] >= 1
+    for file in provenance["training_files"]:
+        assert len(file["sha256"]) == 64
+        assert file["licences"]
+        assert "alpaca" not in file["file"]

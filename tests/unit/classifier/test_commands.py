@@ -1,0 +1,97 @@
+"""The commands end to end: evaluate against a live endpoint, calibrate with plots, train that refuses nonsense."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from classifier.exam import load_exam
+from classifier.seeds import load_seeds
+from gateway.cli import calibrate, classify, evaluate, train
+from gateway.errors import ConfigurationError
+
+KEY = {question.prompt: question.answers[0] for question in load_exam()}
+
+
+class Model(BaseHTTPRequestHandler):
+    """Knows every answer, or none, by the name it is called by."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if body["model"] == "broken":
+            self.send_error(503)
+            return
+        answer = KEY[body["messages"][0]["content"]] if body["model"] == "clever" else "hmm"
+        reply = json.dumps({"choices": [{"message": {"content": answer}}], "usage": {"completion_tokens": 3}}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(reply)))
+        self.end_headers()
+        self.wfile.write(reply)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the standard library's
+        """Say nothing: the test's output is its own."""
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_evaluate_tells_the_clever_from_the_clueless(url: str, tmp_path: Path) -> None:
+    found = {}
+    for model in ("clever", "clueless"):
+        evaluate.command(model, url, key="k", out=tmp_path / model, json_output=True)
+        found[model] = json.loads((tmp_path / model).read_text())
+    assert found["clever"]["right"] == found["clever"]["questions"] == len(KEY)
+    assert found["clueless"]["right"] == 0
+    assert found["clever"]["ability"] > 0.8 > 0.05 > found["clueless"]["ability"]
+    assert found["clever"]["median_output_tokens"] == 3
+
+
+def test_a_failed_call_is_no_wrong_answer(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="answered 503"):
+        evaluate.command("broken", url, json_output=True)
+
+
+def write_labels(path: Path) -> None:
+    rows = [
+        {"id": str(number), "prompt": prompt, "scores": {"big": 1.0, "small": float(level < 0.3)}}
+        for number, (level, prompt) in enumerate(load_seeds())
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_train_adapt_then_classify_then_calibrate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    labels = tmp_path / "labels.jsonl"
+    write_labels(labels)
+    train.command(tmp_path / "artefact", adapt=labels)
+    classify.command(labels, tmp_path / "out.jsonl", artefact=tmp_path / "artefact", pair=("big", "small"))
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert {"id", "difficulty", "uncertainty", "quality", "deviation", "output_tokens", "route_score"} <= rows[0].keys()
+    capsys.readouterr()
+    calibrate.command(
+        labels, ("big", "small"), artefact=tmp_path / "artefact", plots=tmp_path / "plots", json_output=True
+    )
+    report = json.loads(capsys.readouterr().out)
+    assert report["kept_quality_low"] >= 0.95
+    assert 0.0 < report["strong_share"] < 1.0
+    assert {path.name for path in (tmp_path / "plots").iterdir()} == {"cost-quality.png", "reliability.png"}
+
+
+def test_train_wants_one_kind_of_input(tmp_path: Path) -> None:
+    for arguments in ({}, {"data": tmp_path, "adapt": tmp_path}):
+        with pytest.raises(ConfigurationError, match="either --data"):
+            train.command(tmp_path / "out", **arguments)
+    with pytest.raises(ConfigurationError, match=r"holds no \.jsonl"):
+        train.command(tmp_path / "out", data=tmp_path)
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        classify.command(tmp_path / "in", tmp_path / "out", artefact=tmp_path / "nowhere")

@@ -1,0 +1,59 @@
+"""The plain-Python word pieces agree with the reference tokenizer on ordinary text and survive the rest."""
+
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from classifier.artefact import read_artefact
+from classifier.load import SHIPPED
+from classifier.words import MAX_CACHED_WORDS, Vocabulary, cap, clean, split_words
+
+PIECES = read_artefact(SHIPPED).pieces
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What is the capital of France?",
+        "Solve $x^2 + 3x = 10$, then (if possible) simplify.",
+        "Électricité, naïveté, São Paulo and Zürich",
+        "snake_case = camelCase + 3.14",
+        "unbelievably antidisestablishmentarian",
+        "你好，世界",
+    ],
+)
+def test_pieces_are_those_of_the_reference(text: str) -> None:
+    reference = Tokenizer(
+        WordPiece(
+            {piece: number for number, piece in enumerate(PIECES)}, unk_token="[UNK]", max_input_chars_per_word=100
+        )  # pyright: ignore[reportCallIssue]
+    )
+    reference.normalizer = BertNormalizer(lowercase=True)  # pyright: ignore[reportAttributeAccessIssue]
+    reference.pre_tokenizer = BertPreTokenizer()  # pyright: ignore[reportAttributeAccessIssue]
+    vocabulary = Vocabulary(PIECES)
+    ours = [piece for word in split_words(text) for piece in vocabulary.look_up(word).pieces]
+    assert ours == reference.encode(text).ids
+
+
+def test_cap_keeps_both_ends() -> None:
+    capped = cap("a" * 750 + "b" * 5000 + "c" * 250)
+    assert capped == "a" * 750 + "\n" + "c" * 250
+    assert cap("short") == "short"
+
+
+def test_clean_drops_what_hides_words() -> None:
+    assert clean("a\x00b\u200bc\ud800d\nnext") == "abcd\nnext"
+
+
+def test_a_word_outside_the_alphabet_is_unknown() -> None:
+    assert Vocabulary(["[UNK]", "a", "##b"]).look_up("az").pieces == (0,)
+    assert Vocabulary(["[UNK]", "a", "##b"]).look_up("abb").pieces == (1, 2, 2)
+
+
+def test_the_cache_is_bounded() -> None:
+    vocabulary = Vocabulary(["[UNK]", "a", "##a"])
+    for number in range(MAX_CACHED_WORDS + 10):
+        vocabulary.look_up(f"a{number}")
+    assert len(vocabulary._cache) <= MAX_CACHED_WORDS  # pyright: ignore[reportPrivateUsage]

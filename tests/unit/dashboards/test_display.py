@@ -1,0 +1,65 @@
+"""Numbers as people read them."""
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboards import display
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("1234.567", "$1,234.57"),
+        ("0", "$0.00"),
+        ("0.9996", "$1.00"),
+        ("0.4381", "$0.438"),
+        ("0.0000363", "$0.0000363"),
+        ("0.000000000147", "$0.000000000147"),
+        ("-12.5", "−$12.50"),
+        (None, "–"),
+    ],
+)
+def test_dollars(value: str | None, shown: str) -> None:
+    assert display.dollars(value) == shown
+
+
+@given(st.integers(1, 10**18))
+def test_what_is_not_zero_is_never_shown_as_zero(pico: int) -> None:
+    assert Decimal(display.dollars(Decimal(pico).scaleb(-12)).replace("$", "").replace(",", "")) > 0
+
+
+@given(st.integers(-(10**18), 10**18))
+def test_exact_dollars_lose_no_digit(pico: int) -> None:
+    value = Decimal(pico).scaleb(-12)
+    shown = display.exact_dollars(f"{value:f}")
+    assert Decimal(shown.replace("$", "").replace(",", "").replace("−", "-")) == value
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (display.tokens(812), "812"),
+        (display.tokens(45_100), "45.1 k"),
+        (display.tokens(3_200_000), "3.2 M"),
+        (display.seconds(0.0421), "42 ms"),
+        (display.seconds(1.5), "1.50 s"),
+        (display.seconds(300), "5 min"),
+        (display.share(0.1234), "12.3 %"),
+        (display.share(-0.357), "−35.7 %"),
+        (display.speed(61.23), "61.2 tok/s"),
+        (display.moment(1_790_000_000_000_000), "2026-09-21 14:13:20 UTC"),
+        (display.exact_dollars(None), "price unknown"),
+        (display.hour("2026-11-21T04:00:00Z"), "21 Nov 04:00"),
+    ],
+)
+def test_units(shown: str, expected: str) -> None:
+    assert shown == expected
+
+
+@pytest.mark.parametrize("show", [display.count, display.tokens, display.seconds, display.share, display.speed])
+def test_what_is_not_known_is_a_dash(show: object) -> None:
+    assert callable(show)
+    assert show(None) == "–"

@@ -1,0 +1,102 @@
+"""Every metric, label and column that a panel or an alert names exists."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client import Counter, Gauge, Histogram
+from sqlalchemy import create_engine, text
+
+from dashboards.grafana_boards import BOARDS, HERE, as_json
+from gateway.metrics import Metrics
+from gateway.storage.tables import metadata
+from tests.memory_ledger import MemoryLedger
+
+RULES = HERE.parent / "prometheus" / "breakeven.rules.yml"
+METRIC = re.compile(r"\b(breakeven_[a-z0-9_]+)")
+LABELS = re.compile(r"by \(([^)]*)\)|\{(\w+)[!=~]")
+COLUMN = re.compile(r"\b(hourly|dimensions)\.(\w+)")
+
+
+def exported() -> dict[str, set[str]]:
+    """Series name -> its labels."""
+    found: dict[str, set[str]] = {}
+    metrics = Metrics(MemoryLedger())
+    for collector in metrics.registry._collector_to_names:  # pyright: ignore[reportPrivateUsage]
+        assert isinstance(collector, (Counter, Gauge, Histogram))
+        name, labels = collector._name, set(collector._labelnames)  # pyright: ignore[reportPrivateUsage]
+        if isinstance(collector, Counter):
+            found[f"{name}_total"] = labels
+        elif isinstance(collector, Histogram):
+            found |= {f"{name}_bucket": {*labels, "le"}, f"{name}_sum": labels, f"{name}_count": labels}
+        else:
+            found[name] = labels
+    return found
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    for name, (_, panels) in BOARDS.items():
+        for panel in panels:
+            if not panel.is_sql:
+                yield from ((f"{name}: {panel.title}", query) for _, query in panel.queries)
+    for group in yaml.safe_load(RULES.read_text())["groups"]:
+        yield from ((rule["alert"], rule["expr"]) for rule in group["rules"])
+
+
+@pytest.mark.parametrize(("where", "expression"), list(expressions()))
+def test_metrics_and_labels_exist(where: str, expression: str) -> None:
+    series = exported()
+    named = METRIC.findall(expression)
+    assert set(named) <= series.keys(), where
+    used = {label.strip() for by, one in LABELS.findall(expression) for label in (by or one).split(",")}
+    if named:
+        assert used <= set.intersection(*(series[name] for name in named)), where
+
+
+@pytest.mark.parametrize("name", list(BOARDS))
+def test_the_committed_dashboard_is_the_generated_one(name: str) -> None:
+    assert (HERE / f"{name}.json").read_text() == as_json(name), "run `python -m dashboards.grafana_boards`"
+
+
+def test_columns_exist() -> None:
+    named = [
+        found
+        for _, panels in BOARDS.values()
+        for panel in panels
+        if panel.is_sql
+        for _, query in panel.queries
+        for found in COLUMN.findall(query)
+    ]
+    assert named
+    missing = {f"{table}.{column}" for table, column in named if column not in metadata.tables[table].columns}
+    assert not missing
+
+
+def test_every_query_runs_on_the_schema() -> None:
+    """On SQLite, with PostgreSQL's and Grafana's own words replaced."""
+    engine = create_engine("sqlite://")
+    metadata.create_all(engine)
+    with engine.connect() as connection:
+        for _, panels in BOARDS.values():
+            for _, query in (query for panel in panels if panel.is_sql for query in panel.queries):
+                plain = re.sub(r"\$__unixEpochFilter\((.*?)\)", r"\1 > 0", query).replace("to_timestamp(", "(")
+                connection.execute(text(plain))
+    engine.dispose()
+
+
+def test_promtool_takes_the_rules(tmp_path: Path) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool; Debian's package `prometheus` has it")
+    subprocess.run([promtool, "check", "rules", str(RULES)], check=True)
+
+
+def test_every_alert_says_what_happened() -> None:
+    for group in yaml.safe_load(RULES.read_text())["groups"]:
+        for rule in group["rules"]:
+            assert rule["annotations"]["summary"].endswith(".")
+            assert rule["labels"]["severity"] in ("page", "ticket")

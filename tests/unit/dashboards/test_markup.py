@@ -1,0 +1,90 @@
+"""Whatever comes from outside is text: no tag, no attribute, no handler of it survives."""
+
+import difflib
+from html.parser import HTMLParser
+
+import pytest
+
+from dashboards import markup
+from dashboards.export import rows_as_csv
+from dashboards.markup import Cell, Column
+
+HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>"
+OURS = {
+    "div",
+    "table",
+    "caption",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "a",
+    "code",
+    "span",
+    "strong",
+    "p",
+    "dl",
+    "dt",
+    "dd",
+}
+
+
+class Tags(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        markup.table(
+            [Column(HOSTILE, title=HOSTILE)],
+            [[Cell(HOSTILE, href=HOSTILE, tone=HOSTILE, title=HOSTILE, is_code=True)], [HOSTILE]],
+            caption=HOSTILE,
+        ),
+        markup.tile(HOSTILE, HOSTILE, HOSTILE, tone=HOSTILE, title=HOSTILE),
+        markup.message(HOSTILE, HOSTILE, tone=HOSTILE),
+        markup.facts([(HOSTILE, HOSTILE)]),
+        markup.diff(f"+{HOSTILE}\n-{HOSTILE}\n@@\n {HOSTILE}"),
+        markup.side_by_side([HOSTILE], [HOSTILE * 2], difflib.SequenceMatcher(None, ["a"], ["b"]).get_opcodes()),
+        markup.badge(HOSTILE, HOSTILE),
+    ],
+)
+def test_hostile_text_stays_text(made: str) -> None:
+    found = Tags(made)
+    assert found.tags <= OURS
+    assert not {name for name in found.attributes if name.startswith("on") or name == "src"}
+    assert HOSTILE in found.text
+
+
+def test_numbers_are_set_right_and_a_caption_is_there() -> None:
+    made = markup.table([Column("Spend", is_number=True)], [["$1.00"]], caption="Costs")
+    assert 'class="be-number' in made
+    assert "<caption" in made
+
+
+def test_equal_runs_are_folded_and_nothing_else() -> None:
+    old = [f"line {number}" for number in range(30)]
+    new = [*old[:20], "changed", *old[21:]]
+    made = markup.side_by_side(old, new, difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
+    assert "14 equal lines" in made
+    assert "−line 20" in made
+    assert "+changed" in made
+
+
+def test_a_csv_cell_is_no_formula() -> None:
+    row = {"group": {"team": "=HYPERLINK(1)"}, "requests": 1, "cost_usd": "0.5"}
+    found = {"since": "a", "until": "b", "by": ["team"], "rows": [row], "total": {**row, "group": {}}}
+    assert rows_as_csv(found).splitlines() == ["since,until,team,requests,cost_usd", "a,b,'=HYPERLINK(1),1,0.5"]

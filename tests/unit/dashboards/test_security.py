@@ -1,0 +1,79 @@
+"""The door in front of every page: other origins, event channels without a session, and the policy of each answer."""
+
+import re
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from dashboards.security import COOKIE, Guarded, is_same_origin
+
+
+async def page(request: Request) -> Response:
+    return HTMLResponse("<html><script>1</script><script type='module'>2</script></html>")
+
+
+async def change(request: Request) -> Response:
+    return PlainTextResponse("changed")
+
+
+async def events(socket: WebSocket) -> None:
+    await socket.accept()
+    await socket.send_text("hello")
+    await socket.close()
+
+
+@pytest.fixture
+def client() -> TestClient:
+    routes = [
+        Route("/ui/", page),
+        Route("/ui/change", change, methods=["POST"]),
+        Route("/ui/_nicegui_ws/socket.io", change, methods=["GET", "POST"]),
+        WebSocketRoute("/ui/_nicegui_ws/socket.io", events),
+    ]
+    return TestClient(Guarded(Starlette(routes=routes), lambda cookie: cookie == "good"), base_url="http://ui.test")
+
+
+def test_every_script_of_a_page_carries_the_nonce_of_its_policy(client: TestClient) -> None:
+    answer = client.get("/ui/")
+    policy = answer.headers["content-security-policy"]
+    nonce = re.search(r"'nonce-([^']+)'", policy)
+    assert nonce is not None
+    assert answer.text.count(f'nonce="{nonce.group(1)}"') == answer.text.count("<script") == 2
+    assert "unsafe-inline" not in policy.partition("script-src")[2].partition(";")[0]
+    assert "frame-ancestors 'none'" in policy
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert client.get("/ui/").headers["content-security-policy"] != policy
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [(None, 200), ("http://ui.test", 200), ("http://evil.test", 403), ("null", 403), ("http://ui.test.evil", 403)],
+)
+def test_changes_come_from_our_own_pages(client: TestClient, origin: str | None, status: int) -> None:
+    headers = {"origin": origin} if origin else {}
+    assert client.post("/ui/change", headers=headers).status_code == status
+
+
+def test_events_need_a_session(client: TestClient) -> None:
+    path = "/ui/_nicegui_ws/socket.io"
+    assert client.get(path).status_code == 403
+    with pytest.raises(WebSocketDisconnect), client.websocket_connect(path):
+        pass
+    client.cookies.set(COOKIE, "good")
+    assert client.get(path).status_code == 200
+    with client.websocket_connect(path) as socket:
+        assert socket.receive_text() == "hello"
+    with pytest.raises(WebSocketDisconnect), client.websocket_connect(path, headers={"origin": "http://evil.test"}):
+        pass
+
+
+def test_a_missing_host_is_never_the_same_origin() -> None:
+    assert not is_same_origin("http://a", None)
+    assert is_same_origin("https://a:1", "a:1")
+    assert not is_same_origin("https://a:2", "a:1")

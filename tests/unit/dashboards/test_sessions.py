@@ -1,0 +1,83 @@
+"""Sessions end when they should, and guessing gets slower."""
+
+from dashboards.sessions import IDLE_SECONDS, LONGEST_SECONDS, MAX_SESSIONS, FormTokens, Sessions, SignInLimit
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def start(sessions: Sessions) -> str:
+    return sessions.start("bk-secret", "ann", "owner", frozenset({"rules.write"}))[0]
+
+
+def test_a_session_is_found_by_its_secret_alone() -> None:
+    sessions = Sessions(Clock())
+    secret = start(sessions)
+    found = sessions.find(secret)
+    assert found is not None
+    assert found.may("rules.write")
+    assert not found.may("keys.write")
+    assert sessions.find(secret + "x") is sessions.find(None) is sessions.find("") is None
+    assert "bk-secret" not in repr(found)
+
+
+def test_it_ends_when_idle_when_old_and_when_told() -> None:
+    clock = Clock()
+    sessions = Sessions(clock)
+    idle = start(sessions)
+    clock.now += IDLE_SECONDS + 1
+    assert sessions.find(idle) is None
+    busy = start(sessions)
+    for _ in range(int(LONGEST_SECONDS / IDLE_SECONDS)):
+        clock.now += IDLE_SECONDS - 1
+        assert sessions.find(busy) is not None
+    clock.now += IDLE_SECONDS - 1
+    assert sessions.find(busy) is None
+    told = start(sessions)
+    sessions.end(told)
+    assert sessions.find(told) is None
+
+
+def test_there_are_never_more_than_the_limit() -> None:
+    clock = Clock()
+    sessions = Sessions(clock)
+    first = start(sessions)
+    others: list[str] = []
+    for _ in range(MAX_SESSIONS - 1):
+        clock.now += 0.01
+        others.append(start(sessions))
+    assert sessions.find(first) is not None
+    clock.now += 1
+    newest = start(sessions)
+    assert sessions.find(first) is not None, "it was just used"
+    assert sessions.find(others[0]) is None, "the one unused for longest had to go"
+    assert sessions.find(others[-1]) is not None
+    assert sessions.find(newest) is not None
+
+
+def test_each_wrong_key_after_five_doubles_the_wait() -> None:
+    clock = Clock()
+    limit = SignInLimit(clock)
+    waits: list[float] = []
+    for _ in range(8):
+        limit.failed("1.2.3.4")
+        waits.append(limit.wait_seconds("1.2.3.4"))
+        clock.now += waits[-1]
+    assert waits == [0, 0, 0, 0, 2, 4, 8, 16]
+    assert limit.wait_seconds("5.6.7.8") == 0
+    limit.succeeded("1.2.3.4")
+    assert limit.wait_seconds("1.2.3.4") == 0
+
+
+def test_a_form_token_belongs_to_its_cookie() -> None:
+    tokens = FormTokens()
+    assert tokens.is_good("a", tokens.token("a"))
+    assert not tokens.is_good("b", tokens.token("a"))
+    assert not tokens.is_good(None, tokens.token("a"))
+    assert not tokens.is_good("a", None)
+    assert not FormTokens().is_good("a", tokens.token("a"))

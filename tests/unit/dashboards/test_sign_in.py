@@ -1,0 +1,111 @@
+"""Signing in against a scripted gateway: cookies, CSRF, roles, brute force."""
+
+import re
+from collections.abc import Mapping
+from typing import Protocol
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from dashboards.security import COOKIE
+from dashboards.sessions import Sessions, SignInLimit
+from dashboards.sign_in import build_sign_in
+
+
+def answer(request: httpx.Request) -> httpx.Response:
+    key = request.headers["authorization"].removeprefix("Bearer ")
+    if key == "good":
+        return httpx.Response(200, json={"name": "ann", "role": "viewer", "permissions": ["reports.read"]})
+    if key == "app":
+        return httpx.Response(403, json={"error": {"message": "no", "code": "role_not_allowed"}})
+    if key == "down":
+        raise httpx.ConnectError("refused")
+    return httpx.Response(401, json={"error": {"message": "no", "code": "invalid_api_key"}})
+
+
+class Answer(Protocol):
+    """What the test client returns, whichever HTTP library it is built on."""
+
+    @property
+    def status_code(self) -> int: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+
+class Rig:
+    def __init__(self, *, is_secure: bool = False) -> None:
+        self.now = 0.0
+        self.sessions = Sessions(lambda: self.now)
+        http = httpx.AsyncClient(base_url="http://gateway", transport=httpx.MockTransport(answer))
+        app = FastAPI()
+        limit = SignInLimit(lambda: self.now)
+        app.include_router(build_sign_in(http, self.sessions, limit, is_secure=is_secure))
+        scheme = "https" if is_secure else "http"
+        self.client = TestClient(app, base_url=f"{scheme}://ui.test", follow_redirects=False)
+
+    def token(self) -> str:
+        found = re.search(r'name="token" value="([0-9a-f]+)"', self.client.get("/ui/sign-in").text)
+        assert found is not None
+        return found.group(1)
+
+    def post(self, key: str, token: str | None = None) -> "Answer":
+        return self.client.post("/ui/sign-in", data={"key": key, "token": self.token() if token is None else token})
+
+
+def test_a_good_key_starts_a_session_that_keeps_it_from_the_browser() -> None:
+    rig = Rig()
+    response = rig.post(" good ")
+    assert response.status_code == 303
+    cookie = response.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=lax" in cookie
+    assert "good" not in cookie
+    session = rig.sessions.find(rig.client.cookies[COOKIE])
+    assert session is not None
+    assert session.key == "good"
+
+
+def test_behind_tls_cookies_are_secure() -> None:
+    assert "Secure" in Rig(is_secure=True).post("good").headers["set-cookie"]
+
+
+@pytest.mark.parametrize(
+    ("key", "status", "text"),
+    [("bad", 401, "not known here"), ("app", 401, "another role"), ("down", 502, "does not answer")],
+)
+def test_refusals_say_why_and_start_nothing(key: str, status: int, text: str) -> None:
+    rig = Rig()
+    response = rig.post(key)
+    assert response.status_code == status
+    assert text in response.text
+    assert COOKIE not in rig.client.cookies
+
+
+def test_a_form_of_another_browser_is_refused() -> None:
+    rig, other = Rig(), Rig()
+    assert rig.post("good", other.token()).status_code == 403
+    assert rig.post("good", "").status_code == 403
+
+
+def test_guessing_is_slowed_down_and_a_good_key_waits_too() -> None:
+    rig = Rig()
+    for _ in range(5):
+        rig.post("bad")
+    assert rig.post("good").status_code == 429
+    rig.now += 3
+    assert rig.post("good").status_code == 303
+
+
+def test_signing_out_needs_the_sessions_own_token() -> None:
+    rig = Rig()
+    rig.post("good")
+    secret = rig.client.cookies[COOKIE]
+    rig.client.post("/ui/sign-out", data={"csrf": "wrong"})
+    session = rig.sessions.find(secret)
+    assert session is not None
+    rig.client.post("/ui/sign-out", data={"csrf": session.csrf})
+    assert rig.sessions.find(secret) is None

@@ -1,0 +1,237 @@
+"""In-memory stores behind the real routers, for tests of the admin API."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from backends.protocol import BackendHealth
+from backends.scripted import Outcome, ScriptedBackend, follow
+from gateway.api.admin import build_admin_router
+from gateway.api.admin_keys import KeyService
+from gateway.api.admin_reports import BreakEvenQuery, BreakEvenView, CostQuery, CostTable, Overview, PeriodQuery
+from gateway.api.admin_reports import Utilisation as UtilisationView
+from gateway.api.admin_rules import ReplayResult
+from gateway.api.app import build_fastapi
+from gateway.catalogue import BackendFacts, Catalogue
+from gateway.errors import InvalidRequest
+from gateway.keys import KeyRecord, KeyRing, Role, hash_key
+from gateway.ledger.entry import Entry
+from gateway.load import Upstreams
+from gateway.pipeline import Pipeline
+from gateway.pricing.catalogue import ModelRecord, PriceBook, ProviderPrices
+from gateway.routing.rules import ModelSpec, RulesDocument
+from gateway.rules_service import Activation, RulesService, StoredRules
+from gateway.stores import AuditRecord, EntryWanted, ListedKey, NewKey, Verified
+from tests.builders import make_candidate, make_prices, make_snapshot
+from tests.memory_ledger import MemoryLedger
+
+PEPPER = b"pepper"
+NOW_US = 1_790_000_000_000_000
+ROLES: tuple[Role, ...] = ("app", "viewer", "finance", "editor", "owner")
+FIRST_RULES = """version: 1
+rules:
+  - name: default
+    choose: {from: [small, large], by: order}
+"""
+OTHER_RULES = FIRST_RULES.replace("[small, large]", "[large]")
+
+
+class MemoryRules:
+    """RulesStore without a database."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, StoredRules] = {}
+        self.log: list[Activation] = []
+        self.diffs: list[str] = []
+
+    async def put(self, rules: StoredRules) -> None:
+        self.stored.setdefault(rules.version, rules)
+
+    async def get(self, version: str) -> StoredRules | None:
+        return self.stored.get(version)
+
+    async def versions(self) -> Sequence[StoredRules]:
+        return list(reversed(self.stored.values()))
+
+    async def active(self) -> str | None:
+        return self.log[-1].version if self.log else None
+
+    async def activate(self, activation: Activation, *, diff: str) -> bool:
+        if await self.active() != activation.previous:
+            return False
+        self.log.append(activation)
+        self.diffs.append(diff)
+        return True
+
+    async def activations(self) -> Sequence[Activation]:
+        return list(reversed(self.log))
+
+
+class MemoryKeys:
+    """KeyStore without a database; secrets are readable, so that a test can use them."""
+
+    def __init__(self) -> None:
+        self.listed: list[ListedKey] = []
+        self.secrets: dict[str, str] = {}
+
+    async def create(self, new: NewKey, *, author: str) -> tuple[ListedKey, str]:
+        allowed = frozenset(new.allowed_models) if new.allowed_models is not None else None
+        record = KeyRecord(
+            f"key-{len(self.listed)}", new.name, new.role, new.team, new.project, new.tags, allowed, new.expires_at_us
+        )
+        self.listed.append(ListedKey(record, NOW_US))
+        self.secrets[record.id] = f"bk-{record.id}"
+        return self.listed[-1], self.secrets[record.id]
+
+    async def list(self) -> Sequence[ListedKey]:
+        return list(reversed(self.listed))
+
+    async def revoke(self, key_id: str, *, author: str) -> bool:
+        for index, one in enumerate(self.listed):
+            if one.record.id == key_id:
+                self.listed[index] = ListedKey(replace(one.record, revoked_at_us=NOW_US), one.created_at_us)
+                return True
+        return False
+
+    async def records(self) -> Mapping[bytes, KeyRecord]:
+        return self.ring()
+
+    async def find_by_hash(self, key_hash: bytes) -> KeyRecord | None:
+        return self.ring().get(key_hash)
+
+    def ring(self) -> dict[bytes, KeyRecord]:
+        return {hash_key(PEPPER, self.secrets[one.record.id]): one.record for one in self.listed}
+
+
+class MemoryAudit:
+    async def page(self, *, before: int | None, limit: int) -> Sequence[AuditRecord]:
+        return []
+
+    async def verify(self) -> Verified:
+        return Verified(is_intact=True, records=0, first_broken=None)
+
+
+class MemoryEntries:
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    async def find(self, wanted: EntryWanted) -> Sequence[Entry]:
+        return list(reversed(self.entries))[: wanted.limit]
+
+    async def get(self, request_id: str) -> Entry | None:
+        return next((entry for entry in self.entries if entry.intent.request_id == request_id), None)
+
+
+class NoReports:
+    """Every report refuses: what the figures are is tested where they are computed."""
+
+    async def costs(self, query: CostQuery) -> CostTable:
+        raise InvalidRequest(f"no costs by {query.dimensions()} where {query.filters()}")
+
+    async def overview(self, query: PeriodQuery) -> Overview:
+        raise InvalidRequest("no overview")
+
+    async def utilisation(self, query: PeriodQuery) -> UtilisationView:
+        raise InvalidRequest("no utilisation")
+
+    async def break_even(self, query: BreakEvenQuery) -> BreakEvenView:
+        raise InvalidRequest("no break-even")
+
+
+def catalogue() -> Catalogue:
+    def spec(name: str) -> ModelSpec:
+        return ModelSpec(backend="one", upstream_model=name, context_window=1000)
+
+    return Catalogue({"one": BackendFacts(provider="acme")}, {"small": spec("small"), "large": spec("large")})
+
+
+class AdminRig:
+    """The real admin API over in-memory stores, with one key per role; `applied` is what routing was told."""
+
+    def __init__(self, rules_file: Path | None = None) -> None:
+        self.keys = MemoryKeys()
+        self.rules_store = MemoryRules()
+        self.entries = MemoryEntries()
+        self.applied: list[tuple[RulesDocument, str]] = []
+        self.ring = KeyRing(PEPPER)
+        self.replayed: list[RulesDocument] = []
+        self.pipeline = Pipeline(
+            keys=self.ring,
+            backends={"one": ScriptedBackend("one", follow([Outcome()]))},
+            upstreams=Upstreams(health={"one": BackendHealth(True)}),
+            ledger=MemoryLedger(),
+            observer=_Silent(),
+            snapshot=make_snapshot(candidates=[make_candidate("small", backend="one")]),
+            classifier=None,
+            now_us=lambda: NOW_US,
+        )
+        self.rules = RulesService(
+            self.rules_store,
+            catalogue(),
+            lambda document, version: self.applied.append((document, version)),
+            now_us=lambda: NOW_US,
+            file=rules_file,
+        )
+        book = PriceBook([ProviderPrices("acme", (ModelRecord("small", (make_prices(),)),))])
+        self.app: FastAPI = build_fastapi()
+        self.app.include_router(
+            build_admin_router(
+                pipeline=self.pipeline,
+                prices=book,
+                keys=KeyService(self.keys, self._refresh),
+                rules=self.rules,
+                replay=self._replay,
+                reports=NoReports(),
+                entries=self.entries,
+                audit=MemoryAudit(),
+                engine=lambda: None,
+            )
+        )
+        self.client = TestClient(self.app, raise_server_exceptions=True)
+
+    async def start(self) -> "AdminRig":
+        for role in ROLES:
+            await self.keys.create(NewKey(name=role, role=role), author="test")
+        await self._refresh()
+        return self
+
+    async def _refresh(self) -> None:
+        self.ring.replace(self.keys.ring())
+
+    async def _replay(self, document: RulesDocument, since_us: int | None, until_us: int | None) -> ReplayResult:
+        self.replayed.append(document)
+        at = datetime(2026, 11, 1, tzinfo=UTC)
+        return ReplayResult(
+            since=at,
+            until=at,
+            requests=1,
+            moved_requests=0,
+            refused_requests=0,
+            unpriced_requests=0,
+            cost_before_usd="1",
+            cost_after_usd="1",
+            quality_before=None,
+            quality_after=None,
+            time_to_first_token_before_seconds=None,
+            time_to_first_token_after_seconds=None,
+            moves=[],
+        )
+
+    def ask(self, role: Role, method: str, path: str, /, **body: Any) -> Any:
+        secret = self.keys.secrets[f"key-{ROLES.index(role)}"]
+        return self.client.request(
+            method, path, headers={"authorization": f"Bearer {secret}"}, json=body if body else None
+        )
+
+
+class _Silent:
+    def settled(self, entry: Entry) -> None: ...
+
+    def unclassified(self) -> None: ...
+
+    def attempt_failed(self, candidate: object, error: object) -> None: ...

@@ -1,0 +1,89 @@
+"""Single requests over HTTP: exact cost lines, and nobody sees another key's request."""
+
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.ledger.entry import Cost, Decision, Entry, Intent, Status
+from tests.builders import make_facts
+from tests.unit.gateway.api.fakes import NOW_US, ROLES, AdminRig
+
+
+def make_entry(request_id: str = "0" * 32, key_id: str = "key-0", **changes: Any) -> Entry:
+    decision = Decision("default", "small", ("small", "large"), 500, 0.7, 1.0, "r", "p", "c", make_facts())
+    intent = Intent(
+        request_id, NOW_US, key_id, "red", None, ("a",), "chat.completions", "auto", True, decision,
+        "one", "acme", "small", 10_000,
+    )  # fmt: skip
+    values: dict[str, Any] = {
+        "intent": intent, "status": Status.completed, "model": "small", "backend": "one", "provider": "acme",
+        "upstream_model": "small", "input_tokens": 100, "cached_input_tokens": 40, "cache_write_5m_tokens": 10,
+        "cache_write_1h_tokens": 0, "output_tokens": 20, "reasoning_tokens": 5, "is_usage_estimated": False,
+        "is_simulated": False, "service_tier": None,
+        "cost": Cost(input_pico_usd=50, cached_input_pico_usd=4, cache_write_pico_usd=13, output_pico_usd=80),
+        "cost_lower_pico_usd": 147, "cost_upper_pico_usd": 147, "gpu_seconds": 0.0, "queue_seconds": 0.1,
+        "time_to_first_token_seconds": 0.4, "prefill_tokens_per_second": None, "decode_tokens_per_second": 19.0,
+        "total_seconds": 1.4, "finish_reason": "stop", "http_status": 200, "error": None, "attempts": (),
+    }  # fmt: skip
+    return Entry(**{**values, **changes})
+
+
+async def rig_with(*entries: Entry) -> AdminRig:
+    rig = await AdminRig().start()
+    rig.entries.entries.extend(entries)
+    return rig
+
+
+async def test_the_price_lines_add_up_to_the_cost_exactly() -> None:
+    rig = await rig_with(make_entry())
+    found = rig.ask("finance", "GET", f"/admin/v1/entries/{'0' * 32}").json()
+    assert sum(Decimal(line["cost_usd"]) for line in found["lines"]) == Decimal(found["cost_usd"])
+    assert {line["name"]: line["tokens"] for line in found["lines"]} == {
+        "input, not cached": 50,
+        "input, read from cache": 40,
+        "input, written to cache": 10,
+        "output, reasoning included": 20,
+    }
+
+
+async def test_the_latency_is_split_without_gap_or_overlap() -> None:
+    rig = await rig_with(make_entry())
+    found = rig.ask("finance", "GET", f"/admin/v1/entries/{'0' * 32}").json()
+    parts = found["queue_seconds"] + found["prefill_seconds"] + found["decode_seconds"]
+    assert parts == pytest.approx(found["total_seconds"])
+
+
+async def test_an_unknown_price_is_null_and_never_zero() -> None:
+    rig = await rig_with(msgspec.structs.replace(make_entry(), cost=None))
+    found = rig.ask("finance", "GET", f"/admin/v1/entries/{'0' * 32}").json()
+    assert found["cost_usd"] is None
+    assert found["lines"] == []
+
+
+async def test_a_key_sees_its_own_request_and_nobody_elses() -> None:
+    entries = [make_entry(f"{index:032x}", key_id=f"key-{index}") for index in range(len(ROLES))]
+    rig = await rig_with(*entries)
+    for asker, role in enumerate(ROLES):
+        for owner in range(len(ROLES)):
+            status = rig.ask(role, "GET", f"/v1/requests/{owner:032x}").status_code
+            assert status == (200 if asker == owner else 404)
+    unknown = rig.ask("app", "GET", f"/v1/requests/{'f' * 32}").json()
+    another = rig.ask("app", "GET", f"/v1/requests/{1:032x}").json()
+    assert unknown["error"]["code"] == another["error"]["code"] == "request_not_found"
+
+
+async def test_a_full_page_says_where_the_next_one_starts() -> None:
+    rig = await rig_with(*(make_entry(f"{index:032x}") for index in range(3)))
+    page = rig.ask("finance", "GET", "/admin/v1/entries?limit=2").json()
+    assert page["next_before"] == page["entries"][-1]["request_id"] == f"{1:032x}"
+    assert rig.ask("finance", "GET", "/admin/v1/entries?limit=5").json()["next_before"] is None
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=501", "status=odd", "since=yesterday", "colour=red"])
+async def test_odd_filters_are_refused_by_name(query: str) -> None:
+    rig = await rig_with()
+    answer = rig.ask("finance", "GET", f"/admin/v1/entries?{query}")
+    assert answer.status_code == 400
+    assert query.split("=")[0] in answer.json()["error"]["message"]

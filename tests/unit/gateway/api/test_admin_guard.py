@@ -1,0 +1,96 @@
+"""The role × endpoint matrix, generated from the OpenAPI document: what is declared is exactly what is allowed."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, get_args
+
+import pytest
+from fastapi import APIRouter, Depends
+from fastapi.testclient import TestClient
+
+from gateway.api.admin_guard import DECLARATION, build_guard
+from gateway.api.app import build_fastapi
+from gateway.keys import Role
+from gateway.roles import PERMISSIONS, Permission, may
+from tests.unit.gateway.api.fakes import ROLES, AdminRig
+
+BODIES: dict[str, dict[str, Any]] = {
+    "/admin/v1/keys": {"name": "new"},
+    "/admin/v1/rules": {"text": "x", "expected_active": None},
+    "/admin/v1/rules/validate": {"text": "x"},
+    "/admin/v1/rules/replay": {"text": "x"},
+    "/admin/v1/rules/diff": {"text": "x"},
+    "/admin/v1/rules/rollback": {"expected_active": None},
+    "/admin/v1/rules/{version}/activate": {"expected_active": None},
+}
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            if path.startswith("/admin/"):
+                yield method.upper(), path, operation.get(DECLARATION)
+
+
+async def test_every_operation_declares_a_known_permission_and_documents_its_answer() -> None:
+    document = (await AdminRig().start()).app.openapi()
+    found = list(operations(document))
+    assert len(found) > 20
+    assert {permission for _, _, permission in found} <= set(get_args(Permission))
+    for method, path, _ in found:
+        answers = document["paths"][path][method.lower()]["responses"]
+        success = next(answer for status, answer in answers.items() if status.startswith("2"))
+        assert success["content"]["application/json"]["schema"], f"{method} {path} documents no model"
+        assert "403" in answers
+
+
+async def test_the_matrix_of_roles_and_endpoints_is_as_declared() -> None:
+    rig = await AdminRig().start()
+    wrong: list[str] = []
+    for method, path, permission in operations(rig.app.openapi()):
+        assert permission is not None
+        body = BODIES.get(path, {}) if method != "GET" else {}
+        asked = path.replace("{", "").replace("}", "")
+        query = "?old=a&new=b" if path.endswith("/diff") and method == "GET" else ""
+        for role in ROLES:
+            status = rig.ask(role, method, asked + query, **body).status_code
+            if (status == 403) == may(role, permission):
+                wrong.append(f"{role} {method} {path}: {status}")
+        if rig.client.request(method, asked + query, json=body or None).status_code != 401:
+            wrong.append(f"nobody {method} {path}")
+    assert not wrong
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_an_operation_that_declares_nothing_is_closed_to_everyone(role: Role) -> None:
+    rig = await AdminRig().start()
+    router = APIRouter(dependencies=[Depends(build_guard(rig.ring, lambda: 0))])
+
+    @router.get("/admin/v1/forgotten")
+    async def forgotten() -> int:  # pyright: ignore[reportUnusedFunction]
+        return 1
+
+    @router.get("/admin/v1/misspelt", openapi_extra={DECLARATION: "reports.raed"})
+    async def misspelt() -> int:  # pyright: ignore[reportUnusedFunction]
+        return 1
+
+    app = build_fastapi()
+    app.include_router(router)
+    client = TestClient(app)
+    headers = {"authorization": f"Bearer bk-key-{ROLES.index(role)}"}
+    assert client.get("/admin/v1/forgotten", headers=headers).status_code == 403
+    assert client.get("/admin/v1/misspelt", headers=headers).status_code == 403
+
+
+def test_each_role_reads_more_than_the_one_before_and_apps_read_nothing() -> None:
+    assert not PERMISSIONS["app"]
+    ladder = [PERMISSIONS[role] for role in ROLES]
+    assert all(lower < higher for lower, higher in pairwise(ladder))
+    assert PERMISSIONS["owner"] == set(get_args(Permission))
+
+
+async def test_a_refusal_names_the_roles_that_may() -> None:
+    rig = await AdminRig().start()
+    answer = rig.ask("viewer", "POST", "/admin/v1/keys", name="x").json()
+    assert answer["error"]["code"] == "role_not_allowed"
+    assert "owner" in answer["error"]["message"]

@@ -1,0 +1,36 @@
+"""Keys over HTTP: the secret is shown once, works at once, and stops at once."""
+
+from tests.unit.gateway.api.fakes import AdminRig
+
+KEYS = "/admin/v1/keys"
+
+
+async def test_a_created_key_works_at_once_and_its_secret_is_never_listed() -> None:
+    rig = await AdminRig().start()
+    created = rig.ask("owner", "POST", KEYS, name="report bot", role="viewer", team="red", tags=["nightly"])
+    assert created.status_code == 201
+    secret = created.json()["key"]
+    me = rig.client.get("/admin/v1/me", headers={"authorization": f"Bearer {secret}"}).json()
+    assert (me["role"], me["team"]) == ("viewer", "red")
+    assert "reports.read" in me["permissions"]
+    assert secret not in rig.ask("owner", "GET", KEYS).text
+
+
+async def test_a_revoked_key_stops_at_once() -> None:
+    rig = await AdminRig().start()
+    viewer = rig.ask("viewer", "GET", "/admin/v1/me").json()["id"]
+    assert rig.ask("owner", "POST", f"{KEYS}/{viewer}/revoke").status_code == 200
+    assert rig.ask("viewer", "GET", "/admin/v1/me").status_code == 401
+
+
+async def test_nobody_locks_themselves_out() -> None:
+    rig = await AdminRig().start()
+    own = rig.ask("owner", "GET", "/admin/v1/me").json()["id"]
+    assert rig.ask("owner", "POST", f"{KEYS}/{own}/revoke").status_code == 409
+
+
+async def test_unknown_fields_and_odd_names_are_refused() -> None:
+    rig = await AdminRig().start()
+    assert rig.ask("owner", "POST", KEYS, name="x", rol="owner").status_code == 400
+    assert rig.ask("owner", "POST", KEYS, name="<b>x</b>").status_code == 400
+    assert rig.ask("owner", "POST", f"{KEYS}/nothing/revoke").status_code == 404

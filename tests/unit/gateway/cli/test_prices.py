@@ -1,0 +1,116 @@
+"""`breakeven prices` over the shipped catalogue and a directory of its own."""
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from gateway.cli import build
+from gateway.cli.demo_month import write_demo_month
+from gateway.cli.state import open_state
+from gateway.config.home import Home
+from gateway.errors import ConfigurationError
+from tests.unit.gateway.ledger.builders import make_entry
+
+needs_litellm = pytest.mark.skipif(
+    find_spec("litellm") is None, reason="litellm's price map is missing: pip install 'breakeven[litellm]'"
+)
+STALE = """\
+provider: openai
+models:
+  gpt-4o-mini:
+    prices:
+    - from: 2024-07-18
+      source: a test
+      input: 0.15
+      output: 0.7
+"""
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BREAKEVEN_HOME", str(tmp_path / "home"))
+
+
+def run(*words: str) -> str:
+    result = CliRunner().invoke(build("prices"), ["prices", *words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_list_and_show() -> None:
+    listed = json.loads(run("list", "--provider", "openai", "--json"))
+    row = next(row for row in listed["models"] if row["model"] == "gpt-4o-mini")
+    assert row["usd_per_mtok"]["input"] == "0.15"
+    assert row in json.loads(run("show", "openai/gpt-4o-mini", "--json"))
+    assert "gpt-4o-mini" in run("show", "gpt-4o-mini")
+    with pytest.raises(ConfigurationError, match="no price is known for 'nobody'"):
+        run("show", "nobody")
+
+
+@needs_litellm
+def test_an_import_appends_what_differs_and_then_nothing(tmp_path: Path) -> None:
+    directory = tmp_path / "prices"
+    directory.mkdir()
+    file = directory / "openai.yaml"
+    file.write_text(STALE)
+    words = ("--from", "litellm", "--provider", "openai", "--directory", str(directory), "--json")
+    changes = json.loads(run("diff", *words))
+    (changed,) = [change for change in changes if change["kind"] == "changed"]
+    assert "output 0.7 -> 0.6" in changed["differences"]
+    assert file.read_text() == STALE
+    run("import", *words, "--yes")
+    assert "output: 0.7" in file.read_text()
+    assert json.loads(run("diff", *words)) == []
+
+
+@needs_litellm
+def test_an_import_that_is_not_approved_writes_nothing(tmp_path: Path) -> None:
+    words = ["prices", "import", "--from", "litellm", "--provider", "groq", "--directory", str(tmp_path)]
+    result = CliRunner().invoke(build("prices"), words, input="n\n")
+    assert result.exit_code == 1
+    assert list(tmp_path.glob("*.yaml")) == []
+
+
+def test_an_unknown_source_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="not from 'elsewhere'"):
+        run("diff", "--from", "elsewhere")
+
+
+def test_reprice_books_an_unpriced_request_once(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    month = asyncio.run(write_demo_month(home, now=datetime(2026, 11, 20, 12, tzinfo=UTC), requests=5))
+    assert month is not None
+    root = month.home.root
+    words = ("reprice", "--since", "2026-11-01", "--until", "2026-11-30", "--json")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BREAKEVEN_HOME", str(root))
+        asyncio.run(add_unpriced())
+        assert json.loads(run(*words)) == {"requests": 1, "cost_usd": "0.000000637500", "booked": 0}
+        assert json.loads(run(*words, "--yes"))["booked"] == 1
+        assert json.loads(run(*words, "--yes")) == {"requests": 0, "cost_usd": "0.000000000000", "booked": 0}
+
+
+async def add_unpriced() -> None:
+    """One token in and one out of gpt-4o-mini: $0.15 and $0.60 a million, less the demonstration's 15 % discount."""
+    plain = make_entry()
+    at_us = int(datetime(2026, 11, 19, tzinfo=UTC).timestamp() * 1_000_000)
+    counts = {"input_tokens": 1, "output_tokens": 1, "cached_input_tokens": 0, "cache_write_5m_tokens": 0}
+    entry = msgspec.structs.replace(
+        plain,
+        intent=msgspec.structs.replace(plain.intent, request_id="f" * 32, accepted_at_us=at_us),
+        provider="openai",
+        upstream_model="gpt-4o-mini",
+        cost=None,
+        service_tier=None,
+        cache_write_1h_tokens=0,
+        reasoning_tokens=0,
+        **counts,
+    )
+    async with open_state() as state:
+        await state.ledger.insert([entry])

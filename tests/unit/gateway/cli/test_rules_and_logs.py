@@ -1,0 +1,83 @@
+"""`breakeven rules` and `breakeven logs` over the demonstration's database."""
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gateway.cli import build
+from gateway.cli.demo_month import write_demo_month
+from gateway.config.home import Home
+from gateway.errors import ConfigurationError, NotFound
+from gateway.rules_service import text_version
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    month = asyncio.run(write_demo_month(Home(tmp_path_factory.mktemp("cli")), now=NOW, requests=60))
+    assert month is not None
+    return month.home.root
+
+
+@pytest.fixture(autouse=True)
+def _use(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BREAKEVEN_HOME", str(home))
+
+
+def run(*words: str) -> str:
+    result = CliRunner().invoke(build(words[0]), list(words), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def active() -> str:
+    return next(row["version"] for row in json.loads(run("rules", "list", "--json")) if row["is_active"])
+
+
+def test_apply_activate_and_roll_back(home: Path, tmp_path: Path) -> None:
+    before = active()
+    file = tmp_path / "edited.yaml"
+    file.write_text(run("rules", "show") + "# edited\n")
+    assert "+# edited" in run("rules", "diff", str(file))
+    applied = json.loads(run("rules", "apply", str(file), "--no-activate", "--json"))
+    assert applied == {"version": text_version(file.read_text()), "is_active": False}
+    assert active() == before
+    assert before in run("rules", "activate", applied["version"], "--reason", "test")
+    assert active() == applied["version"]
+    run("rules", "rollback")
+    assert active() == before
+
+
+def test_a_broken_file_is_named_with_its_line_and_not_stored(tmp_path: Path) -> None:
+    stored = len(json.loads(run("rules", "list", "--json")))
+    file = tmp_path / "broken.yaml"
+    file.write_text("version: 1\nrules:\n  - name: x\n    chose: {from: any}\n")
+    with pytest.raises(ConfigurationError, match=r"4.*chose"):
+        run("rules", "apply", str(file))
+    assert len(json.loads(run("rules", "list", "--json"))) == stored
+
+
+def test_unknown_versions_are_not_found() -> None:
+    with pytest.raises(NotFound):
+        run("rules", "show", "nothing")
+
+
+def test_the_schema_describes_a_rules_file() -> None:
+    assert {"models", "rules"} <= json.loads(run("rules", "schema"))["properties"].keys()
+
+
+def test_logs_filter_and_show_one_in_full() -> None:
+    rows = [json.loads(line) for line in run("logs", "--team", "support", "--limit", "5", "--json").splitlines()]
+    assert 1 <= len(rows) <= 5
+    assert {row["team"] for row in rows} == {"support"}
+    one = json.loads(run("logs", rows[0]["request_id"], "--json"))
+    assert one["cost_usd"] == rows[0]["cost_usd"]
+    assert one["attempts"]
+    assert "No such requests" in run("logs", "--team", "nobody")
+    with pytest.raises(NotFound):
+        run("logs", "0" * 32)

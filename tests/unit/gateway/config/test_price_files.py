@@ -1,0 +1,52 @@
+from pathlib import Path
+
+import pytest
+
+from gateway.config.price_files import SHIPPED, load_overrides, load_price_book, load_prices
+from gateway.errors import ConfigurationError
+from gateway.pricing.catalogue import Rates
+from gateway.pricing.price_yaml import format_prices
+
+NOVEMBER_2026_US = 1_794_000_000_000_000
+SIZE_BUDGET_BYTES = 600_000
+
+
+def test_the_shipped_catalogue_is_valid_and_small() -> None:
+    files = load_prices()
+    assert {file.provider for file in files} == {path.stem for path in SHIPPED.glob("*.yaml")}
+    assert sum(path.stat().st_size for path in SHIPPED.glob("*.yaml")) < SIZE_BUDGET_BYTES
+    assert len(load_price_book().models()) > 500
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_shipped_file_is_written_as_the_importer_writes_it(path: Path) -> None:
+    """So that an import changes only the lines of the prices that changed."""
+    (file,) = load_prices(providers=[path.stem])
+    assert path.read_text(encoding="utf-8") == format_prices(file)
+
+
+def test_a_price_of_the_shipped_catalogue() -> None:
+    prices = load_price_book(providers=["openai"]).lookup("openai", "gpt-4o-mini", NOVEMBER_2026_US)
+    assert prices is not None
+    assert prices.rates == Rates(input=150_000, output=600_000, cached_input=75_000)
+
+
+def test_no_shipped_model_is_free() -> None:
+    free = [m.model for file in load_prices() for m in file.models for p in m.history if p.rates == Rates(0, 0)]
+    assert free == []
+
+
+def test_a_deployments_own_terms(tmp_path: Path) -> None:
+    terms = tmp_path / "terms.yaml"
+    terms.write_text("overrides: [{provider: openai, discount: 0.2}]\n")
+    book = load_price_book(providers=["openai"], overrides=[terms])
+    prices = book.lookup("openai", "gpt-4o-mini", NOVEMBER_2026_US)
+    assert prices is not None
+    assert float(prices.discount) == 0.2
+    assert len(load_overrides(terms)) == 1
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "acme.yaml").write_text("provider: acme\nmodels: {}\nextra: 1\n")
+    with pytest.raises(ConfigurationError, match=r"acme\.yaml:3: extra: Extra inputs"):
+        load_prices(tmp_path)

@@ -1,0 +1,97 @@
+from pathlib import Path
+
+import pytest
+
+from gateway.config.home import Home, create_home
+from gateway.config.settings import FIRST_CONFIGURATION, Settings, load_settings, write_first_files
+from gateway.deployment import load_deployment
+from gateway.errors import ConfigurationError, StateError
+from gateway.pricing.located_yaml import validate_yaml
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home = Home(tmp_path / "state")
+    create_home(home)
+    write_first_files(home)
+    return home
+
+
+def test_the_first_configuration_is_the_defaults_written_out() -> None:
+    assert validate_yaml(Settings, FIRST_CONFIGURATION, "first") == Settings()
+
+
+def test_first_files_are_written_once(home: Home) -> None:
+    home.rules_file.write_text("mine", encoding="utf-8")
+    assert write_first_files(home) == []
+    assert home.rules_file.read_text(encoding="utf-8") == "mine"
+
+
+def test_without_a_key_the_hosted_side_is_simulated_and_with_one_it_is_not(home: Home) -> None:
+    alone = load_deployment(home, environ={})
+    assert {spec.backend for spec in alone.catalogue.environment_models.values()} == {"simulated"}
+    keyed = load_deployment(home, environ={"OPENAI_API_KEY": "sk-x", "GROQ_API_KEY": "gsk"})
+    assert {spec.backend for spec in keyed.catalogue.environment_models.values()} == {"openai", "groq"}
+
+
+def test_every_hosted_model_that_appears_by_itself_has_a_price(home: Home) -> None:
+    environ = {f"{name}_API_KEY": "x" for name in ("OPENAI", "ANTHROPIC", "GEMINI", "DEEPSEEK", "GROQ", "MISTRAL")}
+    deployment = load_deployment(home, environ=environ)
+    snapshot = deployment.catalogue.snapshot(
+        deployment.rules, deployment.prices, classifier_version="", at_us=1_795_000_000_000_000
+    )
+    unpriced = [name for name, one in snapshot.candidates.items() if not one.is_local and one.prices is None]
+    assert not unpriced
+
+
+def test_a_switched_off_engine_leaves_the_rules_valid(home: Home) -> None:
+    text = home.config_file.read_text(encoding="utf-8").replace("is_enabled: true", "is_enabled: false")
+    home.config_file.write_text(text, encoding="utf-8")
+    deployment = load_deployment(home, environ={})
+    assert "smollm2-135m-instruct" not in deployment.catalogue.models(deployment.rules)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("max_body_megabytes: 32", "max_body_megabytes: lots", "breakeven.yaml:7: server.max_body_megabytes"),
+        ("is_enabled: true", "is_enbled: true", "breakeven.yaml:12: engine.is_enbled"),
+        ('gpu_hour_usd: "0.10"', 'gpu_hour_usd: "-1"', "engine.gpu_hour_usd"),
+        ("backends: {}", "backends: {local: {base_url: 'http://x/v1'}}", "the bundled engine's name"),
+        ("backends: {}", "backends: {x: {base_url: 'ftp://x'}}", "backends.x.base_url"),
+        ("backends: {}", "backends: {x: {base_url: 'http://x/v1', gpu_hour_usd: 1}}", "belong together"),
+        ("server:", "server: [", "not valid|expected"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(home: Home, old: str, new: str, says: str) -> None:
+    text = home.config_file.read_text(encoding="utf-8")
+    assert old in text
+    home.config_file.write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=says):
+        load_settings(home)
+
+
+def test_a_missing_provider_key_and_a_missing_file_are_named(home: Home) -> None:
+    text = home.config_file.read_text(encoding="utf-8")
+    block = "backends: {x: {base_url: 'http://127.0.0.1:1/v1', api_key_env: MY_KEY}}"
+    home.config_file.write_text(text.replace("backends: {}", block), encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="no MY_KEY"):
+        load_deployment(home, environ={})
+    home.config_file.unlink()
+    with pytest.raises(ConfigurationError, match="`breakeven serve` writes a first one"):
+        load_settings(home)
+
+
+def test_an_unusable_home_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(StateError, match="BREAKEVEN_HOME"):
+        create_home(Home(tmp_path / "file" / "state"))
+
+
+def test_the_pepper_is_made_once_and_private(home: Home) -> None:
+    assert home.pepper() == home.pepper()
+    assert len(home.pepper()) == 32
+    assert (home.root / "pepper").stat().st_mode & 0o077 == 0
+    (home.root / "pepper").write_text("not hex", encoding="ascii")
+    with pytest.raises(StateError, match="hexadecimal"):
+        home.pepper()

@@ -1,0 +1,129 @@
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gateway.economics.gpu_table
+from gateway.economics.errors import EconomicsError, ModelDoesNotFit, NotMeasured
+from gateway.economics.gpu_table import GpuTable, parse_gpu_table
+from gateway.economics.whatif import Candidate, WhatIf, build_engine, rank, sequences_that_fit, what_if
+from tests.unit.gateway.economics.builders import LARGE, MINI, USD, make_days
+
+TEXT = Path(gateway.economics.gpu_table.__file__).with_suffix(".yaml").read_text(encoding="utf-8")
+TABLE = parse_gpu_table(TEXT)
+DAY = date(2026, 11, 21)
+EIGHT_B = Candidate("nvidia-h100-sxm-80gb", "llama-3.1-8b-instruct")
+
+
+def ask(candidate: Candidate = EIGHT_B, table: GpuTable = TABLE) -> WhatIf:
+    return what_if(make_days(7), candidate, table, LARGE, day=DAY, generator=np.random.default_rng(1))
+
+
+def test_every_row_of_the_shipped_table_says_where_it_comes_from() -> None:
+    for gpu in TABLE.gpus:
+        assert gpu.typical_price(DAY).source
+        assert gpu.specification
+        for price in gpu.prices:
+            assert price.basis == "published" or "assumed" in price.source
+    assert all(curve.source for curve in TABLE.curves)
+
+
+def test_prices_are_dated_and_a_newer_row_of_the_same_source_replaces_the_older() -> None:
+    gpu = TABLE.gpu("nvidia-h100-sxm-80gb")
+    assert [price.usd_per_hour for price in gpu.prices_on(date(2026, 10, 1))] == ["3.49", "4.29"]
+    assert [price.usd_per_hour for price in gpu.prices_on(DAY)] == ["3.99", "4.29", "6.88"]
+    assert gpu.typical_price(DAY).pico_usd_per_hour == 4_290_000_000_000
+    with pytest.raises(NotMeasured):
+        gpu.typical_price(date(2020, 1, 1))
+
+
+def test_renting_one_h100_for_the_mid_tier() -> None:
+    answer = ask()
+    assert answer.curve_basis == "assumed"
+    assert answer.price.source.startswith("Lambda")
+    assert answer.concurrency <= answer.sequences_that_fit
+    assert answer.report.month.plan_saving_usd > 0
+    assert any("assumed, not measured" in note for note in answer.report.caveats)
+    assert not answer.report.owned.is_measured
+
+
+def test_an_assumed_engine_is_slower_than_its_data_sheet() -> None:
+    """16.06 GB of weights at 3,350 GB/s are 4.8 ms a step at the very best."""
+    engine, _, _ = build_engine(EIGHT_B, TABLE, tokens_per_sequence=1600)
+    assert engine.curve.step_seconds(1) > 16.06 / 3350
+    assert engine.prefill_tokens_per_second < 989e12 / 16.06e9
+
+
+def test_a_published_curve_is_used_before_an_assumption() -> None:
+    candidate = Candidate("nvidia-h100-sxm-80gb", "llama-3.3-70b-instruct-fp8", gpus_per_replica=2)
+    answer = ask(candidate)
+    assert answer.curve_basis == "published"
+    assert answer.concurrency == 50
+    assert not any("assumed, not measured" in note for note in answer.report.caveats)
+    assert answer.report.unit.replica_hour_usd == 2 * Decimal("4.29")
+    assert ask(replace(candidate, gpus_per_replica=4)).curve_basis == "assumed"
+
+
+def test_a_model_that_does_not_fit_is_refused_with_its_bytes() -> None:
+    candidate = Candidate("nvidia-l4-24gb", "llama-3.3-70b-instruct-fp8")
+    with pytest.raises(ModelDoesNotFit, match=r"70\.6 GB of weights.*offer 21\.6 GB"):
+        ask(candidate)
+
+
+def test_weights_that_just_fit_leave_no_room_for_a_sequence() -> None:
+    gpu, model = TABLE.gpu("nvidia-a100-sxm-80gb"), TABLE.model("llama-3.3-70b-instruct-fp8")
+    assert sequences_that_fit(gpu, model, TABLE, gpus=1, tokens_per_sequence=1000) == 4
+    with pytest.raises(ModelDoesNotFit):
+        sequences_that_fit(gpu, model, TABLE, gpus=1, tokens_per_sequence=100_000)
+
+
+def test_a_target_that_no_concurrency_meets() -> None:
+    with pytest.raises(EconomicsError, match="even alone"):
+        ask(replace(EIGHT_B, time_per_output_token_seconds=0.001))
+
+
+def test_a_tighter_target_means_fewer_sequences() -> None:
+    tight = ask(replace(EIGHT_B, time_per_output_token_seconds=0.012))
+    assert tight.concurrency < ask().concurrency
+
+
+def test_candidates_are_ranked_by_what_they_save() -> None:
+    answers = [
+        ask(replace(EIGHT_B, gpu=gpu, fixed_month_pico_usd=fixed * USD))
+        for gpu, fixed in (("nvidia-l40s-48gb", 0), ("nvidia-h100-sxm-80gb", 0), ("nvidia-h200-sxm-141gb", 9000))
+    ]
+    savings = [answer.report.month.plan_saving_usd for answer in rank(answers)]
+    assert savings == sorted(savings, reverse=True)
+
+
+def test_names_that_are_not_in_the_table() -> None:
+    with pytest.raises(EconomicsError, match="it has nvidia-l4"):
+        ask(replace(EIGHT_B, gpu="h100"))
+    with pytest.raises(EconomicsError, match="it has smollm2"):
+        ask(replace(EIGHT_B, model="gpt"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("version: 1", "version: 2"),
+        ("memory_gb: 24", "memory_gb: -24"),
+        ("memory_gb: 24", "memory: 24"),
+        ("model: llama-3.3-70b-instruct-fp8", "model: unknown"),
+        ("basis: published", "basis: rumour"),
+        ("version: 1", "version: [1"),
+    ],
+)
+def test_a_wrong_table_is_refused(change: tuple[str, str]) -> None:
+    with pytest.raises(EconomicsError, match="cannot be used"):
+        parse_gpu_table(TEXT.replace(*change, 1))
+
+
+def test_quality_of_the_candidate_is_stated() -> None:
+    answer = what_if(
+        make_days(2), replace(EIGHT_B, quality=0.66), TABLE, MINI, day=DAY, generator=np.random.default_rng(1)
+    )
+    assert "0.660 owned against 0.710 hosted" in answer.report.verdict

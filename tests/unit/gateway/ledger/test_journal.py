@@ -1,0 +1,209 @@
+"""The journal on a real directory and on a simulated disk that fills up or fails."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.errors import LedgerUnavailable
+from gateway.ledger.disk import LocalDisk
+from gateway.ledger.entry import Entry, Status
+from gateway.ledger.journal import Journal
+from gateway.ledger.simulated_disk import SimulatedDisk
+from tests.unit.gateway.ledger.builders import make_checkpoint, make_entry, make_intent, request_id
+
+SMALL = 1 << 16
+
+
+def fail(error: OSError) -> None:
+    raise AssertionError(f"the journal stopped: {error}")
+
+
+def open_journal(directory: Path, segment_bytes: int = SMALL) -> Journal:
+    return Journal(LocalDisk(directory), on_failure=fail, segment_bytes=segment_bytes)
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    opened = open_journal(tmp_path, segment_bytes=1 << 20)
+    yield opened
+    await opened.aclose()
+
+
+def segments_of(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.seg"))
+
+
+def read_all(journal: Journal) -> list[Entry]:
+    entries: list[Entry] = []
+    position = journal.shipped
+    while True:
+        some, end = journal.read_settled(position)
+        if end == position:
+            return entries
+        entries += some
+        position = end
+
+
+async def settle_one(journal: Journal, number: int) -> None:
+    journal.intend(make_intent(number))
+    await journal.settle(make_entry(number))
+
+
+async def test_what_is_settled_is_read_back_in_order(journal: Journal) -> None:
+    for number in range(20):
+        await settle_one(journal, number)
+    assert read_all(journal) == [make_entry(number) for number in range(20)]
+    assert journal.gauges()["unshipped_entries"] == 20
+    assert journal.gauges()["open_intents"] == 0
+
+
+async def test_settlements_that_arrive_together_share_a_sync(journal: Journal) -> None:
+    for number in range(50):
+        journal.intend(make_intent(number))
+    await asyncio.gather(*(journal.settle(make_entry(number)) for number in range(50)))
+    assert journal.gauges()["syncs"] <= 3
+    assert len(read_all(journal)) == 50
+
+
+async def test_a_request_cannot_be_settled_twice_or_unintended(journal: Journal) -> None:
+    await settle_one(journal, 1)
+    with pytest.raises(ValueError, match="settled twice"):
+        await journal.settle(make_entry(1))
+    with pytest.raises(ValueError, match="no open intent"):
+        await journal.settle(make_entry(2))
+
+
+async def test_a_waiter_that_leaves_does_not_take_the_others_along(journal: Journal) -> None:
+    journal.intend(make_intent(1))
+    journal.intend(make_intent(2))
+    leaving = asyncio.create_task(journal.settle(make_entry(1)))
+    staying = asyncio.create_task(journal.settle(make_entry(2)))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    await staying
+    assert len(read_all(journal)) == 2
+
+
+async def test_the_dead_processes_requests_become_orphans_with_bounds(tmp_path: Path) -> None:
+    first = open_journal(tmp_path)
+    for number in (1, 2, 3):
+        first.intend(make_intent(number))
+    first.intend(make_intent(4, cost_bound_pico_usd=None))
+    first.checkpoint(make_checkpoint(2, output_tokens=256, cost_so_far_pico_usd=160_000_000))
+    await first.settle(make_entry(3))
+    await first.aclose()
+
+    second = open_journal(tmp_path)
+    by_id = {entry.intent.request_id: entry for entry in read_all(second)}
+    await second.aclose()
+    assert second.recovered.orphans == (request_id(1), request_id(2), request_id(4))
+    assert by_id[request_id(3)] == make_entry(3)
+    bounds = [(by_id[request_id(n)].cost_lower_pico_usd, by_id[request_id(n)].cost_upper_pico_usd) for n in (1, 2, 4)]
+    assert bounds == [(0, 255_000_000), (160_000_000, 255_000_000), (0, None)]
+    for number in (1, 2, 4):
+        assert by_id[request_id(number)].status is Status.orphaned
+        assert by_id[request_id(number)].cost is None
+    assert by_id[request_id(2)].output_tokens == 256
+
+    third = open_journal(tmp_path)
+    assert third.recovered.orphans == ()
+    assert third.recovered.settled_entries == 4
+    await third.aclose()
+
+
+async def test_segments_are_freed_when_shipped_and_an_open_intent_moves_forward(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path)
+    journal.intend(make_intent(9_999))
+    journal.checkpoint(make_checkpoint(9_999))
+    for number in range(300):
+        await settle_one(journal, number)
+        await asyncio.sleep(0.001 if journal.gauges()["free_bytes"] < SMALL / 2 else 0)
+    assert len(segments_of(tmp_path)) > 3
+    shipped = 0
+    position = journal.shipped
+    while True:
+        some, end = journal.read_settled(position)
+        if end == position:
+            break
+        await journal.mark_shipped(end, len(some))
+        position, shipped = end, shipped + len(some)
+    assert shipped == 300
+    assert len(segments_of(tmp_path)) <= 2
+    assert journal.gauges()["unshipped_seconds"] == 0
+    await journal.aclose()
+
+    again = open_journal(tmp_path)
+    assert again.recovered.orphans == (request_id(9_999),)
+    orphan = read_all(again)[-1]
+    assert orphan.cost_lower_pico_usd == make_checkpoint().cost_so_far_pico_usd
+    await again.aclose()
+
+
+async def test_a_full_disk_refuses_intents_and_settles_everything_accepted() -> None:
+    disk = SimulatedDisk(random.Random(1), free_bytes=SMALL)
+    journal = Journal(disk, on_failure=fail, segment_bytes=SMALL)
+    accepted: list[int] = []
+    while True:
+        try:
+            journal.intend(make_intent(len(accepted)))
+        except LedgerUnavailable:
+            break
+        accepted.append(len(accepted))
+    await asyncio.gather(*(journal.settle(make_entry(number)) for number in accepted))
+    assert len(accepted) > 5
+    assert len(read_all(journal)) == len(accepted)
+
+    # Once there is room again the same process goes on.
+    while True:
+        try:
+            await settle_one(journal, len(accepted))
+        except LedgerUnavailable:
+            break
+        accepted.append(len(accepted))
+    disk.free_bytes = 10 * SMALL
+    await asyncio.sleep(1.1)
+    with pytest.raises(LedgerUnavailable):
+        journal.intend(make_intent(70_000))
+    await asyncio.sleep(0.05)
+    await settle_one(journal, 70_000)
+    await journal.aclose()
+
+
+async def test_a_failed_sync_stops_everything_and_is_not_repeated() -> None:
+    disk = SimulatedDisk(random.Random(1))
+    told: list[OSError] = []
+    journal = Journal(disk, on_failure=told.append, segment_bytes=SMALL)
+    for number in range(5):
+        journal.intend(make_intent(number))
+    disk.fail_sync_at = disk.syncs + 1
+    results = await asyncio.gather(*(journal.settle(make_entry(n)) for n in range(5)), return_exceptions=True)
+    assert [type(result) for result in results] == [LedgerUnavailable] * 5
+    assert len(told) == 1
+    syncs = disk.syncs
+    with pytest.raises(LedgerUnavailable, match="restart"):
+        journal.intend(make_intent(6))
+    with pytest.raises(LedgerUnavailable):
+        await journal.settle(make_entry(1))
+    assert disk.syncs == syncs
+    await journal.aclose()
+
+
+async def test_a_torn_tail_is_dropped_and_zeroed(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path)
+    await settle_one(journal, 1)
+    await settle_one(journal, 2)
+    end = int(journal.gauges()["journal_bytes"])
+    await journal.aclose()
+    path = segments_of(tmp_path)[0]
+    with path.open("r+b") as file:
+        file.seek(end - 3)
+        file.write(b"xyz" + b"\x55" * 1_000)
+    again = open_journal(tmp_path)
+    assert again.recovered.discarded_bytes > 1_000
+    # Request 2 lost its settlement but not its intent: it is an orphan now.
+    assert [entry.status for entry in read_all(again)] == [Status.completed, Status.orphaned]
+    assert b"\x55" * 8 not in path.read_bytes()
+    await again.aclose()

@@ -1,0 +1,87 @@
+"""Shipping to a database that fails, repeats or hangs."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from gateway.ledger.entry import Entry
+from gateway.ledger.journal import Journal
+from gateway.ledger.shipper import Shipper
+from gateway.ledger.simulated_disk import SimulatedDisk
+from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
+
+
+class FlakyDatabase:
+    """Down while `is_down`; `forgets_to_answer` commits and then fails, as a cut connection does."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Entry] = {}
+        self.is_down = False
+        self.forgets_to_answer = False
+
+    async def insert(self, batch: Sequence[Entry]) -> int:
+        await asyncio.sleep(0)
+        if self.is_down:
+            raise ConnectionError("down")
+        before = len(self.rows)
+        for entry in batch:
+            self.rows.setdefault(entry.intent.request_id, entry)
+        if self.forgets_to_answer:
+            self.forgets_to_answer = False
+            raise ConnectionError("cut")
+        return len(self.rows) - before
+
+
+@pytest.fixture
+def journal() -> Journal:
+    return Journal(SimulatedDisk(random.Random(1)), on_failure=lambda error: None, segment_bytes=1 << 17)
+
+
+async def settle(journal: Journal, numbers: range) -> None:
+    for number in numbers:
+        journal.intend(make_intent(number))
+        await journal.settle(make_entry(number))
+
+
+async def test_everything_arrives_once_although_the_database_was_down_and_cut(journal: Journal) -> None:
+    database = FlakyDatabase()
+    shipper = Shipper(journal, database)
+    await settle(journal, range(30))
+    database.is_down = True
+    with pytest.raises(ConnectionError):
+        await shipper.ship_once()
+    assert shipper.gauges()["unshipped_entries"] == 30
+    assert shipper.gauges()["unshipped_seconds"] >= 0
+    database.is_down = False
+    database.forgets_to_answer = True
+    with pytest.raises(ConnectionError):
+        await shipper.ship_once()
+    await settle(journal, range(30, 40))
+    assert await shipper.ship_once() == 40
+    assert sorted(database.rows) == [request_id(number) for number in range(40)]
+    assert shipper.gauges()["duplicate_entries"] == 30
+    assert shipper.gauges()["unshipped_entries"] == 0
+    await journal.aclose()
+
+
+async def test_run_ships_and_drain_finishes(journal: Journal) -> None:
+    database = FlakyDatabase()
+    shipper = Shipper(journal, database)
+    running = asyncio.create_task(shipper.run())
+    await settle(journal, range(50))
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert await shipper.drain(timeout_seconds=30)
+    assert len(database.rows) == 50
+    await journal.aclose()
+
+
+async def test_drain_gives_up_in_time_and_keeps_what_it_could_not_ship(journal: Journal) -> None:
+    database = FlakyDatabase()
+    database.is_down = True
+    await settle(journal, range(3))
+    assert not await Shipper(journal, database).drain(timeout_seconds=0.1)
+    assert journal.unshipped_entries == 3
+    await journal.aclose()

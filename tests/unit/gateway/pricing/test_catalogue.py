@@ -1,0 +1,109 @@
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from gateway.pricing.catalogue import Ladder, ModelRecord, OffPeak, Override, PriceBook, Rates, Window
+from tests.unit.gateway.pricing.builders import at, make_file, make_prices
+
+JUNE, JULY, AUGUST = at("2026-06-01"), at("2026-07-01"), at("2026-08-01")
+OLD, NEW = make_prices(Rates(2, 4), from_us=JUNE), make_prices(Rates(1, 2), from_us=AUGUST)
+BOOK = PriceBook([make_file(ModelRecord("large", (OLD, NEW), ("large-0601",)))])
+
+
+@pytest.mark.parametrize(
+    ("at_us", "expected"),
+    [(JUNE - 1, None), (JUNE, OLD), (JULY, OLD), (AUGUST - 1, OLD), (AUGUST, NEW), (at("2030-01-01"), NEW)],
+)
+def test_the_price_of_the_day_holds(at_us: int, expected: object) -> None:
+    assert BOOK.lookup("acme", "large", at_us) == expected
+
+
+def test_an_alias_is_the_same_model() -> None:
+    assert BOOK.lookup("acme", "large-0601", JULY) == OLD
+    assert BOOK.models() == [("acme", "large")]
+    assert BOOK.history("acme", "large-0601") == (OLD, NEW)
+
+
+@pytest.mark.parametrize(("provider", "model"), [("acme", "small"), ("other", "large")])
+def test_an_unknown_price_is_none_and_never_zero(provider: str, model: str) -> None:
+    assert BOOK.lookup(provider, model, JULY) is None
+    assert BOOK.history(provider, model) == ()
+
+
+def test_a_name_may_be_priced_only_once() -> None:
+    with pytest.raises(ValueError, match="large is priced twice"):
+        PriceBook([make_file(ModelRecord("large", (OLD,)), ModelRecord("other", (OLD,), ("large",)))])
+
+
+def test_the_version_follows_the_content() -> None:
+    same = PriceBook([make_file(ModelRecord("large", (OLD, NEW), ("large-0601",)))])
+    assert same.version == BOOK.version
+    assert PriceBook([make_file(ModelRecord("large", (OLD,), ("large-0601",)))]).version != BOOK.version
+    assert BOOK.with_overrides([Override("acme", discount=Fraction(1, 10))]).version != BOOK.version
+
+
+def test_the_version_is_the_same_in_every_process() -> None:
+    """A literal: hashes that depend on the process would make replay refuse its own ledger."""
+    assert BOOK.version == "82e511c8672cb0be"
+
+
+def test_a_discount_holds_from_its_date_for_the_provider() -> None:
+    book = BOOK.with_overrides([Override("acme", discount=Fraction(1, 10), from_us=JULY)])
+    assert book.lookup("acme", "large", JULY - 1) == OLD
+    assert book.lookup("acme", "large", JULY) == replace(OLD, discount=Fraction(1, 10))
+    assert BOOK.lookup("acme", "large", JULY) == OLD
+
+
+@pytest.mark.parametrize("named", ["large", "large-0601"])
+def test_the_latest_discount_that_names_the_model_or_its_provider_holds(named: str) -> None:
+    book = BOOK.with_overrides(
+        [
+            Override("acme", named, discount=Fraction(1, 2), from_us=JULY),
+            Override("acme", discount=Fraction(1, 10)),
+            Override("other", discount=Fraction(1, 4), from_us=AUGUST),
+            Override("acme", "small", discount=Fraction(1, 5), from_us=AUGUST),
+        ]
+    )
+    found = book.lookup("acme", "large", AUGUST)
+    assert found is not None
+    assert found.discount == Fraction(1, 2)
+
+
+def test_a_deployment_appends_its_own_price() -> None:
+    agreed = make_prices(Rates(1, 3), from_us=JULY)
+    book = BOOK.with_overrides([Override("acme", "large-0601", history=(agreed,))])
+    assert book.lookup("acme", "large", JULY - 1) == OLD
+    assert book.lookup("acme", "large", AUGUST) == agreed
+
+
+def test_a_deployment_founds_a_model_that_the_catalogue_lacks() -> None:
+    own = make_prices(Rates(5, 5), from_us=JUNE)
+    book = BOOK.with_overrides([Override("vllm", "llama", history=(own,), discount=Fraction(0))])
+    assert book.lookup("vllm", "llama", JULY) == own
+    assert book.models("vllm") == [("vllm", "llama")]
+
+
+MONDAY_NIGHT = Window((1,), 60, 120)
+
+
+@pytest.mark.parametrize(
+    ("time", "cached"),
+    [
+        ("2026-11-16T00:59:59", 2),
+        ("2026-11-16T01:00", 1),
+        ("2026-11-16T01:59:59", 1),
+        ("2026-11-16T02:00", 2),
+        ("2026-11-17T01:30", 2),
+    ],
+)
+def test_the_hour_sets_the_price(time: str, cached: int) -> None:
+    off_peak = OffPeak((MONDAY_NIGHT,), Ladder(Rates(1, 2)))
+    book = PriceBook([make_file(ModelRecord("large", (make_prices(Rates(2, 4), from_us=JUNE, off_peak=off_peak),)))])
+    found = book.lookup("acme", "large", at(time))
+    assert found is not None
+    assert found.rates.input == cached
+
+
+def test_a_record_says_its_date_and_short_price() -> None:
+    assert (OLD.from_date, OLD.rates) == ("2026-06-01", Rates(2, 4))

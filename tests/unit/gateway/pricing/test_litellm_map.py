@@ -1,0 +1,110 @@
+import json
+from datetime import date
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from gateway.pricing.catalogue import Ladder, ModelPrices, Rates, Service, Step, Window
+from gateway.pricing.litellm_map import parse_litellm_map
+from tests.unit.gateway.pricing.builders import at
+
+AS_OF = date(2026, 11, 21)
+PLAIN: dict[str, Any] = {
+    "litellm_provider": "openai",
+    "mode": "chat",
+    "input_cost_per_token": 2.5e-06,
+    "output_cost_per_token": 1e-05,
+}
+
+
+def parse(name: str = "large", **fields: Any) -> dict[str, dict[str, ModelPrices]]:
+    return parse_litellm_map(json.dumps({name: {**PLAIN, **fields}}), as_of=AS_OF, source="a map")
+
+
+def one(**fields: Any) -> ModelPrices:
+    return parse(**fields)["openai"]["large"]
+
+
+def test_every_class_is_read_exactly() -> None:
+    prices = one(
+        cache_read_input_token_cost=2.8e-09,
+        cache_creation_input_token_cost=3e-06,
+        cache_creation_input_token_cost_above_1hr=4e-06,
+        output_cost_per_reasoning_token=5e-06,
+        input_cost_per_audio_token=6e-06,
+        output_cost_per_audio_token=7e-06,
+        input_cost_per_image_token=8e-06,
+    )
+    million = 1_000_000
+    classes = (2_800, *(n * million for n in (3, 4, 5, 6, 7, 8)))
+    assert prices.rates == Rates(2_500_000, 10 * million, *classes)
+    assert (prices.from_us, prices.source) == (at("2026-11-01"), "a map")
+
+
+def test_a_step_keeps_the_base_price_of_what_it_leaves_out() -> None:
+    prices = one(cache_read_input_token_cost=1e-06, input_cost_per_token_above_200k_tokens=5e-06)
+    assert prices.ladder.steps == (Step(200_000, Rates(5_000_000, 10_000_000, 1_000_000)),)
+
+
+def test_a_service_is_a_multiplier_where_all_classes_agree_and_a_list_where_not() -> None:
+    assert one(input_cost_per_token_batches=1.25e-06, output_cost_per_token_batches=5e-06).services == {
+        "batch": Service(Fraction(1, 2))
+    }
+    uneven = one(input_cost_per_token_flex=1.25e-06, output_cost_per_token_flex=1e-05).services["flex"]
+    assert uneven == Service(ladder=Ladder(Rates(1_250_000, 10_000_000)))
+    thirds = one(input_cost_per_token=3e-06, output_cost_per_token=3e-06, input_cost_per_token_priority=5e-06)
+    assert thirds.services["priority"] == Service(ladder=Ladder(Rates(5_000_000, 5_000_000)))
+
+
+def test_a_list_of_its_own_reprices_the_steps_too() -> None:
+    prices = one(
+        input_cost_per_token_above_200k_tokens=5e-06,
+        input_cost_per_token_batches=1.25e-06,
+        output_cost_per_token_batches=1e-05,
+    )
+    ladder = prices.services["batch"].ladder
+    assert ladder is not None
+    assert ladder.steps == (Step(200_000, Rates(2_500_000, 10_000_000)),)
+
+
+def test_a_zero_beside_a_price_is_not_billed_apart() -> None:
+    assert one(cache_read_input_token_cost=0.0).rates.cached_input is None
+
+
+def test_off_peak_hours() -> None:
+    windows = [
+        {"hours_utc": ["00:00-01:30", "10:00-00:00"], "weekdays": [1]},
+        {"hours_utc": "00:00-00:00", "weekdays": [7]},
+    ]
+    off_peak = one(off_peak_pricing={"input_cost_per_token": 1e-06, "windows": windows}).off_peak
+    assert off_peak is not None
+    assert off_peak.ladder == Ladder(Rates(1_000_000, 10_000_000))
+    assert off_peak.windows == (Window((1,), 0, 90), Window((1,), 600, 1440), Window((7,), 0, 1440))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"deprecation_date": "2026-11-21"},
+        {"mode": "image_generation"},
+        {"litellm_provider": "bedrock"},
+        {"input_cost_per_token": 0.0, "output_cost_per_token": 0},
+    ],
+)
+def test_what_is_retired_free_or_elsewhere_is_left_out(fields: dict[str, Any]) -> None:
+    assert parse(**fields) == {}
+
+
+@pytest.mark.parametrize("name", ["ft:large", "together-ai-up-to-4b", "fireworks_ai/short"])
+def test_names_that_cannot_be_called_are_left_out(name: str) -> None:
+    assert parse(name) == {}
+
+
+def test_the_entry_under_the_providers_own_prefix_wins() -> None:
+    entries = {
+        "deepseek/chat": {**PLAIN, "litellm_provider": "deepseek", "input_cost_per_token": 1e-06},
+        "chat": {**PLAIN, "litellm_provider": "deepseek"},
+    }
+    found = parse_litellm_map(json.dumps(entries), as_of=AS_OF, source="a map")
+    assert found["deepseek"]["chat"].rates.input == 1_000_000

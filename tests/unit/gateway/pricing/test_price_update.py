@@ -1,0 +1,67 @@
+from dataclasses import replace
+
+import pytest
+
+from gateway.pricing.catalogue import ModelRecord, ProviderPrices, Rates, Service
+from gateway.pricing.price_update import Kind, append, compare, describe
+from tests.unit.gateway.pricing.builders import at, make_file, make_prices
+
+NOV, DEC, TODAY, NEXT = at("2026-11-01"), at("2026-12-01"), at("2026-12-15"), at("2026-12-20")
+OLD = make_prices(Rates(2_000_000, 4_000_000), from_us=NOV)
+NEW = make_prices(Rates(1_000_000, 4_000_000), from_us=DEC)
+FILE = make_file(ModelRecord("large", (OLD,), ("large-0601",)), ModelRecord("old", (OLD,)))
+
+
+def updated(*sources: tuple[str, object]) -> ProviderPrices:
+    changes = compare([FILE], {"acme": dict(sources)})  # pyright: ignore[reportArgumentType]
+    (file,) = append([FILE], changes, as_of_us=TODAY, undated_us=DEC)
+    return file
+
+
+def test_every_kind_of_difference_is_told() -> None:
+    settled = replace(OLD, note="Settled: by hand")
+    file = make_file(ModelRecord("a", (OLD,)), ModelRecord("b", (OLD,)), ModelRecord("c", (settled,)))
+    changes = compare([file], {"acme": {"a": NEW, "c": NEW, "d": NEW}, "other": {"e": NEW}})
+    assert [(change.kind, change.provider, change.model) for change in changes] == [
+        (Kind.changed, "acme", "a"),
+        (Kind.missing, "acme", "b"),
+        (Kind.settled, "acme", "c"),
+        (Kind.added, "acme", "d"),
+        (Kind.added, "other", "e"),
+    ]
+    assert [change.is_written for change in changes] == [True, False, False, True, True]
+
+
+def test_another_date_and_source_is_no_difference() -> None:
+    same = replace(OLD, from_us=DEC, source="elsewhere")
+    assert [c.model for c in compare([FILE], {"acme": {"large-0601": same}}) if c.kind is not Kind.missing] == []
+
+
+def test_a_changed_price_is_appended_from_today_and_nothing_is_rewritten() -> None:
+    file = updated(("large", NEW), ("fresh", NEW))
+    assert [record.model for record in file.models] == ["fresh", "large", "old"]
+    assert file.models[0].history == (NEW,)
+    assert file.models[1].history == (OLD, replace(NEW, from_us=TODAY))
+    assert file.models[2].history == (OLD,)
+
+
+def test_an_alias_changes_the_record_it_names() -> None:
+    assert updated(("large-0601", NEW)).models[0].history[-1].rates == NEW.rates
+
+
+def test_a_price_that_the_source_dates_keeps_its_date() -> None:
+    assert updated(("large", replace(NEW, from_us=NEXT))).models[0].history[-1].from_us == NEXT
+
+
+def test_a_record_of_the_same_day_is_not_rewritten() -> None:
+    file = make_file(ModelRecord("large", (replace(OLD, from_us=TODAY),)))
+    changes = compare([file], {"acme": {"large": NEW}})
+    with pytest.raises(ValueError, match="large already has a price from 2026-12-15"):
+        append([file], changes, as_of_us=TODAY, undated_us=DEC)
+
+
+def test_the_difference_in_words() -> None:
+    (change,) = compare(
+        [make_file(ModelRecord("a", (OLD,)))], {"acme": {"a": replace(NEW, services={"flex": Service()})}}
+    )
+    assert describe(change) == ["flex multiplier none -> 1", "input 2 -> 1"]

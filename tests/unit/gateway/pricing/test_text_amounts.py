@@ -1,0 +1,48 @@
+"""The short way through the commonest usage must be the long way, to the pico-dollar."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.usage import Usage
+from gateway.pricing.catalogue import Ladder, ModelPrices, Rates, Service, Step
+from gateway.pricing.price import class_amounts, price, text_amounts
+
+rate = st.integers(0, 10**8)
+own_rate = st.one_of(st.none(), rate)
+tokens = st.integers(0, 10**6)
+
+
+@settings(deadline=None)
+@given(
+    rates=st.builds(
+        Rates, rate, rate, cached_input=own_rate, cache_write_5m=own_rate, cache_write_1h=own_rate, reasoning=own_rate
+    ),
+    parts=st.tuples(tokens, tokens, tokens, tokens, tokens, tokens),
+)
+def test_the_short_way_is_the_long_way(rates: Rates, parts: tuple[int, int, int, int, int, int]) -> None:
+    fresh, read, short, long, plain, reasoning = parts
+    usage = Usage(
+        input_tokens=fresh + read + short + long,
+        cached_input_tokens=read,
+        cache_write_5m_tokens=short,
+        cache_write_1h_tokens=long,
+        output_tokens=plain + reasoning,
+        reasoning_tokens=reasoning,
+    )
+    # A step that no prompt reaches changes no price and takes the long way.
+    stepped = Ladder(rates, (Step(10**9, Rates(7, 7), is_marginal=True),))
+    assert text_amounts(usage, rates) == class_amounts(usage, Ladder(rates)) == class_amounts(usage, stepped)
+
+
+@settings(deadline=None)
+@given(rates=st.builds(Rates, rate, rate), parts=st.tuples(tokens, tokens), fee=st.integers(0, 10**9))
+def test_a_price_without_multiplier_and_discount_is_what_a_multiplier_of_one_gives(
+    rates: Rates, parts: tuple[int, int], fee: int
+) -> None:
+    tiers = {"same": Service(Fraction(1))}
+    prices = ModelPrices(Ladder(rates), 0, "test", services=tiers, per_request_pico_usd=fee)
+    usage = Usage(input_tokens=parts[0], output_tokens=parts[1])
+    assert price(usage, prices) == price(replace(usage, service_tier="same"), prices)

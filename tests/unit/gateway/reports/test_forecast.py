@@ -1,0 +1,177 @@
+"""Forecasts are tested by what they promise: nine totals of ten within the interval, on series with known truth."""
+
+from collections.abc import Sequence
+from datetime import date, timedelta
+
+import numpy as np
+import pytest
+
+from gateway.reports.forecast import (
+    DailyCost,
+    TooShort,
+    burn_budget,
+    find_unusual_days,
+    forecast,
+)
+
+START = date(2026, 1, 5)
+USD = 10**12
+WEEKDAYS = (1.0, 1.1, 1.05, 1.0, 0.9, 0.4, 0.35)
+
+
+def make_history(costs: Sequence[float], start: date = START) -> list[DailyCost]:
+    return [DailyCost(start + timedelta(days=day), round(cost * USD)) for day, cost in enumerate(costs)]
+
+
+def make_series(days: int, seed: int, *, growth: float = 0.0, noise: float = 0.08) -> list[float]:
+    """Dollars a day with weekends, growth and noise."""
+    generator = np.random.default_rng(seed)
+    return [
+        100 * WEEKDAYS[day % 7] * (1 + growth * day) * float(np.exp(generator.normal(0, noise))) for day in range(days)
+    ]
+
+
+def generator() -> np.random.Generator:
+    return np.random.default_rng(1)
+
+
+def test_nine_totals_of_ten_lie_within_the_interval() -> None:
+    inside = 0
+    for seed in range(12):
+        series = make_series(56 + 14, seed, growth=0.002)
+        predicted = forecast(make_history(series[:56]), 14, generator=generator())
+        inside += predicted.total.low_pico_usd <= sum(series[56:]) * USD <= predicted.total.high_pico_usd
+    assert inside >= 10
+
+
+def test_weekends_are_expected() -> None:
+    predicted = forecast(make_history(make_series(56, 3)), 7, generator=generator())
+    assert predicted.method == "level, slope and weekdays"
+    by_weekday = {day.day.weekday(): day.cost.middle_pico_usd for day in predicted.days}
+    assert by_weekday[6] < 0.6 * by_weekday[1]
+    assert predicted.days[0].day == START + timedelta(days=56)
+
+
+def test_an_interval_of_a_total_is_narrower_than_the_sum_of_its_days() -> None:
+    predicted = forecast(make_history(make_series(56, 4)), 14, generator=generator())
+    widths = sum(day.cost.high_pico_usd - day.cost.low_pico_usd for day in predicted.days)
+    assert predicted.total.high_pico_usd - predicted.total.low_pico_usd < widths
+
+
+@pytest.mark.parametrize(
+    ("days", "method"),
+    [
+        (2, "mean of the days seen"),
+        (9, "mean of the days seen"),
+        (10, "level"),
+        (20, "level"),
+    ],
+)
+def test_short_histories_use_simpler_methods(days: int, method: str) -> None:
+    predicted = forecast(make_history(make_series(days, 5)), 5, generator=generator())
+    assert predicted.method == method
+    assert predicted.total.low_pico_usd < predicted.total.middle_pico_usd < predicted.total.high_pico_usd
+    assert predicted.total.low_pico_usd >= 0
+
+
+def test_two_days_say_less_than_nine() -> None:
+    series = [100.0, 110.0, 105.0, 95.0, 104.0, 99.0, 101.0, 98.0, 107.0]
+    few = forecast(make_history(series[:2]), 5, generator=generator()).total
+    more = forecast(make_history(series), 5, generator=generator()).total
+    assert few.high_pico_usd - few.low_pico_usd > 2 * (more.high_pico_usd - more.low_pico_usd)
+
+
+@pytest.mark.parametrize("cost", [0.0, 42.0])
+def test_a_flat_history_stays_flat(cost: float) -> None:
+    predicted = forecast(make_history([cost] * 30), 10, generator=generator())
+    assert predicted.total.low_pico_usd == predicted.total.high_pico_usd == round(10 * cost * USD)
+
+
+def test_the_same_generator_gives_the_same_forecast() -> None:
+    history = make_history(make_series(40, 6))
+    assert forecast(history, 9, generator=generator()) == forecast(history, 9, generator=generator())
+
+
+def test_days_without_traffic_are_days() -> None:
+    series = [0.0 if day % 7 >= 5 else 50.0 + day % 3 for day in range(42)]
+    predicted = forecast(make_history(series), 7, generator=generator())
+    by_weekday = {day.day.weekday(): day.cost.middle_pico_usd for day in predicted.days}
+    assert by_weekday[6] < 5 * USD < 40 * USD < by_weekday[2]
+
+
+def test_one_day_is_too_short_and_gaps_are_refused() -> None:
+    with pytest.raises(TooShort):
+        forecast(make_history([1.0]), 5, generator=generator())
+    gap = [*make_history([1.0, 2.0]), DailyCost(START + timedelta(days=9), USD)]
+    with pytest.raises(ValueError, match="one row per day"):
+        find_unusual_days(gap)
+
+
+def test_a_budget_that_will_run_out() -> None:
+    """About $83 a day: $1,000 of a 28-day period are gone in the second week."""
+    history = make_history(make_series(35, 7))
+    start = START + timedelta(days=28)
+    burn = burn_budget(history, 1000 * USD, start, start + timedelta(days=27), generator=generator())
+    assert burn.spent_pico_usd == sum(row.cost_pico_usd for row in history[28:])
+    assert burn.probability_of_exceeding > 0.99
+    assert burn.runs_out_early is not None
+    assert burn.runs_out_middle is not None
+    assert burn.runs_out_late is not None
+    assert burn.runs_out_early <= burn.runs_out_middle <= burn.runs_out_late
+    assert start + timedelta(days=9) <= burn.runs_out_middle <= start + timedelta(days=15)
+
+
+def test_a_budget_that_lasts() -> None:
+    history = make_history(make_series(35, 8))
+    start = START + timedelta(days=28)
+    burn = burn_budget(history, 10_000 * USD, start, start + timedelta(days=27), generator=generator())
+    assert burn.probability_of_exceeding == 0
+    assert burn.runs_out_early is None
+    assert burn.projected.low_pico_usd > burn.spent_pico_usd
+
+
+def test_a_budget_that_is_gone_already() -> None:
+    history = make_history([100.0] * 14)
+    end = START + timedelta(days=27)
+    burn = burn_budget(history, 250 * USD, START, end, generator=generator())
+    assert burn.runs_out_early == burn.runs_out_late == START + timedelta(days=2)
+    assert burn.probability_of_exceeding == 1.0
+
+
+def test_a_period_that_is_over_is_exact() -> None:
+    history = make_history([100.0] * 14)
+    burn = burn_budget(history, 650 * USD, START, START + timedelta(days=6), generator=generator())
+    assert burn.projected.low_pico_usd == burn.projected.high_pico_usd == 700 * USD
+    assert (burn.probability_of_exceeding, burn.runs_out_middle) == (1.0, START + timedelta(days=6))
+
+
+def test_a_period_that_has_not_begun_spends_nothing_before_it() -> None:
+    history = make_history([100.0] * 14)
+    start = START + timedelta(days=20)
+    burn = burn_budget(history, 350 * USD, start, start + timedelta(days=6), generator=generator())
+    assert burn.spent_pico_usd == 0
+    assert burn.projected.middle_pico_usd == 700 * USD
+    assert burn.runs_out_middle == start + timedelta(days=3)
+
+
+def test_a_strange_day_is_found_and_a_weekend_is_not_strange() -> None:
+    series = make_series(56, 9, noise=0.04)
+    series[30] *= 2.5
+    series[40] *= 0.2
+    unusual = find_unusual_days(make_history(series))
+    assert {day.day for day in unusual[:2]} == {START + timedelta(days=30), START + timedelta(days=40)}
+    assert len(unusual) <= 4
+    assert {day.day: day.score > 0 for day in unusual[:2]} == {
+        START + timedelta(days=30): True,
+        START + timedelta(days=40): False,
+    }
+
+
+def test_short_histories_are_compared_with_their_median() -> None:
+    unusual = find_unusual_days(make_history([10.0, 11.0, 9.5, 10.5, 60.0, 10.0]))
+    assert [(day.day, day.expected_pico_usd) for day in unusual] == [(START + timedelta(days=4), round(10.25 * USD))]
+
+
+def test_a_perfectly_flat_history_has_no_strange_day() -> None:
+    assert find_unusual_days(make_history([10.0] * 30)) == []
+    assert find_unusual_days(make_history([0.0] * 30)) == []

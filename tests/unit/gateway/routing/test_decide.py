@@ -1,0 +1,140 @@
+import pytest
+
+from gateway.errors import ContextTooLong, ModelNotFound, NoEligibleModel
+from gateway.routing.decide import decide
+from gateway.routing.snapshot import Snapshot
+from tests.builders import make_candidate, make_local, make_prices, make_request, make_snapshot
+
+
+def rules(choose: str, *, when: str = "") -> Snapshot:
+    first = f"  - {{name: special, when: {when}, choose: {{from: [large]}}}}\n" if when else ""
+    return make_snapshot(f"version: 1\nrules:\n{first}  - {{name: default, choose: {choose}}}\n")
+
+
+@pytest.mark.parametrize(
+    ("choose", "expected"),
+    [
+        ("{from: any}", ["local", "mid", "large"]),
+        ("{from: any, min_quality: 0.7}", ["mid", "large", "local"]),
+        ("{from: any, min_quality: 0.99}", ["large", "mid", "local"]),
+        ("{from: any, by: quality}", ["large", "mid", "local"]),
+        ("{from: [large, local, mid], by: order}", ["large", "local", "mid"]),
+        ("{from: hosted}", ["mid", "large"]),
+        ("{from: local}", ["local"]),
+        ("{from: any, by: quality, max_cost_usd: 0.001}", ["mid", "local", "large"]),
+    ],
+)
+def test_order(choose: str, expected: list[str]) -> None:
+    choice = decide(make_request(), rules(choose))
+    assert [candidate.name for candidate in choice.order] == expected
+    assert choice.decision.model == expected[0]
+    assert choice.decision.propensity == 1.0
+
+
+@pytest.mark.parametrize(
+    ("when", "matching", "other"),
+    [
+        ("{difficulty: {at_least: 0.5}}", {"difficulty": 0.5}, {"difficulty": None}),
+        ("{uncertainty: {at_most: 0.05}}", {"uncertainty": 0.01}, {"uncertainty": 0.5}),
+        ("{input_tokens: {at_least: 1000}}", {"input_tokens": 1000}, {"input_tokens": 999}),
+        ("{tags: [a, b]}", {"tags": ("a", "b", "c")}, {"tags": ("a",)}),
+        ("{needs: [tools]}", {"needs": ("tools",)}, {"needs": ()}),
+        ("{team: [t1, t2]}", {"team": "t2"}, {"team": None}),
+        ("{project: [p]}", {"project": "p"}, {"project": "q"}),
+        ("{key: [key-1]}", {"key_id": "key-1"}, {"key_id": "key-2"}),
+        ("{operation: [embeddings]}", {"operation": "embeddings"}, {"operation": "completions"}),
+    ],
+)
+def test_every_condition(when: str, matching: dict[str, object], other: dict[str, object]) -> None:
+    snapshot = rules("{from: [mid]}", when=when)
+    assert decide(make_request(**matching), snapshot).decision.rule == "special"
+    assert decide(make_request(**other), snapshot).decision.rule == "default"
+
+
+def test_a_full_engine_overflows_at_once() -> None:
+    full = make_request(backend_state={"local": (0, 3.0)})
+    assert decide(full, rules("{from: any}")).decision.model == "mid"
+    assert decide(make_request(backend_state={"local": (1, 0.0)}), rules("{from: any}")).decision.model == "local"
+
+
+def test_a_full_engine_may_queue_within_the_latency_target() -> None:
+    snapshot = rules("{from: any, max_time_to_first_token_seconds: 2}")
+    short, long = {"local": (0, 0.5)}, {"local": (0, 5.0)}
+    cheap_wait = make_request(backend_state=short, output_tokens={"local": 1.0, "mid": 500.0, "large": 500.0})
+    assert decide(cheap_wait, snapshot).decision.model == "local"
+    assert decide(make_request(backend_state=long), snapshot).decision.model == "mid"
+
+
+def test_a_down_backend_is_not_a_candidate() -> None:
+    choice = decide(make_request(backend_state={"local": (-1, 0.0)}), rules("{from: any}"))
+    assert [candidate.name for candidate in choice.order] == ["mid", "large"]
+
+
+def test_unpriced_is_never_the_cheapest() -> None:
+    snapshot = make_snapshot(candidates=[make_candidate("mid", prices=None), make_candidate("large")])
+    choice = decide(make_request(), snapshot)
+    assert choice.decision.model == "large"
+    assert choice.decision.expected_cost_pico_usd is not None
+
+
+def test_a_warm_prefix_keeps_a_conversation_where_it_is() -> None:
+    cheap = make_candidate("mid", prices=make_prices(1.0, 4.0, cached_input=100_000))
+    cheaper_cold = make_candidate("large", prices=make_prices(0.9, 3.9))
+    snapshot = make_snapshot(candidates=[cheap, cheaper_cold])
+    assert decide(make_request(input_tokens=10_000), snapshot).decision.model == "large"
+    warm = make_request(input_tokens=10_000, warm_tokens={"mid": 9_000})
+    assert decide(warm, snapshot).decision.model == "mid"
+
+
+def test_capabilities_and_windows_reject() -> None:
+    snapshot = make_snapshot(candidates=[make_local(supports=frozenset({"streaming"})), make_candidate("mid")])
+    assert decide(make_request(needs=("tools",)), snapshot).decision.model == "mid"
+    assert decide(make_request(input_tokens=9_000), snapshot).decision.model == "mid"
+    with pytest.raises(ContextTooLong, match="100,000"):
+        decide(make_request(input_tokens=900_000), snapshot)
+    with pytest.raises(NoEligibleModel, match="local: does not support vision; mid: does not support vision"):
+        decide(make_request(needs=("vision",)), snapshot)
+
+
+def test_refusing_says_why_for_each() -> None:
+    snapshot = rules("{from: any, min_quality: 0.99, if_none: refuse}")
+    with pytest.raises(NoEligibleModel, match=r"local: predicted quality 0\.600 is below 0\.99; mid:"):
+        decide(make_request(), snapshot)
+
+
+def test_direct_names_and_allowed_models() -> None:
+    snapshot = rules("{from: any}")
+    direct = decide(make_request(requested_model="large"), snapshot)
+    assert (direct.decision.rule, direct.decision.model) == ("(direct)", "large")
+    with pytest.raises(ModelNotFound, match="one of: large, local, mid"):
+        decide(make_request(requested_model="nope"), snapshot)
+    with pytest.raises(ModelNotFound):
+        decide(make_request(requested_model="large", allowed_models=frozenset({"mid"})), snapshot)
+    assert decide(make_request(allowed_models=frozenset({"mid"})), snapshot).decision.model == "mid"
+
+
+def test_exploration_is_uniform_and_its_propensity_is_exact() -> None:
+    snapshot = rules("{from: any, explore: 0.3}")
+    seen: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    for step in range(1000):
+        decision = decide(make_request(draw=step / 1000), snapshot).decision
+        counts[decision.model] = counts.get(decision.model, 0) + 1
+        seen[decision.model] = decision.propensity
+    assert counts == {"local": 800, "mid": 100, "large": 100}
+    assert seen == pytest.approx({"local": 0.8, "mid": 0.1, "large": 0.1})
+
+
+def test_no_quality_known_still_decides() -> None:
+    choice = decide(make_request(difficulty=None, uncertainty=None, quality={}), rules("{from: any, min_quality: 0.7}"))
+    assert choice.decision.model == "local"
+    assert choice.decision.predicted_quality is None
+
+
+def test_a_simulated_model_serves_only_those_who_ask_for_simulation() -> None:
+    snapshot = make_snapshot(candidates=[make_local(), make_candidate("mid", is_simulated=True)])
+    assert [c.name for c in decide(make_request(), snapshot).order] == ["local"]
+    with pytest.raises(ModelNotFound):
+        decide(make_request(requested_model="mid"), snapshot)
+    asked = decide(make_request(tags=("simulate-hosted",), difficulty=0.9), snapshot)
+    assert {c.name for c in asked.order} == {"local", "mid"}

@@ -1,0 +1,98 @@
+import pytest
+
+from gateway.errors import ConfigurationError
+from gateway.routing.rules import When, implies, parse_rules, rules_json_schema
+
+GOOD = """\
+version: 1
+models:
+  small-local: {backend: local, upstream_model: smollm2-135m-instruct, context_window: 8192}
+  mid-hosted:
+    backend: openai
+    upstream_model: gpt-5.4-mini
+    context_window: 400000
+    supports: [streaming, tools]
+rules:
+  - name: private-stays-local
+    when: {tags: [private]}
+    choose: {from: [small-local]}
+  - name: easy
+    when: {difficulty: {at_most: 0.35}}
+    choose: {from: [small-local, mid-hosted], by: expected_cost, min_quality: 0.6, max_time_to_first_token_seconds: 2}
+  - name: default
+    choose: {from: any}
+"""
+
+
+def test_the_documented_example_is_valid() -> None:
+    document = parse_rules(GOOD)
+    assert [rule.name for rule in document.rules] == ["private-stays-local", "easy", "default"]
+    assert document.models["mid-hosted"].supports == ["streaming", "tools"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        ("backend: openai", "backnd: openai", 5, "not a known field"),
+        ("[small-local]}", "[small-lokal]}", 12, "unknown model 'small-lokal'; known: mid-hosted, small-local"),
+        ("at_most: 0.35", "at_most: easy", 14, "valid number"),
+        ("at_most: 0.35", "at_most: 0.35, at_least: 0.5", 14, "can never match"),
+        ("tags: [private]", "tags: []", 11, "at least 1 item"),
+        ("choose: {from: any}", "when: {tags: [x]}\n    choose: {from: any}", 17, "last rule must have no `when`"),
+        ("    when: {tags: [private]}\n", "", 10, "can never match"),
+        ("name: easy", "name: default", 16, "used twice"),
+        ("by: expected_cost", "by: luck", 15, "'expected_cost', 'quality' or 'order'"),
+        ("version: 1", "version: 2", 1, "should be 1"),
+        ("min_quality: 0.6", "min_quality: 1.6", 15, "less than or equal to 1"),
+        ("min_quality: 0.6", "min_quality: .nan", 15, "finite"),
+        ("name: easy", "name: easy\n    name: hard", 14, "stands twice"),
+        ("  - name: easy", " - name: easy", 13, "not valid YAML"),
+        ("small-local: {", "auto: {", 3, '"auto" is the routed name'),
+    ],
+)
+def test_an_error_names_the_line(old: str, new: str, line: int, says: str) -> None:
+    assert old in GOOD
+    with pytest.raises(ConfigurationError) as caught:
+        parse_rules(GOOD.replace(old, new, 1), file="rules.yaml")
+    assert says in caught.value.problem
+    assert caught.value.line == line
+    assert str(caught.value).startswith(f"rules.yaml:{line}: ")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n# nothing\n", "[]", "just words", "version: 1", "\t", "a: &a [*a]", "x" * 1_000_001]
+)
+def test_broken_documents_are_configuration_errors(text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        parse_rules(text)
+
+
+def test_a_rule_that_an_earlier_one_swallows_is_an_error() -> None:
+    text = GOOD.replace(
+        "  - name: default",
+        "  - name: easier\n    when: {difficulty: {at_most: 0.2}, team: [a]}\n    choose: {from: any}\n"
+        "  - name: default",
+    )
+    with pytest.raises(ConfigurationError, match="'easy' above takes every such request"):
+        parse_rules(text)
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "expected"),
+    [
+        ({"tags": ["a", "b"]}, {"tags": ["a"]}, True),
+        ({"tags": ["a"]}, {"tags": ["a", "b"]}, False),
+        ({"team": ["a"]}, {"team": ["a", "b"]}, True),
+        ({"team": ["a", "c"]}, {"team": ["a", "b"]}, False),
+        ({"difficulty": {"at_most": 0.2}}, {"difficulty": {"at_most": 0.3}}, True),
+        ({"difficulty": {"at_most": 0.2}}, {"difficulty": {"at_least": 0.1, "at_most": 0.3}}, False),
+        ({"team": ["a"]}, {"difficulty": {"at_most": 0.3}}, False),
+    ],
+)
+def test_implies(narrow: dict[str, object], wide: dict[str, object], expected: bool) -> None:
+    assert implies(When.model_validate(narrow), When.model_validate(wide)) is expected
+
+
+def test_the_schema_uses_the_names_of_the_file() -> None:
+    assert "from" in str(rules_json_schema())
+    assert "from_" not in str(rules_json_schema())

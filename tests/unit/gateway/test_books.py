@@ -1,0 +1,203 @@
+"""The admin API's reports over a real SQLite ledger of the demonstration's entries, checked against sums by hand."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.api.admin_reports import BreakEvenQuery, CostQuery, PeriodQuery
+from gateway.books import Books, BooksOf
+from gateway.break_even_service import BreakEvenOf, BreakEvenService
+from gateway.cli.demo_month import write_demo_month
+from gateway.config.home import Home
+from gateway.deployment import Deployment, load_deployment
+from gateway.errors import InvalidRequest
+from gateway.ledger.entry import Entry
+from gateway.money import format_usd
+from gateway.plans import own_engine_plan
+from gateway.replay_service import ReplayService
+from gateway.routing.snapshot import Snapshot
+from gateway.storage.database import open_database
+from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql_reports import SqlReports
+
+END = datetime(2026, 11, 20, 12, tzinfo=UTC)
+NOW_US = round(END.timestamp()) * 1_000_000
+REQUESTS = 400
+
+
+class Month(NamedTuple):
+    deployment: Deployment
+    database: AsyncEngine
+    entries: list[Entry]
+    snapshot: Snapshot
+
+    @property
+    def books(self) -> Books:
+        plan = own_engine_plan(self.deployment.settings.engine)
+        return Books(SqlReports(self.database), BooksOf(lambda: self.snapshot, lambda: plan, lambda: NOW_US))
+
+    @property
+    def break_even(self) -> BreakEvenService:
+        plan = own_engine_plan(self.deployment.settings.engine)
+        of = BreakEvenOf(lambda: self.snapshot, lambda: plan, lambda: None, lambda: NOW_US)
+        return BreakEvenService(SqlReports(self.database), self.books, of)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("month")
+
+
+@pytest.fixture
+async def month(home: Path) -> AsyncIterator[Month]:
+    await write_demo_month(Home(home), now=END, requests=REQUESTS)
+    deployment = load_deployment(Home(home / "demo"), environ={})
+    database = open_database(deployment.database_url)
+    entries = [entry async for page in SqlLedger(database).entries(0, 1 << 62) for entry in page]
+    snapshot = deployment.catalogue.snapshot(
+        deployment.rules, deployment.prices, classifier_version="test", at_us=NOW_US
+    )
+    yield Month(deployment, database, entries, snapshot)
+    await database.dispose()
+
+
+async def test_costs_by_team_are_the_entries_own_sums(month: Month) -> None:
+    table = await month.books.costs(CostQuery(by="team", since=END - timedelta(days=31), until=END))
+    by_hand: dict[str | None, int] = {}
+    for entry in month.entries:
+        assert entry.cost is not None
+        by_hand[entry.intent.team] = by_hand.get(entry.intent.team, 0) + entry.cost.total_pico_usd
+    assert {row.group["team"]: row.cost_usd for row in table.rows} == {
+        team: format_usd(pico) for team, pico in by_hand.items()
+    }
+    assert sum(Decimal(row.cost_usd) for row in table.rows) == Decimal(table.total.cost_usd)
+    assert table.total.requests == len(month.entries)
+
+
+async def test_token_prices_leave_gpu_priced_tokens_out(month: Month) -> None:
+    total = (await month.books.costs(CostQuery(by="team", until=END))).total
+    hosted = [entry for entry in month.entries if not entry.gpu_seconds and entry.cost is not None]
+    output = sum(entry.cost.output_pico_usd for entry in hosted if entry.cost is not None)
+    tokens = sum(entry.output_tokens for entry in hosted)
+    assert total.output_usd_per_mtok is not None
+    assert Decimal(total.output_usd_per_mtok) == pytest.approx(Decimal(output) / tokens / 10**6, rel=Decimal("1e-9"))
+
+
+async def test_rent_is_used_plus_idle(month: Month) -> None:
+    found = await month.books.utilisation(PeriodQuery(until=END))
+    assert found.idle is not None
+    assert Decimal(found.idle.used_usd) + Decimal(found.idle.idle_usd) == Decimal(found.idle.rent_usd)
+    used = sum(entry.gpu_seconds for entry in month.entries)
+    assert sum(hour.used_gpu_seconds for hour in found.hours) == pytest.approx(used)
+    assert found.idle.utilisation == pytest.approx(used / sum(hour.paid_gpu_seconds for hour in found.hours))
+
+
+async def test_the_overview_adds_up(month: Month) -> None:
+    found = await month.books.overview(PeriodQuery(until=END))
+    spend = sum(Decimal(point.cost_usd) for point in found.spend)
+    assert spend == sum(Decimal(row.cost_usd) for row in found.models) == Decimal(found.total.cost_usd)
+    teamless = [entry for entry in month.entries if entry.intent.team is None]
+    assert found.unallocated_usd == format_usd(sum(e.cost.total_pico_usd for e in teamless if e.cost is not None))
+    for one in found.savings:
+        idle = Decimal(found.idle.idle_usd) if found.idle else Decimal(0)
+        assert Decimal(one.saved_usd) == pytest.approx(
+            Decimal(one.would_have_cost_usd) - Decimal(found.total.cost_usd) - idle, abs=Decimal("1e-9")
+        )
+    assert found.forecast is not None
+    assert Decimal(found.forecast.low_usd) <= Decimal(found.forecast.expected_usd) <= Decimal(found.forecast.high_usd)
+    assert Decimal(found.forecast.spent_usd) <= Decimal(found.forecast.low_usd)
+
+
+async def test_an_empty_period_is_refused_in_words(month: Month) -> None:
+    with pytest.raises(InvalidRequest, match="before"):
+        await month.books.costs(CostQuery(since=END, until=END))
+
+
+async def test_no_traffic_is_no_division_by_zero(month: Month) -> None:
+    quiet = PeriodQuery(since=END - timedelta(days=900), until=END - timedelta(days=800))
+    found = await month.books.overview(quiet)
+    assert found.total.requests == 0
+    assert found.total.blended_usd_per_mtok is None
+    with pytest.raises(InvalidRequest, match="no traffic"):
+        await month.break_even.break_even(BreakEvenQuery(since=quiet.since, until=quiet.until))
+
+
+async def test_break_even_curves_pass_through_the_report(month: Month) -> None:
+    view = await month.break_even.break_even(BreakEvenQuery(until=END))
+    here = view.report.observed.requests_per_day
+    nearest = min(view.curve, key=lambda point: abs(point.requests_per_day - here))
+    scale = nearest.requests_per_day / here
+    assert nearest.hosted_usd == pytest.approx(float(view.report.month.all_hosted_usd) * scale, rel=1e-6)
+    assert [point.requests_per_day for point in view.curve] == sorted(point.requests_per_day for point in view.curve)
+    for point in view.curve:
+        assert point.owned_low_usd is not None
+        assert point.owned_high_usd is not None
+        assert point.owned_low_usd <= point.owned_usd * (1 + 1e-9)
+        assert point.owned_usd <= point.owned_high_usd + 0.05 * point.hosted_usd
+
+
+async def test_what_ifs_move_the_answer_the_right_way(month: Month) -> None:
+    ask = month.break_even.break_even
+    plain = (await ask(BreakEvenQuery(until=END))).report.month
+    dearer = (await ask(BreakEvenQuery(until=END, hosted_price_factor=10))).report.month
+    assert float(dearer.all_hosted_usd) == pytest.approx(10 * float(plain.all_hosted_usd), rel=1e-3)
+    assert dearer.plan_saving_usd > plain.plan_saving_usd
+    cheap = (await ask(BreakEvenQuery(until=END, gpu_hour_usd=0.001))).report.month
+    assert cheap.plan_saving_usd > plain.plan_saving_usd
+    with pytest.raises(InvalidRequest, match="not a hosted model"):
+        await ask(BreakEvenQuery(until=END, hosted_model="nothing"))
+
+
+async def test_a_purchase_is_paid_back_by_the_hosted_calls_it_saves(month: Month) -> None:
+    ask = month.break_even.break_even
+    plain = await ask(BreakEvenQuery(until=END))
+    assert plain.payback is None
+    rent = float(plain.report.staircase[0].rent_usd)
+    saved_a_month = float(plain.report.month.plan_saving_usd) + rent
+    bought = (await ask(BreakEvenQuery(until=END, purchase_usd=saved_a_month * 9.5))).payback
+    assert bought is not None
+    assert bought.months == 10
+    never = (await ask(BreakEvenQuery(until=END, purchase_usd=saved_a_month * 30, yearly_price_factor=0.05))).payback
+    assert never is not None
+    assert never.months is None
+
+
+async def test_a_replay_under_the_same_rules_moves_nothing_of_their_days(month: Month) -> None:
+    """The rules changed on day 18: the last week was decided under those of rules.yaml."""
+    service = ReplayService(SqlLedger(month.database), lambda document: month.snapshot, lambda: NOW_US)
+    same = await service(month.deployment.rules, None, None)
+    assert same.requests > 0
+    assert same.moved_requests == 0
+    assert same.cost_before_usd == same.cost_after_usd
+
+
+async def test_a_replay_under_other_rules_says_who_moves_and_for_how_much(month: Month) -> None:
+    text = month.deployment.rules_text
+    default = text.rindex("choose:")
+    document = month.deployment.catalogue.parse(text[:default] + "choose: {from: hosted, by: quality}", file="test")
+    snapshot = month.deployment.catalogue.snapshot(
+        document, month.deployment.prices, classifier_version="test", at_us=NOW_US
+    )
+    service = ReplayService(SqlLedger(month.database), lambda document: snapshot, lambda: NOW_US)
+    found = await service(document, None, None)
+    assert found.refused_requests == 0
+    assert found.moved_requests == sum(move.requests for move in found.moves) > 0
+    change = sum(Decimal(move.cost_change_usd) for move in found.moves)
+    assert Decimal(found.cost_after_usd) - Decimal(found.cost_before_usd) == change
+
+
+async def test_the_demonstration_is_marked_everywhere(month: Month) -> None:
+    assert all(entry.is_simulated and "demo" in entry.intent.tags for entry in month.entries)
+    assert abs(len(month.entries) - REQUESTS) < REQUESTS / 4
+    versions = {entry.intent.decision.rules_version.partition("-")[0] for entry in month.entries}
+    assert len(versions) == 2
+    assert any(len(entry.attempts) > 1 for entry in month.entries), "the outage is not in the month"
+
+
+async def test_a_second_demonstration_leaves_the_first_alone(month: Month, home: Path) -> None:
+    assert await write_demo_month(Home(home), now=END, requests=REQUESTS) is None

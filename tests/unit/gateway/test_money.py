@@ -1,0 +1,25 @@
+from decimal import Decimal
+
+import pytest
+
+from gateway.money import format_usd, parse_usd
+
+
+@pytest.mark.parametrize(
+    ("pico", "text"),
+    [(0, "0.000000000000"), (1, "0.000000000001"), (29_400_000_000, "0.029400000000"), (-5, "-0.000000000005")],
+)
+def test_text_is_exact_and_never_in_exponents(pico: int, text: str) -> None:
+    assert format_usd(pico) == text
+    assert parse_usd(text) == pico
+
+
+def test_rounding_for_show_is_half_even() -> None:
+    assert format_usd(1_250_000_000_00, places=2) == "0.12"
+    assert format_usd(1_350_000_000_00, places=2) == "0.14"
+
+
+@pytest.mark.parametrize("text", ["0.0000000000001", "1e-13", Decimal("0.1") + Decimal("1e-20")])
+def test_finer_than_a_pico_dollar_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="finer"):
+        parse_usd(text)

@@ -1,0 +1,306 @@
+"""The three invariants of the request path, driven by scripted backends and an in-memory ledger."""
+
+import asyncio
+import json
+
+import pytest
+
+from backends.scripted import Fault, Outcome, Script, ScriptedBackend, follow
+from backends.usage import Usage
+from gateway.admission import Admission, parse_limits
+from gateway.errors import (
+    BudgetExhausted,
+    Forbidden,
+    InvalidRequest,
+    ModelNotFound,
+    RateLimitExceeded,
+    Unauthenticated,
+    UpstreamFailed,
+)
+from gateway.ledger.entry import Status
+from gateway.pipeline import Incoming
+from gateway.routing.decide import decide
+from gateway.routing.snapshot import request_facts_of
+from tests.builders import make_candidate, make_snapshot
+from tests.rig import KEY, FixedClassifier, RecordingCaller, Rig
+
+
+def fault(kind: Fault, after: int = 0) -> Script:
+    return follow([Outcome(fault=kind, fault_after_pieces=after)])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_is_passed_on_and_booked_exactly(stream: bool) -> None:
+    rig = Rig()
+    caller = await rig.ask(stream=stream)
+    entry = rig.entry
+    assert caller.is_complete
+    assert entry.status is Status.completed
+    assert (entry.input_tokens, entry.output_tokens) == (12, 4)
+    assert entry.cost is not None
+    assert entry.cost.total_pico_usd == 12 * 1_000_000 + 4 * 4_000_000
+    assert (entry.cost_lower_pico_usd, entry.cost_upper_pico_usd) == (28_000_000, 28_000_000)
+    assert entry.intent.team == "red"
+    assert entry.intent.tags == ("base", "extra")
+    assert caller.headers["x-breakeven-model"] == "a"
+    assert caller.headers["x-breakeven-difficulty"] == "0.2500"
+    if stream:
+        assert caller.sent[-1] == b"data: [DONE]\n\n"
+        events = [json.loads(event.removeprefix(b"data: ")) for event in caller.sent[:-1]]
+        assert "".join(event["choices"][0]["delta"].get("content", "") for event in events) == "Hello, world."
+        assert entry.time_to_first_token_seconds is not None
+    else:
+        assert caller.headers["x-breakeven-cost-usd"] == "0.000028"
+        assert json.loads(caller.body)["choices"][0]["message"]["content"] == "Hello, world."
+        assert entry.time_to_first_token_seconds is None, "a whole answer has no first token to time"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "kind", ["rate_limited", "unavailable", "overloaded", "auth", "unreachable", "silent", "reset", "stalled"]
+)
+async def test_before_the_first_chunk_any_failure_falls_back(kind: Fault, stream: bool) -> None:
+    rig = Rig(one=fault(kind))
+    caller = await rig.ask(stream=stream)
+    entry = rig.entry
+    assert caller.is_complete
+    assert (entry.status, entry.model, entry.intent.decision.model) == (Status.completed, "b", "a")
+    assert [attempt.model for attempt in entry.attempts] == ["a", "b"]
+    assert entry.attempts[0].outcome != "answered"
+    assert entry.attempts[1].outcome == "answered"
+    assert caller.headers["x-breakeven-model"] == "b"
+    assert entry.cost is not None
+    assert entry.cost.total_pico_usd == 12 * 10_000_000 + 4 * 40_000_000
+
+
+@pytest.mark.parametrize("kind", ["reset", "truncated", "stalled", "error_event", "garbage"])
+async def test_after_the_first_chunk_a_failure_is_an_error_event_and_never_a_clean_end(kind: Fault) -> None:
+    rig = Rig(one=fault(kind, after=2))
+    caller = await rig.ask(stream=True)
+    entry = rig.entry
+    assert entry.status is Status.partial
+    assert entry.model == "a"
+    assert not rig.two.calls, "never silently run again elsewhere"
+    assert b"[DONE]" not in caller.body
+    assert json.loads(caller.sent[-1].removeprefix(b"data: "))["error"]["code"] == "stream_broken"
+    assert entry.is_usage_estimated
+    assert entry.output_tokens > 0
+    assert entry.cost is not None
+    assert entry.cost_lower_pico_usd is not None
+    assert entry.cost_upper_pico_usd is not None
+    assert entry.cost_lower_pico_usd <= entry.cost.total_pico_usd <= entry.cost_upper_pico_usd
+
+
+async def test_when_nobody_answers_the_caller_hears_why_and_the_failure_is_booked() -> None:
+    rig = Rig(one=fault("unavailable"), two=fault("unreachable"))
+    with pytest.raises(UpstreamFailed, match=r"a \(UpstreamUnavailable\); b \(ConnectFailed\)") as caught:
+        await rig.ask(stream=True)
+    assert caught.value.status == 502
+    assert (rig.entry.status, rig.entry.http_status) == (Status.failed, 502)
+    assert rig.entry.cost is not None
+    assert rig.entry.cost.total_pico_usd == 0
+    assert rig.observed.failed[:2] == ["a:UpstreamUnavailable", "b:ConnectFailed"]
+
+
+async def test_a_time_out_may_have_been_billed_and_says_so_with_bounds() -> None:
+    rig = Rig(one=fault("silent"), two=fault("silent"))
+    with pytest.raises(UpstreamFailed):
+        await rig.ask(max_tokens=100)
+    assert rig.entry.is_usage_estimated
+    assert rig.entry.cost_upper_pico_usd is not None
+    assert rig.entry.cost_upper_pico_usd > 0
+
+
+async def test_the_callers_own_mistake_is_not_retried() -> None:
+    rig = Rig(one=fault("rejected"))
+    with pytest.raises(UpstreamFailed) as caught:
+        await rig.ask()
+    assert (caught.value.status, caught.value.type) == (400, "invalid_request_error")
+    assert not rig.two.calls
+    assert rig.entry.status is Status.failed
+
+
+@pytest.mark.parametrize("leaves_after", [1, 2, 3])
+async def test_a_caller_that_leaves_is_settled_once_and_the_upstream_released(leaves_after: int) -> None:
+    rig = Rig()
+    with pytest.raises(asyncio.CancelledError):
+        await rig.ask(RecordingCaller(leaves_after), stream=True)
+    assert rig.entry.status is Status.cancelled
+    assert rig.entry.is_usage_estimated
+    assert rig.one.open_replies == 0
+    assert rig.pipeline.upstreams.running == {"one": 0}
+
+
+async def test_a_caller_that_leaves_before_any_answer_is_settled_too() -> None:
+    started = asyncio.Event()
+
+    async def never(seconds: float) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    rig = Rig()
+    rig.pipeline.backends = {"one": ScriptedBackend("one", follow([Outcome()]), sleep=never), "two": rig.two}
+    task = asyncio.create_task(rig.ask(stream=True))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert rig.entry.status is Status.cancelled
+    assert rig.pipeline.upstreams.running == {"one": 0}
+
+
+async def test_a_decision_replays_from_its_entry() -> None:
+    rig = Rig(one=fault("unavailable"))
+    await rig.ask(max_tokens=50)
+    again = decide(request_facts_of(rig.entry.intent), rig.pipeline.snapshot)
+    assert again.decision == rig.entry.intent.decision
+
+
+async def test_a_broken_classifier_means_unknown_and_never_an_error() -> None:
+    rig = Rig(classifier=FixedClassifier(fails=True))
+    caller = await rig.ask()
+    assert caller.headers["x-breakeven-difficulty"] == "unknown"
+    assert rig.entry.intent.decision.facts.difficulty is None
+    assert rig.observed.unclassified_count == 1
+
+
+async def test_unknown_prices_are_null_and_never_zero() -> None:
+    rig = Rig()
+    rig.pipeline.snapshot = make_snapshot(candidates=[make_candidate("a", backend="one", prices=None)])
+    caller = await rig.ask()
+    assert rig.entry.cost is None
+    assert "x-breakeven-cost-usd" not in caller.headers
+
+
+async def test_missing_usage_is_estimated_and_flagged() -> None:
+    rig = Rig(one=follow([Outcome(usage=None)]))
+    await rig.ask(stream=True)
+    assert rig.entry.is_usage_estimated
+    assert rig.entry.output_tokens == round(len("Hello, world.") / 4)
+
+
+async def test_long_streams_leave_checkpoints() -> None:
+    rig = Rig(one=follow([Outcome(pieces=("x" * 400,) * 10)]))
+    await rig.ask(stream=True)
+    tokens = [checkpoint.output_tokens for checkpoint in rig.ledger.checkpoints]
+    assert tokens == [300, 600, 900]
+    assert all(checkpoint.cost_so_far_pico_usd for checkpoint in rig.ledger.checkpoints)
+
+
+async def test_a_cut_stream_cancels_nothing_else() -> None:
+    rig = Rig(one=follow([Outcome(fault="reset", fault_after_pieces=1), Outcome()]))
+    results = await asyncio.gather(rig.ask(stream=True), rig.ask(stream=True))
+    assert sorted(b"[DONE]" in caller.body for caller in results) == [False, True]
+    assert sorted(entry.status.value for entry in rig.ledger.entries) == ["completed", "partial"]
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"{", InvalidRequest),
+        (b"[]", InvalidRequest),
+        (b"{}", InvalidRequest),
+        (b'{"model": "auto"}', InvalidRequest),
+        (b'{"model": "auto", "messages": []}', InvalidRequest),
+        (b'{"model": "auto", "messages": [{"role": "user", "content": 5}]}', InvalidRequest),
+        (b'{"model": "auto", "messages": [{"role": "user"}], "max_tokens": -1}', InvalidRequest),
+        (b'{"model": "auto", "messages": [{"role": "user"}], "max_tokens": 1000000000000}', InvalidRequest),
+        (b'{"model": "auto", "messages": [{"role": "user"}], "n": 0}', InvalidRequest),
+        (b'{"model": "gone", "messages": [{"role": "user", "content": "x"}]}', ModelNotFound),
+        (b'{"model": "auto", "messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", InvalidRequest),
+        (b'{"model": "auto", "x": ' + b"[" * 100_000 + b"]" * 100_000 + b', "messages": []}', InvalidRequest),
+    ],
+)
+async def test_a_bad_body_is_refused_before_anything_is_booked(body: bytes, error: type[Exception]) -> None:
+    rig = Rig()
+    with pytest.raises(error):
+        await rig.pipeline.answer(Incoming("chat.completions", KEY, body), RecordingCaller())
+    assert not rig.ledger.entries
+    assert not rig.ledger.open
+
+
+async def test_who_may_not_ask_is_refused() -> None:
+    rig = Rig()
+    body = b'{"model": "auto", "messages": [{"role": "user", "content": "x"}]}'
+    for credential, error in ((None, Unauthenticated), ("Bearer nope", Unauthenticated), ("bk-viewer", Forbidden)):
+        with pytest.raises(error):
+            await rig.pipeline.answer(Incoming("chat.completions", credential, body), RecordingCaller())
+    assert not rig.ledger.entries
+
+
+async def test_usage_that_contradicts_itself_is_flagged_not_clamped() -> None:
+    rig = Rig(one=follow([Outcome(usage=Usage(input_tokens=5, cached_input_tokens=9, output_tokens=1))]))
+    await rig.ask()
+    assert rig.entry.is_usage_estimated
+    assert rig.entry.cost is None
+    assert rig.entry.cached_input_tokens == 9
+
+
+async def test_a_provider_that_bills_the_whole_answer_is_read_to_its_end() -> None:
+    rig = Rig(drains=frozenset({"one"}))
+    caller = await rig.ask(RecordingCaller(leaves_after=1), stream=True)
+    assert len(caller.sent) == 1
+    assert rig.entry.status is Status.cancelled
+    assert not rig.entry.is_usage_estimated
+    assert rig.entry.output_tokens == 4
+
+
+def limited(**limits: object) -> Admission:
+    return Admission(limits={"key-1": parse_limits(limits)})
+
+
+async def test_a_spent_budget_refuses_before_anything_is_booked() -> None:
+    rig = Rig(admission=limited(budget_usd="0.00001"))
+    with pytest.raises(BudgetExhausted):
+        await rig.ask(max_tokens=1000)
+    assert not rig.ledger.entries
+    assert not rig.ledger.open
+
+
+async def test_many_at_once_never_spend_more_than_the_budget_and_use_nearly_all_of_it() -> None:
+    # Each answer costs 28 micro-dollars and must hold about 30: 12 input tokens estimated as 2 x 6, 5 of output.
+    rig = Rig(admission=limited(budget_usd="0.003"))
+    results = await asyncio.gather(*(rig.ask(max_tokens=5) for _ in range(500)), return_exceptions=True)
+    refused = sum(isinstance(result, BudgetExhausted) for result in results)
+    spent = sum(entry.cost.total_pico_usd for entry in rig.ledger.entries if entry.cost)
+    assert refused + len(rig.ledger.entries) == 500
+    assert spent <= 3_000_000_000
+    while True:
+        try:
+            await rig.ask(max_tokens=5)
+        except BudgetExhausted:
+            break
+    spent = sum(entry.cost.total_pico_usd for entry in rig.ledger.entries if entry.cost)
+    assert 0.95 * 3_000_000_000 <= spent <= 3_000_000_000
+
+
+async def test_a_stream_ends_with_length_when_the_budget_does() -> None:
+    pieces = ("x" * 400,) * 40
+    rig = Rig(one=follow([Outcome(pieces=pieces)]), admission=limited(budget_usd="0.005"))
+    caller = await rig.ask(stream=True)
+    assert caller.sent[-1].endswith(b"data: [DONE]\n\n")
+    assert (
+        json.loads(caller.sent[-1].split(b"\n")[0].removeprefix(b"data: "))["choices"][0]["finish_reason"] == "length"
+    )
+    assert rig.entry.finish_reason == "length"
+    assert rig.entry.error == "budget_reached"
+    assert rig.entry.cost is not None
+    assert rig.entry.cost.total_pico_usd <= 5_000_000_000
+    assert rig.one.open_replies == 0
+
+
+async def test_a_fallback_that_the_budget_does_not_stretch_to_is_not_tried() -> None:
+    rig = Rig(one=fault("unavailable"), admission=limited(budget_usd="0.0005"))
+    with pytest.raises(UpstreamFailed):
+        await rig.ask(max_tokens=50)
+    assert not rig.two.calls, "b costs ten times as much"
+    assert rig.pipeline.admission.extend(rig.entry.intent.request_id, 10**15), "nothing is held any more"
+
+
+async def test_rates_are_per_key_and_refusals_are_not_booked() -> None:
+    rig = Rig(admission=limited(requests_per_minute=2))
+    await rig.ask()
+    await rig.ask()
+    with pytest.raises(RateLimitExceeded):
+        await rig.ask()
+    assert len(rig.ledger.entries) == 2

@@ -1,0 +1,168 @@
+"""The step loop's thread under clients that come, go and crowd: no wrong token, no lost block, health that tells."""
+
+import asyncio
+import random
+import threading
+from contextlib import aclosing
+
+import pytest
+import torch
+
+from local_engine.async_engine import AsyncEngine
+from local_engine.errors import ContextLengthExceeded, EngineDraining, InvalidRequest, QueueFull
+from local_engine.metrics import EngineMetrics
+from local_engine.sampling_params import SamplingParams
+from local_engine.scheduler import Batch
+from tests.unit.local_engine.scripted import SlotRunner, expected_answer
+from tests.unit.local_engine.test_scheduler import make_core
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def make_engine(*, clock: Clock | None = None, runner: SlotRunner | None = None) -> AsyncEngine:
+    core, kv_cache = make_core(blocks=24, block_size=4, running=4, budget=12, speculative_tokens=3, runner=runner)
+    return AsyncEngine(
+        core,
+        kv_cache,
+        EngineMetrics(),
+        context_window=64,
+        max_running_requests=4,
+        max_waiting_requests=8,
+        stall_seconds=5.0,
+        clock=clock or Clock(),
+    )
+
+
+def greedy(tokens: int) -> SamplingParams:
+    return SamplingParams(temperature=0.0, max_tokens=tokens)
+
+
+async def collect(engine: AsyncEngine, prompt: list[int], tokens: int, leave_after: int | None = None) -> list[int]:
+    """One client; it may leave early."""
+    admission = engine.admit(prompt)
+    seen: list[int] = []
+    try:
+        async with aclosing(engine.generate(prompt, greedy(tokens))) as deltas:  # pyright: ignore[reportArgumentType]
+            async for delta in deltas:
+                seen += delta.token_ids
+                if leave_after is not None and len(seen) >= leave_after:
+                    break
+    finally:
+        admission.release()
+    return seen
+
+
+async def test_crowding_clients_with_random_leaving_get_right_tokens_and_leak_nothing() -> None:
+    engine, draw = make_engine(), random.Random(2)
+    engine.start()
+
+    async def client() -> None:
+        for _ in range(25):
+            prompt = [5, 4, 3, 2, 1, 0, 1, 2][: draw.randrange(9)] + [
+                draw.randrange(9) for _ in range(draw.randrange(1, 30))
+            ]
+            tokens, leave = draw.randrange(1, 20), draw.choice([None, None, 1, 5])
+            seen = await collect(engine, prompt, tokens, leave)
+            assert seen == expected_answer(prompt, tokens)[: len(seen)]
+            if leave is None:
+                assert len(seen) == tokens
+
+    await asyncio.gather(*(client() for _ in range(8)))
+    while engine.state().running or engine.state().kv_blocks_free < 24:
+        await asyncio.sleep(0)
+    assert engine.state().waiting == 0
+    assert engine.state().free_slots == 4
+    await engine.stop()
+
+
+async def test_a_full_engine_refuses_and_says_when_to_come_back() -> None:
+    engine = make_engine()
+    admissions = [engine.admit([1]) for _ in range(12)]
+    with pytest.raises(QueueFull) as caught:
+        engine.admit([1])
+    assert caught.value.retry_after_seconds >= 1
+    admissions[0].release()
+    admissions[0].release()
+    engine.admit([1])
+    with pytest.raises(QueueFull):
+        engine.admit([1])
+
+
+def test_prompts_that_cannot_run_are_refused() -> None:
+    engine = make_engine()
+    with pytest.raises(ContextLengthExceeded, match="64 tokens; the prompt has 64"):
+        engine.admit([1] * 64)
+    with pytest.raises(InvalidRequest):
+        engine.admit([])
+
+
+async def test_a_draining_engine_finishes_and_takes_nothing_new() -> None:
+    engine = make_engine()
+    engine.start()
+    running = asyncio.create_task(collect(engine, [1, 2, 3], 20))
+    await asyncio.sleep(0)
+    assert await engine.drain(30)
+    assert len(await running) == 20
+    assert engine.state().status == "draining"
+    with pytest.raises(EngineDraining):
+        engine.admit([1])
+    await engine.stop()
+
+
+class StuckRunner(SlotRunner):
+    """A device that hangs until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__(24, 4)
+        self.entered, self.let_go = threading.Event(), threading.Event()
+
+    def run(self, batch: Batch) -> torch.Tensor:
+        self.entered.set()
+        self.let_go.wait()
+        return super().run(batch)
+
+
+async def test_health_goes_red_while_a_step_hangs_and_green_again_after() -> None:
+    clock, runner = Clock(), StuckRunner()
+    engine = make_engine(clock=clock, runner=runner)
+    engine.start()
+    client = asyncio.create_task(collect(engine, [1, 2], 3))
+    await asyncio.to_thread(runner.entered.wait)
+    assert engine.state().status == "ok"
+    clock.now = 6.0
+    assert engine.state().status == "stalled"
+    runner.let_go.set()
+    assert await client == expected_answer([1, 2], 3)
+    while engine.state().status != "ok":
+        await asyncio.sleep(0)
+    await engine.stop()
+
+
+class FailingRunner(SlotRunner):
+    """A device that fails once."""
+
+    has_failed = False
+
+    def run(self, batch: Batch) -> torch.Tensor:
+        if not self.has_failed:
+            self.has_failed = True
+            raise RuntimeError("out of memory")
+        return super().run(batch)
+
+
+async def test_a_failed_step_ends_its_requests_and_the_engine_goes_on() -> None:
+    engine = make_engine(runner=FailingRunner(24, 4))
+    engine.start()
+    deltas = [delta async for delta in engine.generate([1, 2], greedy(3))]
+    assert deltas[-1].finish_reason == "error"
+    assert "out of memory" in (deltas[-1].error or "")
+    assert await collect(engine, [1, 2], 3) == expected_answer([1, 2], 3)
+    assert engine.state().kv_blocks_free == 24
+    await engine.stop()

@@ -1,0 +1,89 @@
+"""Sentence embeddings of a tiny random encoder, against transformers' BERT; and the endpoint over it."""
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer as FastTokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+from transformers import BertConfig, BertModel
+
+from local_engine.embeddings_endpoint import answer_embeddings
+from local_engine.encoder import SentenceEncoder
+from local_engine.errors import InvalidRequest, ModelUnsupported
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"w{i}" for i in range(60))]
+TEXTS = ["w1 w2 w3", "w9", "w4 " * 25, "w5 w6 unknown"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("mini")
+    config = BertConfig(
+        vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+        max_position_embeddings=40,
+    )  # fmt: skip
+    BertModel(config).eval().save_pretrained(folder)
+    fast = FastTokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    fast.pre_tokenizer = Whitespace()
+    fast.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    fast.enable_padding(length=12)
+    fast.enable_truncation(12)
+    fast.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@torch.inference_mode()
+def test_vectors_are_those_of_transformers(folder: Path) -> None:
+    embedded = SentenceEncoder(folder).encode(TEXTS)
+    reference = BertModel.from_pretrained(folder).eval()
+    for text, vector in zip(TEXTS, embedded.vectors, strict=True):
+        ids = [2, *(WORDS.index(word) if word in WORDS else 1 for word in text.split()), 3]
+        hidden = reference(torch.tensor([ids])).last_hidden_state[0].mean(0)
+        assert vector == pytest.approx((hidden / hidden.norm()).tolist(), abs=1e-5)
+    assert embedded.tokens == sum(len(text.split()) + 2 for text in TEXTS)
+
+
+def ask(folder: Path, **body: Any) -> dict[str, Any]:
+    return asyncio.run(answer_embeddings(SentenceEncoder(folder), json.dumps(body).encode()))
+
+
+def test_the_endpoint_answers_in_openais_shape(folder: Path) -> None:
+    plain = ask(folder, input=TEXTS[:2])
+    assert [entry["index"] for entry in plain["data"]] == [0, 1]
+    assert plain["usage"] == {"prompt_tokens": 8, "total_tokens": 8}
+    encoded = ask(folder, input=TEXTS[0], encoding_format="base64")["data"][0]["embedding"]
+    # Alone and in a batch differ by float32 rounding, which near zero is more than a relative tolerance allows.
+    vector = np.frombuffer(base64.b64decode(encoded), "<f4").tolist()
+    assert vector == pytest.approx(plain["data"][0]["embedding"], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("body", "parameter"),
+    [
+        ({}, "input"),
+        ({"input": []}, "input"),
+        ({"input": ""}, "input"),
+        ({"input": "w1 " * 80}, "input"),
+        ({"input": "w1", "dimensions": 7}, "dimensions"),
+        ({"input": "w1", "encoding_format": "hex"}, "encoding_format"),
+    ],
+)
+def test_bad_requests_name_their_parameter(folder: Path, body: dict[str, Any], parameter: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        ask(folder, **body)
+    assert caught.value.parameter == parameter
+
+
+def test_another_kind_of_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(ModelUnsupported):
+        SentenceEncoder(tmp_path)

@@ -1,0 +1,162 @@
+"""Every family and quantisation, from tiny files: logits and greedy ids as in transformers; damage is told."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from gguf.constants import GGML_QUANT_SIZES
+from transformers import PreTrainedModel
+
+from local_engine.assembly import Engine, assemble, build_engine
+from local_engine.config import EngineConfig
+from local_engine.errors import DoesNotFit, EngineError, ModelUnavailable, ModelUnsupported
+from local_engine.gguf_file import GgufTensor
+from local_engine.gguf_loader import QUANTISATIONS, dequantise, load_gguf
+from local_engine.request import Request
+from local_engine.safetensors_loader import load_safetensors
+from local_engine.sampling_params import SamplingParams
+from tests.unit.local_engine.tiny_models import make_model, write_folder, write_gguf
+
+SMALL = EngineConfig(kv_blocks=32, context_window=128, max_tokens_per_step=24)
+PROMPT = [7, 80, 3, 200, 5, 5, 91, 14, 33, 2, 150, 77, 8, 9, 10, 11, 64, 32, 16, 8, 4, 2, 1, 0, 250, 128, 99, 98]
+Kind = gguf.GGMLQuantizationType
+
+
+def answer(engine: Engine) -> tuple[list[int], list[float]]:
+    """Greedy ids and their log-probabilities; the prompt takes two chunks."""
+    request = Request("r", list(PROMPT), SamplingParams(temperature=0.0, max_tokens=12, logprobs=0))
+    engine.core.add(request)
+    logprobs: list[float] = []
+    while engine.core.has_work:
+        for delta in engine.core.step().deltas:
+            logprobs += [entry.logprob for entry in delta.logprobs]
+    return request.output_token_ids, logprobs
+
+
+def assert_same(engine: Engine, model: PreTrainedModel) -> None:
+    ids, logprobs = answer(engine)
+    with torch.inference_mode():
+        theirs = model(torch.tensor([PROMPT + ids[:-1]])).logits[0, len(PROMPT) - 1 :].log_softmax(-1)
+    assert ids == theirs.argmax(-1).tolist()
+    assert logprobs == pytest.approx(theirs.max(-1).values.tolist(), abs=1e-3)
+
+
+@pytest.mark.parametrize("family", ["llama", "llama3-rope", "mistral", "qwen2", "qwen3"])
+def test_a_safetensors_folder_answers_as_transformers_does(tmp_path: Path, family: str) -> None:
+    model = make_model(family)
+    folder = write_folder(model, tmp_path, shard="50KB" if family == "llama" else "1GB")
+    assert (family == "llama") == (folder / "model.safetensors.index.json").exists()
+    loaded = load_safetensors(folder)
+    assert loaded.tokenizer.decode(loaded.tokenizer.encode("naïve 😀")) == "naïve 😀"
+    assert loaded.tokenizer.eos_token_ids == {257}
+    assert loaded.tokenizer.render_chat([{"role": "user", "content": "hi"}]) == "user:hi"
+    assert_same(assemble(loaded, SMALL), model)
+
+
+@pytest.mark.parametrize(("family", "architecture"), [("llama", "llama"), ("qwen2", "qwen2")])
+def test_a_gguf_file_answers_as_transformers_does(tmp_path: Path, family: str, architecture: str) -> None:
+    """For llama the writer interleaves the rotary rows as llama.cpp does; the loader must undo exactly that."""
+    model = make_model(family)
+    path = write_gguf(model, tmp_path / "tiny.gguf", architecture, Kind.F32)
+    assert_same(build_engine(path, SMALL), model)
+
+
+@pytest.mark.parametrize("kind", [Kind.F16, Kind.BF16, Kind.Q8_0, Kind.Q4_0, Kind.Q4_1])
+def test_a_quantised_file_answers_as_transformers_on_its_dequantised_weights(tmp_path: Path, kind: Kind) -> None:
+    model = make_model("llama")
+    path = write_gguf(model, tmp_path / "tiny.gguf", "llama", kind)
+    loaded = load_gguf(path)
+    model.load_state_dict({name: loaded.weights.tensor(name) for name in model.state_dict()})
+    assert_same(assemble(loaded, SMALL), model)
+
+
+@pytest.mark.parametrize("name", sorted(QUANTISATIONS))
+def test_every_quantisation_that_we_claim_is_dequantised(name: str) -> None:
+    kind = Kind[name]
+    block, block_bytes = GGML_QUANT_SIZES[kind]
+    raw = np.random.default_rng(1).integers(0, 60, (3, 2 * block_bytes), dtype=np.uint8)
+    values = dequantise(GgufTensor("t", (3, 2 * block), kind, raw))
+    assert values.shape == (3, 2 * block)
+    assert values.dtype == np.float32
+    assert np.isfinite(values).all()
+    assert np.abs(values).max() > 0
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def cut_header(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:300])
+
+
+def wrong_magic(path: Path) -> None:
+    path.write_bytes(b"GGML" + path.read_bytes()[4:])
+
+
+def absurd_count(path: Path) -> None:
+    raw = path.read_bytes()
+    path.write_bytes(raw[:8] + b"\xff" * 8 + raw[16:])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [truncate, cut_header, wrong_magic, absurd_count, empty])
+def test_a_damaged_gguf_file_is_a_clear_error(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    path = write_gguf(make_model("llama"), tmp_path / "tiny.gguf", "llama", Kind.F32)
+    damage(path)
+    with pytest.raises(ModelUnavailable, match=r"tiny\.gguf"):
+        load_gguf(path)
+
+
+def test_random_damage_never_escapes_as_another_error(tmp_path: Path) -> None:
+    path = write_gguf(make_model("llama"), tmp_path / "tiny.gguf", "llama", Kind.Q8_0)
+    whole = path.read_bytes()
+    random = np.random.default_rng(5)
+    refused = 0
+    for _ in range(200):
+        raw = bytearray(whole)
+        for at in random.integers(0, 6000, 4):
+            raw[int(at)] = int(random.integers(0, 256))
+        path.write_bytes(raw)
+        try:
+            load_gguf(path)
+        except EngineError:
+            refused += 1
+    assert refused > 20
+
+
+@pytest.mark.parametrize("damaged", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_a_damaged_folder_is_a_clear_error(tmp_path: Path, damaged: str) -> None:
+    folder = write_folder(make_model("llama"), tmp_path)
+    truncate(folder / damaged)
+    with pytest.raises(ModelUnavailable, match=damaged):
+        load_safetensors(folder)
+
+
+@pytest.mark.parametrize("missing", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_a_missing_file_is_a_clear_error(tmp_path: Path, missing: str) -> None:
+    folder = write_folder(make_model("llama"), tmp_path)
+    (folder / missing).unlink()
+    with pytest.raises(ModelUnavailable):
+        load_safetensors(folder)
+
+
+def test_another_architecture_is_named(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "other.gguf", "mamba")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    with pytest.raises(ModelUnsupported, match="mamba"):
+        load_gguf(tmp_path / "other.gguf")
+
+
+def test_what_does_not_fit_is_refused_with_the_numbers(tmp_path: Path) -> None:
+    loaded = load_safetensors(write_folder(make_model("llama"), tmp_path))
+    with pytest.raises(DoesNotFit, match=r"GB for weights and \d+\.\d\d GB for 1000000000 KV-cache blocks"):
+        assemble(loaded, EngineConfig(kv_blocks=10**9))

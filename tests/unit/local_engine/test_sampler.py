@@ -1,0 +1,157 @@
+"""What is drawn, and from what: filters against a plain definition, penalties, seeds, drafts."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from local_engine.errors import InvalidRequest
+from local_engine.request import Request
+from local_engine.sampler import Sampler, candidate_distribution, change_logits, token_logprobs
+from local_engine.sampling_params import SamplingParams
+from tests.unit.local_engine.scripted import make_request
+
+VOCABULARY = 600
+
+
+def make_logits(seed: int) -> torch.Tensor:
+    return torch.randn(VOCABULARY, generator=torch.Generator().manual_seed(seed)) * 3
+
+
+def kept(logits: torch.Tensor, params: SamplingParams) -> dict[int, float]:
+    """Which tokens may be drawn and with what share, through the code under test."""
+    request = Request("r", [1], params)
+    probabilities, ids = candidate_distribution(logits, request)
+    names = range(len(probabilities)) if ids is None else ids.tolist()
+    whole = float(probabilities.sum())
+    return {int(i): float(p) / whole for i, p in zip(names, probabilities, strict=True) if p > 0}
+
+
+def defined(logits: torch.Tensor, params: SamplingParams) -> dict[int, float]:
+    """The filters by definition, on a full sort: top-k, then min-p, then top-p over what top-k left."""
+    shares: list[float] = (logits / params.temperature).softmax(-1).tolist()
+    order = sorted(enumerate(shares), key=lambda pair: pair[1], reverse=True)
+    if params.top_k:
+        order = order[: params.top_k]
+    whole = sum(p for _, p in order)
+    allowed: list[tuple[int, float]] = []
+    before = 0.0
+    for i, p in order:
+        if p >= params.min_p * order[0][1] and (params.top_p == 1.0 or before < params.top_p * whole):
+            allowed.append((i, p))
+        before += p
+    total = sum(p for _, p in allowed)
+    return {i: p / total for i, p in allowed}
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 50),
+    temperature=st.sampled_from([0.3, 1.0, 2.0]),
+    top_k=st.sampled_from([0, 1, 7, 300, 5000]),
+    top_p=st.sampled_from([0.1, 0.5, 0.9, 0.999, 1.0]),
+    min_p=st.sampled_from([0.0, 0.02, 0.5]),
+)
+def test_filters_keep_what_their_definition_keeps(
+    seed: int, temperature: float, top_k: int, top_p: float, min_p: float
+) -> None:
+    params = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+    ours, expected = kept(make_logits(seed), params), defined(make_logits(seed), params)
+    # A token whose cumulative mass is within rounding of top_p may fall on either side.
+    assert len(set(ours) ^ set(expected)) <= 1
+    for token in set(ours) & set(expected):
+        assert ours[token] == pytest.approx(expected[token], rel=0.02)
+
+
+def test_draws_follow_the_distribution() -> None:
+    logits = torch.log(torch.tensor([0.5, 0.3, 0.15, 0.05]))
+    sampler, request = Sampler(torch.device("cpu")), make_request("r", [1], temperature=1.0, seed=1)
+    draws = 4000
+    counts = torch.bincount(
+        torch.tensor([sampler.draw(logits[None], [request])[0].token_ids[0] for _ in range(draws)]), minlength=4
+    )
+    # Chi-square with 3 degrees of freedom: 16.3 is exceeded once in a thousand; the seed fixes the outcome.
+    expected = logits.exp() * draws
+    assert float(((counts - expected) ** 2 / expected).sum()) < 16.3
+
+
+def test_a_seed_repeats_and_another_differs() -> None:
+    logits = make_logits(3)[None]
+
+    def draws(seed: int) -> list[int]:
+        sampler, request = Sampler(torch.device("cpu")), make_request("r", [1], temperature=2.0, seed=seed)
+        return [sampler.draw(logits, [request])[0].token_ids[0] for _ in range(20)]
+
+    assert draws(4) == draws(4) != draws(5)
+
+
+def test_a_draft_changes_no_sampled_token() -> None:
+    """Position by position with the same random numbers, whatever the draft says."""
+    rows = torch.stack([make_logits(seed) for seed in range(4)])
+
+    def draw(drafts: list[int]) -> list[int]:
+        sampler, request = Sampler(torch.device("cpu")), make_request("r", [1], temperature=1.5, seed=9)
+        request.draft_token_ids = drafts
+        return sampler.draw(rows[: len(drafts) + 1], [request])[0].token_ids
+
+    first = draw([])[0]
+    wrong = (first + 1) % VOCABULARY
+    assert draw([wrong]) == [first]
+    second = draw([first, wrong])
+    assert second[0] == first
+    full = draw([first, second[1], 0])
+    assert full[:2] == second[:2]
+
+
+def test_rows_do_not_depend_on_their_neighbours() -> None:
+    requests = [make_request(str(i), [1], temperature=1.0, seed=i) for i in range(3)]
+    rows = torch.stack([make_logits(i) for i in range(3)])
+    together = [drawn.token_ids for drawn in Sampler(torch.device("cpu")).draw(rows.clone(), requests)]
+    alone = [Sampler(torch.device("cpu")).draw(rows[i : i + 1], [requests[i]])[0].token_ids for i in range(3)]
+    assert together == alone
+
+
+def test_penalties_and_bias() -> None:
+    request = make_request(
+        "r", [0, 1], presence_penalty=0.5, frequency_penalty=0.25, repetition_penalty=2.0, logit_bias={5: 7.0}
+    )
+    request.token_ids += [2, 2, 3]
+    logits = torch.tensor([4.0, -4.0, 4.0, 4.0, 4.0, 0.0])
+    changed = change_logits(logits, request, [3])
+    assert changed.tolist() == [2.0, -8.0, 2.0 - 0.5 - 0.5, 2.0 - 0.5 - 0.5, 4.0, 7.0]
+    assert logits.tolist() == [4.0, -4.0, 4.0, 4.0, 4.0, 0.0]
+
+
+def test_the_end_is_banned_until_enough_tokens() -> None:
+    request = make_request("r", [0], min_tokens=2, stop_token_ids=frozenset({1}))
+    logits = torch.tensor([0.0, 9.0, 1.0])
+    assert Sampler(torch.device("cpu")).draw(logits[None], [request])[0].token_ids == [2]
+    request.token_ids += [2, 2]
+    assert Sampler(torch.device("cpu")).draw(logits[None], [request])[0].token_ids == [1]
+
+
+def test_logprobs_are_those_of_the_model() -> None:
+    logits = make_logits(1)
+    entry = token_logprobs(logits, 17, 3)
+    expected = logits.log_softmax(-1)
+    assert entry.logprob == pytest.approx(float(expected[17]))
+    assert [i for i, _ in entry.top] == expected.topk(3).indices.tolist()
+
+
+@pytest.mark.parametrize(
+    ("changes", "parameter"),
+    [
+        ({"temperature": -0.1}, "temperature"),
+        ({"temperature": float("nan")}, "temperature"),
+        ({"top_p": 1.1}, "top_p"),
+        ({"min_p": 2.0}, "min_p"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"stop": ("",)}, "stop"),
+        ({"logprobs": 21}, "top_logprobs"),
+        ({"logit_bias": {1: 101.0}}, "logit_bias"),
+    ],
+)
+def test_values_out_of_bounds_are_refused(changes: dict[str, object], parameter: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        SamplingParams(**changes)  # pyright: ignore[reportArgumentType]
+    assert caught.value.parameter == parameter

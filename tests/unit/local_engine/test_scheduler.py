@@ -1,0 +1,204 @@
+"""Scheduler, KV-cache manager and step loop together on a scripted model: any configuration gives the same answers."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as FastTokenizer
+from tokenizers.models import WordLevel
+
+from local_engine.block_pool import BlockPool
+from local_engine.engine_core import EngineCore
+from local_engine.kv_cache_manager import KvCacheManager
+from local_engine.request import Request, Status
+from local_engine.scheduler import Scheduler
+from local_engine.tokenizer import Tokenizer
+from tests.unit.local_engine.scripted import VOCABULARY, SlotRunner, expected_answer, make_request
+
+
+def make_core(
+    *,
+    blocks: int = 64,
+    block_size: int = 4,
+    running: int = 4,
+    budget: int = 16,
+    has_prefix_cache: bool = True,
+    alignment: int | None = None,
+    speculative_tokens: int = 0,
+    runner: SlotRunner | None = None,
+) -> tuple[EngineCore, KvCacheManager]:
+    """An engine over the scripted model."""
+    fast = FastTokenizer(WordLevel({f"w{i}": i for i in range(VOCABULARY)}, unk_token="w0"))
+    tokenizer = Tokenizer(fast, chat_template=None, bos_token_id=None, eos_token_ids=[])
+    kv_cache = KvCacheManager(BlockPool(blocks), block_size=block_size, has_prefix_cache=has_prefix_cache)
+    scheduler = Scheduler(kv_cache, max_running_requests=running, max_tokens_per_step=budget, chunk_alignment=alignment)
+    core = EngineCore(
+        runner or SlotRunner(blocks, block_size),
+        scheduler,
+        tokenizer,
+        context_window=1000,
+        speculative_tokens=speculative_tokens,
+    )
+    return core, kv_cache
+
+
+def run_all(core: EngineCore, requests: list[Request], *, stagger: int = 1) -> None:
+    """Add the requests a few steps apart and run until nothing is left."""
+    waiting = list(requests)
+    for step in range(10_000):
+        if waiting and step % stagger == 0:
+            core.add(waiting.pop(0))
+        if not waiting and not core.has_work:
+            return
+        core.step()
+    raise AssertionError("the engine does not come to an end")
+
+
+prompts = st.lists(
+    st.tuples(st.integers(0, 2), st.lists(st.integers(0, 9), min_size=1, max_size=12)), min_size=1, max_size=6
+)
+PREFIXES = ([], [5, 4, 3, 2, 1, 0, 1, 2], [5, 4, 3, 2, 9, 9, 9, 9, 9, 9, 9])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    raw=prompts,
+    block_size=st.sampled_from([1, 2, 3, 4, 8]),
+    running=st.integers(1, 4),
+    budget=st.integers(1, 24),
+    spare=st.integers(0, 12),
+    stagger=st.integers(1, 5),
+    has_prefix_cache=st.booleans(),
+    speculative_tokens=st.sampled_from([0, 0, 3]),
+)
+def test_every_configuration_gives_the_same_answers_and_gives_all_blocks_back(
+    raw: list[tuple[int, list[int]]],
+    block_size: int,
+    running: int,
+    budget: int,
+    spare: int,
+    stagger: int,
+    has_prefix_cache: bool,
+    speculative_tokens: int,
+) -> None:
+    requests = [make_request(str(i), [*PREFIXES[p], *tail]) for i, (p, tail) in enumerate(raw)]
+    longest = max(request.prompt_tokens for request in requests) + 8
+    # Just enough for the longest request alone, so that the others are preempted and resumed.
+    blocks = -(-longest // block_size) + spare
+    core, kv_cache = make_core(
+        blocks=blocks,
+        block_size=block_size,
+        running=running,
+        budget=budget,
+        has_prefix_cache=has_prefix_cache,
+        speculative_tokens=speculative_tokens,
+    )
+    run_all(core, requests, stagger=stagger)
+    for request in requests:
+        assert request.finish_reason == "length"
+        assert request.output_token_ids == expected_answer(request.prompt_token_ids, 8)
+    assert kv_cache.pool.free_blocks == kv_cache.pool.total_blocks
+    assert all(kv_cache.pool.references(block) == 0 for block in range(blocks))
+
+
+def test_preemption_happens_and_is_resumed_from_the_cached_prefix() -> None:
+    core, kv_cache = make_core(blocks=6, block_size=4, budget=32)
+    requests = [make_request(str(i), [i] * 9, max_tokens=12) for i in range(2)]
+    run_all(core, requests)
+    assert core.scheduler.preemptions > 0
+    assert [r.output_token_ids for r in requests] == [expected_answer(r.prompt_token_ids, 12) for r in requests]
+    assert kv_cache.pool.free_blocks == 6
+
+
+def test_a_second_equal_prompt_starts_from_the_first_ones_blocks() -> None:
+    core, _ = make_core(block_size=4)
+    first, second = make_request("1", list(range(11))), make_request("2", list(range(11)))
+    run_all(core, [first])
+    run_all(core, [second])
+    assert first.cached_prompt_tokens == 0
+    assert second.cached_prompt_tokens == 8
+
+
+def test_a_whole_cached_prompt_still_computes_its_last_token() -> None:
+    core, _ = make_core(block_size=4)
+    run_all(core, [make_request("1", list(range(8)))])
+    again = make_request("2", list(range(8)))
+    run_all(core, [again])
+    assert again.cached_prompt_tokens == 4
+    assert again.output_token_ids == expected_answer(list(range(8)), 8)
+
+
+def test_another_salt_never_finds_the_prefix() -> None:
+    core, _ = make_core(block_size=4)
+    first = make_request("1", list(range(12)))
+    first.cache_salt = "tenant-a"
+    other = make_request("2", list(range(12)))
+    other.cache_salt = "tenant-b"
+    run_all(core, [first])
+    run_all(core, [other])
+    assert other.cached_prompt_tokens == 0
+
+
+def test_a_decode_is_never_starved_by_a_long_prompt_beside_it() -> None:
+    core, _ = make_core(budget=4, block_size=4)
+    long, short = make_request("long", [1] * 60), make_request("short", [2], max_tokens=6)
+    core.add(short)
+    core.step()
+    core.add(long)
+    for _ in range(5):
+        core.step()
+    assert short.status is Status.FINISHED
+    assert long.output_tokens == 0
+
+
+def test_the_budget_bounds_every_step() -> None:
+    core, _ = make_core(budget=5)
+    for i in range(4):
+        core.add(make_request(str(i), [i] * 13))
+    while core.has_work:
+        report = core.step()
+        assert report.prefill_tokens + report.decode_tokens <= 5
+
+
+def test_importance_goes_before_arrival() -> None:
+    core, _ = make_core(running=1)
+    plain, urgent = make_request("plain", [1]), make_request("urgent", [2])
+    urgent.priority = -1
+    core.add(plain)
+    core.add(urgent)
+    core.step()
+    assert urgent.status is Status.RUNNING
+    assert plain.status is Status.WAITING
+
+
+def test_a_request_larger_than_the_pool_fails_alone() -> None:
+    core, kv_cache = make_core(blocks=3, block_size=4)
+    huge, small = make_request("huge", [1] * 20), make_request("small", [2] * 3, max_tokens=2)
+    run_all(core, [huge, small])
+    assert huge.finish_reason == "error"
+    assert small.output_token_ids == expected_answer([2] * 3, 2)
+    assert kv_cache.pool.free_blocks == 3
+
+
+def test_a_cancelled_request_gives_its_blocks_back_at_once() -> None:
+    core, kv_cache = make_core()
+    requests = [make_request(str(i), [i] * 9) for i in range(6)]
+    for request in requests:
+        core.add(request)
+    core.step()
+    assert kv_cache.pool.free_blocks < kv_cache.pool.total_blocks
+    for request in requests:
+        core.cancel(request)
+        core.cancel(request)
+    assert kv_cache.pool.free_blocks == kv_cache.pool.total_blocks
+    assert not core.has_work
+
+
+def test_aligned_chunks_end_on_aligned_positions() -> None:
+    core, _ = make_core(budget=8, alignment=4)
+    request = make_request("1", [3] * 11, max_tokens=3)
+    core.add(request)
+    ends: list[int] = []
+    while core.has_work:
+        core.step()
+        ends.append(request.computed_tokens)
+    assert ends[:3] == [4, 8, 11]
+    assert request.output_token_ids == expected_answer([3] * 11, 3)
