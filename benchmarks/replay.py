@@ -103,17 +103,21 @@ def build_snapshot() -> Snapshot:
     return Snapshot(tuple(document.rules), candidates, "rules", "prices", "classifier")
 
 
-def measure(requests: int) -> dict[str, object]:
-    """One replay; the bar is scaled from a million requests to those replayed."""
-    snapshot, log = build_snapshot(), SyntheticLog(requests)
+def make_scenario(snapshot: Snapshot) -> Scenario:
+    """The snapshot's own rules and prices, with the hosted models' prompt caches simulated."""
     price = price_with(snapshot.candidates)
-    scenario = Scenario(
+    return Scenario(
         decide_with(snapshot),
         price,
         price,
         outcomes=outcomes_with(snapshot.candidates.values()),
         caches={"mid": CacheRules(), "large": CacheRules()},
     )
+
+
+def measure(requests: int) -> dict[str, object]:
+    """One replay; the bar is scaled from a million requests to those replayed."""
+    log, scenario = SyntheticLog(requests), make_scenario(build_snapshot())
     started = time.perf_counter()
     diff = replay(log, scenario)
     seconds = time.perf_counter() - started - log.seconds

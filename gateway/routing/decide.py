@@ -1,8 +1,7 @@
 """The decision: a request and a snapshot in, an order of models with the reasons out. Same in, same out, always."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from gateway.errors import ContextTooLong, ModelNotFound, NoEligibleModel
 from gateway.ledger.entry import Decision
@@ -22,8 +21,7 @@ UNPRICED = 1 << 62
 """Ranks after every known price: an unknown price is never the cheapest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """One candidate with the figures it was judged by; `rejected` says why it may not serve, if so."""
 
     candidate: Candidate
@@ -33,8 +31,7 @@ class Ranked:
     rejected: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """The decision for the ledger, the order in which models are tried, and everything that was weighed."""
 
     decision: Decision
@@ -57,7 +54,8 @@ def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
     if not kept and rule.choose.if_none == "refuse":
         _refuse(request, rule.name, [_with_limit_reason(ranked, rule.choose) for ranked in weighed])
     ordered = _order(kept, rule, request) if kept else _by_quality(able)
-    spare = [ranked for ranked in _by_quality(able) if ranked not in ordered]
+    placed = {ranked.candidate.name for ranked in ordered}
+    spare = _by_quality([ranked for ranked in able if ranked.candidate.name not in placed])
     chosen, ordered, propensity = _explore(ordered, rule.choose, request.facts.draw)
     return _choice(request, snapshot, rule.name, chosen, [*ordered, *spare], weighed, propensity)
 
@@ -108,22 +106,21 @@ def _is_allowed(candidate: Candidate, request: RequestFacts) -> bool:
 
 def _weigh(candidate: Candidate, request: RequestFacts) -> Ranked:
     facts = request.facts
-    missing = sorted(set(facts.needs) - candidate.supports)
     room = candidate.context_window - facts.input_tokens
     rejected = None
-    if missing:
-        rejected = f"does not support {', '.join(missing)}"
+    if not candidate.supports.issuperset(facts.needs):
+        rejected = f"does not support {', '.join(sorted(set(facts.needs) - candidate.supports))}"
     elif room < (facts.max_output_tokens or 1):
         asked = f" + {facts.max_output_tokens:,} asked for" if facts.max_output_tokens else ""
         rejected = f"about {facts.input_tokens:,} tokens{asked} do not fit its window of {candidate.context_window:,}"
     elif facts.backend_state.get(candidate.name, (0, 0.0))[0] < 0:
         rejected = "its backend is down"
     return Ranked(
-        candidate=candidate,
-        expected_cost_pico_usd=expected_cost_pico_usd(facts, candidate),
-        quality=facts.quality.get(candidate.name),
-        time_to_first_token_seconds=expected_time_to_first_token_seconds(facts, candidate),
-        rejected=rejected,
+        candidate,
+        expected_cost_pico_usd(facts, candidate),
+        facts.quality.get(candidate.name),
+        expected_time_to_first_token_seconds(facts, candidate),
+        rejected,
     )
 
 
@@ -140,7 +137,7 @@ def _limit_reason(ranked: Ranked, choose: Choose) -> str | None:
 
 
 def _with_limit_reason(ranked: Ranked, choose: Choose) -> Ranked:
-    return replace(ranked, rejected=ranked.rejected or _limit_reason(ranked, choose))
+    return ranked._replace(rejected=ranked.rejected or _limit_reason(ranked, choose))
 
 
 def _apply_limits(able: list[Ranked], choose: Choose) -> list[Ranked]:
