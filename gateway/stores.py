@@ -148,6 +148,54 @@ class EntryStore(Protocol):
     async def get(self, request_id: str) -> Entry | None: ...
 
 
+FeedbackSource = Literal["caller", "shadow", "judge"]
+"""Who says so: the caller over `/v1/feedback`, a program that compared a shadow call's answers, a judge model."""
+FeedbackKind = Literal["score", "label", "verifier"]
+"""From what the score was made: given as a number, given as good or bad, computed from the answer by a program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """How good the answer to one request was, from 0 to 1. `number` counts arrivals; 0 before it is stored."""
+
+    request_id: str
+    at_us: int
+    kind: FeedbackKind
+    score: float
+    source: FeedbackSource
+    key_id: str
+    comment: str | None = None
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowCall:
+    """`request_id` is the entry of the second answer, `of_request_id` of the one the caller saw."""
+
+    request_id: str
+    of_request_id: str
+    at_us: int
+    propensity: float
+
+
+class FeedbackStore(Protocol):
+    """Judgements on answers, append-only: the last of a source on a request is what it thinks now."""
+
+    async def add(self, batch: Sequence[Feedback]) -> None: ...
+
+    async def after(self, number: int, *, limit: int = 1000) -> Sequence[Feedback]:
+        """In order of arrival, those that came after `number`: what a learner that stopped there goes on with."""
+        ...
+
+    async def of_request(self, request_id: str) -> Sequence[Feedback]: ...
+
+    async def add_shadow(self, call: ShadowCall) -> None: ...
+
+    async def shadows(self, since_us: int, until_us: int) -> Sequence[ShadowCall]:
+        """Calls made in the period, oldest first."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class SumsQuery:
     """What to sum: requests accepted in [since_us, until_us), by these dimensions, where these columns are so.

@@ -207,6 +207,18 @@ api_keys = Table(
     CheckConstraint("role in ('app', 'viewer', 'finance', 'editor', 'owner')", name="role"),
 )
 
+# What a team, a project or everything may cost in a calendar month (UTC). It warns; a key's own budget stops.
+budgets = Table(
+    "budgets",
+    metadata,
+    Column("scope", Text, primary_key=True),
+    Column("name", Text, primary_key=True),  # empty for everything
+    Column("month_pico_usd", BigInteger, nullable=False),
+    Column("set_by", Text, nullable=False),
+    Column("set_at_us", BigInteger, nullable=False),
+    CheckConstraint("scope in ('all', 'team', 'project')", name="scope"),
+)
+
 rule_versions = Table(
     "rule_versions",
     metadata,
@@ -261,7 +273,19 @@ feedback = Table(
     Column("score", Double, nullable=False),
     Column("source", Text, nullable=False),  # caller, shadow, judge
     Column("comment", Text),
+    Column("kind", Text, nullable=False),  # what the score is made from; see gateway.stores.FeedbackKind
     Index("ix_feedback_request_id", "request_id"),
+)
+
+# Requests that were asked again of another model, off the path. Both have an entry; the caller saw the first.
+shadow_calls = Table(
+    "shadow_calls",
+    metadata,
+    Column("request_id", LargeBinary(16), primary_key=True),
+    Column("of_request_id", LargeBinary(16), nullable=False),
+    Column("at_us", BigInteger, nullable=False),
+    Column("propensity", Double, nullable=False),  # of being asked again at all, times of this model
+    Index("ix_shadow_calls_of_request_id", "of_request_id"),
 )
 
 # Prompts and answers, only for keys that opted in, encrypted, with a retention of their own.

@@ -1,0 +1,85 @@
+"""Judgements on answers and which requests were asked twice; see gateway.stores.FeedbackStore."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from sqlalchemy import Select, select
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.storage.database import writing
+from gateway.storage.interned import insert_or_ignore
+from gateway.storage.tables import feedback, shadow_calls
+from gateway.stores import Feedback, FeedbackKind, FeedbackSource, ShadowCall
+
+
+class SqlFeedback:
+    """One row a judgement."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def add(self, batch: Sequence[Feedback]) -> None:
+        rows = [
+            {
+                "request_id": bytes.fromhex(one.request_id),
+                "key_id": one.key_id,
+                "at_us": one.at_us,
+                "kind": one.kind,
+                "score": one.score,
+                "source": one.source,
+                "comment": one.comment,
+            }
+            for one in batch
+        ]
+        if rows:
+            async with writing(self._engine) as connection:
+                await connection.execute(feedback.insert(), rows)
+
+    async def after(self, number: int, *, limit: int = 1000) -> Sequence[Feedback]:
+        return await self._select(select(feedback).where(feedback.c.id > number).order_by(feedback.c.id).limit(limit))
+
+    async def of_request(self, request_id: str) -> Sequence[Feedback]:
+        wanted = feedback.c.request_id == bytes.fromhex(request_id)
+        return await self._select(select(feedback).where(wanted).order_by(feedback.c.id))
+
+    async def add_shadow(self, call: ShadowCall) -> None:
+        row = {
+            "request_id": bytes.fromhex(call.request_id),
+            "of_request_id": bytes.fromhex(call.of_request_id),
+            "at_us": call.at_us,
+            "propensity": call.propensity,
+        }
+        async with writing(self._engine) as connection:
+            await connection.execute(insert_or_ignore(connection, shadow_calls).values(**row))
+
+    async def shadows(self, since_us: int, until_us: int) -> Sequence[ShadowCall]:
+        period = (shadow_calls.c.at_us >= since_us, shadow_calls.c.at_us < until_us)
+        query = select(shadow_calls).where(*period).order_by(shadow_calls.c.at_us, shadow_calls.c.request_id)
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [
+            ShadowCall(
+                request_id=bytes(row["request_id"]).hex(),
+                of_request_id=bytes(row["of_request_id"]).hex(),
+                at_us=row["at_us"],
+                propensity=row["propensity"],
+            )
+            for row in rows
+        ]
+
+    async def _select(self, query: Select[Any]) -> list[Feedback]:
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [
+            Feedback(
+                request_id=bytes(row["request_id"]).hex(),
+                at_us=row["at_us"],
+                kind=cast("FeedbackKind", row["kind"]),
+                score=row["score"],
+                source=cast("FeedbackSource", row["source"]),
+                key_id=row["key_id"],
+                comment=row["comment"],
+                number=row["id"],
+            )
+            for row in rows
+        ]

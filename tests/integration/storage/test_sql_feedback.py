@@ -1,0 +1,49 @@
+"""Judgements come back as they were given, in order, on both databases."""
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.storage.sql_feedback import SqlFeedback
+from gateway.stores import Feedback, ShadowCall
+from tests.unit.gateway.ledger.builders import request_id
+
+pytestmark = pytest.mark.integration
+
+
+def make_feedback(number: int, **given: object) -> Feedback:
+    fields: dict[str, object] = {
+        "request_id": request_id(number),
+        "at_us": number,
+        "kind": "score",
+        "score": 0.5,
+        "source": "caller",
+        "key_id": "key-1",
+    }
+    return Feedback(**{**fields, **given})  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_learner_goes_on_where_it_stopped(engine: AsyncEngine) -> None:
+    store = SqlFeedback(engine)
+    await store.add([])
+    assert await store.after(0) == []
+    await store.add([make_feedback(1, comment="wrong \u4f60"), make_feedback(2, kind="label", score=1.0)])
+    [first] = await store.after(0, limit=1)
+    assert (first.request_id, first.comment, first.score) == (request_id(1), "wrong \u4f60", 0.5)
+    [second] = await store.after(first.number)
+    assert (second.kind, second.score, second.source) == ("label", 1.0, "caller")
+    assert await store.after(second.number) == []
+
+
+async def test_opinions_change_and_nothing_is_forgotten(engine: AsyncEngine) -> None:
+    store = SqlFeedback(engine)
+    await store.add([make_feedback(1, score=0.0), make_feedback(2), make_feedback(1, score=1.0, at_us=9)])
+    assert [one.score for one in await store.of_request(request_id(1))] == [0.0, 1.0]
+
+
+async def test_a_shadow_call_is_kept_once(engine: AsyncEngine) -> None:
+    store = SqlFeedback(engine)
+    calls = [ShadowCall(request_id(n), request_id(n + 100), n, 0.125) for n in (1, 2, 3)]
+    for call in (*calls, calls[0]):
+        await store.add_shadow(call)
+    assert await store.shadows(0, 10) == calls
+    assert await store.shadows(2, 3) == [calls[1]]
