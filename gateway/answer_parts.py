@@ -1,0 +1,73 @@
+"""What the gateway itself says in an answer: headers, and the endings that no upstream sent. Pure."""
+
+import msgspec
+
+from backends.errors import BackendError, RateLimited, UpstreamRejected, UpstreamTimeout, UpstreamUnavailable
+from gateway.errors import UpstreamFailed
+from gateway.run import Run
+
+
+def answer_headers(run: Run) -> dict[str, str]:
+    """The `x-breakeven-*` headers of an answer."""
+    difficulty = run.intent.decision.facts.difficulty
+    headers = {
+        "x-breakeven-request-id": run.intent.request_id,
+        "x-breakeven-model": run.candidate.name,
+        "x-breakeven-backend": run.candidate.backend,
+        "x-breakeven-rule": run.intent.decision.rule,
+        "x-breakeven-difficulty": "unknown" if difficulty is None else f"{difficulty:.4f}",
+    }
+    if run.candidate.is_simulated:
+        headers["x-breakeven-simulated"] = "true"
+    return headers
+
+
+def cost_text(pico_usd: int) -> str:
+    """Exact decimal dollars for a header, without exponent or trailing zeros."""
+    whole, fraction = divmod(pico_usd, 10**12)
+    return f"{whole}.{fraction:012d}".rstrip("0").rstrip(".")
+
+
+def stream_error(run: Run, error: BackendError) -> bytes:
+    """What ends a broken stream instead of `[DONE]`."""
+    body = {
+        "error": {
+            "message": f"The answer of {run.candidate.name!r} broke off: {error.message}. What was sent is charged; "
+            f"it was not retried because part of it had reached you (request {run.intent.request_id}).",
+            "type": "server_error",
+            "param": None,
+            "code": "stream_broken",
+        }
+    }
+    return b"data: " + msgspec.json.encode(body) + b"\n\n"
+
+
+def budget_end(run: Run) -> bytes:
+    """A clean end for a stream whose budget allows no more, as if it had reached its output limit."""
+    choice = {"index": 0, "delta": {}, "finish_reason": "length"}
+    chunk = {
+        "id": f"chatcmpl-{run.intent.request_id}",
+        "object": "chat.completion.chunk",
+        "created": run.intent.accepted_at_us // 1_000_000,
+        "model": run.candidate.name,
+        "choices": [choice],
+    }
+    return b"data: " + msgspec.json.encode(chunk) + b"\n\ndata: [DONE]\n\n"
+
+
+def upstream_failure(run: Run, error: BackendError | None) -> UpstreamFailed:
+    """What the caller hears when no attempt answered; `error` is the last one's, None when none could be made."""
+    if isinstance(error, UpstreamRejected):
+        failure = UpstreamFailed(error.message, status=error.status or 400)
+        failure.type = "invalid_request_error"
+        failure.code = "upstream_rejected"
+        return failure
+    if error is None:
+        names = ", ".join(candidate.name for candidate in run.choice.order)
+        return UpstreamFailed(f"Every model for this request is resting after failures: {names}.", status=503)
+    tried = "; ".join(f"{attempt.model} ({attempt.outcome})" for attempt in run.attempts)
+    wait = error.retry_after_seconds if isinstance(error, (RateLimited, UpstreamUnavailable)) else None
+    status = 429 if isinstance(error, RateLimited) else 504 if isinstance(error, UpstreamTimeout) else 502
+    return UpstreamFailed(
+        f"No model answered: {tried}. Last: {error.message}.", status=status, retry_after_seconds=wait
+    )

@@ -1,0 +1,85 @@
+"""From the first output to the last byte: passes chunks to the caller as they come, meters them, settles, ends."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from backends.errors import BackendError
+from backends.protocol import Chunk
+from gateway.answer_parts import answer_headers, budget_end, cost_text, stream_error
+from gateway.bookkeeping import Bookkeeper
+from gateway.ledger.entry import Status
+from gateway.load import Upstreams
+from gateway.run import Answer, Caller, Run
+
+CHECKPOINT_CHARACTERS = 1024  # about 256 output tokens
+CHECKPOINT_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class Delivery:
+    """Of one answer to one caller."""
+
+    run: Run
+    caller: Caller
+    books: Bookkeeper
+    upstreams: Upstreams
+    monotonic: Callable[[], float]
+    checkpointed_at: float = 0.0
+    checkpointed_characters: int = 0
+
+    async def whole(self, answer: Answer) -> None:
+        """A plain answer: settled, then sent."""
+        entry = await self.books.settle(self.run, Status.completed, http_status=200)
+        headers = answer_headers(self.run)
+        if entry.cost is not None:
+            headers["x-breakeven-cost-usd"] = cost_text(entry.cost.total_pico_usd)
+        await self.caller.start(status=200, content_type="application/json", headers=headers)
+        await self.caller.send(answer.first[-1].payload, chunk=answer.first[-1], is_last=True)
+
+    async def stream(self, answer: Answer) -> None:
+        """A stream: every chunk as it comes; the last one only when the entry is settled."""
+        run, caller = self.run, self.caller
+        await caller.start(status=200, content_type=answer.reply.content_type, headers=answer_headers(run))
+        last = Chunk(b"")
+        self.checkpointed_at = self.monotonic()
+        try:
+            async for chunk in self._observed(answer):
+                if chunk.is_done:
+                    last = chunk
+                    break
+                await caller.send(chunk.payload, chunk=chunk)
+                if self._is_checkpoint_due() and not self._can_go_on():
+                    run.meter.finish_reason = "length"
+                    await self.books.settle(run, Status.completed, http_status=200, error="budget_reached")
+                    await caller.send(budget_end(run), is_last=True)
+                    return
+        except BackendError as error:
+            self.upstreams.failed(run.candidate, error, self.monotonic())
+            await self.books.settle(run, Status.partial, http_status=200, error=type(error).__name__)
+            await caller.send(stream_error(run, error), is_last=True)
+            return
+        if caller.is_gone:
+            await self.books.settle(run, Status.cancelled, http_status=499, error="client_disconnected")
+            return
+        await self.books.settle(run, Status.completed, http_status=200)
+        await caller.send(last.payload, chunk=last, is_last=True)
+
+    async def _observed(self, answer: Answer) -> AsyncIterator[Chunk]:
+        for chunk in answer.first:  # observed as they came
+            yield chunk
+        meter = self.run.meter
+        async for chunk in answer.rest:
+            meter.observe(chunk, self.monotonic())
+            yield chunk
+
+    def _is_checkpoint_due(self) -> bool:
+        grown = self.run.meter.output_characters - self.checkpointed_characters
+        is_late = self.monotonic() - self.checkpointed_at >= CHECKPOINT_SECONDS
+        return grown >= CHECKPOINT_CHARACTERS or (grown > 0 and is_late)
+
+    def _can_go_on(self) -> bool:
+        """Leave a checkpoint, and hold the money for the next increment."""
+        self.books.checkpoint(self.run)
+        self.checkpointed_at = self.monotonic()
+        self.checkpointed_characters = self.run.meter.output_characters
+        return self.books.can_pay(self.run, self.run.candidate)
