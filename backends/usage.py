@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Token counts of one call.
+
+class Usage(msgspec.Struct, frozen=True):
+    """Token counts of one call; a decision makes one for every candidate, a replay millions, so it is quick to make.
 
     `input_tokens` contains cached reads and cache writes; `output_tokens` contains reasoning. Nothing is counted
     twice by adding the parts to the whole. `is_estimated` says that the provider did not report the numbers.

@@ -1,6 +1,8 @@
 """From what was measured to the ledger entry: usage, cost with its bounds, and latencies. Pure: reads no clock."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from backends.usage import Usage
 from gateway.ledger.entry import Attempt, Checkpoint, Cost, Decision, Entry, Intent, Status

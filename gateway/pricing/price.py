@@ -9,9 +9,10 @@ Money is integer pico-USD. A rate is a whole number of pico-dollars per token, s
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import pairwise
+from operator import attrgetter
 
 from backends.usage import Usage
 from gateway.ledger.entry import Cost
@@ -93,25 +94,23 @@ def price_compute(gpu_seconds: float, gpu_hour_pico_usd: int) -> Cost:
 
 def check(usage: Usage) -> None:
     """Raise MalformedUsage unless the parts fit into their wholes."""
-    for name in COUNTS:
-        if getattr(usage, name) < 0:
-            raise MalformedUsage(f"{name} is {getattr(usage, name)}")
+    counts = read_counts(usage)
+    if min(counts) < 0:
+        name = COUNTS[counts.index(min(counts))]
+        raise MalformedUsage(f"{name} is {min(counts)}")
     cache = usage.cached_input_tokens + usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
-    for whole, total, part, tokens in (
-        ("input_tokens", usage.input_tokens, "cache reads and writes", cache),
-        ("input_tokens", usage.input_tokens, "audio and image", usage.audio_input_tokens + usage.image_input_tokens),
-        (
-            "output_tokens",
-            usage.output_tokens,
-            "reasoning and audio",
-            usage.reasoning_tokens + usage.audio_output_tokens,
-        ),
-    ):
-        if tokens > total:
-            raise MalformedUsage(f"{tokens} tokens of {part} in {total} {whole}")
+    media = usage.audio_input_tokens + usage.image_input_tokens
+    spoken = usage.reasoning_tokens + usage.audio_output_tokens
+    if cache > usage.input_tokens:
+        raise MalformedUsage(f"{cache} tokens of cache reads and writes in {usage.input_tokens} input_tokens")
+    if media > usage.input_tokens:
+        raise MalformedUsage(f"{media} tokens of audio and image in {usage.input_tokens} input_tokens")
+    if spoken > usage.output_tokens:
+        raise MalformedUsage(f"{spoken} tokens of reasoning and audio in {usage.output_tokens} output_tokens")
 
 
-COUNTS = tuple(name for name in Usage.__dataclass_fields__ if name.endswith("_tokens"))
+COUNTS = tuple(name for name in Usage.__struct_fields__ if name.endswith("_tokens"))
+read_counts: Callable[[Usage], tuple[int, ...]] = attrgetter(*COUNTS)
 
 
 def service(prices: ModelPrices, service_tier: str | None) -> tuple[Ladder, Fraction]:

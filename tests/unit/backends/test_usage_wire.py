@@ -1,11 +1,11 @@
 """Usage as each provider words it, and everything that is not a usage."""
 
 import math
-from dataclasses import asdict
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from backends.usage import EngineTimings, Usage
 from backends.usage_wire import MAX_TOKENS, MalformedUsage, parse_openai_usage, parse_timings
@@ -165,7 +165,7 @@ def test_any_usage_is_either_sound_or_malformed(wire: dict[str, object]) -> None
         usage = parse_openai_usage(wire)
     except MalformedUsage:
         return
-    counts = [value for name, value in asdict(usage).items() if name.endswith("_tokens")]
+    counts = [value for name, value in structs.asdict(usage).items() if name.endswith("_tokens")]
     assert all(type(value) is int and 0 <= value <= 3 * MAX_TOKENS for value in counts)
     assert usage.cached_input_tokens + usage.cache_write_5m_tokens + usage.cache_write_1h_tokens <= usage.input_tokens
     assert usage.reasoning_tokens <= usage.output_tokens

@@ -4,6 +4,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from backends.usage import Usage
 from gateway.ledger.entry import Cost
@@ -153,7 +154,9 @@ def test_list_keeps_the_price_before_the_discount() -> None:
 
 
 def test_batch_is_part_of_the_list_price() -> None:
-    cost = price(replace(WORKED, service_tier="batch"), make_prices(services={"batch": Service(Fraction(1, 2))}))
+    cost = price(
+        structs.replace(WORKED, service_tier="batch"), make_prices(services={"batch": Service(Fraction(1, 2))})
+    )
     assert cost.total_pico_usd == cost.list_pico_usd == 14_700_000_000
 
 
@@ -232,15 +235,15 @@ def price_lists(draw: st.DrawFn, *, discounted: bool = True) -> ModelPrices:
 
 
 def add(one: Usage, other: Usage) -> Usage:
-    names = [name for name in Usage.__dataclass_fields__ if name.endswith("_tokens")]
-    return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in names})
+    names = [name for name in Usage.__struct_fields__ if name.endswith("_tokens")]
+    return structs.replace(one, **{name: getattr(one, name) + getattr(other, name) for name in names})
 
 
 @FEW
 @given(usages(), usages(), price_lists(discounted=False))
 def test_two_usages_cost_what_their_sum_costs(one: Usage, other: Usage, prices: ModelPrices) -> None:
     """Without steps, and up to the fee, which is charged a call."""
-    other = replace(other, service_tier=one.service_tier)
+    other = structs.replace(other, service_tier=one.service_tier)
     parts = price(one, prices).total_pico_usd + price(other, prices).total_pico_usd
     assert parts - prices.per_request_pico_usd == price(add(one, other), prices).total_pico_usd
 
@@ -263,7 +266,7 @@ def test_more_tokens_never_cost_less(usage: Usage, more: Usage, prices: ModelPri
 @FEW
 @given(usages(), RATES, st.integers(0, 10**6), st.sampled_from(list(Rates.__dataclass_fields__)))
 def test_a_higher_rate_never_costs_less(usage: Usage, rates: Rates, rise: int, name: str) -> None:
-    usage = replace(usage, service_tier=None)
+    usage = structs.replace(usage, service_tier=None)
     if getattr(rates, name) is None:
         return
     dearer = replace(rates, **{name: getattr(rates, name) + rise})
@@ -278,7 +281,7 @@ def test_the_bound_holds_however_the_tokens_divide(
     ladder = replace(prices.ladder, steps=(Step(limit, above, is_marginal),))
     prices = replace(prices, ladder=ladder)
     bound = price_bound(usage.input_tokens, usage.output_tokens, prices, service_tier=usage.service_tier)
-    served = usage if is_served_as_asked else replace(usage, service_tier="default")
+    served = usage if is_served_as_asked else structs.replace(usage, service_tier="default")
     assert price(served, prices).total_pico_usd <= bound
 
 

@@ -1,10 +1,10 @@
 """The short way through the commonest usage must be the long way, to the pico-dollar."""
 
-from dataclasses import replace
 from fractions import Fraction
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from backends.usage import Usage
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates, Service, Step
@@ -45,4 +45,4 @@ def test_a_price_without_multiplier_and_discount_is_what_a_multiplier_of_one_giv
     tiers = {"same": Service(Fraction(1))}
     prices = ModelPrices(Ladder(rates), 0, "test", services=tiers, per_request_pico_usd=fee)
     usage = Usage(input_tokens=parts[0], output_tokens=parts[1])
-    assert price(usage, prices) == price(replace(usage, service_tier="same"), prices)
+    assert price(usage, prices) == price(structs.replace(usage, service_tier="same"), prices)
