@@ -133,7 +133,7 @@ def build_entries_router(entries: EntryStore) -> APIRouter:
         """One request: token classes, price lines, attempts, latency split."""
         entry = await entries.get(request_id)
         if entry is None:
-            raise _not_found(request_id)
+            raise request_not_found(request_id)
         return detail(entry)
 
     return router
@@ -149,13 +149,13 @@ def build_own_requests_router(entries: EntryStore, keys: KeyRing, now_us: Callab
         key = keys.authenticate(credential_of(request.scope["headers"]), now_us())
         entry = await entries.get(request_id)
         if entry is None or entry.intent.key_id != key.id:
-            raise _not_found(request_id)
+            raise request_not_found(request_id)
         return detail(entry)
 
     return router
 
 
-def _not_found(request_id: str) -> NotFound:
+def request_not_found(request_id: str) -> NotFound:
     return NotFound(
         f"There is no request {request_id[:64]!r}; it appears here about two seconds after its last byte.",
         code="request_not_found",

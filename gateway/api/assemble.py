@@ -5,8 +5,11 @@ from starlette.types import ASGIApp
 
 from gateway.api.admin_wiring import build_admin
 from gateway.api.app import Root, build_fastapi
+from gateway.api.feedback import build_feedback_router
 from gateway.api.messages import build_messages_router
 from gateway.api.public import build_public_router
+from gateway.storage.sql_entries import SqlEntries
+from gateway.storage.sql_feedback import SqlFeedback
 from gateway.wiring import Gateway
 
 MEGABYTE = 1 << 20
@@ -17,6 +20,8 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     rest = build_fastapi()
     rest.include_router(build_public_router(gateway.pipeline, gateway.metrics.registry, gateway.problems))
     rest.include_router(build_messages_router(gateway.pipeline))
+    judged = (SqlEntries(gateway.database), SqlFeedback(gateway.database))
+    rest.include_router(build_feedback_router(gateway.pipeline, *judged))
     rest.include_router(build_admin(gateway))
     if ui_url is not None:
 

@@ -1,0 +1,66 @@
+"""`/v1/feedback`: how good an answer was, from whoever asked for it. Knows the stores' protocols only."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from gateway.api.admin_entries import request_not_found
+from gateway.api.token_path import credential_of
+from gateway.keys import KeyRecord
+from gateway.ledger.entry import Entry
+from gateway.pipeline import Pipeline
+from gateway.stores import EntryStore, Feedback, FeedbackKind, FeedbackStore
+
+LABELS: dict[str, float] = {"good": 1.0, "bad": 0.0}
+
+
+class FeedbackBody(BaseModel):
+    """One judgement: a `score` from 0 (useless) to 1 (perfect), or a `label`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    request_id: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
+    score: float | None = Field(default=None, ge=0, le=1)
+    label: Literal["good", "bad"] | None = None
+    comment: str | None = Field(default=None, max_length=4000)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "FeedbackBody":
+        if (self.score is None) == (self.label is None):
+            raise ValueError("give either score or label")
+        return self
+
+
+class Recorded(BaseModel):
+    """What was stored; `model` is whose answer it is about."""
+
+    request_id: str
+    model: str
+    kind: FeedbackKind
+    score: float
+
+
+def build_feedback_router(pipeline: Pipeline, entries: EntryStore, feedback: FeedbackStore) -> APIRouter:
+    """A key judges its own requests and those of its team; another's look exactly like ones that never were."""
+    router = APIRouter(tags=["models"])
+
+    @router.post("/v1/feedback", status_code=201)
+    async def give(body: FeedbackBody, request: Request) -> Recorded:  # pyright: ignore[reportUnusedFunction]
+        """Say how good an answer was; `request_id` is its `x-breakeven-request-id`. Saying so again corrects it."""
+        key = pipeline.keys.authenticate(credential_of(request.scope["headers"]), pipeline.now_us())
+        entry = await entries.get(body.request_id)
+        if entry is None or not _may_judge(key, entry):
+            raise request_not_found(body.request_id)
+        kind: FeedbackKind = "score" if body.label is None else "label"
+        score = LABELS[body.label] if body.label is not None else body.score or 0.0
+        one = Feedback(body.request_id, pipeline.now_us(), kind, score, "caller", key.id, body.comment)
+        await feedback.add([one])
+        return Recorded(request_id=body.request_id, model=entry.model, kind=kind, score=score)
+
+    return router
+
+
+def _may_judge(key: KeyRecord, entry: Entry) -> bool:
+    intent = entry.intent
+    return intent.key_id == key.id or (key.team is not None and intent.team == key.team)

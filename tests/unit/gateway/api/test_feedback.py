@@ -1,0 +1,89 @@
+"""`/v1/feedback`: who may judge what, and what is stored of it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from httpx import Response
+
+from gateway.api.feedback import build_feedback_router
+from gateway.keys import Role
+from gateway.stores import Feedback, ShadowCall
+from tests.unit.gateway.api.fakes import NOW_US, AdminRig
+from tests.unit.gateway.api.test_admin_entries import make_entry
+
+REQUEST = "0" * 32
+
+
+class MemoryFeedback:
+    """FeedbackStore without a database."""
+
+    def __init__(self) -> None:
+        self.given: list[Feedback] = []
+
+    async def add(self, batch: Sequence[Feedback]) -> None:
+        self.given.extend(batch)
+
+    async def after(self, number: int, *, limit: int = 1000) -> Sequence[Feedback]:
+        return self.given[number : number + limit]
+
+    async def of_request(self, request_id: str) -> Sequence[Feedback]:
+        return [one for one in self.given if one.request_id == request_id]
+
+    async def add_shadow(self, call: ShadowCall) -> None:
+        raise NotImplementedError
+
+    async def shadows(self, since_us: int, until_us: int) -> Sequence[ShadowCall]:
+        return []
+
+
+class FeedbackRig(AdminRig):
+    """One request of the app's key, of the team "red"."""
+
+    async def start(self) -> "FeedbackRig":
+        await super().start()
+        self.feedback = MemoryFeedback()
+        [app] = [one.record for one in self.keys.listed if one.record.role == "app"]
+        self.entries.entries.append(make_entry(key_id=app.id))
+        self.app.include_router(build_feedback_router(self.pipeline, self.entries, self.feedback))
+        return self
+
+    def give(self, role: Role, **body: Any) -> Response:
+        return self.ask(role, "POST", "/v1/feedback", request_id=REQUEST, **body)
+
+
+async def test_a_score_and_a_label_are_stored_with_who_gave_them() -> None:
+    rig = await FeedbackRig().start()
+    answer = rig.give("app", score=0.25, comment="too long")
+    assert answer.status_code == 201
+    assert answer.json() == {"request_id": REQUEST, "model": "small", "kind": "score", "score": 0.25}
+    assert rig.give("app", label="bad").json()["score"] == 0.0
+    assert rig.give("app", score=0).json() == {"request_id": REQUEST, "model": "small", "kind": "score", "score": 0.0}
+    first, second, _ = rig.feedback.given
+    [app] = [one.record.id for one in rig.keys.listed if one.record.role == "app"]
+    assert first == Feedback(REQUEST, NOW_US, "score", 0.25, "caller", app, "too long")
+    assert (second.kind, second.score) == ("label", 0.0)
+
+
+async def test_a_strangers_request_looks_like_one_that_never_was() -> None:
+    rig = await FeedbackRig().start()
+    strange = rig.give("owner", score=1)
+    assert strange.status_code == 404
+    missing = rig.ask("app", "POST", "/v1/feedback", request_id="f" * 32, score=1)
+    assert missing.status_code == 404
+    assert missing.json()["error"]["code"] == strange.json()["error"]["code"]
+    assert rig.feedback.given == []
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"score": 0.5, "label": "good"}, {"score": 1.5}, {"score": -0.1}, {"label": "meh"}, {"stars": 5}]
+)
+async def test_a_judgement_that_says_nothing_is_refused(body: dict[str, Any]) -> None:
+    rig = await FeedbackRig().start()
+    assert rig.give("app", **body).status_code == 400
+    assert rig.feedback.given == []
+
+
+async def test_nobody_judges_without_a_key() -> None:
+    rig = await FeedbackRig().start()
+    assert rig.client.post("/v1/feedback", json={"request_id": REQUEST, "score": 1}).status_code == 401
