@@ -1,7 +1,6 @@
 """`breakeven serve`: sets up what is missing, then runs the engine, the gateway and the web UI until told to stop."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
@@ -18,7 +17,7 @@ from rich.console import Console
 from gateway.api.assemble import build_app
 from gateway.config.engine_curve import save_engine_curve
 from gateway.config.home import Home, create_home, find_home
-from gateway.config.settings import EngineSettings, load_settings, write_first_files
+from gateway.config.settings import LOCAL_BACKEND, EngineSettings, load_settings, write_first_files
 from gateway.deployment import load_deployment
 from gateway.economics.errors import EconomicsError
 from gateway.engine_monitor import measure_curve
@@ -141,12 +140,12 @@ async def _announce(gateway: Gateway, addresses: Addresses, keys: FirstKeys | No
 async def _engine_ready(gateway: Gateway, url: str, console: Console) -> None:
     began, home = time.monotonic(), gateway.deployment.home
     console.print(f"Engine    loading {gateway.deployment.settings.engine.model} (log: {home.engine_log})")
-    async with httpx.AsyncClient(timeout=5) as client:
-        while True:
-            with contextlib.suppress(httpx.HTTPError):
-                if (await client.get(f"{url.removesuffix('/v1')}/health")).status_code == 200:
-                    break
-            await asyncio.sleep(POLL_SECONDS)
+    # The gateway's own view, not the engine's: what it has not yet seen healthy it would still refuse to route to.
+    while True:
+        seen = gateway.pipeline.upstreams.health.get(LOCAL_BACKEND)
+        if seen is not None and seen.is_healthy:
+            break
+        await asyncio.sleep(POLL_SECONDS)
     console.print(f"Engine    ready after {time.monotonic() - began:.1f} s")
     if home.curve_file.exists():
         return
