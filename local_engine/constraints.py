@@ -1,12 +1,9 @@
-"""Keeps an answer inside a JSON schema, a regular expression or a grammar, through llguidance."""
+"""Keeps an answer inside a JSON schema, a regular expression or a grammar; the library behind it loads on first use."""
 
 import json
-from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-import numpy as np
 import torch
-from llguidance import LLMatcher, LLTokenizer
 
 from local_engine.errors import InvalidRequest
 from local_engine.sampling_params import Constraint
@@ -16,68 +13,49 @@ from local_engine.tokenizer import Tokenizer
 JSON_STYLE: Final[Any] = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
+class Matcher(Protocol):
+    """Where one answer stands in its constraint."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing may follow."""
+        ...
+
+    def mask(self, logits: torch.Tensor) -> torch.Tensor:
+        """A copy of one row with every token that may not follow at minus infinity."""
+        ...
+
+    def consume(self, token_id: int) -> None:
+        """Advance by a drawn token."""
+        ...
+
+
+class Vocabulary(Protocol):
+    """Makes matchers over one tokenizer's vocabulary."""
+
+    def matcher(self, constraint: Constraint) -> Matcher: ...
+
+
 class ConstraintCompiler:
-    """Turns constraints into matchers over one vocabulary; the vocabulary's index is built on first use."""
+    """Turns constraints into matchers over one vocabulary."""
 
     def __init__(self, tokenizer: Tokenizer, vocabulary_size: int) -> None:
         self._tokenizer = tokenizer
-        self._vocabulary_size = max(vocabulary_size, tokenizer.vocabulary_size)
-        self._vocabulary: LLTokenizer | None = None
+        self._vocabulary_size = vocabulary_size
+        self._vocabulary: Vocabulary | None = None
 
     def check(self, constraint: Constraint) -> None:
         """Raise InvalidRequest for a constraint that is malformed or that nothing can satisfy."""
         self.matcher(constraint)
 
-    def matcher(self, constraint: Constraint) -> "Matcher":
+    def matcher(self, constraint: Constraint) -> Matcher:
         """A fresh matcher at the beginning of an answer; raises InvalidRequest as `check` does."""
-        matcher = LLMatcher(self._index(), _grammar(constraint))
-        if matcher.is_error():
-            raise InvalidRequest(
-                f"The {constraint.kind} constraint cannot be used: {matcher.get_error()}", parameter="response_format"
-            )
-        return Matcher(matcher)
-
-    def _index(self) -> LLTokenizer:
         if self._vocabulary is None:
-            eos = min(self._tokenizer.eos_token_ids, default=0)
-            text = self._tokenizer.fast.to_str()
-            self._vocabulary = LLTokenizer(text, n_vocab=self._vocabulary_size, eos_token=eos)
-        return self._vocabulary
+            # Imported here: most engines never meet a constraint, and can then do without the library.
+            from local_engine.guidance import GuidanceVocabulary
 
-
-class Matcher:
-    """Where one answer stands in its constraint."""
-
-    def __init__(self, matcher: LLMatcher) -> None:
-        self._matcher = matcher
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing may follow."""
-        return self._matcher.is_stopped()
-
-    def mask(self, logits: torch.Tensor) -> torch.Tensor:
-        """A copy of one row with every token that may not follow at minus infinity."""
-        bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
-        allowed = torch.from_numpy(np.unpackbits(bits, bitorder="little")[: logits.shape[-1]].astype(bool))
-        return logits.masked_fill(~allowed.to(logits.device), float("-inf"))
-
-    def consume(self, token_id: int) -> None:
-        """Advance by a drawn token."""
-        self._matcher.consume_token(token_id)
-
-
-def _grammar(constraint: Constraint) -> Any:
-    builders: dict[str, Any] = {
-        "json_schema": partial(LLMatcher.grammar_from_json_schema, overrides=JSON_STYLE),
-        "regex": LLMatcher.grammar_from_regex,
-        "grammar": LLMatcher.grammar_from_lark,
-    }
-    try:
-        return builders[constraint.kind](constraint.source)
-    except (ValueError, TypeError) as error:
-        message = f"The {constraint.kind} constraint is malformed: {error}"
-        raise InvalidRequest(message, parameter="response_format") from error
+            self._vocabulary = GuidanceVocabulary(self._tokenizer, self._vocabulary_size)
+        return self._vocabulary.matcher(constraint)
 
 
 def requested_constraint(

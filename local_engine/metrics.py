@@ -16,6 +16,7 @@ class AnswerTimings:
 
     device_seconds: float
     queue_seconds: float
+    time_to_first_token_seconds: float | None
     prefill_tokens_per_second: float | None
     decode_tokens_per_second: float | None
     mean_batch_size: float | None
@@ -33,6 +34,7 @@ def answer_timings(request: Request, now: float) -> AnswerTimings:
     return AnswerTimings(
         device_seconds=timings.device_seconds,
         queue_seconds=max(0.0, started - timings.arrived),
+        time_to_first_token_seconds=None if timings.first_token is None else timings.first_token - timings.arrived,
         prefill_tokens_per_second=prefill,
         decode_tokens_per_second=decode,
         mean_batch_size=timings.batched_requests / timings.steps if timings.steps else None,
@@ -97,8 +99,8 @@ class EngineMetrics:
         self.cached_tokens.inc(request.cached_prompt_tokens or 0)
         self.queue_seconds.observe(timings.queue_seconds)
         self._recent_queue_seconds.append(timings.queue_seconds)
-        if request.timings.first_token is not None:
-            self.first_token_seconds.observe(request.timings.first_token - request.timings.arrived)
+        if timings.time_to_first_token_seconds is not None:
+            self.first_token_seconds.observe(timings.time_to_first_token_seconds)
 
     def render(self) -> bytes:
         """Prometheus text format."""

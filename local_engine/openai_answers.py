@@ -130,6 +130,7 @@ def accounts(requests: list[Request], now: float) -> dict[str, Any]:
         "x_breakeven": {
             "gpu_seconds": sum(timing.device_seconds for timing in timings),
             "queue_seconds": timings[0].queue_seconds,
+            "time_to_first_token_seconds": timings[0].time_to_first_token_seconds,
             "prefill_tokens_per_second": timings[0].prefill_tokens_per_second,
             "decode_tokens_per_second": timings[0].decode_tokens_per_second,
             "mean_batch_size": mean_batch_size(timings),

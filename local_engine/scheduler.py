@@ -6,6 +6,7 @@ cached prefix a request that starts ahead. When blocks run out, the least import
 blocks back and waits at the front; it recomputes later, mostly from its own cached prefix.
 """
 
+from bisect import insort
 from dataclasses import dataclass
 
 from local_engine.kv_cache_manager import KvCacheManager
@@ -69,8 +70,7 @@ class Scheduler:
 
     def _enqueue(self, request: Request) -> None:
         request.status = Status.WAITING
-        self.waiting.append(request)
-        self.waiting.sort(key=_rank)
+        insort(self.waiting, request, key=_rank)
 
     def schedule(self) -> Batch:
         """Choose the next step's rows and reserve their blocks."""
@@ -79,10 +79,10 @@ class Scheduler:
         for request in sorted(self.running, key=_turn):
             if request.status is not Status.RUNNING:
                 continue
-            count = self._reserve(request, budget, rows)
+            count, returned = self._reserve(request, budget, rows)
             if count:
                 rows[request.request_id] = _row(request, count)
-            budget = self._max_tokens - sum(row.count for row in rows.values())
+            budget += returned - count
         unfit = self._admit(rows, budget)
         return Batch(rows=tuple(rows.values()), unfit=tuple(unfit))
 
@@ -108,21 +108,24 @@ class Scheduler:
             budget -= count
         return unfit
 
-    def _reserve(self, request: Request, budget: int, rows: dict[str, Row]) -> int:
+    def _reserve(self, request: Request, budget: int, rows: dict[str, Row]) -> tuple[int, int]:
         """Reserve blocks for a running request, giving up drafts first and less important requests second.
 
-        Returns the tokens reserved: 0 when the budget is spent or the request itself had to give way.
+        Returns the tokens reserved, 0 when the budget is spent or the request itself had to give way, and the tokens
+        that rows taken out again give back to the budget of those that follow.
         """
+        returned = 0
         while (count := self._count(request, budget)) and not self._kv_cache.reserve(request, count):
             if request.draft_token_ids:
                 request.draft_token_ids = []
                 continue
             victim = max(self.running, key=_rank)
             self._preempt(victim)
-            rows.pop(victim.request_id, None)
+            if (row := rows.pop(victim.request_id, None)) is not None:
+                returned += row.count
             if victim is request:
-                return 0
-        return count
+                return 0, returned
+        return count, returned
 
     def _count(self, request: Request, budget: int) -> int:
         """Tokens of this request that the step takes: all pending, or a chunk that ends on an aligned position.

@@ -144,14 +144,27 @@ def test_the_official_client_gets_real_text(client: openai.OpenAI, served: Serve
     assert all(abs(cost - gpu_us * per_microsecond) <= 1 for cost, gpu_us in costs)
 
 
-def test_a_repeated_prefix_is_cached(client: openai.OpenAI) -> None:
+def test_a_repeated_prefix_is_cached(client: openai.OpenAI, served: Served) -> None:
+    """The second prompt computes a tenth of the first one's tokens, and the ledger has both first-token times."""
+
     def ask() -> Any:
         return client.chat.completions.create(
             model="auto", messages=[{"role": "user", "content": LONG_PROMPT}], max_tokens=2, temperature=0
         )
 
     first, second = ask().usage, ask().usage
-    assert second.prompt_tokens_details.cached_tokens > 0.8 * first.prompt_tokens
+    cached = second.prompt_tokens_details.cached_tokens
+    assert cached > 0.8 * first.prompt_tokens
+    assert first.prompt_tokens_details.cached_tokens < 0.1 * first.prompt_tokens
+    until(lambda: len(long_entries(served, first.prompt_tokens)) == 2)
+    for cached_tokens, first_token_us in long_entries(served, first.prompt_tokens):
+        assert cached_tokens in (first.prompt_tokens_details.cached_tokens, cached)
+        assert first_token_us > 0
+
+
+def long_entries(served: Served, input_tokens: int) -> list[Any]:
+    query = "select cached_input_tokens, time_to_first_token_us from entries where input_tokens = "
+    return served.rows(query + str(input_tokens))
 
 
 def test_killing_the_engine_mid_stream_is_an_error_event_a_partial_entry_and_a_restart(

@@ -179,8 +179,9 @@ def test_timings() -> None:
         "prefill_tokens_per_second": 900,
         "decode_tokens_per_second": None,
         "mean_batch_size": 2.5,
+        "time_to_first_token_seconds": 0.25,
     }
-    assert parse_timings(whole) == EngineTimings(0.5, 0.0, 900.0, None, 2.5)
+    assert parse_timings(whole) == EngineTimings(0.5, 0.0, 900.0, None, 2.5, 0.25)
     for spoiled in (
         {"gpu_seconds": math.nan},
         {"gpu_seconds": -1},
@@ -189,6 +190,6 @@ def test_timings() -> None:
         {"queue_seconds": True},
     ):
         assert parse_timings(whole | spoiled) is None
-    assert parse_timings(whole | {"mean_batch_size": math.inf}) == EngineTimings(0.5, 0.0, 900.0, None, None)
+    assert parse_timings(whole | {"mean_batch_size": math.inf}) == EngineTimings(0.5, 0.0, 900.0, None, None, 0.25)
     assert parse_timings([]) is None
     assert parse_timings({}) is None

@@ -1,0 +1,66 @@
+"""Constraints through llguidance: one vocabulary's index, and where an answer stands in a grammar."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from llguidance import LLMatcher, LLTokenizer
+
+from local_engine.constraints import JSON_STYLE
+from local_engine.errors import InvalidRequest
+from local_engine.sampling_params import Constraint
+from local_engine.tokenizer import Tokenizer
+
+
+class GuidanceVocabulary:
+    """A tokenizer's vocabulary, indexed once for all grammars."""
+
+    def __init__(self, tokenizer: Tokenizer, vocabulary_size: int) -> None:
+        size = max(vocabulary_size, tokenizer.vocabulary_size)
+        eos = min(tokenizer.eos_token_ids, default=0)
+        self._index = LLTokenizer(tokenizer.fast.to_str(), n_vocab=size, eos_token=eos)
+
+    def matcher(self, constraint: Constraint) -> "GuidanceMatcher":
+        """A fresh matcher at the beginning of an answer; raises InvalidRequest for what nothing can satisfy."""
+        matcher = LLMatcher(self._index, _grammar(constraint))
+        if matcher.is_error():
+            raise InvalidRequest(
+                f"The {constraint.kind} constraint cannot be used: {matcher.get_error()}", parameter="response_format"
+            )
+        return GuidanceMatcher(matcher)
+
+
+class GuidanceMatcher:
+    """Where one answer stands in its constraint."""
+
+    def __init__(self, matcher: LLMatcher) -> None:
+        self._matcher = matcher
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing may follow."""
+        return self._matcher.is_stopped()
+
+    def mask(self, logits: torch.Tensor) -> torch.Tensor:
+        """A copy of one row with every token that may not follow at minus infinity."""
+        bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
+        allowed = torch.from_numpy(np.unpackbits(bits, bitorder="little")[: logits.shape[-1]].astype(bool))
+        return logits.masked_fill(~allowed.to(logits.device), float("-inf"))
+
+    def consume(self, token_id: int) -> None:
+        """Advance by a drawn token."""
+        self._matcher.consume_token(token_id)
+
+
+def _grammar(constraint: Constraint) -> Any:
+    builders: dict[str, Any] = {
+        "json_schema": partial(LLMatcher.grammar_from_json_schema, overrides=JSON_STYLE),
+        "regex": LLMatcher.grammar_from_regex,
+        "grammar": LLMatcher.grammar_from_lark,
+    }
+    try:
+        return builders[constraint.kind](constraint.source)
+    except (ValueError, TypeError) as error:
+        message = f"The {constraint.kind} constraint is malformed: {error}"
+        raise InvalidRequest(message, parameter="response_format") from error
