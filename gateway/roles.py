@@ -14,14 +14,15 @@ Permission = Literal[
     "entries.read",  # single requests, never their text
     "keys.read",
     "audit.read",
+    "budgets.write",  # monthly budgets, which warn and stop nothing
     "rules.write",  # put, activate, roll back
-    "keys.write",  # create and revoke
+    "keys.write",  # create, limit and revoke
 ]
 
 VIEWER: frozenset[Permission] = frozenset(
     {"self.read", "reports.read", "catalogue.read", "operations.read", "rules.read"}
 )
-FINANCE = VIEWER | frozenset[Permission]({"entries.read", "keys.read", "audit.read"})
+FINANCE = VIEWER | frozenset[Permission]({"entries.read", "keys.read", "audit.read", "budgets.write"})
 EDITOR = FINANCE | frozenset[Permission]({"rules.write"})
 OWNER = EDITOR | frozenset[Permission]({"keys.write"})
 

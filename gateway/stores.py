@@ -6,7 +6,7 @@ The rules' store is beside its service (rules_service.py), the ledger's protocol
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from gateway.economics.traffic import HourlyTraffic
 from gateway.keys import KeyRecord, Role
@@ -55,8 +55,10 @@ class ListedKey:
 class KeyStore(Protocol):
     """Where keys are kept. Both writes are recorded in the audit log by whoever implements them."""
 
-    async def create(self, new: NewKey, *, author: str) -> tuple[ListedKey, str]:
-        """The key and its secret, which nobody can read again."""
+    async def create(
+        self, new: NewKey, *, author: str, limits: Mapping[str, Any] | None = None
+    ) -> tuple[ListedKey, str]:
+        """The key and its secret, which nobody can read again. Limits are as gateway.admission takes them."""
         ...
 
     async def list(self) -> Sequence[ListedKey]:
@@ -67,11 +69,49 @@ class KeyStore(Protocol):
         """False when there is no such key."""
         ...
 
+    async def limits(self) -> Mapping[str, Mapping[str, Any]]:
+        """Key id -> its limits as they were last set."""
+        ...
+
+    async def set_limits(self, key_id: str, limits: Mapping[str, Any], *, author: str) -> bool:
+        """False when there is no such key."""
+        ...
+
     async def records(self) -> Mapping[bytes, KeyRecord]:
         """Every key by its hash: what a KeyRing holds."""
         ...
 
     async def find_by_hash(self, key_hash: bytes) -> KeyRecord | None: ...
+
+
+BudgetScope = Literal["all", "team", "project"]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What may be spent in a calendar month (UTC); `name` is empty for everything. It warns and stops nothing."""
+
+    scope: BudgetScope
+    name: str
+    month_pico_usd: int
+    set_by: str
+    set_at_us: int
+
+
+class BudgetStore(Protocol):
+    """Both writes are recorded in the audit log by whoever implements them."""
+
+    async def budgets(self) -> Sequence[Budget]:
+        """Everything first, then teams and projects by name."""
+        ...
+
+    async def set(self, budget: Budget) -> None:
+        """Make or replace the one of its scope and name."""
+        ...
+
+    async def remove(self, scope: BudgetScope, name: str, *, author: str) -> bool:
+        """False when there is none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

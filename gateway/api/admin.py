@@ -6,12 +6,14 @@ from typing import Any
 from fastapi import APIRouter, Depends
 
 from gateway.api.admin_audit import build_audit_router
+from gateway.api.admin_budgets import build_budgets_router
 from gateway.api.admin_entries import build_entries_router, build_own_requests_router
 from gateway.api.admin_guard import ErrorBody, build_guard
 from gateway.api.admin_keys import KeyService, build_keys_router
 from gateway.api.admin_operations import OwnEngine, build_operations_router
 from gateway.api.admin_reports import Reports, build_reports_router
 from gateway.api.admin_rules import Replay, build_rules_router
+from gateway.budgets_service import BudgetsService
 from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import PriceBook
 from gateway.rules_service import RulesService
@@ -30,6 +32,7 @@ def build_admin_router(
     replay: Replay,
     reports: Reports,
     entries: EntryStore,
+    budgets: BudgetsService,
     audit: AuditLog,
     engine: Callable[[], OwnEngine | None],
 ) -> APIRouter:
@@ -41,6 +44,7 @@ def build_admin_router(
         build_entries_router(entries),
         build_rules_router(rules, replay),
         build_keys_router(keys),
+        build_budgets_router(budgets, lambda: pipeline.now_us()),
         build_operations_router(pipeline, prices, engine),
         build_audit_router(audit),
     ):

@@ -1,12 +1,14 @@
 """`/admin/v1/keys` and `/admin/v1/me`: who may call, created with a secret that is shown once."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
+from gateway.admission import Limits, parse_limits
 from gateway.api.admin_guard import Caller, needs
 from gateway.errors import Conflict, NotFound
 from gateway.keys import Role
@@ -14,6 +16,24 @@ from gateway.roles import PERMISSIONS
 from gateway.stores import KeyStore, ListedKey, NewKey
 
 Label = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\w .:/@-]+$")]
+
+
+def _limits(given: dict[str, Any]) -> dict[str, Any]:
+    """As they are stored: what is null is left out."""
+    limits = {name: value for name, value in given.items() if value is not None}
+    try:
+        parse_limits(limits)
+    except ArithmeticError as error:
+        raise ValueError("budget_usd is not an amount of dollars such as 25 or 25.50") from error
+    if small := [name for name, value in limits.items() if isinstance(value, int) and value < 1]:
+        raise ValueError(f"{small[0]} must be at least 1; revoke the key to stop it, or leave it out for no limit")
+    return limits
+
+
+KeyLimits = Annotated[
+    dict[str, Any], AfterValidator(_limits), WithJsonSchema(msgspec.json.schema(Limits)["$defs"]["Limits"])
+]
+"""Documented by the type that admission reads them with."""
 
 
 class CreateKey(BaseModel):
@@ -28,10 +48,19 @@ class CreateKey(BaseModel):
     tags: list[Label] = Field(default_factory=list[str], max_length=16)
     allowed_models: list[str] | None = Field(default=None, max_length=200)
     expires_at_us: int | None = Field(default=None, ge=0)
+    limits: KeyLimits = Field(default_factory=dict[str, Any])
 
     def new_key(self) -> NewKey:
         allowed = tuple(self.allowed_models) if self.allowed_models is not None else None
         return NewKey(self.name, self.role, self.team, self.project, tuple(self.tags), allowed, self.expires_at_us)
+
+
+class NewLimits(BaseModel):
+    """All of a key's limits; what is left out is not limited any more."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limits: KeyLimits
 
 
 class Key(BaseModel):
@@ -45,6 +74,7 @@ class Key(BaseModel):
     created_at_us: int
     expires_at_us: int | None
     revoked_at_us: int | None
+    limits: KeyLimits
 
 
 class CreatedKey(Key):
@@ -82,6 +112,11 @@ def build_keys_router(keys: KeyService) -> APIRouter:
     """The paths `/keys` and `/me`."""
     router = APIRouter(tags=["admin: keys"])
 
+    async def every() -> KeyList:
+        limits = await keys.store.limits()
+        listed = await keys.store.list()
+        return KeyList(keys=[Key.model_validate(_fields(one, limits.get(one.record.id, {}))) for one in listed])
+
     @router.get("/me", openapi_extra=needs("self.read"))
     async def me(caller: Caller) -> Me:  # pyright: ignore[reportUnusedFunction]
         """Who am I, and what may I do."""
@@ -96,14 +131,22 @@ def build_keys_router(keys: KeyService) -> APIRouter:
     @router.get("/keys", openapi_extra=needs("keys.read"))
     async def list_keys() -> KeyList:  # pyright: ignore[reportUnusedFunction]
         """All keys without their secrets."""
-        return KeyList(keys=[Key.model_validate(_fields(one)) for one in await keys.store.list()])
+        return await every()
 
     @router.post("/keys", status_code=201, openapi_extra=needs("keys.write"))
     async def create_key(asked: CreateKey, caller: Caller) -> CreatedKey:  # pyright: ignore[reportUnusedFunction]
         """Create a key. Its secret is in this answer and nowhere else."""
-        created, secret = await keys.store.create(asked.new_key(), author=caller.name)
+        created, secret = await keys.store.create(asked.new_key(), author=caller.name, limits=asked.limits)
         await keys.refresh()
-        return CreatedKey.model_validate({**_fields(created), "key": secret})
+        return CreatedKey.model_validate({**_fields(created, asked.limits), "key": secret})
+
+    @router.put("/keys/{key_id}/limits", openapi_extra=needs("keys.write"))
+    async def set_limits(key_id: str, new: NewLimits, caller: Caller) -> KeyList:  # pyright: ignore[reportUnusedFunction]
+        """Replace a key's limits; they hold in every process within a second."""
+        if not await keys.store.set_limits(key_id, new.limits, author=caller.name):
+            raise _unknown(key_id)
+        await keys.refresh()
+        return await every()
 
     @router.post("/keys/{key_id}/revoke", openapi_extra=needs("keys.write"))
     async def revoke_key(key_id: str, caller: Caller) -> KeyList:  # pyright: ignore[reportUnusedFunction]
@@ -111,14 +154,18 @@ def build_keys_router(keys: KeyService) -> APIRouter:
         if key_id == caller.id:
             raise Conflict("This is the key you are using; revoke it with another owner's key.", code="own_key")
         if not await keys.store.revoke(key_id, author=caller.name):
-            raise NotFound(f"There is no key {key_id[:64]!r}.", code="key_not_found")
+            raise _unknown(key_id)
         await keys.refresh()
-        return KeyList(keys=[Key.model_validate(_fields(one)) for one in await keys.store.list()])
+        return await every()
 
     return router
 
 
-def _fields(listed: ListedKey) -> dict[str, object]:
+def _unknown(key_id: str) -> NotFound:
+    return NotFound(f"There is no key {key_id[:64]!r}.", code="key_not_found")
+
+
+def _fields(listed: ListedKey, limits: Mapping[str, Any]) -> dict[str, object]:
     record = listed.record
     return {
         "id": record.id,
@@ -131,4 +178,5 @@ def _fields(listed: ListedKey) -> dict[str, object]:
         "created_at_us": listed.created_at_us,
         "expires_at_us": record.expires_at_us,
         "revoked_at_us": record.revoked_at_us,
+        "limits": dict(limits),
     }

@@ -1,6 +1,8 @@
 """The admin API of one running gateway: the part of the composition root that names its stores and services."""
 
+import importlib.util
 from dataclasses import dataclass
+from datetime import date
 
 from fastapi import APIRouter
 
@@ -18,6 +20,7 @@ from gateway.api.admin_reports import (
 )
 from gateway.books import Books, BooksOf
 from gateway.break_even_service import BreakEvenOf, BreakEvenService
+from gateway.budgets_service import BudgetsService, DaysOfCost, Outlook
 from gateway.config.settings import LOCAL_BACKEND
 from gateway.economics.traffic import GpuPlan
 from gateway.errors import InvalidRequest
@@ -26,6 +29,7 @@ from gateway.replay_service import ReplayService
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.storage.sql_audit import SqlAuditLog
+from gateway.storage.sql_budgets import SqlBudgets
 from gateway.storage.sql_entries import SqlEntries
 from gateway.storage.sql_reports import SqlReports
 from gateway.wiring import Gateway, now_us
@@ -93,6 +97,16 @@ def build_admin(gateway: Gateway) -> APIRouter:
         replay=ReplayService(gateway.ledger, snapshot_of, now_us),
         reports=AllReports(books, BreakEvenService(store, books, compared)),
         entries=SqlEntries(gateway.database),
+        budgets=BudgetsService(SqlBudgets(gateway.database), store, _look_ahead, now_us=now_us),
         audit=SqlAuditLog(gateway.database),
         engine=own_engine,
     )
+
+
+def _look_ahead(days: DaysOfCost, budget_pico_usd: int, first: date, last: date) -> Outlook | None:
+    """Imported when first asked for: statsmodels takes seconds, and is an extra."""
+    if importlib.util.find_spec("statsmodels") is None:
+        return None
+    from gateway.reports.outlook import look_ahead
+
+    return look_ahead(days, budget_pico_usd, first, last)

@@ -100,6 +100,26 @@ class SqlKeyStore:
             rows = await connection.execute(select(api_keys.c.id, api_keys.c.limits))
             return {row.id: json.loads(row.limits) for row in rows}
 
+    async def set_limits(self, key_id: str, limits: Mapping[str, Any], *, author: str) -> bool:
+        """All of them at once; what was there before is in the audit log."""
+        async with writing(self._engine) as connection:
+            stored = await connection.execute(select(api_keys.c.limits).where(api_keys.c.id == key_id))
+            before = stored.scalar()
+            if before is None:
+                return False
+            await connection.execute(
+                api_keys.update().where(api_keys.c.id == key_id).values(limits=json.dumps(dict(limits)))
+            )
+            await append_audit(
+                connection,
+                at_us=self._now_us(),
+                actor=author,
+                action="key.limits",
+                subject=key_id,
+                detail=json.dumps({"before": json.loads(before), "after": dict(limits)}, sort_keys=True),
+            )
+        return True
+
 
 def _listed(row: Mapping[Any, Any]) -> ListedKey:
     allowed = row["allowed_models"]

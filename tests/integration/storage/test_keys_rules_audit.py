@@ -9,10 +9,11 @@ from gateway.errors import Unauthenticated
 from gateway.keys import KeyRing, hash_key
 from gateway.rules_service import Activation, RulesStore, StoredRules
 from gateway.storage.sql_audit import SqlAuditLog
+from gateway.storage.sql_budgets import SqlBudgets
 from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_rules import SqlRulesStore
 from gateway.storage.tables import api_keys, audit_log
-from gateway.stores import AuditLog, KeyStore, NewKey
+from gateway.stores import AuditLog, Budget, BudgetStore, KeyStore, NewKey
 
 pytestmark = pytest.mark.integration
 PEPPER = b"p" * 32
@@ -50,6 +51,38 @@ async def test_revocation_is_seen_by_every_store_and_booked_once(engine: AsyncEn
     assert record.revoked_at_us == 7
     actions = [(one.actor, one.action) for one in await SqlAuditLog(engine).page(before=None, limit=9)]
     assert actions == [("bob", "key.revoke"), ("ada", "key.create")]
+
+
+async def test_limits_are_replaced_whole_and_the_audit_log_has_both(engine: AsyncEngine) -> None:
+    store: KeyStore = SqlKeyStore(engine, PEPPER, now_us=lambda: 7)
+    listed, _ = await store.create(NewKey("x"), author="ada", limits={"budget_usd": "5"})
+    assert await store.set_limits(listed.record.id, {"requests_per_minute": 9}, author="bob")
+    assert await store.limits() == {listed.record.id: {"requests_per_minute": 9}}
+    assert not await store.set_limits("key_none", {}, author="bob")
+    newest = (await SqlAuditLog(engine).page(before=None, limit=1))[0]
+    assert (newest.actor, newest.action, newest.subject) == ("bob", "key.limits", listed.record.id)
+    assert '"5"' in newest.detail
+
+
+async def test_budgets_are_one_for_each_scope_and_name(engine: AsyncEngine) -> None:
+    store: BudgetStore = SqlBudgets(engine, now_us=lambda: 9)
+    for budget in (
+        Budget("project", "a", 3, "ada", 1),
+        Budget("team", "a", 2, "ada", 1),
+        Budget("all", "", 1, "bo", 2),
+    ):
+        await store.set(budget)
+    await store.set(Budget("team", "a", 5, "bo", 3))
+    assert [(one.scope, one.month_pico_usd) for one in await store.budgets()] == [
+        ("all", 1),
+        ("team", 5),
+        ("project", 3),
+    ]
+    assert await store.remove("team", "a", author="cy")
+    assert not await store.remove("team", "a", author="cy")
+    newest = (await SqlAuditLog(engine).page(before=None, limit=9))[0]
+    assert (newest.actor, newest.action, newest.subject) == ("cy", "budget.remove", "team a")
+    assert (await SqlAuditLog(engine).verify()).is_intact
 
 
 def rules(version: str, at_us: int = 1) -> StoredRules:

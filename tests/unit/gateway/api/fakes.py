@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ from gateway.api.admin_reports import BreakEvenQuery, BreakEvenView, CostQuery, 
 from gateway.api.admin_reports import Utilisation as UtilisationView
 from gateway.api.admin_rules import ReplayResult
 from gateway.api.app import build_fastapi
+from gateway.budgets_service import BudgetsService, DaysOfCost, Outlook
 from gateway.catalogue import BackendFacts, Catalogue
+from gateway.economics.traffic import HourlyTraffic
 from gateway.errors import InvalidRequest
 from gateway.keys import KeyRecord, KeyRing, Role, hash_key
 from gateway.ledger.entry import Entry
@@ -26,7 +28,17 @@ from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import ModelRecord, PriceBook, ProviderPrices
 from gateway.routing.rules import ModelSpec, RulesDocument
 from gateway.rules_service import Activation, RulesService, StoredRules
-from gateway.stores import AuditRecord, EntryWanted, ListedKey, NewKey, Verified
+from gateway.stores import (
+    AuditRecord,
+    Budget,
+    BudgetScope,
+    EntryWanted,
+    ListedKey,
+    NewKey,
+    Sums,
+    SumsQuery,
+    Verified,
+)
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.memory_ledger import MemoryLedger
 
@@ -78,14 +90,18 @@ class MemoryKeys:
     def __init__(self) -> None:
         self.listed: list[ListedKey] = []
         self.secrets: dict[str, str] = {}
+        self.limited: dict[str, Mapping[str, Any]] = {}
 
-    async def create(self, new: NewKey, *, author: str) -> tuple[ListedKey, str]:
+    async def create(
+        self, new: NewKey, *, author: str, limits: Mapping[str, Any] | None = None
+    ) -> tuple[ListedKey, str]:
         allowed = frozenset(new.allowed_models) if new.allowed_models is not None else None
         record = KeyRecord(
             f"key-{len(self.listed)}", new.name, new.role, new.team, new.project, new.tags, allowed, new.expires_at_us
         )
         self.listed.append(ListedKey(record, NOW_US))
         self.secrets[record.id] = f"bk-{record.id}"
+        self.limited[record.id] = limits or {}
         return self.listed[-1], self.secrets[record.id]
 
     async def list(self) -> Sequence[ListedKey]:
@@ -98,6 +114,15 @@ class MemoryKeys:
                 return True
         return False
 
+    async def limits(self) -> Mapping[str, Mapping[str, Any]]:
+        return self.limited
+
+    async def set_limits(self, key_id: str, limits: Mapping[str, Any], *, author: str) -> bool:
+        if key_id not in self.limited:
+            return False
+        self.limited[key_id] = limits
+        return True
+
     async def records(self) -> Mapping[bytes, KeyRecord]:
         return self.ring()
 
@@ -106,6 +131,35 @@ class MemoryKeys:
 
     def ring(self) -> dict[bytes, KeyRecord]:
         return {hash_key(PEPPER, self.secrets[one.record.id]): one.record for one in self.listed}
+
+
+class MemoryBudgets:
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], Budget] = {}
+
+    async def budgets(self) -> Sequence[Budget]:
+        return list(self.kept.values())
+
+    async def set(self, budget: Budget) -> None:
+        self.kept[budget.scope, budget.name] = budget
+
+    async def remove(self, scope: BudgetScope, name: str, *, author: str) -> bool:
+        return self.kept.pop((scope, name), None) is not None
+
+
+class OneSum:
+    """A ReportStore in which every question has the same answer."""
+
+    async def sums(self, query: SumsQuery) -> Sequence[Sums]:
+        return [] if query.by else [Sums({}, requests=1, input_pico_usd=25 * 10**12)]
+
+    async def hourly_traffic(
+        self, since_us: int, until_us: int, *, with_simulated: bool = True
+    ) -> Sequence[HourlyTraffic]:
+        return []
+
+    async def first_and_last_us(self) -> tuple[int, int] | None:
+        return None
 
 
 class MemoryAudit:
@@ -188,6 +242,7 @@ class AdminRig:
                 replay=self._replay,
                 reports=NoReports(),
                 entries=self.entries,
+                budgets=BudgetsService(MemoryBudgets(), OneSum(), _no_outlook, now_us=lambda: NOW_US),
                 audit=MemoryAudit(),
                 engine=lambda: None,
             )
@@ -227,6 +282,10 @@ class AdminRig:
         return self.client.request(
             method, path, headers={"authorization": f"Bearer {secret}"}, json=body if body else None
         )
+
+
+def _no_outlook(days: DaysOfCost, budget: int, first: date, last: date) -> Outlook | None:
+    return None
 
 
 class _Silent:

@@ -1,5 +1,9 @@
 """Keys over HTTP: the secret is shown once, works at once, and stops at once."""
 
+from typing import Any
+
+import pytest
+
 from tests.unit.gateway.api.fakes import AdminRig
 
 KEYS = "/admin/v1/keys"
@@ -34,3 +38,26 @@ async def test_unknown_fields_and_odd_names_are_refused() -> None:
     assert rig.ask("owner", "POST", KEYS, name="x", rol="owner").status_code == 400
     assert rig.ask("owner", "POST", KEYS, name="<b>x</b>").status_code == 400
     assert rig.ask("owner", "POST", f"{KEYS}/nothing/revoke").status_code == 404
+
+
+async def test_limits_are_given_at_creation_changed_and_listed() -> None:
+    rig = await AdminRig().start()
+    created = rig.ask("owner", "POST", KEYS, name="bot", limits={"budget_usd": "25", "requests_per_minute": 60})
+    assert created.json()["limits"] == {"budget_usd": "25", "requests_per_minute": 60}
+    path = f"{KEYS}/{created.json()['id']}/limits"
+    changed = rig.ask("owner", "PUT", path, limits={"budget_usd": "30.50", "tokens_per_minute": None})
+    assert changed.status_code == 200
+    newest = rig.ask("finance", "GET", KEYS).json()["keys"][0]
+    assert newest["limits"] == {"budget_usd": "30.50"}
+    assert rig.ask("owner", "PUT", f"{KEYS}/nothing/limits", limits={}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"budget": "5"}, {"budget_usd": "much"}, {"budget_usd": "-1"}, {"requests_per_minute": 0}, {"budget_usd": 5}],
+)
+async def test_limits_that_mean_nothing_are_refused_in_words(limits: dict[str, Any]) -> None:
+    rig = await AdminRig().start()
+    answer = rig.ask("owner", "POST", KEYS, name="bot", limits=limits)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "limits"

@@ -1,0 +1,130 @@
+"""`/admin/v1/budgets`: what teams, projects and everything may cost in a month, and how much of it is gone."""
+
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from gateway.api.admin_guard import Caller, needs
+from gateway.budgets_service import BudgetsService, Outlook, Standing
+from gateway.errors import InvalidRequest, NotFound
+from gateway.money import format_usd, parse_usd
+from gateway.stores import Budget, BudgetScope
+
+LARGEST_USD = 1_000_000
+"""Nine of them fill the integer that keeps them."""
+
+
+def _amount(text: str) -> str:
+    try:
+        usd = Decimal(text)
+        pico = parse_usd(text)
+    except (ArithmeticError, ValueError) as error:
+        raise ValueError("is not an amount of dollars such as 2500 or 2500.50") from error
+    if not 0 < usd <= LARGEST_USD:
+        raise ValueError(f"must be above 0 and at most {LARGEST_USD:,} dollars a month")
+    return format_usd(pico)
+
+
+class NewBudget(BaseModel):
+    """`name` is the team or the project; leave it out for everything."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    scope: BudgetScope
+    name: str = Field(default="", max_length=64)
+    month_usd: Annotated[str, Field(max_length=40), AfterValidator(_amount)]
+
+    @model_validator(mode="after")
+    def _has_its_name(self) -> "NewBudget":
+        if (self.scope == "all") != (self.name == ""):
+            raise ValueError("a team or project has a name, and everything has none")
+        return self
+
+
+class BudgetOutlook(BaseModel):
+    """What the month will come to: 5, 50 and 95 % of simulated months. `runs_out`: the day the budget is spent."""
+
+    low_usd: str
+    expected_usd: str
+    high_usd: str
+    probability_of_exceeding: float
+    runs_out: date | None
+
+
+class BudgetRow(BaseModel):
+    """One budget now. `outlook` is null before two complete days are known, or without the reports extra."""
+
+    scope: BudgetScope
+    name: str
+    month_usd: str
+    spent_usd: str
+    spent_share: float
+    outlook: BudgetOutlook | None
+    set_by: str
+    set_at_us: int
+
+
+class BudgetList(BaseModel):
+    budgets: list[BudgetRow]
+
+
+def build_budgets_router(budgets: BudgetsService, now_us: Callable[[], int]) -> APIRouter:
+    """The paths below `/budgets`."""
+    router = APIRouter(prefix="/budgets", tags=["admin: budgets"])
+
+    async def every() -> BudgetList:
+        return BudgetList(budgets=[_row(one) for one in await budgets.standings()])
+
+    @router.get("", openapi_extra=needs("reports.read"))
+    async def list_budgets() -> BudgetList:  # pyright: ignore[reportUnusedFunction]
+        """Every monthly budget, what is spent of it and where the month is heading (UTC)."""
+        return await every()
+
+    @router.put("", openapi_extra=needs("budgets.write"))
+    async def set_budget(new: NewBudget, caller: Caller) -> BudgetList:  # pyright: ignore[reportUnusedFunction]
+        """Make or replace a budget. It warns; a key's own budget is what stops spending."""
+        await budgets.store.set(Budget(new.scope, new.name, parse_usd(new.month_usd), caller.name, now_us()))
+        return await every()
+
+    @router.delete("", openapi_extra=needs("budgets.write"))
+    async def remove_budget(  # pyright: ignore[reportUnusedFunction]
+        caller: Caller, scope: Annotated[BudgetScope, Query()], name: Annotated[str, Query(max_length=64)] = ""
+    ) -> BudgetList:
+        """Remove a budget; the audit log keeps that it was there."""
+        if (scope == "all") != (name == ""):
+            raise InvalidRequest("Give the name of the team or project.", param="name")
+        if not await budgets.store.remove(scope, name, author=caller.name):
+            raise NotFound(f"There is no budget for {scope} {name!r}.", code="budget_not_found")
+        return await every()
+
+    return router
+
+
+def _row(standing: Standing) -> BudgetRow:
+    budget = standing.budget
+    return BudgetRow(
+        scope=budget.scope,
+        name=budget.name,
+        month_usd=format_usd(budget.month_pico_usd),
+        spent_usd=format_usd(standing.spent_pico_usd),
+        spent_share=standing.spent_pico_usd / budget.month_pico_usd,
+        outlook=_outlook(standing.outlook),
+        set_by=budget.set_by,
+        set_at_us=budget.set_at_us,
+    )
+
+
+def _outlook(outlook: Outlook | None) -> BudgetOutlook | None:
+    if outlook is None:
+        return None
+    return BudgetOutlook(
+        low_usd=format_usd(outlook.low_pico_usd),
+        expected_usd=format_usd(outlook.expected_pico_usd),
+        high_usd=format_usd(outlook.high_pico_usd),
+        probability_of_exceeding=outlook.probability_of_exceeding,
+        runs_out=outlook.runs_out,
+    )

@@ -1,0 +1,37 @@
+"""Monthly budgets over HTTP: set, listed with what is spent of them, removed."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.gateway.api.fakes import AdminRig
+
+BUDGETS = "/admin/v1/budgets"
+
+
+async def test_a_budget_is_set_replaced_and_removed() -> None:
+    rig = await AdminRig().start()
+    rig.ask("finance", "PUT", BUDGETS, scope="team", name="red", month_usd="40")
+    [row] = rig.ask("finance", "PUT", BUDGETS, scope="team", name="red", month_usd="50").json()["budgets"]
+    assert (row["month_usd"], row["spent_usd"], row["spent_share"]) == ("50.000000000000", "25.000000000000", 0.5)
+    assert (row["set_by"], row["outlook"]) == ("finance", None)
+    assert rig.ask("viewer", "GET", BUDGETS).json()["budgets"] == [row]
+    assert rig.ask("finance", "DELETE", f"{BUDGETS}?scope=team&name=red").json()["budgets"] == []
+    assert rig.ask("finance", "DELETE", f"{BUDGETS}?scope=team&name=red").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"scope": "team", "month_usd": "1"},
+        {"scope": "all", "name": "red", "month_usd": "1"},
+        {"scope": "all", "month_usd": "0"},
+        {"scope": "all", "month_usd": "a lot"},
+        {"scope": "all", "month_usd": "1000001"},
+        {"scope": "key", "name": "x", "month_usd": "1"},
+    ],
+)
+async def test_a_budget_that_means_nothing_is_refused(body: dict[str, Any]) -> None:
+    rig = await AdminRig().start()
+    assert rig.ask("finance", "PUT", BUDGETS, **body).status_code == 400
+    assert rig.ask("viewer", "GET", BUDGETS).json()["budgets"] == []
