@@ -62,7 +62,6 @@ class Bookkeeper:
 
     def _amount(self, run: Run, candidate: Candidate) -> int | None:
         """What the budget must hold at a candidate: all of a whole answer, of a stream its next increment."""
-        decision, choices = run.intent.decision, run.view.choices
         if run.view.is_stream:
-            return increment_pico_usd(candidate, decision, run.meter.output_characters, choices)
-        return bound_pico_usd(candidate, decision, choices)
+            return increment_pico_usd(candidate, run.view, run.meter.output_characters)
+        return bound_pico_usd(candidate, run.view)

@@ -67,7 +67,9 @@ def new_intent(
         backend=first.backend,
         provider=first.provider,
         upstream_model=first.upstream_model,
-        cost_bound_pico_usd=bound_pico_usd(first, choice.decision, view.choices),
+        cost_bound_pico_usd=bound_pico_usd(first, view),
+        is_simulated=first.is_simulated,
+        allowed_models=None if key.allowed_models is None else tuple(sorted(key.allowed_models)),
     )
 
 

@@ -1,7 +1,7 @@
 """The caller's body as the decision needs to see it: a view of some fields. The bytes themselves go on untouched."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
@@ -13,6 +13,10 @@ from gateway.errors import InvalidRequest
 CHARACTERS_PER_TOKEN = 4.0
 TOKENS_PER_IMAGE = 1_000
 LONGEST_OUTPUT_TOKENS = 10_000_000
+# What makes a token dearer than a plain one, at any depth. An escape may spell it, so it counts as each of them.
+ESCAPE = b"\\u00"
+CACHE_MARKS = (b"cache_control", ESCAPE)
+MEDIA_MARKS = (b"image", b"audio", ESCAPE)
 
 
 class _Part(msgspec.Struct):
@@ -40,6 +44,7 @@ class _Body(msgspec.Struct):
     stream: bool | None = False
     stream_options: _StreamOptions | None = None
     max_tokens: int | None = None
+    service_tier: str | None = None
 
 
 class _ChatBody(_Body):
@@ -68,6 +73,7 @@ class _ResponsesBody(msgspec.Struct):
     stream: bool | None = False
     max_output_tokens: int | None = None
     tools: list[msgspec.Raw] | None = None
+    service_tier: str | None = None
 
 
 _DECODERS: dict[Operation, msgspec.json.Decoder[_ChatBody | _CompletionBody | _EmbeddingBody | _ResponsesBody]] = {
@@ -80,7 +86,7 @@ _DECODERS: dict[Operation, msgspec.json.Decoder[_ChatBody | _CompletionBody | _E
 
 @dataclass(frozen=True, slots=True)
 class RequestView:
-    """What admission, classification and decision look at."""
+    """What admission, classification and decision look at; the last three bound what it can cost."""
 
     operation: Operation
     model: str
@@ -91,6 +97,9 @@ class RequestView:
     needs: tuple[str, ...]
     conversation: Conversation
     input_tokens: int
+    service_tier: str | None = None
+    may_write_cache: bool = True
+    may_have_media: bool = True
 
 
 def parse_request(operation: Operation, body: bytes) -> RequestView:
@@ -103,6 +112,15 @@ def parse_request(operation: Operation, body: bytes) -> RequestView:
         raise InvalidRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from error
     except RecursionError as error:
         raise InvalidRequest("The body is nested too deeply.", code="invalid_json") from error
+    return replace(
+        _view(parsed),
+        service_tier=None if isinstance(parsed, _EmbeddingBody) else parsed.service_tier,
+        may_write_cache=any(mark in body for mark in CACHE_MARKS),
+        may_have_media=any(mark in body for mark in MEDIA_MARKS),
+    )
+
+
+def _view(parsed: _ChatBody | _CompletionBody | _EmbeddingBody | _ResponsesBody) -> RequestView:
     if isinstance(parsed, _ChatBody):
         return _view_chat(parsed)
     if isinstance(parsed, _CompletionBody):

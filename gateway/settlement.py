@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from backends.usage import Usage
-from gateway.ledger.entry import Attempt, Checkpoint, Cost, Decision, Entry, Intent, Status
+from gateway.ledger.entry import Attempt, Checkpoint, Cost, Entry, Intent, Status
 from gateway.metering import CHARACTERS_PER_TOKEN, Meter
-from gateway.pricing.price import PricingError, price, price_bound, price_compute
+from gateway.pricing.price import PricingError, UnknownServiceTier, price, price_bound, price_compute
+from gateway.request_view import RequestView
 from gateway.routing.snapshot import Candidate, EngineSpeed
 
 INCREMENT_TOKENS = 256
@@ -29,26 +30,38 @@ class Outcome:
     may_have_been_billed: bool = False
 
 
-def bound_pico_usd(candidate: Candidate, decision: Decision, choices: int) -> int | None:
-    """The most this request can cost at the chosen candidate; None when its price is not known."""
-    limit = (decision.facts.max_output_tokens or OUTPUT_BOUND_TOKENS) * choices
-    return _most(candidate, decision, limit)
+def bound_pico_usd(candidate: Candidate, view: RequestView) -> int | None:
+    """The most this request can cost at a candidate; None when its price is not known."""
+    return _most(candidate, view, _longest_output(view))
 
 
-def increment_pico_usd(candidate: Candidate, decision: Decision, output_characters: int, choices: int) -> int | None:
+def increment_pico_usd(candidate: Candidate, view: RequestView, output_characters: int) -> int | None:
     """What a stream that has come so far can cost at most until it has sent one increment more."""
     sent = round(output_characters / CHARACTERS_PER_TOKEN)
-    limit = (decision.facts.max_output_tokens or OUTPUT_BOUND_TOKENS) * choices
-    return _most(candidate, decision, min(limit, sent + INCREMENT_TOKENS))
+    return _most(candidate, view, min(_longest_output(view), sent + INCREMENT_TOKENS))
 
 
-def _most(candidate: Candidate, decision: Decision, limit: int) -> int | None:
-    input_tokens = decision.facts.input_tokens * 2  # the estimate is by characters; real tokenizers differ by less
+def _longest_output(view: RequestView) -> int:
+    return (view.max_output_tokens or OUTPUT_BOUND_TOKENS) * view.choices
+
+
+def _most(candidate: Candidate, view: RequestView, limit: int) -> int | None:
+    input_tokens = view.input_tokens * 2  # the estimate is by characters; real tokenizers differ by less
     if candidate.speed is not None:
         return _compute_cost(candidate.speed, input_tokens, limit).total_pico_usd
     if candidate.prices is None:
         return None
-    return price_bound(input_tokens, limit, candidate.prices)
+    try:
+        return price_bound(
+            input_tokens,
+            limit,
+            candidate.prices,
+            service_tier=view.service_tier,
+            may_write_cache=view.may_write_cache,
+            may_have_media=view.may_have_media,
+        )
+    except UnknownServiceTier:
+        return None
 
 
 def checkpoint_of(intent: Intent, candidate: Candidate, meter: Meter) -> Checkpoint:

@@ -85,6 +85,8 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     provider: str
     upstream_model: str
     cost_bound_pico_usd: int | None  # what it can cost at most: input plus the output limit
+    is_simulated: bool = False  # the model chosen has no provider behind it
+    allowed_models: tuple[str, ...] | None = None  # the key's own list then; None: every model
 
 
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):

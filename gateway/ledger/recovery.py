@@ -63,7 +63,7 @@ def settle_orphan(opened: OpenIntent) -> Entry:
         output_tokens=last.output_tokens if last else 0,
         reasoning_tokens=0,
         is_usage_estimated=True,
-        is_simulated=False,
+        is_simulated=intent.is_simulated,
         service_tier=None,
         cost=None,
         cost_lower_pico_usd=lower or 0,

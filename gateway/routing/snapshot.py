@@ -65,10 +65,8 @@ class RequestFacts:
 
 
 def request_facts_of(intent: Intent) -> RequestFacts:
-    """The request behind a ledger entry, as it was decided.
-
-    The entry's candidates are what the key was allowed then, so they stand in for the key's own list.
-    """
+    """The request behind a ledger entry, as it was decided."""
+    allowed = intent.allowed_models
     return RequestFacts(
         requested_model=intent.requested_model,
         operation=intent.operation,
@@ -76,6 +74,6 @@ def request_facts_of(intent: Intent) -> RequestFacts:
         team=intent.team,
         project=intent.project,
         tags=intent.tags,
-        allowed_models=frozenset(intent.decision.candidates),
+        allowed_models=None if allowed is None else frozenset(allowed),
         facts=intent.decision.facts,
     )

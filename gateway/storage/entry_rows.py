@@ -64,6 +64,7 @@ class Circumstance(NamedTuple):
     error: str | None
     is_usage_estimated: bool
     is_exact: bool
+    allowed_models: str | None
 
 
 class Detail(msgspec.Struct, frozen=True, array_like=True):
@@ -166,8 +167,8 @@ def is_exact(entry: Entry) -> bool:
 
 def circumstance_of(entry: Entry) -> Circumstance:
     intent, decision = entry.intent, entry.intent.decision
-    meant = [decision.model, intent.backend, intent.provider, intent.upstream_model]
-    was = [entry.model, entry.backend, entry.provider, entry.upstream_model]
+    meant = [decision.model, intent.backend, intent.provider, intent.upstream_model, intent.is_simulated]
+    was = [entry.model, entry.backend, entry.provider, entry.upstream_model, entry.is_simulated]
     return Circumstance(
         clean(intent.requested_model),
         intent.is_stream,
@@ -182,6 +183,7 @@ def circumstance_of(entry: Entry) -> Circumstance:
         clean(entry.error),
         entry.is_usage_estimated,
         is_exact(entry),
+        None if intent.allowed_models is None else clean(json_list(intent.allowed_models)),
     )
 
 
@@ -213,8 +215,9 @@ def entry_rows(entry: Entry) -> EntryRows:
 def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
     """From a row of entries joined with its dimension and circumstance, and its attempts in order."""
     detail = DETAIL.decode(row["detail"])
-    was = (row["model"], row["backend"], row["provider"], row["upstream_model"])
-    model, backend, provider, upstream_model = json.loads(row["intended"]) if row["intended"] else was
+    was = (row["model"], row["backend"], row["provider"], row["upstream_model"], bool(row["is_simulated"]))
+    model, backend, provider, upstream_model, is_simulated = json.loads(row["intended"]) if row["intended"] else was
+    allowed = row["allowed_models"]
     names = (*json.loads(row["candidates"]), *detail.more_names)
     decision = Decision(
         rule=row["rule"],
@@ -243,6 +246,8 @@ def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
         provider=provider,
         upstream_model=upstream_model,
         cost_bound_pico_usd=detail.cost_bound,
+        is_simulated=is_simulated,
+        allowed_models=None if allowed is None else tuple(json.loads(allowed)),
     )
     cost = None
     if row["list_pico_usd"] is not None:
@@ -257,7 +262,7 @@ def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
         upstream_model=was[3],
         **{name: row[name] for name in TOKEN_FIELDS},
         is_usage_estimated=bool(row["is_usage_estimated"]),
-        is_simulated=bool(row["is_simulated"]),
+        is_simulated=was[4],
         service_tier=row["service_tier"],
         cost=cost,
         cost_lower_pico_usd=bound if row["is_exact"] else row["lower_pico_usd"],
@@ -347,7 +352,7 @@ def _attempt_row(one: Attempt) -> dict[str, Any]:
     }
 
 
-def _attempts(detail: Detail, was: tuple[str, str, str, str], rows: Sequence[Row]) -> tuple[Attempt, ...]:
+def _attempts(detail: Detail, was: tuple[str, str, str, str, bool], rows: Sequence[Row]) -> tuple[Attempt, ...]:
     if detail.attempt is not None:
         number, started, lasted, cost, status = detail.attempt
         return (Attempt(number, was[0], was[1], "answered", started, lasted, cost, status),)

@@ -63,13 +63,14 @@ circumstances = Table(
     Column("prices_version", Text, nullable=False),
     Column("classifier_version", Text, nullable=False),
     Column("candidates", Text, nullable=False),  # JSON array
-    Column("intended", Text),  # JSON array of model, backend, provider, upstream model where another one answered
+    Column("intended", Text),  # JSON: model, backend, provider, upstream model, is_simulated, where another answered
     Column("service_tier", Text),
     Column("finish_reason", Text),
     Column("http_status", Integer, nullable=False),
     Column("error", Text),
     Column("is_usage_estimated", Boolean, nullable=False),
     Column("is_exact", Boolean, nullable=False),  # both cost bounds are the cost itself and not stored
+    Column("allowed_models", Text),  # JSON array: the key's own list; NULL: every model
 )
 
 # One row per accepted request. On PostgreSQL partitioned by month, one partition of each of these two tables.

@@ -91,7 +91,7 @@ async def test_the_dead_processes_requests_become_orphans_with_bounds(tmp_path: 
     first = open_journal(tmp_path)
     for number in (1, 2, 3):
         first.intend(make_intent(number))
-    first.intend(make_intent(4, cost_bound_pico_usd=None))
+    first.intend(make_intent(4, cost_bound_pico_usd=None, is_simulated=True))
     first.checkpoint(make_checkpoint(2, output_tokens=256, cost_so_far_pico_usd=160_000_000))
     await first.settle(make_entry(3))
     await first.aclose()
@@ -107,6 +107,7 @@ async def test_the_dead_processes_requests_become_orphans_with_bounds(tmp_path: 
         assert by_id[request_id(number)].status is Status.orphaned
         assert by_id[request_id(number)].cost is None
     assert by_id[request_id(2)].output_tokens == 256
+    assert [by_id[request_id(n)].is_simulated for n in (1, 2, 4)] == [False, False, True]
 
     third = open_journal(tmp_path)
     assert third.recovered.orphans == ()

@@ -32,7 +32,12 @@ decisions = st.builds(
     expected_cost_pico_usd=st.none() | money,
 )
 intents = st.builds(
-    make_intent, decision=decisions, team=st.none() | names, tags=st.lists(names, max_size=3).map(tuple)
+    make_intent,
+    decision=decisions,
+    team=st.none() | names,
+    tags=st.lists(names, max_size=3).map(tuple),
+    is_simulated=st.booleans(),
+    allowed_models=st.none() | st.lists(names, max_size=3).map(tuple),
 )
 attempts = st.builds(
     Attempt,
@@ -57,6 +62,7 @@ entries = st.builds(
     decode_tokens_per_second=st.none() | numbers,
     finish_reason=st.none() | names,
     is_usage_estimated=st.booleans(),
+    is_simulated=st.booleans(),
 )
 
 
