@@ -66,13 +66,27 @@ class _EmbeddingBody(msgspec.Struct):
     input: str | list[str | int | list[int]]
 
 
+class _Item(msgspec.Struct):
+    """A message, or a call, its output, a reasoning: what those say is in other members."""
+
+    role: str = ""
+    content: str | list[_Part] | None = None
+    arguments: str | None = None
+    output: str | list[_Part] | None = None
+
+
+class _ResponsesText(msgspec.Struct):
+    format: _Format | None = None
+
+
 class _ResponsesBody(msgspec.Struct):
     model: str
-    input: str | list[_Message] = ""
+    input: str | list[_Item] = ""
     instructions: str | None = None
     stream: bool | None = False
     max_output_tokens: int | None = None
     tools: list[msgspec.Raw] | None = None
+    text: _ResponsesText | None = None
     service_tier: str | None = None
 
 
@@ -208,12 +222,13 @@ def _view_embedding(body: _EmbeddingBody) -> RequestView:
 
 
 def _view_responses(body: _ResponsesBody) -> RequestView:
-    if isinstance(body.input, str):
-        turns = [("user", body.input)]
-    else:
-        turns = [(message.role, "\n".join(_texts(message.content))) for message in body.input]
+    items = [_Item("user", body.input)] if isinstance(body.input, str) else body.input
     if body.instructions:
-        turns.insert(0, ("system", body.instructions))
+        items = [_Item("system", body.instructions), *items]
+    turns = [(item.role or "tool", "\n".join(_item_texts(item))) for item in items]
+    kinds = [part.type for item in items if isinstance(item.content, list) for part in item.content]
+    images, tools = kinds.count("input_image"), body.tools or []
+    wanted = body.text.format.type if body.text is not None and body.text.format is not None else "text"
     return RequestView(
         operation="responses",
         model=body.model,
@@ -221,10 +236,26 @@ def _view_responses(body: _ResponsesBody) -> RequestView:
         wants_usage_chunk=True,
         max_output_tokens=_checked_limit("max_output_tokens", body.max_output_tokens),
         choices=1,
-        needs=_needs(streaming=bool(body.stream), tools=bool(body.tools)),
-        conversation=_conversation(turns, tools=len(body.tools or ()), images=0, wants_json=False),
-        input_tokens=estimate_tokens([text for _, text in turns]) + 4 * len(turns),
+        needs=_needs(
+            streaming=bool(body.stream),
+            tools=bool(tools),
+            json_schema=wanted == "json_schema",
+            vision=images > 0,
+            audio="input_audio" in kinds,
+        ),
+        conversation=_conversation(turns, tools=len(tools), images=images, wants_json=wanted != "text"),
+        input_tokens=estimate_tokens([text for _, text in turns])
+        + 4 * len(turns)
+        + sum(len(bytes(tool)) for tool in tools) // 4
+        + images * TOKENS_PER_IMAGE,
     )
+
+
+def _item_texts(item: _Item) -> Iterator[str]:
+    yield from _texts(item.content)
+    yield from _texts(item.output)
+    if item.arguments:
+        yield item.arguments
 
 
 def _plain_input(value: str | list[str | int | list[int]]) -> tuple[list[str], int]:

@@ -1,0 +1,160 @@
+"""OpenAI's Responses as an endpoint in front of any backend: the request as an OpenAI chat body. Pure.
+
+The way back is responses_endpoint_events.py. What is lost on the way is listed in docs/backends.md.
+"""
+
+from collections.abc import Iterator
+from typing import Final, cast
+
+import msgspec
+
+from backends.chat_view import untranslatable
+from backends.json_objects import Fields, decode_object, part_of, text_of
+
+SAME: Final = (
+    "model",
+    "temperature",
+    "top_p",
+    "parallel_tool_calls",
+    "user",
+    "safety_identifier",
+    "prompt_cache_key",
+    "service_tier",
+    "metadata",
+)
+"""Fields that are called the same in both."""
+KEPT_ELSEWHERE: Final = ("previous_response_id", "conversation", "prompt", "background")
+"""Fields that lean on what one provider keeps."""
+
+
+def chat_body_from_responses(body: bytes) -> bytes:
+    """An OpenAI chat body that asks the same. Raises UpstreamRejected, naming the field."""
+    fields = decode_object(body)
+    if fields is None:
+        raise untranslatable("body", "must be a JSON object")
+    for name in KEPT_ELSEWHERE:
+        if fields.get(name):
+            raise untranslatable(name, "is kept at a provider; ask a model whose provider offers the Responses API")
+    chat: Fields = {name: fields[name] for name in SAME if fields.get(name) is not None}
+    chat["messages"] = list(_messages(fields))
+    if fields.get("stream") is True:
+        chat |= {"stream": True, "stream_options": {"include_usage": True}}
+    text = part_of(fields, "text")
+    optional: Fields = {
+        "max_tokens": fields.get("max_output_tokens"),
+        "tools": [_tool(tool, f"tools[{place}]") for place, tool in enumerate(_list(fields.get("tools"), "tools"))],
+        "tool_choice": _tool_choice(fields.get("tool_choice")),
+        "response_format": _response_format(part_of(text, "format")),
+        "verbosity": text.get("verbosity"),
+        "reasoning_effort": part_of(fields, "reasoning").get("effort"),
+    }
+    if isinstance(fields.get("top_logprobs"), int):
+        optional |= {"logprobs": True, "top_logprobs": fields["top_logprobs"]}
+    return msgspec.json.encode(chat | {name: value for name, value in optional.items() if value})
+
+
+def _messages(fields: Fields) -> Iterator[Fields]:
+    if instructions := text_of(fields, "instructions"):
+        yield {"role": "system", "content": instructions}
+    given = fields.get("input")
+    if isinstance(given, str):
+        yield {"role": "user", "content": given}
+        return
+    calls: list[Fields] = []
+    for place, item in enumerate(_list(given, "input")):
+        where = f"input[{place}]"
+        fields = _object(item, where)
+        kind = fields.get("type", "message")
+        if kind == "function_call":
+            function = {"name": fields.get("name"), "arguments": fields.get("arguments")}
+            calls.append({"id": fields.get("call_id"), "type": "function", "function": function})
+            continue
+        if kind == "reasoning":  # means nothing to another provider
+            continue
+        if calls:
+            yield {"role": "assistant", "content": None, "tool_calls": calls}
+            calls = []
+        yield _message(fields, str(kind), where)
+    if calls:
+        yield {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def _message(fields: Fields, kind: str, where: str) -> Fields:
+    if kind == "function_call_output":
+        output = fields.get("output")
+        parts = [] if isinstance(output, str) else list(_parts(output, f"{where}.output"))
+        content = output if isinstance(output, str) else parts
+        return {"role": "tool", "tool_call_id": fields.get("call_id"), "content": content}
+    if kind != "message":
+        raise untranslatable(f"{where}.type", f"an item of type {kind!r} cannot be sent to this model")
+    role, content = fields.get("role"), fields.get("content")
+    if role not in ("user", "assistant", "system", "developer"):
+        raise untranslatable(f"{where}.role", "must be user, assistant, system or developer")
+    # Many backends know no developer.
+    role = "system" if role == "developer" else role
+    if isinstance(content, str):
+        return {"role": role, "content": content}
+    parts = list(_parts(content, f"{where}.content"))
+    if role == "assistant":
+        return {"role": role, "content": "".join(text_of(part, "text") or "" for part in parts)}
+    return {"role": role, "content": parts}
+
+
+def _parts(content: object, where: str) -> Iterator[Fields]:
+    for place, item in enumerate(_list(content, where)):
+        here = f"{where}[{place}]"
+        part = _object(item, here)
+        kind = part.get("type")
+        if kind in ("input_text", "output_text", "text"):
+            yield {"type": "text", "text": text_of(part, "text") or ""}
+        elif kind == "refusal":
+            yield {"type": "text", "text": text_of(part, "refusal") or ""}
+        elif kind == "input_image" and (url := text_of(part, "image_url")):
+            detail = part.get("detail")
+            yield {"type": "image_url", "image_url": {"url": url} | ({"detail": detail} if detail else {})}
+        elif kind == "input_file" and (data := text_of(part, "file_data")):
+            yield {"type": "file", "file": {"filename": text_of(part, "filename") or "file", "file_data": data}}
+        elif kind == "input_audio":
+            yield {"type": "input_audio", "input_audio": part.get("input_audio")}
+        else:
+            raise untranslatable(here, f"a part of type {kind!r} that is not sent along cannot reach this model")
+
+
+def _tool(tool: object, where: str) -> Fields:
+    fields = _object(tool, where)
+    if fields.get("type") != "function":
+        raise untranslatable(f"{where}.type", "only functions can be sent to this model")
+    wanted = ("name", "description", "parameters", "strict")
+    return {"type": "function", "function": {name: fields[name] for name in wanted if fields.get(name) is not None}}
+
+
+def _tool_choice(choice: object) -> object:
+    if choice is None or choice in ("auto", "none", "required"):
+        return choice
+    name = text_of(cast(Fields, choice), "name") if isinstance(choice, dict) else None
+    if name is None or cast(Fields, choice).get("type") != "function":
+        raise untranslatable("tool_choice", "must be auto, none, required or a function")
+    return {"type": "function", "function": {"name": name}}
+
+
+def _response_format(wanted: object) -> Fields | None:
+    fields = cast(Fields, wanted)
+    kind = fields.get("type")
+    if kind == "json_schema":
+        described = ("name", "description", "schema", "strict")
+        return {"type": kind, "json_schema": {name: fields[name] for name in described if fields.get(name) is not None}}
+    return {"type": kind} if kind == "json_object" else None
+
+
+def _object(value: object, where: str) -> Fields:
+    if not isinstance(value, dict):
+        raise untranslatable(where, "must be an object")
+    return cast(Fields, value)
+
+
+def _list(value: object, where: str) -> list[object]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise untranslatable(where, "must be a list")
+    return cast(list[object], value)
