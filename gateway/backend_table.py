@@ -10,6 +10,7 @@ from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.protocol import Backend
 from backends.scripted import ScriptedBackend
 from backends.simulation import Pace, simulate
+from backends.translating import TranslatingBackend
 from gateway.catalogue import SIMULATED, BackendFacts, Catalogue
 from gateway.config.engine_curve import CurveFile, MeasuredEngine, fit_engine
 from gateway.config.providers import HostedProvider, hosted_from_environment, load_providers
@@ -33,8 +34,10 @@ class BackendTable:
     models: dict[str, ModelSpec] = field(default_factory=dict[str, ModelSpec])
     drains: set[str] = field(default_factory=set[str])
 
-    def add(self, adapter: Backend, facts: BackendFacts, *, drains: bool = False) -> None:
-        self.adapters[adapter.name] = adapter
+    def add(
+        self, adapter: Backend, facts: BackendFacts, *, drains: bool = False, offers_responses: bool = False
+    ) -> None:
+        self.adapters[adapter.name] = adapter if offers_responses else TranslatingBackend(adapter)
         self.facts[adapter.name] = facts
         if drains:
             self.drains.add(adapter.name)
@@ -97,7 +100,12 @@ def _speed(block: BackendSettings) -> EngineSpeed | None:
 def _add_provider(table: BackendTable, provider: HostedProvider, environ: Mapping[str, str]) -> None:
     key = environ[provider.key_env].strip()
     adapter = build_adapter(provider.wire_format, provider.name, provider.base_url, key, provider.name)
-    table.add(adapter, BackendFacts(provider=provider.price_name), drains=provider.on_disconnect == "drain")
+    table.add(
+        adapter,
+        BackendFacts(provider=provider.price_name),
+        drains=provider.on_disconnect == "drain",
+        offers_responses=provider.name == "openai",
+    )
     for model in provider.models:
         table.models[model.name] = ModelSpec.model_validate(
             {
