@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from typing import Literal, cast
 
 from gateway.api.admin_reports import (
@@ -13,21 +14,21 @@ from gateway.api.admin_reports import (
     CostRow,
     CostTable,
     Forecast,
-    IdleCost,
     Overview,
     PeriodQuery,
     Savings,
     SpendPoint,
     Utilisation,
-    UtilisationPoint,
 )
 from gateway.api.admin_time import moment_of
-from gateway.economics.traffic import HOUR_US, GpuPlan, HourlyTraffic
+from gateway.economics.traffic import HOUR_US
 from gateway.errors import InvalidRequest
+from gateway.gpu_books import Bounds, GpuBooks
 from gateway.money import format_usd
-from gateway.plans import hosted_alternative, hosted_candidates, pick_alternative
+from gateway.plans import Rented
 from gateway.routing.snapshot import Snapshot
-from gateway.stores import Dimension, ReportStore, Sums, SumsQuery
+from gateway.savings import savings
+from gateway.stores import SHADOW, Dimension, ReportStore, Sums, SumsQuery
 
 DEFAULT_DAYS = 30
 HOURLY_UP_TO_US = 3 * 24 * HOUR_US
@@ -35,22 +36,15 @@ MTOK = 10**6
 FORECAST_DAYS = 28
 NORMAL_95 = 1.645
 TIMES = ("hour", "day", "month")
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """A period, `until_us` exclusive."""
-
-    since_us: int
-    until_us: int
+OWNERS: tuple[Dimension, ...] = ("team", "project", "tag")
 
 
 @dataclass(frozen=True, slots=True)
 class BooksOf:
-    """What the books need to know of a deployment besides its ledger. `plan` None: no engine of our own."""
+    """What the books need to know of a deployment besides its ledger. `rented` are its own GPUs, if any."""
 
     snapshot: Callable[[], Snapshot]
-    plan: Callable[[], GpuPlan | None]
+    rented: Callable[[], Sequence[Rented]]
     now_us: Callable[[], int]
 
 
@@ -60,6 +54,7 @@ class Books:
     def __init__(self, store: ReportStore, deployment: BooksOf) -> None:
         self._store = store
         self._of = deployment
+        self.gpus = GpuBooks(store, deployment.rented, deployment.now_us)
 
     def bounds(self, query: PeriodQuery) -> Bounds:
         """The asked period, or the last 30 days to the end of this hour. Raises InvalidRequest for an empty one."""
@@ -77,12 +72,19 @@ class Books:
         rows = await self._rows(bounds, by, filters)
         rows.sort(key=lambda row: tuple(value or "" for value in row.group.values()) if by[0] in TIMES else ())
         total = await self._rows(bounds, (), filters)
+        everything = await self._one(bounds, filters)
+        unallocated = await self._unallocated(bounds, by, filters)
+        spent = everything.corrected_cost_pico_usd
         return CostTable(
             since=moment_of(bounds.since_us),
             until=moment_of(bounds.until_us),
             by=list(by),
             rows=rows,
             total=total[0] if total else empty_row(),
+            unallocated_usd=None if unallocated is None else format_usd(unallocated),
+            unallocated_share=None if unallocated is None or not spent else unallocated / spent,
+            shadow_usd=format_usd(await self._shadow_pico_usd(bounds, filters)),
+            savings=[] if filters else await self._savings(bounds, everything),
         )
 
     async def overview(self, query: PeriodQuery) -> Overview:
@@ -92,7 +94,7 @@ class Books:
         total = await self._rows(bounds, ())
         spend = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, (bucket, "model")))
         everything = await self._one(bounds)
-        idle = await self._idle(bounds)
+        idle = await self.gpus.idle(bounds)
         teamless = await self._one(bounds, {"team": None})
         spent = everything.corrected_cost_pico_usd
         return Overview(
@@ -101,7 +103,7 @@ class Books:
             bucket=bucket,
             total=total[0] if total else empty_row(),
             models=models,
-            savings=self._savings(everything, _most_used(models), idle),
+            savings=savings(self._of.snapshot(), everything, _most_used(models), idle),
             forecast=await self._forecast(),
             idle=idle,
             unallocated_share=teamless.corrected_cost_pico_usd / spent if spent else None,
@@ -118,36 +120,25 @@ class Books:
         )
 
     async def utilisation(self, query: PeriodQuery) -> Utilisation:
-        bounds = self.bounds(query)
-        plan = self._of.plan()
-        paid = await self._paid(bounds)
-        hours: list[UtilisationPoint] = []
-        used: dict[int, tuple[float, int]] = {}
-        if plan is not None and paid is not None:
-            for row in await self._store.hourly_traffic(paid.since_us, paid.until_us):
-                if row.gpu_seconds:
-                    seconds, requests = used.get(row.hour_start_us, (0.0, 0))
-                    used[row.hour_start_us] = (seconds + row.gpu_seconds, requests + row.requests)
-            for start_us in range(paid.since_us, paid.until_us, HOUR_US):
-                seconds, requests = used.get(start_us, (0.0, 0))
-                hours.append(
-                    UtilisationPoint(
-                        start=moment_of(start_us),
-                        used_gpu_seconds=seconds,
-                        paid_gpu_seconds=3600.0 * plan.replicas,
-                        requests=requests,
-                    )
-                )
-        return Utilisation(
-            since=moment_of(bounds.since_us),
-            until=moment_of(bounds.until_us),
-            is_configured=plan is not None,
-            gpu_hour_usd=format_usd(plan.gpu_hour_price_pico_usd, places=6) if plan else "0",
-            replicas=plan.replicas if plan else 0,
-            idle=await self._idle(bounds),
-            break_even_utilisation=None,
-            hours=hours,
-        )
+        return await self.gpus.utilisation(self.bounds(query))
+
+    async def _savings(self, bounds: Bounds, everything: Sums) -> list[Savings]:
+        models = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, ("model",)))
+        used = [row.group["model"] or "" for row in sorted(models, key=lambda row: -row.requests)]
+        return savings(self._of.snapshot(), everything, used, await self.gpus.idle(bounds))
+
+    async def _unallocated(
+        self, bounds: Bounds, by: Sequence[Dimension], filters: dict[Dimension, str | None]
+    ) -> int | None:
+        """What belongs to nobody among the owners grouped by; None where the grouping names no owner."""
+        owners: list[Dimension] = [name for name in OWNERS if name in by]
+        if not owners:
+            return None
+        nobody: dict[Dimension, str | None] = {**filters, owners[0]: None}
+        return (await self._one(bounds, nobody)).corrected_cost_pico_usd
+
+    async def _shadow_pico_usd(self, bounds: Bounds, filters: dict[Dimension, str | None]) -> int:
+        return (await self._one(bounds, {**filters, "operation": SHADOW})).corrected_cost_pico_usd
 
     async def _one(self, bounds: Bounds, filters: dict[Dimension, str | None] | None = None) -> Sums:
         found = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, (), filters or {}))
@@ -166,63 +157,6 @@ class Books:
             by_token = _without_compute(await self._store.sums(fine))
         ordered = sorted(groups, key=lambda group: -group.corrected_cost_pico_usd)
         return [cost_row(group, by_token.get(tuple(group.group.values()))) for group in ordered]
-
-    async def _paid(self, bounds: Bounds) -> Bounds | None:
-        """The whole hours of the period in which the engine was paid for: from the ledger's first hour until now."""
-        seen = await self._store.first_and_last_us()
-        if seen is None:
-            return None
-        since = max(bounds.since_us, seen[0]) // HOUR_US * HOUR_US
-        until = -(-min(bounds.until_us, self._of.now_us()) // HOUR_US) * HOUR_US
-        return Bounds(since, until) if since < until else None
-
-    async def _idle(self, bounds: Bounds) -> IdleCost | None:
-        plan, paid = self._of.plan(), await self._paid(bounds)
-        if plan is None or paid is None:
-            return None
-        total = await self._one(paid)
-        rent = plan.rent_pico_usd((paid.until_us - paid.since_us) // HOUR_US)
-        seconds = plan.replicas * (paid.until_us - paid.since_us) / 1e6
-        return IdleCost(
-            rent_usd=format_usd(rent),
-            used_usd=format_usd(min(rent, total.compute_pico_usd)),
-            idle_usd=format_usd(max(0, rent - total.compute_pico_usd)),
-            utilisation=min(1.0, total.gpu_seconds / seconds),
-        )
-
-    def _savings(self, total: Sums, used: Sequence[str], idle: IdleCost | None) -> list[Savings]:
-        """Against the hosted model used most, and against the dearest. Idle rent counts as spent."""
-        hosted = hosted_candidates(self._of.snapshot())
-        if not hosted or not total.requests:
-            return []
-        chosen = {one.name: one for one in (pick_alternative(self._of.snapshot(), None, used), hosted[-1])}
-        traffic = HourlyTraffic(
-            hour_start_us=0,
-            model="",
-            requests=total.requests,
-            input_tokens=total.input_tokens,
-            cached_input_tokens=total.cached_input_tokens,
-            output_tokens=total.output_tokens,
-            gpu_seconds=0.0,
-            cost_pico_usd=0,
-            list_cost_pico_usd=0,
-            aborted_requests=total.aborted_requests,
-        )
-        idle_pico = 0 if idle is None else round(float(idle.idle_usd) * 1e12)
-        found: list[Savings] = []
-        for candidate in chosen.values():
-            would = hosted_alternative(candidate).price(traffic)
-            saved = would - total.corrected_cost_pico_usd - idle_pico
-            found.append(
-                Savings(
-                    against=candidate.name,
-                    would_have_cost_usd=format_usd(would),
-                    saved_usd=format_usd(saved),
-                    saved_share=saved / would if would else None,
-                    covered_requests=total.requests,
-                )
-            )
-        return found
 
     async def _forecast(self) -> Forecast | None:
         """This month so far, and its other days at the mean of the last complete days with their spread."""
@@ -274,13 +208,17 @@ def cost_row(sums: Sums, by_token: Sums | None) -> CostRow:
         input_usd_per_mtok=_per_mtok(input_pico, priced.input_tokens if priced else 0),
         output_usd_per_mtok=_per_mtok(priced.output_pico_usd if priced else 0, priced.output_tokens if priced else 0),
         blended_usd_per_mtok=_per_mtok(cost, tokens),
-        cost_per_request_usd=format_usd(round(cost / sums.requests)) if sums.requests else None,
+        cost_per_request_usd=_each(cost, sums.requests),
+        cost_per_successful_request_usd=_each(cost, sums.successful_requests),
+        corrections_usd=format_usd(sums.adjustment_pico_usd),
         unpriced_requests=sums.unpriced_requests,
         estimated_requests=sums.estimated_requests,
         simulated_requests=sums.simulated_requests,
         time_to_first_token_p50_seconds=latencies.time_to_first_token_p50_seconds if latencies else None,
         time_to_first_token_p95_seconds=latencies.time_to_first_token_p95_seconds if latencies else None,
+        time_to_first_token_p99_seconds=latencies.time_to_first_token_p99_seconds if latencies else None,
         decode_tokens_per_second_p50=latencies.decode_tokens_per_second_p50 if latencies else None,
+        decode_tokens_per_second_p5=latencies.decode_tokens_per_second_p5 if latencies else None,
     )
 
 
@@ -312,8 +250,12 @@ def _without_compute(fine: Sequence[Sums]) -> dict[tuple[str | None, ...], Sums]
     return groups
 
 
+def _each(pico: int, requests: int) -> str | None:
+    return format_usd(round(Fraction(pico, requests))) if requests else None
+
+
 def _per_mtok(pico: int, tokens: int) -> str | None:
-    return format_usd(round(pico * MTOK / tokens)) if tokens else None
+    return format_usd(round(Fraction(pico * MTOK, tokens))) if tokens else None
 
 
 def _start(label: str) -> datetime:

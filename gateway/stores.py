@@ -25,6 +25,7 @@ Dimension = Literal[
     "upstream_model",
     "is_simulated",
     "tag",
+    "tags",
     "hour",
     "day",
     "month",
@@ -84,6 +85,8 @@ class KeyStore(Protocol):
     async def find_by_hash(self, key_hash: bytes) -> KeyRecord | None: ...
 
 
+SHADOW = "shadow"
+"""The operation of requests that were asked a second time, off the path: they cost money and no caller saw them."""
 BudgetScope = Literal["all", "team", "project"]
 
 
@@ -240,7 +243,8 @@ class FeedbackStore(Protocol):
 class SumsQuery:
     """What to sum: requests accepted in [since_us, until_us), by these dimensions, where these columns are so.
 
-    `hour` is a UTC hour; `day` and `month` are those of `time_zone`. A request with several tags counts in each.
+    `hour` is a UTC hour; `day` and `month` are those of `time_zone`. A request with several tags counts in each `tag`;
+    `tags` is the JSON array of all it has, so that each request counts once.
     `filters` maps a dimension that is not a time to its value; None matches requests that have none.
     """
 

@@ -11,7 +11,19 @@ from gateway.api.admin_time import Moment, microseconds
 from gateway.economics.report import BreakEvenReport
 
 Dimension = Literal[
-    "model", "team", "project", "key", "backend", "provider", "rule", "status", "tag", "hour", "day", "month"
+    "model",
+    "team",
+    "project",
+    "key",
+    "backend",
+    "provider",
+    "rule",
+    "status",
+    "operation",
+    "tag",
+    "hour",
+    "day",
+    "month",
 ]
 
 
@@ -47,12 +59,13 @@ class CostQuery(PeriodQuery):
     backend: str | None = Field(default=None, max_length=120)
     provider: str | None = Field(default=None, max_length=120)
     rule: str | None = Field(default=None, max_length=120)
+    tag: str | None = Field(default=None, max_length=64)
 
     def dimensions(self) -> list[str]:
         return self.by.split(",")
 
     def filters(self) -> dict[str, str]:
-        names = ("model", "team", "project", "key", "backend", "provider", "rule")
+        names = ("model", "team", "project", "key", "backend", "provider", "rule", "tag")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
@@ -76,20 +89,16 @@ class CostRow(BaseModel):
     output_usd_per_mtok: str | None
     blended_usd_per_mtok: str | None
     cost_per_request_usd: str | None
+    cost_per_successful_request_usd: str | None
+    corrections_usd: str
     unpriced_requests: int
     estimated_requests: int
     simulated_requests: int
     time_to_first_token_p50_seconds: float | None
     time_to_first_token_p95_seconds: float | None
+    time_to_first_token_p99_seconds: float | None
     decode_tokens_per_second_p50: float | None
-
-
-class CostTable(BaseModel):
-    since: datetime
-    until: datetime
-    by: list[str]
-    rows: list[CostRow]
-    total: CostRow
+    decode_tokens_per_second_p5: float | None
 
 
 class Savings(BaseModel):
@@ -100,6 +109,21 @@ class Savings(BaseModel):
     saved_usd: str
     saved_share: float | None
     covered_requests: int
+
+
+class CostTable(BaseModel):
+    """Groups, and the whole. `unallocated` is what has no owner among the team, project or tag grouped by; savings are
+    of everything and so only there without filters; shadow calls are in the sums and stand apart here."""
+
+    since: datetime
+    until: datetime
+    by: list[str]
+    rows: list[CostRow]
+    total: CostRow
+    unallocated_usd: str | None
+    unallocated_share: float | None
+    shadow_usd: str
+    savings: list[Savings]
 
 
 class Forecast(BaseModel):

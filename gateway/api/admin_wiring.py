@@ -24,7 +24,7 @@ from gateway.budgets_service import BudgetsService, DaysOfCost, Outlook
 from gateway.config.settings import LOCAL_BACKEND
 from gateway.economics.traffic import GpuPlan
 from gateway.errors import InvalidRequest
-from gateway.plans import own_engine_plan, throughput
+from gateway.plans import own_engine_plan, rented_gpus, throughput
 from gateway.replay_service import ReplayService
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
@@ -68,9 +68,6 @@ def build_admin(gateway: Gateway) -> APIRouter:
     def plan() -> GpuPlan:
         return own_engine_plan(gateway.deployment.settings.engine)
 
-    def running_plan() -> GpuPlan | None:
-        return plan() if gateway.deployment.settings.engine.is_enabled else None
-
     def snapshot() -> Snapshot:
         return gateway.pipeline.snapshot
 
@@ -87,7 +84,7 @@ def build_admin(gateway: Gateway) -> APIRouter:
         return OwnEngine(LOCAL_BACKEND, gateway.deployment.curve, settings.gpu_hour_pico_usd)
 
     store = SqlReports(gateway.database)
-    books = Books(store, BooksOf(snapshot, running_plan, now_us))
+    books = Books(store, BooksOf(snapshot, lambda: rented_gpus(gateway.deployment.settings), now_us))
     compared = BreakEvenOf(snapshot, plan, lambda: throughput(gateway.deployment.curve), now_us)
     return build_admin_router(
         pipeline=gateway.pipeline,

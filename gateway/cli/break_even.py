@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.api.admin_reports import BreakEvenQuery, BreakEvenView
-from gateway.books import Books, BooksOf
 from gateway.break_even_service import BreakEvenOf, BreakEvenService
 from gateway.cli.state import State, open_state
 from gateway.economics.report import BreakEvenReport
@@ -57,7 +56,7 @@ async def _ask(query: BreakEvenQuery) -> BreakEvenView:
 async def _service(state: State) -> BreakEvenService:
     snapshot, settings = await state.snapshot(), state.deployment.settings.engine
 
-    books = Books(state.reports, BooksOf(lambda: snapshot, lambda: own_engine_plan(settings), now_us))
+    books = await state.books()
     of = BreakEvenOf(
         lambda: snapshot, lambda: own_engine_plan(settings), lambda: throughput(state.deployment.curve), now_us
     )

@@ -11,10 +11,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from gateway.api.admin_reports import CostQuery, CostRow, CostTable, Dimension
-from gateway.books import Books, BooksOf
 from gateway.cli.state import open_state
-from gateway.plans import own_engine_plan
-from gateway.wiring import now_us
 
 DIMENSIONS: tuple[str, ...] = get_args(Dimension)
 
@@ -44,10 +41,7 @@ def command(
 
 async def _ask(query: CostQuery) -> CostTable:
     async with open_state() as state:
-        snapshot, engine = await state.snapshot(), state.deployment.settings.engine
-        return await Books(state.reports, BooksOf(lambda: snapshot, lambda: own_engine_plan(engine), now_us)).costs(
-            query
-        )
+        return await (await state.books()).costs(query)
 
 
 def write_csv(table: CostTable) -> None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from classifier.load import load_artefact
+from gateway.books import Books, BooksOf
 from gateway.catalogue import profiles
 from gateway.config.home import find_home
 from gateway.deployment import Deployment, load_deployment
+from gateway.plans import rented_gpus
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.rules_service import text_version
@@ -44,6 +46,11 @@ class State:
         """What the gateway decides by."""
         document, version = await self.active_rules()
         return self.snapshot_of(document, version)
+
+    async def books(self) -> Books:
+        """The reports, of this deployment."""
+        snapshot, settings = await self.snapshot(), self.deployment.settings
+        return Books(self.reports, BooksOf(lambda: snapshot, lambda: rented_gpus(settings), now_us))
 
     def snapshot_of(self, document: RulesDocument, version: str = "") -> Snapshot:
         """What it would decide by under other rules."""

@@ -27,6 +27,7 @@ COLUMNS = {
     "upstream_model": "upstream_model",
     "is_simulated": "is_simulated",
     "tag": "tags",
+    "tags": "tags",
 }
 TIMES = ("hour", "day", "month")
 BY_STATUS: dict[str, Any] = {

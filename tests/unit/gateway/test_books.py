@@ -18,7 +18,7 @@ from gateway.deployment import Deployment, load_deployment
 from gateway.errors import InvalidRequest
 from gateway.ledger.entry import Entry
 from gateway.money import format_usd
-from gateway.plans import own_engine_plan
+from gateway.plans import own_engine_plan, rented_gpus
 from gateway.replay_service import ReplayService
 from gateway.routing.snapshot import Snapshot
 from gateway.storage.database import open_database
@@ -38,8 +38,8 @@ class Month(NamedTuple):
 
     @property
     def books(self) -> Books:
-        plan = own_engine_plan(self.deployment.settings.engine)
-        return Books(SqlReports(self.database), BooksOf(lambda: self.snapshot, lambda: plan, lambda: NOW_US))
+        rented = rented_gpus(self.deployment.settings)
+        return Books(SqlReports(self.database), BooksOf(lambda: self.snapshot, lambda: rented, lambda: NOW_US))
 
     @property
     def break_even(self) -> BreakEvenService:
@@ -77,6 +77,23 @@ async def test_costs_by_team_are_the_entries_own_sums(month: Month) -> None:
     }
     assert sum(Decimal(row.cost_usd) for row in table.rows) == Decimal(table.total.cost_usd)
     assert table.total.requests == len(month.entries)
+
+
+async def test_a_cost_table_says_what_nobody_owns_and_what_was_saved(month: Month) -> None:
+    table = await month.books.costs(CostQuery(by="team", until=END))
+    teamless = sum(e.cost.total_pico_usd for e in month.entries if e.cost is not None and e.intent.team is None)
+    assert table.unallocated_usd == format_usd(teamless)
+    assert table.unallocated_share == pytest.approx(teamless / float(Decimal(table.total.cost_usd) * 10**12))
+    assert (await month.books.costs(CostQuery(by="model", until=END))).unallocated_usd is None
+    assert len(table.savings) == 2
+    assert table.savings == (await month.books.overview(PeriodQuery(until=END))).savings
+    assert table.shadow_usd == format_usd(0)
+    assert (await month.books.costs(CostQuery(by="model", team="legal", until=END))).savings == []
+    successful = table.total.successful_requests
+    assert successful == sum(entry.status == "completed" for entry in month.entries)
+    assert table.total.cost_per_successful_request_usd == format_usd(
+        round(Decimal(table.total.cost_usd) * 10**12 / successful)
+    )
 
 
 async def test_token_prices_leave_gpu_priced_tokens_out(month: Month) -> None:

@@ -1,0 +1,267 @@
+"""The books as a FOCUS 1.3 cost and usage dataset (FinOps Open Cost and Usage Specification). Pure.
+
+One row per day, group of the ledger and meter (what is counted: input tokens, output tokens, GPU seconds, ...).
+
+- Hosted requests: list cost at list prices; contracted, billed and effective cost as charged.
+- GPUs of our own: the rent of a day is a Purchase (billed, effective cost 0); the seconds that requests used and the
+  seconds that nobody used are Usage of that capacity (billed 0, effective their share of the rent).
+- Groups with requests of unknown price have no pricing columns, and `x_UnpricedRequests` says how many there are.
+- Corrections of the ledger are rows of the category Adjustment.
+
+So the sum of EffectiveCost is what the ledger holds, corrections included, and the idle line; the sum of BilledCost is
+the hosted charges, the corrections and the rent.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, localcontext
+from typing import Literal
+
+from gateway.money import usd
+from gateway.reports.focus_columns import COLUMNS, EMPTY, VERSION
+from gateway.reports.tables import DIGITS, PLACES, Cell, ReportTable, apportion
+from gateway.stores import Sums
+
+Unit = Literal["Tokens", "Requests", "Seconds", "Hours"]
+US_PER_SECOND = 10**6
+ONE_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """One day of GPUs of our own: what they cost, and how much of it nobody used."""
+
+    day: str
+    backend: str
+    provider: str
+    paid_us: int
+    used_us: int
+    hours: Decimal
+    rent_pico_usd: int
+    idle_pico_usd: int
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """What was asked for; charges of its first and last day are cut to it."""
+
+    since: datetime
+    until: datetime
+
+    def of_day(self, label: str) -> tuple[datetime, datetime]:
+        start = datetime.fromisoformat(label).replace(tzinfo=UTC)
+        return max(start, self.since), min(start + ONE_DAY, self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """One line of a group."""
+
+    name: str
+    quantity: Decimal
+    unit: Unit
+    cost_pico_usd: int
+
+
+def focus_table(groups: Iterable[Sums], capacity: Sequence[Capacity], period: Period) -> ReportTable:
+    """`groups` by GROUP_BY. `capacity` names the backends whose rent is booked: the GPU time of others is charged."""
+    rented = {one.backend for one in capacity}
+    rows = [row for group in groups for row in _rows_of(group, rented, period)]
+    rows += [row for one in capacity for row in _capacity_rows(one, period)]
+    rows.sort(key=lambda row: (str(row["ChargePeriodStart"]), str(row["SkuId"]), str(row["SubAccountId"])))
+    return ReportTable(COLUMNS, rows, (f"FOCUS {VERSION}", *_notes(rows)))
+
+
+def _notes(rows: Sequence[Mapping[str, Cell]]) -> Iterator[str]:
+    if any(row["x_UnpricedRequests"] for row in rows):
+        yield "Requests of unknown price are in no cost: `breakeven prices reprice` books them once prices are known."
+    if any(row["x_IsSimulated"] for row in rows):
+        yield "Rows with x_IsSimulated are simulated at list prices: no bill will come for them."
+
+
+def _rows_of(group: Sums, rented: set[str], period: Period) -> Iterator[dict[str, Cell]]:
+    base = _base(group, period)
+    meters = list(_meters(group))
+    lists = apportion(group.list_pico_usd, [one.cost_pico_usd for one in meters]) if meters else []
+    for meter, list_pico in zip(meters, lists, strict=True):
+        yield _usage(base, group, meter, list_pico, is_rented=group.group["backend"] in rented)
+    if group.adjustment_pico_usd:
+        amount = usd(group.adjustment_pico_usd)
+        yield {
+            **base,
+            **dict.fromkeys(("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"), amount),
+            "ChargeCategory": "Adjustment",
+            "ChargeDescription": f"{group.group['model']}: corrections of {group.adjusted_requests} requests",
+            "ChargeFrequency": "One-Time",
+        }
+
+
+def _base(group: Sums, period: Period) -> dict[str, Cell]:
+    named = group.group
+    provider = named["provider"] or "unknown"
+    tags = dict.fromkeys(json.loads(named["tags"] or "[]"), True)
+    return {
+        **EMPTY,
+        **_when(named["day"] or "", period),
+        **_who(provider, named["team"]),
+        "ServiceName": f"{provider} API",
+        "Tags": json.dumps(tags, ensure_ascii=False, sort_keys=True) if tags else None,
+        "x_Backend": named["backend"],
+        "x_EstimatedRequests": group.estimated_requests,
+        "x_IsSimulated": named["is_simulated"] == "true",
+        "x_KeyId": named["key"],
+        "x_Model": named["model"],
+        "x_Operation": named["operation"],
+        "x_Project": named["project"],
+        "x_UnpricedRequests": group.unpriced_requests,
+    }
+
+
+def _when(day: str, period: Period) -> dict[str, Cell]:
+    start, end = period.of_day(day)
+    month = start.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return {
+        "ChargePeriodStart": start,
+        "ChargePeriodEnd": end,
+        "BillingPeriodStart": month,
+        "BillingPeriodEnd": (month + timedelta(days=31)).replace(day=1),
+    }
+
+
+def _who(provider: str, team: str | None) -> dict[str, Cell]:
+    """ProviderName and PublisherName are deprecated by 1.3 and still mandatory in it."""
+    names = ("ServiceProviderName", "HostProviderName", "InvoiceIssuerName", "ProviderName", "PublisherName")
+    return {
+        **dict.fromkeys(names, provider),
+        "BillingAccountId": provider,
+        "BillingCurrency": "USD",
+        "ServiceCategory": "AI and Machine Learning",
+        "ServiceSubcategory": "Generative AI",
+        "SubAccountId": team,
+        "SubAccountName": team,
+        "SubAccountType": "Team" if team is not None else None,
+    }
+
+
+def _meters(group: Sums) -> Iterator[Meter]:
+    written = group.cache_write_5m_tokens + group.cache_write_1h_tokens
+    if group.gpu_us or group.compute_pico_usd:
+        yield Meter("GPU Seconds", Decimal(group.gpu_us) / US_PER_SECOND, "Seconds", group.compute_pico_usd)
+        token_costs = group.cost_pico_usd - group.compute_pico_usd
+        if not token_costs:
+            return
+    fresh = group.input_tokens - group.cached_input_tokens - written
+    classes: tuple[tuple[str, int, Unit, int], ...] = (
+        ("Input Tokens", fresh, "Tokens", group.input_pico_usd),
+        ("Cached Input Tokens", group.cached_input_tokens, "Tokens", group.cached_input_pico_usd),
+        ("Cache Write Tokens", written, "Tokens", group.cache_write_pico_usd),
+        ("Output Tokens", group.output_tokens, "Tokens", group.output_pico_usd),
+        ("Requests", group.requests if group.other_pico_usd else 0, "Requests", group.other_pico_usd),
+    )
+    for name, quantity, unit, cost in classes:
+        if quantity or cost:
+            yield Meter(name, Decimal(quantity), unit, cost)
+
+
+def _usage(base: Mapping[str, Cell], group: Sums, meter: Meter, list_pico: int, *, is_rented: bool) -> dict[str, Cell]:
+    provider, upstream = base["ServiceProviderName"], group.group["upstream_model"]
+    sku = f"{provider}/{upstream}/{meter.name}"
+    is_gpu = meter.unit == "Seconds"
+    row: dict[str, Cell] = {
+        **base,
+        **_pricing(meter.quantity, meter.unit, list_pico, meter.cost_pico_usd, is_priced=not group.unpriced_requests),
+        "BilledCost": usd(0 if is_gpu and is_rented else meter.cost_pico_usd),
+        "EffectiveCost": usd(meter.cost_pico_usd),
+        "ChargeCategory": "Usage",
+        "ChargeDescription": f"{upstream}: {meter.name.lower() if not is_gpu else 'GPU seconds'}",
+        "ChargeFrequency": "Usage-Based",
+        "ConsumedQuantity": meter.quantity,
+        "ConsumedUnit": meter.unit,
+        "SkuId": sku,
+        "SkuPriceId": sku,
+        "SkuMeter": meter.name,
+    }
+    if is_gpu:
+        row |= _resource(group.group["backend"] or "", "Used" if is_rented else None)
+        row |= {"ServiceName": "Own GPUs", "x_InputTokens": group.input_tokens, "x_OutputTokens": group.output_tokens}
+    return row
+
+
+def _pricing(quantity: Decimal, unit: Unit, list_pico: int, cost_pico: int, *, is_priced: bool) -> dict[str, Cell]:
+    """Unit prices are means where prices changed within the day; all null where some price is not known."""
+    costs: dict[str, Cell] = {"ListCost": usd(list_pico), "ContractedCost": usd(cost_pico)}
+    if not is_priced or not quantity:
+        return costs
+    return costs | {
+        "ListUnitPrice": _unit_price(list_pico, quantity),
+        "ContractedUnitPrice": _unit_price(cost_pico, quantity),
+        "PricingCategory": "Standard",
+        "PricingQuantity": quantity,
+        "PricingUnit": unit,
+    }
+
+
+def _unit_price(pico: int, quantity: Decimal) -> Decimal:
+    with localcontext() as context:
+        context.prec = 2 * DIGITS
+        return (usd(pico) / quantity).quantize(Decimal(1).scaleb(-PLACES["price"]))
+
+
+def _resource(backend: str, status: str | None) -> dict[str, Cell]:
+    """`status` None: capacity that is not booked here."""
+    return {
+        "ResourceId": backend,
+        "ResourceName": backend,
+        "ResourceType": "GPU",
+        "CapacityReservationId": backend if status is not None else None,
+        "CapacityReservationStatus": status,
+    }
+
+
+def _capacity_rows(one: Capacity, period: Period) -> Iterator[dict[str, Cell]]:
+    base: dict[str, Cell] = {
+        **EMPTY,
+        **_when(one.day, period),
+        **_who(one.provider, None),
+        "ServiceName": "Own GPUs",
+        "x_Backend": one.backend,
+        "x_EstimatedRequests": 0,
+        "x_IsSimulated": False,
+        "x_UnpricedRequests": 0,
+    }
+    rent = f"{one.provider}/{one.backend}/GPU Hours"
+    yield {
+        **base,
+        **_resource(one.backend, None),
+        **_pricing(one.hours, "Hours", one.rent_pico_usd, one.rent_pico_usd, is_priced=True),
+        "BilledCost": usd(one.rent_pico_usd),
+        "EffectiveCost": usd(0),
+        "CapacityReservationId": one.backend,
+        "ChargeCategory": "Purchase",
+        "ChargeDescription": f"{one.backend}: rent of the day",
+        "ChargeFrequency": "Recurring",
+        "SkuId": rent,
+        "SkuPriceId": rent,
+        "SkuMeter": "GPU Hours",
+    }
+    if not one.idle_pico_usd:
+        return
+    idle = f"{one.provider}/{one.backend}/Idle GPU Seconds"
+    seconds = Decimal(max(0, one.paid_us - one.used_us)) / US_PER_SECOND
+    yield {
+        **base,
+        **_resource(one.backend, "Unused"),
+        **_pricing(seconds, "Seconds", one.idle_pico_usd, one.idle_pico_usd, is_priced=True),
+        "BilledCost": usd(0),
+        "EffectiveCost": usd(one.idle_pico_usd),
+        "ChargeCategory": "Usage",
+        "ChargeDescription": f"{one.backend}: GPU seconds that nobody used",
+        "ChargeFrequency": "Recurring",
+        "ConsumedQuantity": Decimal(0),
+        "ConsumedUnit": "Seconds",
+        "SkuId": idle,
+        "SkuPriceId": idle,
+        "SkuMeter": "Idle GPU Seconds",
+    }
