@@ -22,8 +22,10 @@ from gateway.config.settings import LOCAL_BACKEND
 from gateway.deployment import Deployment
 from gateway.engine_monitor import watch_health
 from gateway.keys import KeyRing
-from gateway.ledger.directories import Claim, claim_abandoned, claim_directory
+from gateway.ledger.adoption import adopt_abandoned
+from gateway.ledger.directories import Claim, claim_directory
 from gateway.ledger.journal import Journal
+from gateway.ledger.remote_sink import RemoteSink
 from gateway.ledger.shipper import Shipper
 from gateway.load import Upstreams
 from gateway.metrics import Metrics
@@ -42,6 +44,7 @@ log = logging.getLogger(__name__)
 REFRESH_SECONDS = 0.5
 PRICES_SECONDS = 60.0
 SHIP_AT_STOP_SECONDS = 20.0
+ADOPT_SECONDS = 30.0
 
 
 def now_us() -> int:
@@ -60,6 +63,7 @@ class Gateway:
     rules: RulesService
     ledger: SqlLedger
     journal: Journal
+    sink: RemoteSink
     shipper: Shipper
     pipeline: Pipeline
     metrics: Metrics
@@ -77,6 +81,7 @@ class Gateway:
         self.tasks = [
             asyncio.create_task(self.shipper.run(), name="shipper"),
             asyncio.create_task(self._refresh_for_ever(), name="refresh"),
+            asyncio.create_task(self._adopt_for_ever(), name="adopt"),
             asyncio.create_task(watch_health(self._monitored(), self.pipeline.upstreams), name="health"),
         ]
 
@@ -87,6 +92,7 @@ class Gateway:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         if not await self.shipper.drain(SHIP_AT_STOP_SECONDS):
             log.warning("%d entries stay in the journal for the next start", self.journal.unshipped_entries)
+        await self.sink.aclose()
         await self.journal.aclose()
         self.claim.release()
         for backend in self.pipeline.backends.values():
@@ -153,14 +159,14 @@ class Gateway:
         return {name: backend for name, backend in self.pipeline.backends.items() if name in own}
 
     async def _adopt_abandoned(self) -> None:
-        """Ship the journals of workers that are no more, their orphans included."""
-        for claim in claim_abandoned(self.deployment.home.journal_directory):
-            with claim:
-                journal = Journal.open(claim.path, on_failure=stop_process)
-                try:
-                    await Shipper(journal, self.ledger).drain(SHIP_AT_STOP_SECONDS)
-                finally:
-                    await journal.aclose()
+        directory = self.deployment.home.journal_directory
+        await adopt_abandoned(directory, self.ledger, on_failure=stop_process, seconds_each=SHIP_AT_STOP_SECONDS)
+
+    async def _adopt_for_ever(self) -> None:
+        """A worker that died and was not started again leaves its journal to the others."""
+        while True:
+            await asyncio.sleep(ADOPT_SECONDS)
+            await self._adopt_abandoned()
 
     async def _refresh_for_ever(self) -> None:
         priced_at = time.monotonic()
@@ -180,7 +186,7 @@ async def open_gateway(deployment: Deployment) -> Gateway:
     await migrate_engine(database)
     claim = claim_directory(deployment.home.journal_directory)
     journal = Journal.open(claim.path, on_failure=stop_process)
-    ledger = SqlLedger(database)
+    ledger, sink = SqlLedger(database), RemoteSink(deployment.database_url)
     pepper = deployment.home.pepper()
     key_ring = KeyRing(pepper)
     classifier = load_artefact().bind(profiles(deployment.catalogue.models(deployment.rules)))
@@ -213,7 +219,8 @@ async def open_gateway(deployment: Deployment) -> Gateway:
         ),
         ledger=ledger,
         journal=journal,
-        shipper=Shipper(journal, ledger),
+        sink=sink,
+        shipper=Shipper(journal, sink),
         pipeline=pipeline,
         metrics=metrics,
         claim=claim,

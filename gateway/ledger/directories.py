@@ -1,7 +1,8 @@
 """One journal directory per worker process, and what becomes of a dead worker's.
 
 A worker claims the first numbered directory that nobody holds; a directory that nobody holds any more, because fewer
-workers run than before, is adopted by whoever finds it. A lock ends with its process, however it dies.
+workers run than before, is adopted by whoever finds it, shipped and removed. A lock ends with its process, however it
+dies; one that is held on a directory which was removed meanwhile counts for nothing.
 """
 
 import fcntl
@@ -15,6 +16,8 @@ from typing import Self
 from gateway.errors import StateError
 
 MAX_WORKERS = 1024
+LOCK = "lock"
+TRIES = 100
 
 
 @dataclass(slots=True)
@@ -23,6 +26,15 @@ class Claim:
 
     path: Path
     _descriptor: int
+
+    def remove(self) -> None:
+        """Delete the directory and release it: for one whose entries are all in the database."""
+        for file in self.path.iterdir():
+            if file.name != LOCK:
+                file.unlink()
+        (self.path / LOCK).unlink()
+        self.path.rmdir()
+        self.release()
 
     def release(self) -> None:
         if self._descriptor >= 0:
@@ -54,17 +66,31 @@ def claim_abandoned(root: Path) -> Iterator[Claim]:
 
 
 def _try_claim(path: Path) -> Claim | None:
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StateError(f"cannot use {path} for the journal: {error.strerror}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    for _ in range(TRIES):
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            continue  # removed between the two calls
+        except OSError as error:
+            raise StateError(f"cannot use {path} for the journal: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except OSError as error:
+            os.close(descriptor)
+            raise StateError(f"cannot lock {path}: {error.strerror}") from error
+        if _is_still_there(path, descriptor):
+            return Claim(path, descriptor)
         os.close(descriptor)
-        return None
-    except OSError as error:
-        os.close(descriptor)
-        raise StateError(f"cannot lock {path}: {error.strerror}") from error
-    return Claim(path, descriptor)
+    raise StateError(f"cannot lock {path}: it is removed again and again; is another program deleting it?")
+
+
+def _is_still_there(path: Path, descriptor: int) -> bool:
+    """Whether the locked file is the one that others will try to lock."""
+    try:
+        return os.path.samestat(os.stat(path / LOCK), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,42 @@
+"""What becomes of the journals that dead workers left: shipped, their orphans included, and removed."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from gateway.ledger.directories import Claim, claim_abandoned
+from gateway.ledger.journal import Journal
+from gateway.ledger.shipper import EntrySink, Shipper
+
+log = logging.getLogger(__name__)
+
+
+async def adopt_abandoned(
+    root: Path, sink: EntrySink, *, on_failure: Callable[[OSError], None], seconds_each: float
+) -> int:
+    """Take over every directory below `root` that nobody holds; how many are gone. What cannot be read stays, logged.
+
+    One that could not be shipped whole in `seconds_each` stays too, for the next who looks.
+    """
+    removed = 0
+    for claim in claim_abandoned(root):
+        with claim:
+            try:
+                if await _ship(claim, sink, on_failure, seconds_each):
+                    claim.remove()
+                    removed += 1
+            except OSError as error:
+                log.error("cannot take over the journal in %s (%s); repair it, it is tried again", claim.path, error)
+    return removed
+
+
+async def _ship(claim: Claim, sink: EntrySink, on_failure: Callable[[OSError], None], seconds: float) -> bool:
+    """Whether nothing is left in it."""
+    if not any(claim.path.glob("*.seg")):
+        return True
+    journal = await asyncio.to_thread(Journal.open, claim.path, on_failure=on_failure)
+    try:
+        return await Shipper(journal, sink).drain(seconds)
+    finally:
+        await journal.aclose()
