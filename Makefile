@@ -14,6 +14,11 @@ test: .venv/.dev
 	@$(MAKE) --no-print-directory lint
 	$(BIN)/python -m pytest $(TESTS)
 
+# The clients that people use, in a venv of their own: some of them disagree with our pins, and with each other's newest.
+test-clients: .venv/.dev .venv-clients/.installed
+	$(BIN)/pyright -p tests/clients/python
+	.venv-clients/bin/python -m pytest -c tests/clients/python/pytest.ini tests/clients/python
+
 lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -37,6 +42,14 @@ clean:
 	@echo "Creating .venv"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Breakeven needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -m venv .venv
+
+.venv-clients/.installed: .venv/bin/python tests/clients/constraints.txt tests/clients/node/package-lock.json
+	@echo "Installing the client libraries into .venv-clients (once; about a minute)"
+	@$(PYTHON) -m venv .venv-clients
+	@.venv-clients/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/clients/constraints.txt
+	@.venv-clients/bin/python -m pip check
+	@if command -v npm >/dev/null; then cd tests/clients/node && npm ci --silent --no-audit --no-fund; else echo "No npm here: the Node clients are skipped"; fi
+	@touch $@
 
 .venv/.serve: .venv/bin/python pyproject.toml constraints.txt
 	@echo "Installing Breakeven and its engine into .venv (once; a few minutes)"

@@ -1,0 +1,83 @@
+// The official OpenAI client for Node.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import OpenAI from "openai";
+import { zodResponseFormat } from "openai/helpers/zod";
+import { z } from "zod";
+import { TEXT, gateway } from "./gateway.mjs";
+
+const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.key });
+const model = gateway.model;
+const messages = [{ role: "user", content: "What is the capital of France?" }];
+const weather = {
+  type: "function",
+  function: {
+    name: "weather",
+    parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
+  },
+};
+
+test("chat", async () => {
+  const answer = await client.chat.completions.create({ model, messages });
+  assert.equal(answer.choices[0].message.content, TEXT);
+});
+
+test("stream", async () => {
+  const stream = await client.chat.completions.create({ model, messages, stream: true });
+  let said = "";
+  for await (const chunk of stream) said += chunk.choices[0].delta.content ?? "";
+  assert.equal(said, TEXT);
+});
+
+test("tools and their results", async () => {
+  const first = await client.chat.completions.create({ model, messages, tools: [weather] });
+  const [call] = first.choices[0].message.tool_calls;
+  assert.deepEqual(JSON.parse(call.function.arguments), { city: "Paris" });
+  const told = [...messages, first.choices[0].message, { role: "tool", tool_call_id: call.id, content: "sunny" }];
+  const second = await client.chat.completions.create({ model, messages: told, tools: [weather] });
+  assert.equal(second.choices[0].message.content, "The tool said: sunny");
+});
+
+test("structured output", async () => {
+  const City = z.object({ name: z.string(), population: z.int() });
+  const answer = await client.chat.completions.parse({
+    model,
+    messages,
+    response_format: zodResponseFormat(City, "city"),
+  });
+  assert.deepEqual(answer.choices[0].message.parsed, { name: "Paris", population: 7 });
+});
+
+test("responses", async () => {
+  const answer = await client.responses.create({ model, input: "What is the capital of France?" });
+  assert.equal(answer.output_text, TEXT);
+});
+
+test("responses stream", async () => {
+  let said = "";
+  const stream = await client.responses.create({ model, input: "Capital of France?", stream: true });
+  for await (const event of stream) if (event.type === "response.output_text.delta") said += event.delta;
+  assert.equal(said, TEXT);
+});
+
+test("embeddings", async () => {
+  const answer = await client.embeddings.create({ model, input: "one" });
+  assert.deepEqual(answer.data[0].embedding, [0.25, -0.5, 1]);
+});
+
+test("errors", async () => {
+  const stranger = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: "bk-wrong" });
+  await assert.rejects(stranger.chat.completions.create({ model, messages }), OpenAI.AuthenticationError);
+  await assert.rejects(client.chat.completions.create({ model: "no-such-model", messages }), OpenAI.NotFoundError);
+});
+
+test("a spent budget is told once and not retried", async () => {
+  let sent = 0;
+  const counted = (...asked) => {
+    sent += 1;
+    return fetch(...asked);
+  };
+  const poor = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.poor_key, maxRetries: 5, fetch: counted });
+  await assert.rejects(poor.chat.completions.create({ model, messages }), { code: "insufficient_quota" });
+  assert.equal(sent, 1);
+});

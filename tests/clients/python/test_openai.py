@@ -1,0 +1,159 @@
+"""The official OpenAI client."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, cast
+
+import openai
+import pytest
+from pydantic import BaseModel
+from running_gateway import MESSAGES, TEXT, Gateway
+
+WEATHER: Any = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+ASKED: Any = MESSAGES
+
+
+class City(BaseModel):
+    name: str
+    population: int
+
+
+@pytest.fixture(scope="module")
+def client(gateway: Gateway) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=gateway.base_url, api_key=gateway.key) as made:
+        yield made
+
+
+def test_chat(client: openai.OpenAI, gateway: Gateway) -> None:
+    answer = client.chat.completions.create(model=gateway.model, messages=ASKED)
+    assert answer.choices[0].message.content == TEXT
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens == 20
+
+
+async def test_the_asynchronous_client_chats(gateway: Gateway) -> None:
+    async with openai.AsyncOpenAI(base_url=gateway.base_url, api_key=gateway.key) as client:
+        answer = await client.chat.completions.create(model="auto", messages=ASKED)
+    assert answer.choices[0].message.content == TEXT
+
+
+def test_stream_without_a_usage_that_was_not_asked_for(client: openai.OpenAI, gateway: Gateway) -> None:
+    chunks = list(client.chat.completions.create(model=gateway.model, messages=ASKED, stream=True))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == TEXT
+    assert not any(chunk.usage for chunk in chunks)
+
+
+def test_stream_with_usage(client: openai.OpenAI, gateway: Gateway) -> None:
+    options: Any = {"include_usage": True}
+    stream = client.chat.completions.create(model="auto", messages=ASKED, stream=True, stream_options=options)
+    last = list(stream)[-1]
+    assert last.usage is not None
+    assert last.usage.total_tokens == 28
+
+
+def test_the_stream_helper_collects_a_tool_call(client: openai.OpenAI, gateway: Gateway) -> None:
+    with client.chat.completions.stream(model=gateway.model, messages=ASKED, tools=[WEATHER]) as stream:
+        for _ in stream:
+            pass
+        answer = stream.get_final_completion()
+    call = (answer.choices[0].message.tool_calls or [])[0]
+    assert (call.function.name, json.loads(call.function.arguments)) == ("weather", {"city": "Paris"})
+
+
+def test_tools_and_their_results(client: openai.OpenAI, gateway: Gateway) -> None:
+    first = client.chat.completions.create(model=gateway.model, messages=ASKED, tools=[WEATHER])
+    message = first.choices[0].message
+    assert first.choices[0].finish_reason == "tool_calls"
+    call = (message.tool_calls or [])[0]
+    told: Any = [*MESSAGES, message, {"role": "tool", "tool_call_id": call.id, "content": "sunny"}]
+    second = client.chat.completions.create(model=gateway.model, messages=told, tools=[WEATHER])
+    assert second.choices[0].message.content == "The tool said: sunny"
+
+
+def test_structured_output(client: openai.OpenAI, gateway: Gateway) -> None:
+    answer = client.chat.completions.parse(model=gateway.model, messages=ASKED, response_format=City)
+    assert answer.choices[0].message.parsed == City(name="Paris", population=7)
+
+
+def test_embeddings_in_the_packed_form_the_client_asks_for(client: openai.OpenAI, gateway: Gateway) -> None:
+    answer = client.embeddings.create(model=gateway.model, input=["one", "two"])
+    assert [row.embedding for row in answer.data] == [[0.25, -0.5, 1.0]] * 2
+
+
+def test_completions(client: openai.OpenAI, gateway: Gateway) -> None:
+    assert client.completions.create(model=gateway.model, prompt="The capital").choices[0].text == TEXT
+
+
+def test_models(client: openai.OpenAI, gateway: Gateway) -> None:
+    assert [model.id for model in client.models.list()] == ["auto", gateway.model]
+    assert client.models.retrieve(gateway.model).owned_by == "openai"
+
+
+def test_responses(client: openai.OpenAI, gateway: Gateway) -> None:
+    answer = client.responses.create(model=gateway.model, input="What is the capital of France?", instructions="Brief.")
+    assert answer.output_text == TEXT
+    assert answer.status == "completed"
+    assert answer.usage is not None
+    assert (answer.usage.input_tokens, answer.usage.input_tokens_details.cached_tokens) == (20, 4)
+
+
+def test_responses_stream(client: openai.OpenAI, gateway: Gateway) -> None:
+    with client.responses.stream(model=gateway.model, input="What is the capital of France?") as stream:
+        said = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+        answer = stream.get_final_response()
+    assert said == answer.output_text == TEXT
+
+
+def test_responses_with_tools_and_their_results(client: openai.OpenAI, gateway: Gateway) -> None:
+    tool: Any = {"type": "function", "name": "weather", "strict": True, **WEATHER["function"]}
+    first = client.responses.create(model=gateway.model, input="Weather?", tools=[tool])
+    call = next(item for item in first.output if item.type == "function_call")
+    assert (call.name, json.loads(call.arguments)) == ("weather", {"city": "Paris"})
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+    told: Any = [{"role": "user", "content": "Weather?"}, call, result]
+    second = client.responses.create(model=gateway.model, input=told, tools=[tool])
+    assert second.output_text == "The tool said: sunny"
+
+
+def test_responses_structured_output(client: openai.OpenAI, gateway: Gateway) -> None:
+    answer = client.responses.parse(model=gateway.model, input="A city.", text_format=City)
+    assert answer.output_parsed == City(name="Paris", population=7)
+
+
+def test_a_wrong_key(gateway: Gateway) -> None:
+    client = openai.OpenAI(base_url=gateway.base_url, api_key="bk-wrong")
+    with client, pytest.raises(openai.AuthenticationError, match="not known here"):
+        client.chat.completions.create(model=gateway.model, messages=ASKED)
+
+
+def test_an_unknown_model(client: openai.OpenAI, gateway: Gateway) -> None:
+    with pytest.raises(openai.NotFoundError, match=gateway.model) as caught:
+        client.chat.completions.create(model="no-such-model", messages=ASKED)
+    assert caught.value.code == "model_not_found"
+
+
+def test_a_spent_budget_is_told_once_and_not_retried(gateway: Gateway) -> None:
+    client = openai.OpenAI(base_url=gateway.base_url, api_key=gateway.poor_key, max_retries=5)
+    with client, pytest.raises(openai.RateLimitError) as caught:
+        client.chat.completions.create(model=gateway.model, messages=ASKED)
+    assert caught.value.code == "insufficient_quota"
+    assert caught.value.response.headers["x-should-retry"] == "false"
+    sent = cast(Any, caught.value).request.headers["x-stainless-retry-count"]
+    assert sent == "0", "the client believed the header"
+
+
+def test_what_the_provider_refuses(client: openai.OpenAI, gateway: Gateway) -> None:
+    asked: Any = [{"role": "user", "content": "[status 400]"}]
+    with pytest.raises(openai.BadRequestError):
+        client.chat.completions.create(model=gateway.model, messages=asked)
+
+
+def test_a_body_that_is_wrong(client: openai.OpenAI, gateway: Gateway) -> None:
+    with pytest.raises(openai.BadRequestError, match="messages"):
+        client.chat.completions.create(model=gateway.model, messages=[])

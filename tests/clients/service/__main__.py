@@ -1,0 +1,93 @@
+"""Starts provider and gateway, prints one line of JSON saying where they are, and ends both when its input closes."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import httpx
+from aiohttp import web
+
+from gateway.server import free_port
+from tests.clients.service.provider import Provider
+
+START_SECONDS = 120.0
+MODEL = "test-model"
+CONFIGURATION = """\
+engine: {{is_enabled: false}}
+simulated_hosted: never
+backends:
+  provider:
+    base_url: http://127.0.0.1:{port}/v1
+    provider: openai   # whose list prices it carries
+"""
+RULES = f"""\
+version: 1
+models:
+  {MODEL}:
+    backend: provider
+    upstream_model: gpt-5.4-mini
+    context_window: 200000
+    supports: [streaming, tools, json_schema, vision, reasoning]
+rules:
+  - name: default
+    choose: {{from: any}}
+"""
+
+
+async def serve() -> None:
+    runner = web.AppRunner(Provider().app())
+    await runner.setup()
+    provider_port, port = free_port(), free_port()
+    await web.TCPSite(runner, "127.0.0.1", provider_port).start()
+    with tempfile.TemporaryDirectory(prefix="breakeven-clients-") as folder:
+        home = Path(folder)
+        (home / "breakeven.yaml").write_text(CONFIGURATION.format(port=provider_port))
+        (home / "rules.yaml").write_text(RULES)
+        environment = {**_without_keys(os.environ), "BREAKEVEN_HOME": str(home)}
+        command = [sys.executable, "-m", "gateway", "serve", "--port", str(port), "--no-ui"]
+        process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=subprocess.DEVNULL)
+        try:
+            await _until_ready(f"http://127.0.0.1:{port}/readyz", process)
+            keys = {
+                "key": await _create_key(environment, "clients"),
+                "poor_key": await _create_key(environment, "poor", "--budget-usd", "0.000000001"),
+            }
+            urls = {"url": f"http://127.0.0.1:{port}", "provider_url": f"http://127.0.0.1:{provider_port}"}
+            print(json.dumps({**urls, **keys, "model": MODEL}), flush=True)
+            await asyncio.to_thread(sys.stdin.read)
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
+    await runner.cleanup()
+
+
+def _without_keys(environ: Mapping[str, str]) -> dict[str, str]:
+    """No provider of the person who runs the suite may be asked, or pay."""
+    return {name: value for name, value in environ.items() if not name.endswith("_API_KEY")}
+
+
+async def _until_ready(url: str, process: asyncio.subprocess.Process) -> None:
+    async with asyncio.timeout(START_SECONDS), httpx.AsyncClient() as client:
+        while process.returncode is None:
+            try:
+                if (await client.get(url)).status_code == 200:
+                    return
+            except httpx.TransportError:
+                await asyncio.sleep(0.1)
+    raise SystemExit("the gateway ended before it was ready")
+
+
+async def _create_key(environment: Mapping[str, str], name: str, *options: str) -> str:
+    command = [sys.executable, "-m", "gateway", "keys", "create", "--name", name, "--json", *options]
+    process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=subprocess.PIPE)
+    output, _ = await process.communicate()
+    return str(json.loads(output)["key"])
+
+
+asyncio.run(serve())
