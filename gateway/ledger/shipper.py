@@ -4,10 +4,10 @@ A database that is down, slow or locked only delays this: the journal grows and 
 """
 
 import asyncio
+import contextlib
 import logging
 import random
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from gateway.ledger.entry import Entry
@@ -17,6 +17,7 @@ from gateway.ledger.segments import Position
 log = logging.getLogger(__name__)
 
 BATCH_ENTRIES = 250
+MOST_ENTRIES = 2000  # of a batch that catches up: where each commit takes long, larger ones are the only way to
 POLL_SECONDS = 0.25
 FIRST_WAIT_SECONDS = 0.25
 LONGEST_WAIT_SECONDS = 10.0
@@ -33,16 +34,9 @@ class EntrySink(Protocol):
 class Shipper:
     """Ships one journal. `run` until cancelled, then `drain`."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        sink: EntrySink,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, journal: Journal, sink: EntrySink) -> None:
         self._journal = journal
         self._sink = sink
-        self._clock = clock
         self._failures_in_a_row = 0
         self._failures = 0
         self._shipped = 0
@@ -51,13 +45,20 @@ class Shipper:
     async def run(self) -> None:
         """Ship for ever. What fails is tried again, later and later, up to ten seconds apart."""
         while True:
-            await self._turn()
+            wait_seconds = await self._try_to_ship()
+            await asyncio.sleep(wait_seconds)
 
     async def drain(self, timeout_seconds: float) -> bool:
-        """Ship everything that is settled; False when the time was too short: the next start ships the rest."""
-        deadline = self._clock() + timeout_seconds
-        while self._journal.unshipped_entries and (left := deadline - self._clock()) > 0:
-            await self._turn(left)
+        """Ship everything that is settled; False when the time was too short: the next start ships the rest.
+
+        A database that does not answer at all is not waited for any longer than that.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                while self._journal.unshipped_entries:
+                    wait_seconds = await self._try_to_ship()
+                    if self._journal.unshipped_entries:
+                        await asyncio.sleep(wait_seconds)
         return not self._journal.unshipped_entries
 
     async def ship_once(self) -> int:
@@ -79,12 +80,6 @@ class Shipper:
             "shipping_failures": self._failures,
         }
 
-    async def _turn(self, longest_wait_seconds: float = LONGEST_WAIT_SECONDS) -> None:
-        """Ship a batch and wait until it is worth while to ship the next."""
-        wait_seconds = await self._try_to_ship()
-        if self._journal.unshipped_entries or longest_wait_seconds >= LONGEST_WAIT_SECONDS:
-            await asyncio.sleep(min(wait_seconds, longest_wait_seconds))
-
     async def _try_to_ship(self) -> float:
         """Ship a batch; seconds to wait before the next."""
         try:
@@ -104,7 +99,8 @@ class Shipper:
     async def _read_batch(self) -> tuple[list[Entry], Position]:
         batch: list[Entry] = []
         position = self._journal.shipped
-        while len(batch) < BATCH_ENTRIES:
+        wanted = min(max(self._journal.unshipped_entries // 2, BATCH_ENTRIES), MOST_ENTRIES)
+        while len(batch) < wanted:
             entries, end = self._journal.read_settled(position)
             if end == position:
                 break

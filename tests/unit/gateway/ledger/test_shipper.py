@@ -85,3 +85,15 @@ async def test_drain_gives_up_in_time_and_keeps_what_it_could_not_ship(journal: 
     assert not await Shipper(journal, database).drain(timeout_seconds=0.1)
     assert journal.unshipped_entries == 3
     await journal.aclose()
+
+
+async def test_drain_does_not_wait_for_a_database_that_never_answers(journal: Journal) -> None:
+    class Silent(FlakyDatabase):
+        async def insert(self, batch: Sequence[Entry]) -> int:
+            await asyncio.Event().wait()
+            return 0
+
+    await settle(journal, range(3))
+    assert not await Shipper(journal, Silent()).drain(timeout_seconds=0.1)
+    assert await Shipper(journal, FlakyDatabase()).drain(timeout_seconds=30)
+    await journal.aclose()

@@ -1,0 +1,127 @@
+"""The database down, and slow, at full load: callers notice nothing, nothing is lost or doubled, memory stays flat.
+
+`BREAKEVEN_OUTAGE_SECONDS=60 BREAKEVEN_OUTAGE_RATE=2000` is the real thing; the default is scaled down.
+"""
+
+import asyncio
+import os
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.ledger.entry import Entry
+from gateway.ledger.journal import Journal
+from gateway.ledger.shipper import EntrySink, Shipper
+from gateway.storage.database import migrate, open_database
+from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.tables import entries, hourly
+from tests.unit.gateway.ledger.builders import make_entry, make_intent
+
+SECONDS = float(os.environ.get("BREAKEVEN_OUTAGE_SECONDS", "1"))
+RATE = float(os.environ.get("BREAKEVEN_OUTAGE_RATE", "500"))
+COMMIT_SECONDS = SECONDS / 30  # 2 s of the real minute
+FLAT_BYTES = 512 << 10
+pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.timeout(30 + 10 * SECONDS)]
+
+
+class TroubledSink:
+    """Passes batches on: late, or not at all."""
+
+    def __init__(self, sink: EntrySink) -> None:
+        self._sink = sink
+        self.is_down = False
+        self.commit_seconds = 0.0
+        self.refused = 0
+
+    async def insert(self, batch: Sequence[Entry]) -> int:
+        if self.is_down:
+            self.refused += 1
+            raise ConnectionError("the database is down")
+        await asyncio.sleep(self.commit_seconds)
+        return await self._sink.insert(batch)
+
+
+class Load:
+    """Requests at a rate, whatever becomes of them. An error that any caller would see ends the test."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.sent = 0
+
+    async def run(self, seconds: float) -> None:
+        began, first = time.monotonic(), self.sent
+        async with asyncio.TaskGroup() as callers:
+            while (passed := time.monotonic() - began) < seconds:
+                while self.sent < first + passed * RATE:
+                    self.sent += 1
+                    callers.create_task(self._one(self.sent))
+                await asyncio.sleep(0.005)
+
+    async def _one(self, number: int) -> None:
+        self._journal.intend(make_intent(number))
+        await asyncio.sleep(0.002)
+        await self._journal.settle(make_entry(number))
+
+
+@pytest.fixture
+async def books(tmp_path: Path) -> AsyncIterator[AsyncEngine]:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'books.db'}"
+    await migrate(url)
+    engine = open_database(url)
+    yield engine
+    await engine.dispose()
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    opened = Journal.open(tmp_path / "journal", on_failure=lambda error: None, segment_bytes=8 << 20)
+    yield opened
+    await opened.aclose()
+
+
+async def booked(engine: AsyncEngine) -> tuple[int, int]:
+    """Rows, and what their sums count."""
+    async with engine.connect() as connection:
+        rows = (await connection.execute(select(func.count()).select_from(entries))).scalar_one()
+        return rows, (await connection.execute(select(func.sum(hourly.c.requests)))).scalar_one()
+
+
+async def test_a_database_that_is_down_is_noticed_by_nobody(journal: Journal, books: AsyncEngine) -> None:
+    sink = TroubledSink(SqlLedger(books))
+    shipper, load = Shipper(journal, sink), Load(journal)
+    shipping = asyncio.create_task(shipper.run())
+    await load.run(0.2)
+    sink.is_down = True
+    await load.run(SECONDS / 4)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    await load.run(SECONDS * 3 / 4)
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert sink.refused > 0
+    assert journal.unshipped_entries > SECONDS * RATE / 4
+    assert grown < FLAT_BYTES
+    sink.is_down = False
+    await load.run(0.2)
+    shipping.cancel()
+    await asyncio.gather(shipping, return_exceptions=True)
+    assert await shipper.drain(timeout_seconds=30 + 5 * SECONDS)
+    assert await booked(books) == (load.sent, load.sent)
+
+
+async def test_commits_that_take_long_delay_the_books_and_nothing_else(journal: Journal, books: AsyncEngine) -> None:
+    sink = TroubledSink(SqlLedger(books))
+    sink.commit_seconds = COMMIT_SECONDS
+    shipper, load = Shipper(journal, sink), Load(journal)
+    shipping = asyncio.create_task(shipper.run())
+    await load.run(SECONDS)
+    shipping.cancel()  # in the middle of a commit, as likely as not: the batch comes again
+    await asyncio.gather(shipping, return_exceptions=True)
+    assert await shipper.drain(timeout_seconds=30 + 5 * SECONDS)
+    assert await booked(books) == (load.sent, load.sent)
+    assert shipper.gauges()["shipping_failures"] == 0
