@@ -1,6 +1,6 @@
 """One request's place in the books: money held, intent written, checkpoints, and exactly one settlement."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from backends.errors import UpstreamTimeout
@@ -20,20 +20,40 @@ class Bookkeeper:
     observer: Observer
     monotonic: Callable[[], float]
 
-    def open(self, run: Run) -> None:
-        """Hold its money, then write its intent. Raises BudgetExhausted or LedgerUnavailable, and holds nothing."""
+    async def open(self, run: Run) -> None:
+        """Hold its money, then write its intent. Raises what `reserve` does, or LedgerUnavailable."""
         intent = run.intent
-        amount = self._amount(run, run.candidate)
-        self.admission.reserve(intent.request_id, intent.key_id, amount, now_us=intent.accepted_at_us)
+        await self.admission.reserve(
+            intent.request_id,
+            intent.key_id,
+            self._amount(run, run.candidate),
+            now_us=intent.accepted_at_us,
+            model=run.candidate.name,
+            tokens=run.view.input_tokens,
+        )
         try:
             self.ledger.intend(intent)
         except BaseException:
-            self.admission.settle(intent.request_id, 0)
+            self.admission.cancel(intent.request_id)
             raise
 
     def can_pay(self, run: Run, candidate: Candidate) -> bool:
-        """Whether the money held, or more that can be, is enough for the next increment at this candidate."""
+        """Hold enough for the next increment at this candidate, out of what this worker has leased."""
         return self.admission.extend(run.intent.request_id, self._amount(run, candidate))
+
+    async def can_go_on(self, run: Run) -> bool:
+        """Hold enough for the next increment, leasing more where needed."""
+        if self.can_pay(run, run.candidate):
+            return True
+        await self.admission.fund(run.intent.request_id, self._amount(run, run.candidate))
+        return self.can_pay(run, run.candidate)
+
+    async def fund(self, run: Run, candidates: Iterable[Candidate]) -> None:
+        """Lease what the dearest of these that can be afforded would need, so that `can_pay` has it at hand."""
+        if self.admission.has_budget(run.intent.key_id):
+            for amount in sorted({self._amount(run, one) or 0 for one in candidates}, reverse=True):
+                if await self.admission.fund(run.intent.request_id, amount, wait_seconds=0.0):
+                    return
 
     def checkpoint(self, run: Run) -> None:
         """Note how far a stream has come, so that a crash can lose no more than what follows."""
@@ -55,7 +75,8 @@ class Bookkeeper:
         )
         run.entry = settle_entry(run.intent, run.meter, outcome)
         cost = run.entry.cost
-        self.admission.settle(run.intent.request_id, cost.total_pico_usd if cost is not None else None)
+        total = cost.total_pico_usd if cost is not None else None
+        self.admission.settle(run.intent.request_id, total, model=run.entry.model)
         await self.ledger.settle(run.entry)
         self.observer.settled(run.entry)
         return run.entry

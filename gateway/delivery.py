@@ -48,7 +48,7 @@ class Delivery:
                     last = chunk
                     break
                 await caller.send(chunk.payload, chunk=chunk)
-                if self._is_checkpoint_due() and not self._can_go_on():
+                if self._is_checkpoint_due() and not await self._can_go_on():
                     run.meter.finish_reason = "length"
                     await self.books.settle(run, Status.completed, http_status=200, error="budget_reached")
                     await caller.send(budget_end(run), is_last=True)
@@ -77,9 +77,9 @@ class Delivery:
         is_late = self.monotonic() - self.checkpointed_at >= CHECKPOINT_SECONDS
         return grown >= CHECKPOINT_CHARACTERS or (grown > 0 and is_late)
 
-    def _can_go_on(self) -> bool:
+    async def _can_go_on(self) -> bool:
         """Leave a checkpoint, and hold the money for the next increment."""
         self.books.checkpoint(self.run)
         self.checkpointed_at = self.monotonic()
         self.checkpointed_characters = self.run.meter.output_characters
-        return self.books.can_pay(self.run, self.run.candidate)
+        return await self.books.can_go_on(self.run)

@@ -47,6 +47,7 @@ class Dispatcher:
             if isinstance(outcome, Answer):
                 return outcome
             error = outcome
+            await self.books.fund(run, run.choice.order)
             try:
                 attempt = steps.send(error)
             except StopIteration:

@@ -14,6 +14,8 @@ BreakevenError
     ├── NotFound
     ├── Conflict             a compare-and-set lost, or an idempotency key with another body
     ├── RateLimitExceeded    requests or tokens per minute; carries Retry-After
+    │   └── ModelLimited     only these models are at their limit; others may serve
+    ├── BodyTooSlow          408: its sender stopped sending
     ├── BudgetExhausted      429 insufficient_quota, not to be retried
     ├── NoEligibleModel      503 with the reason for each candidate
     ├── Overloaded           503 with Retry-After
@@ -118,6 +120,18 @@ class RateLimitExceeded(RequestError):
     def __init__(self, message: str, *, retry_after_seconds: float) -> None:
         super().__init__(message, code="rate_limit_exceeded")
         self.retry_after_seconds = retry_after_seconds
+
+
+class ModelLimited(RateLimitExceeded):
+    """A model's rate or a tier's quota is used up; a routed request goes to another model."""
+
+    def __init__(self, message: str, *, models: frozenset[str], retry_after_seconds: float) -> None:
+        super().__init__(message, retry_after_seconds=retry_after_seconds)
+        self.models = models
+
+
+class BodyTooSlow(RequestError):
+    """The body did not arrive in time."""
 
 
 class BudgetExhausted(RequestError):

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from backends.protocol import Backend, Timeouts
 from classifier.protocol import Classification, Classifier
+from gateway.acceptance import Acceptance
 from gateway.admission import Admission
 from gateway.bookkeeping import Bookkeeper
 from gateway.delivery import Delivery
@@ -28,8 +29,7 @@ from gateway.dispatch import Dispatcher
 from gateway.keys import KeyRecord, KeyRing, require_model_access
 from gateway.ledger.entry import Ledger, Status
 from gateway.load import Upstreams
-from gateway.metering import Meter
-from gateway.request_facts import gather_facts, new_intent, request_facts
+from gateway.request_facts import gather_facts, request_facts
 from gateway.request_view import RequestView, parse_request
 from gateway.routing.decide import Choice, decide
 from gateway.routing.fallback import RetryPolicy
@@ -62,12 +62,10 @@ class Pipeline:
         """Serve one request to its end. Raises RequestError or LedgerUnavailable only before anything was sent."""
         started_at = self.monotonic()
         key, view = self.identify(incoming)
-        self.admission.admit(key.id, tokens=view.input_tokens, now_us=self.now_us())
-        choice = self.decide(view, key, incoming.tags)
-        intent = new_intent(view, key, incoming.tags, choice, accepted_at_us=self.now_us())
-        run = Run(view, incoming.body, choice, intent, Meter(started_at), choice.order[0])
+        await self.admission.admit(key.id, team=key.team, tokens=view.input_tokens)
         books = Bookkeeper(self.ledger, self.admission, self.observer, self.monotonic)
-        books.open(run)
+        acceptance = Acceptance(self.decide, self._known_models, self.admission, books, self.now_us)
+        run = await acceptance.open(incoming, view, key, started_at)
         try:
             await self._serve(run, books, caller)
         except asyncio.CancelledError:
@@ -90,6 +88,9 @@ class Pipeline:
         state = self.upstreams.state(candidates.values(), self.monotonic())
         facts = gather_facts(view, self._classify(view), candidates, backend_state=state, draw=self.draw())
         return decide(request_facts(view, key, tags, facts), self.snapshot)
+
+    def _known_models(self) -> frozenset[str]:
+        return frozenset(self.snapshot.candidates)
 
     def _classify(self, view: RequestView) -> Classification | None:
         if self.classifier is None or view.operation == "embeddings":

@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -15,7 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from backends.protocol import Backend
 from classifier.load import load_artefact
 from classifier.protocol import Classifier
-from gateway.admission import Admission, Limits, parse_limits, window_start
+from gateway.admission import Admission, Limits, parse_limits
+from gateway.budget_keeper import BudgetKeeper, CountingSink
 from gateway.catalogue import profiles
 from gateway.config.engine_curve import MeasuredEngine
 from gateway.config.settings import LOCAL_BACKEND
@@ -33,12 +33,12 @@ from gateway.pipeline import Pipeline
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.rules_service import RulesService
+from gateway.spending import Spending
 from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
 from gateway.storage.sql_rules import SqlRulesStore
-from gateway.stores import SumsQuery
 
 log = logging.getLogger(__name__)
 REFRESH_SECONDS = 0.5
@@ -68,6 +68,7 @@ class Gateway:
     pipeline: Pipeline
     metrics: Metrics
     claim: Claim
+    budgets: BudgetKeeper
     classifier: Classifier
     document: RulesDocument
     text_version: str = ""
@@ -77,11 +78,12 @@ class Gateway:
         """Take over what dead workers left, load keys and rules, and begin the background work."""
         await self._adopt_abandoned()
         await self.refresh()
-        await self._seed_budgets()
+        await self.budgets.step()
         self.tasks = [
             asyncio.create_task(self.shipper.run(), name="shipper"),
             asyncio.create_task(self._refresh_for_ever(), name="refresh"),
             asyncio.create_task(self._adopt_for_ever(), name="adopt"),
+            asyncio.create_task(self.budgets.run(), name="budgets"),
             asyncio.create_task(watch_health(self._monitored(), self.pipeline.upstreams), name="health"),
         ]
 
@@ -132,17 +134,6 @@ class Gateway:
         down = {name for name in usable if (one := health.get(name)) is not None and not one.is_healthy}
         return [f"no backend is up: {', '.join(sorted(down))}"] if down == usable else []
 
-    async def _seed_budgets(self) -> None:
-        """What the books say each budgeted key has spent in its present window."""
-        reports, now = SqlReports(self.database), now_us()
-        spent: dict[tuple[str, datetime], int] = {}
-        for window in ("day", "month", "total"):
-            start = window_start(window, now)
-            query = SumsQuery(round(start.timestamp() * 1e6), now + 1, by=("key",))
-            for row in await reports.sums(query):
-                spent[row.group["key"] or "", start] = row.corrected_cost_pico_usd
-        self.pipeline.admission.spent = spent
-
     def _snapshot(self) -> Snapshot:
         assert self.pipeline.classifier is not None
         return self.deployment.catalogue.snapshot(
@@ -192,6 +183,8 @@ async def open_gateway(deployment: Deployment) -> Gateway:
     classifier = load_artefact().bind(profiles(deployment.catalogue.models(deployment.rules)))
     metrics = Metrics(journal)
     table = deployment.table
+    admission = Admission()
+    spending = Spending(SqlReports(database), admission, now_us)
     pipeline = Pipeline(
         keys=key_ring,
         backends=table.adapters,
@@ -202,7 +195,7 @@ async def open_gateway(deployment: Deployment) -> Gateway:
             deployment.rules, deployment.prices, classifier_version=classifier.version, at_us=now_us()
         ),
         classifier=classifier,
-        admission=Admission(),
+        admission=admission,
         drains=frozenset(table.drains),
     )
 
@@ -220,10 +213,11 @@ async def open_gateway(deployment: Deployment) -> Gateway:
         ledger=ledger,
         journal=journal,
         sink=sink,
-        shipper=Shipper(journal, sink),
+        shipper=Shipper(journal, CountingSink(sink, admission)),
         pipeline=pipeline,
         metrics=metrics,
         claim=claim,
+        budgets=BudgetKeeper(admission.treasury, spending),
         classifier=classifier,
         document=deployment.rules,
     )

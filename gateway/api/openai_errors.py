@@ -7,6 +7,7 @@ import msgspec
 
 from gateway.errors import (
     BodyTooLarge,
+    BodyTooSlow,
     BreakevenError,
     BudgetExhausted,
     Conflict,
@@ -31,6 +32,7 @@ STATUS: dict[type[BreakevenError], HTTPStatus] = {
     NotFound: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
     BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    BodyTooSlow: HTTPStatus.REQUEST_TIMEOUT,
     RateLimitExceeded: HTTPStatus.TOO_MANY_REQUESTS,
     BudgetExhausted: HTTPStatus.TOO_MANY_REQUESTS,
     NoEligibleModel: HTTPStatus.SERVICE_UNAVAILABLE,

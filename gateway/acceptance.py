@@ -1,0 +1,63 @@
+"""From a parsed request to an accepted one: decided, its money held, its intent written. Knows no storage, no HTTP.
+
+A model at its limit (its own rate, or the key's quota of its tier) is left out and the request is decided again, so
+that no prompt, whatever it makes the classifier believe, buys more of a tier than its key may have.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from gateway.admission import Admission
+from gateway.bookkeeping import Bookkeeper
+from gateway.errors import ModelLimited, ModelNotFound, NoEligibleModel
+from gateway.keys import KeyRecord
+from gateway.metering import Meter
+from gateway.request_facts import new_intent
+from gateway.request_view import RequestView
+from gateway.routing.decide import AUTO, Choice
+from gateway.routing.snapshot import Candidate
+from gateway.run import Incoming, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """`decide` is the pipeline's; `known_models` are the names of its present snapshot."""
+
+    decide: Callable[[RequestView, KeyRecord, tuple[str, ...]], Choice]
+    known_models: Callable[[], frozenset[str]]
+    admission: Admission
+    books: Bookkeeper
+    now_us: Callable[[], int]
+
+    async def open(self, incoming: Incoming, view: RequestView, key: KeyRecord, started_at: float) -> Run:
+        """Raises what `decide` raises, BudgetExhausted, RateLimitExceeded, Overloaded or LedgerUnavailable."""
+        limited: ModelLimited | None = None
+        while True:
+            try:
+                choice = self._with_free_fallbacks(self.decide(view, key, incoming.tags), key)
+            except (ModelNotFound, NoEligibleModel):
+                if limited is not None:
+                    raise limited from None
+                raise
+            intent = new_intent(view, key, incoming.tags, choice, accepted_at_us=self.now_us())
+            run = Run(view, incoming.body, choice, intent, Meter(started_at), choice.order[0])
+            try:
+                await self.books.open(run)
+            except ModelLimited as error:
+                if view.model != AUTO:
+                    raise
+                limited = error
+                allowed = key.allowed_models if key.allowed_models is not None else self.known_models()
+                key = replace(key, allowed_models=allowed - error.models)
+            else:
+                return run
+
+    def _with_free_fallbacks(self, choice: Choice, key: KeyRecord) -> Choice:
+        """A model that is counted serves only whom it was counted for, so it is nobody's fallback."""
+        first, *spare = choice.order
+        if not any(self._is_counted(key, one) for one in spare):
+            return choice
+        return choice._replace(order=(first, *(one for one in spare if not self._is_counted(key, one))))
+
+    def _is_counted(self, key: KeyRecord, candidate: Candidate) -> bool:
+        return self.admission.is_counted(key.id, candidate.name)

@@ -1,0 +1,73 @@
+"""Keeps this worker's holdings, the store and the books in step, in the background. Knows protocols only."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+
+from gateway.admission import Admission
+from gateway.counters import Books, CountersDown
+from gateway.ledger.entry import Entry
+from gateway.ledger.shipper import EntrySink
+from gateway.treasury import Treasury
+
+log = logging.getLogger(__name__)
+REPORT_SECONDS = 0.5
+READ_SECONDS = 10.0
+
+
+class CountingSink:
+    """An EntrySink that tells admission what has reached the database."""
+
+    def __init__(self, sink: EntrySink, admission: Admission) -> None:
+        self._sink = sink
+        self._admission = admission
+
+    async def insert(self, batch: Sequence[Entry]) -> int:
+        inserted = await self._sink.insert(batch)
+        self._admission.shipped(batch)
+        return inserted
+
+
+class BudgetKeeper:
+    """`step` once before the first request, then `run` until cancelled."""
+
+    def __init__(self, treasury: Treasury, books: Books) -> None:
+        self._treasury = treasury
+        self._books = books
+        self._read_at = float("-inf")
+        self._is_down = False
+
+    async def run(self) -> None:
+        """Report twice a second, read the books every ten seconds or when somebody waits for them."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._treasury.wants_reading.wait(), REPORT_SECONDS)
+            if not await self.step():
+                await asyncio.sleep(REPORT_SECONDS)
+
+    async def step(self) -> bool:
+        """Whatever fails is tried again at the next step; until then leases are spent and nothing is added to them."""
+        try:
+            read = await self._treasury.report()
+            await self._read_books(is_urgent=read == 0 or self._treasury.wants_reading.is_set())
+            if self._is_down:
+                log.warning("budgets and rates are shared again")
+            self._is_down = False
+            return True
+        except CountersDown as error:
+            if not self._is_down:
+                log.error(
+                    "the store of budgets and rates is down (%s); leases are spent, then budgeted keys get 503", error
+                )
+            self._is_down = True
+        except Exception:
+            log.exception("cannot read from the database what budgets have spent; the last known figures stay in force")
+        return False
+
+    async def _read_books(self, *, is_urgent: bool) -> None:
+        now = self._treasury.monotonic()
+        if is_urgent or now - self._read_at >= READ_SECONDS:
+            self._treasury.wants_reading.clear()
+            await self._treasury.counters.read_books(self._books, is_urgent=is_urgent)
+            self._read_at = now

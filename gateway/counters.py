@@ -1,0 +1,127 @@
+"""What several workers count together: rates, and who holds how much of a budget. Names no store.
+
+A budget is never counted down request by request. A worker leases an amount, spends it by itself, and goes on counting
+what it spent as held until the books (the database's sums) show it. So for every account, at any moment,
+
+    limit >= spent according to the books + held by all workers
+
+and whatever the store forgets can be rebuilt: `spent` is read from the books, and every worker knows what it holds.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+MONEY_UNIT = 1000
+"""Shared stores count money in whole nano-USD, rounded against the spender: floats hold those up to $9 million."""
+
+
+class CountersDown(Exception):
+    """The shared store cannot be asked now; its text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Takes `amount` from a bucket that holds `per_minute` and refills in a minute; more than it holds empties it."""
+
+    bucket: str
+    amount: float
+    per_minute: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Which of the rates lacked something, and when it will have it."""
+
+    rate: Rate
+    wait_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What is limited, in one window, which is part of its name: nothing is ever reset, a new one begins at 0."""
+
+    name: str
+    window: str
+    unit: int = MONEY_UNIT
+
+
+def budget_account(key_id: str, window: str) -> Account:
+    """A key's money; `window` as gateway.limits.window_id names it."""
+    return Account(f"key:{key_id}", window)
+
+
+def quota_account(key_id: str, tier: str, window: str) -> Account:
+    """A key's requests to the models of a tier."""
+    return Account(f"tier:{tier}:{key_id}", window, unit=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Of one worker in one account: all it accounts for, and how much of that is spent for good."""
+
+    total: int
+    spent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """`amount` is 0 where less than the need is left; then the rest says whether waiting can help.
+
+    `spent` is what the books show, `held` what other workers hold, `held_spent` the part of it that will not come back.
+    `is_unread`: the books were not read for this account yet, and until then nothing is leased.
+    """
+
+    amount: int
+    spent: int = 0
+    held: int = 0
+    held_spent: int = 0
+    is_unread: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Booked:
+    """What the books say: every account that has a limit in one of the `windows`, those that spent nothing included."""
+
+    spent: Mapping[Account, int]
+    windows: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where the readings of the books stand. One numbered above `begun` will see what is in the books by now.
+
+    `read` is the last complete one and covers `windows`; 0: there is none yet and nothing can be leased. `tight` are
+    accounts somebody was refused in: what is held there unused should be given back.
+    """
+
+    begun: int
+    read: int
+    windows: frozenset[str]
+    workers: int
+    tight: frozenset[Account] = frozenset()
+
+
+Books = Callable[[], Awaitable[Booked]]
+
+
+class Counters(Protocol):
+    """Every call may raise CountersDown."""
+
+    async def take(self, rates: Sequence[Rate]) -> Shortage | None:
+        """From all buckets, or from none. A store that is down is stood in for here, never looser than agreed."""
+        ...
+
+    async def lease(self, account: Account, *, limit: int, holding: Holding, need: int, want: int) -> Grant:
+        """Register what this worker holds, and add between `need` and `want` to it where the limit allows."""
+        ...
+
+    async def report(self, holdings: Mapping[Account, Holding]) -> Standing:
+        """Register what this worker holds now in these accounts, an empty holding included."""
+        ...
+
+    async def read_books(self, books: Books, *, is_urgent: bool = False) -> None:
+        """Read the books for everybody, unless somebody else just did: a moment ago when it is urgent."""
+        ...
+
+    async def aclose(self) -> None: ...

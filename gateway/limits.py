@@ -1,0 +1,86 @@
+"""What keys, teams and models may use, as configured and stored. Values only: nothing is counted here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+
+from gateway.money import parse_usd
+
+WindowName = Literal["day", "month", "total"]
+
+
+class TierQuota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many requests of a window a key may have answered by the models of a tier. Windows are UTC."""
+
+    requests: int
+    window: WindowName = "day"
+
+
+class Rates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a team or a model, all its keys together; None is unlimited. Tokens are input tokens."""
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of one key, as stored with it; None is unlimited. `budget_usd` is decimal text, windows are UTC."""
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    budget_usd: str | None = None
+    budget_window: WindowName = "month"
+    tier_quotas: dict[str, TierQuota] = {}
+
+    @property
+    def budget_pico_usd(self) -> int | None:
+        return None if self.budget_usd is None else parse_usd(self.budget_usd)
+
+
+UNLIMITED = Limits()
+NO_RATES = Rates()
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLimits:
+    """What is not of one key: rates of teams and of models, and which models make a tier."""
+
+    teams: Mapping[str, Rates] = field(default_factory=dict[str, Rates])
+    models: Mapping[str, Rates] = field(default_factory=dict[str, Rates])
+    tiers: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+
+
+def parse_limits(stored: Mapping[str, Any]) -> Limits:
+    """Limits as stored. Raises msgspec.ValidationError, and ValueError for a budget that is not an amount."""
+    limits = msgspec.convert(dict(stored), Limits)
+    if limits.budget_pico_usd is not None and limits.budget_pico_usd < 0:
+        raise ValueError("a budget cannot be negative")
+    if any(quota.requests < 0 for quota in limits.tier_quotas.values()):
+        raise ValueError("a tier's quota cannot be negative")
+    return limits
+
+
+def window_start(window: WindowName, at_us: int) -> datetime:
+    """When the window that holds `at_us` began."""
+    at = datetime.fromtimestamp(at_us / 1e6, UTC)
+    if window == "total":
+        return datetime(1970, 1, 1, tzinfo=UTC)
+    return at.replace(day=at.day if window == "day" else 1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def window_end(window: WindowName, at_us: int) -> datetime | None:
+    """When the window that holds `at_us` ends; None: never."""
+    start = window_start(window, at_us)
+    if window == "total":
+        return None
+    if window == "day":
+        return datetime.fromtimestamp(start.timestamp() + 86_400, UTC)
+    return start.replace(year=start.year + start.month // 12, month=start.month % 12 + 1)
+
+
+def window_id(window: WindowName, at_us: int) -> str:
+    """One window's name, the same in every process: `day:2026-11-21`, `month:2026-11-01`, `total:1970-01-01`."""
+    return f"{window}:{window_start(window, at_us):%Y-%m-%d}"

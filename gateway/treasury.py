@@ -1,0 +1,100 @@
+"""One worker's purses and how they are filled: leases from the store, readings of the books. Knows no limits' rules."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gateway.counters import Account, Counters, Grant, Holding
+from gateway.local_counters import LocalCounters
+from gateway.purse import Purse
+
+POLL_SECONDS = 0.02
+IDLE_REPORTS = 120  # a minute: until then a lease is kept, to be spent should the store go down
+PREFETCH = 16
+"""A lease asks for so many requests' worth: one visit for many, and something to spend while the store is down."""
+
+
+@dataclass(slots=True)
+class Treasury:
+    """Waits for money that is only held; tells the store about twice a second what is held here."""
+
+    counters: Counters = field(default_factory=LocalCounters)
+    monotonic: Callable[[], float] = time.monotonic
+    wants_reading: asyncio.Event = field(default_factory=asyncio.Event)
+    _purses: dict[Account, Purse] = field(default_factory=dict[Account, Purse])
+    _queues: dict[Account, asyncio.Lock] = field(default_factory=dict[Account, asyncio.Lock])
+    _wire: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def purse(self, account: Account, limit: int) -> Purse:
+        """This worker's purse of an account; its limit is the one last named."""
+        purse = self._purses.get(account)
+        if purse is None:
+            purse = self._purses[account] = Purse(account, limit)
+        purse.limit = limit
+        return purse
+
+    async def obtain(self, purse: Purse, amount: int, wait_seconds: float) -> Grant | None:
+        """Have `amount` free in the purse, waiting for what others hold; the refusal when it cannot be had.
+
+        Raises CountersDown.
+        """
+        deadline = self.monotonic() + wait_seconds
+        queue = self._queues.setdefault(purse.account, asyncio.Lock())
+        purse.waiting += 1
+        try:
+            async with queue:  # first come, first served; those behind ask the store only when their turn comes
+                while purse.free < amount:
+                    grant = await self._lease(purse, amount)
+                    if grant is None or grant.amount:
+                        continue
+                    gone = grant.spent + grant.held_spent + purse.holding.spent
+                    if grant.is_unread:
+                        self.wants_reading.set()
+                    elif amount > purse.limit - gone:
+                        return grant
+                    if self.monotonic() >= deadline:
+                        return grant
+                    await asyncio.sleep(POLL_SECONDS)
+                return None
+        finally:
+            purse.waiting -= 1
+            if not purse.waiting:
+                self._queues.pop(purse.account, None)
+
+    async def report(self) -> int:
+        """Tell the store what is held and take over what the books show by now; the last reading's number, 0 for none.
+
+        Call it about twice a second. Raises CountersDown, and then nothing changed.
+        """
+        async with self._wire:
+            purses = list(self._purses.values())
+            shipped = [(purse, purse.shipped_amount) for purse in purses]
+            standing = await self.counters.report({purse.account: purse.holding for purse in purses})
+            returned: dict[Account, Holding] = {}
+            for purse, amount in shipped:
+                purse.await_reading(standing.begun + 1, amount)
+                if purse.account.window in standing.windows:
+                    purse.books_read(standing.read)
+                purse.idle_reports += 1
+                is_wanted = purse.waiting or purse.idle_reports < IDLE_REPORTS
+                if not is_wanted or (purse.account in standing.tight and not purse.waiting):
+                    purse.give_back()
+                    returned[purse.account] = purse.holding
+                if purse.is_empty and not is_wanted:
+                    del self._purses[purse.account]
+            if returned:
+                await self.counters.report(returned)
+            return standing.read
+
+    async def _lease(self, purse: Purse, amount: int) -> Grant | None:
+        """None: by the time it was this one's turn there was enough."""
+        async with self._wire:
+            need = amount - purse.free
+            if need <= 0:
+                return None
+            grant = await self.counters.lease(
+                purse.account, limit=purse.limit, holding=purse.holding, need=need, want=need + PREFETCH * amount
+            )
+            purse.free += grant.amount
+            return grant
