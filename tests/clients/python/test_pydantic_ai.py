@@ -1,13 +1,10 @@
-"""Pydantic AI, over chat completions, responses and Anthropic's messages."""
+"""Pydantic AI, over chat completions and responses."""
 
 import pytest
-from anthropic import AsyncAnthropic
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelHTTPError, NativeOutput
 from pydantic_ai.models import Model
-from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from running_gateway import TEXT, Gateway
 
@@ -21,9 +18,6 @@ class City(BaseModel):
 
 def make_model(gateway: Gateway, kind: str = "chat", *, name: str | None = None, key: str | None = None) -> Model:
     key, name = key or gateway.key, name or gateway.model
-    if kind == "messages":
-        client = AsyncAnthropic(base_url=gateway.url, api_key=key)
-        return AnthropicModel(name, provider=AnthropicProvider(anthropic_client=client))
     provider = OpenAIProvider(base_url=gateway.base_url, api_key=key)
     return (
         OpenAIResponsesModel(name, provider=provider)
@@ -32,21 +26,21 @@ def make_model(gateway: Gateway, kind: str = "chat", *, name: str | None = None,
     )
 
 
-@pytest.mark.parametrize("kind", ["chat", "responses", "messages"])
+@pytest.mark.parametrize("kind", ["chat", "responses"])
 async def test_chat(gateway: Gateway, kind: str) -> None:
     result = await Agent(make_model(gateway, kind)).run(QUESTION)
     assert result.output == TEXT
     assert result.usage.output_tokens == 8
 
 
-@pytest.mark.parametrize("kind", ["chat", "responses", "messages"])
+@pytest.mark.parametrize("kind", ["chat", "responses"])
 async def test_stream(gateway: Gateway, kind: str) -> None:
     async with Agent(make_model(gateway, kind)).run_stream(QUESTION) as result:
         pieces = [piece async for piece in result.stream_text(delta=True)]
     assert "".join(pieces) == TEXT
 
 
-@pytest.mark.parametrize("kind", ["chat", "responses", "messages"])
+@pytest.mark.parametrize("kind", ["chat", "responses"])
 async def test_tools(gateway: Gateway, kind: str) -> None:
     agent = Agent(make_model(gateway, kind))
 
