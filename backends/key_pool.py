@@ -1,21 +1,18 @@
-"""Several keys of one provider as one backend: each with its own limits and its own cool-down. Pure but for its clock.
+"""Several keys of one provider as one backend: each with its own limits. Pure but for its clock.
 
-The pool picks the key with the most room left; a key that was refused rests: for its Retry-After after a 429, for long
-after a 401. Which attempt comes next stays the gateway's decision: a pool never retries by itself.
+The pool knows which keys have room. Which of them a call uses, and that a refused key rests, is the gateway's decision
+(`gateway/load.py`): a pool never retries by itself.
 """
 
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
-from backends.errors import BackendError, RateLimited, UpstreamAuth
+from backends.errors import RateLimited
 from backends.protocol import Backend, BackendHealth, Call, Chunk, Reply
 
 WINDOW_SECONDS = 60.0
-REST_AFTER_REFUSAL_SECONDS = 5.0
-"""How long a key rests after a 429 that did not say."""
-REST_AFTER_AUTH_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,6 @@ class PooledKey:
     label: str
     backend: Backend
     limits: KeyLimits = field(default_factory=KeyLimits)
-    rests_until: float = 0.0
     started: deque[float] = field(default_factory=deque[float])
     under_way: int = 0
 
@@ -43,7 +39,7 @@ class PooledKey:
             self.started.popleft()
         limit = self.limits.requests_per_minute
         is_full = limit is not None and len(self.started) >= limit
-        return max(self.rests_until, self.started[0] + WINDOW_SECONDS if is_full and self.started else now)
+        return self.started[0] + WINDOW_SECONDS if is_full and self.started else now
 
     def room(self, now: float) -> float | None:
         """How empty the key is, from 0 to 1; None where it may not be used now."""
@@ -67,7 +63,9 @@ class KeyPool:
         if not keys:
             raise ValueError("a key pool needs at least one key")
         self._name = name
-        self._keys = tuple(keys)
+        self._keys = {key.label: key for key in keys}
+        if len(self._keys) != len(keys):
+            raise ValueError("two keys of a pool have the same label")
         self._clock = clock
 
     @property
@@ -76,72 +74,64 @@ class KeyPool:
 
     @property
     def is_simulated(self) -> bool:
-        return any(key.backend.is_simulated for key in self._keys)
+        return any(key.backend.is_simulated for key in self._keys.values())
+
+    def labels(self) -> Sequence[str]:
+        """Every key, in the order of the configuration."""
+        return tuple(self._keys)
+
+    def labels_by_room(self) -> Sequence[str]:
+        """The keys that may be used now, the one with the most room first; all full: the one that is free soonest."""
+        now = self._clock()
+        rooms = [(room, -len(key.started), key) for key in self._keys.values() if (room := key.room(now)) is not None]
+        if not rooms:
+            return (min(self._keys.values(), key=lambda key: key.free_at(now)).label,)
+        return [key.label for _, _, key in sorted(rooms, key=lambda item: item[:2], reverse=True)]
+
+    def wait_seconds(self) -> float:
+        """Until some key has room by its requests per minute; 0 when one has."""
+        now = self._clock()
+        return max(0.0, min(key.free_at(now) for key in self._keys.values()) - now)
 
     async def open(self, call: Call) -> Reply:
-        """As any backend's; RateLimited without a call when no key has room, saying when one will."""
+        """As any backend's; RateLimited without a call when the key has no room, saying when one will."""
         now = self._clock()
-        key = self._pick(now)
+        key = self._keys[call.key or self.labels_by_room()[0]]
+        if key.room(now) is None:
+            wait = self.wait_seconds()
+            message = f"{self._name} has no key with room left"
+            raise RateLimited(message, backend=self._name, status=None, retry_after_seconds=wait or None)
         key.started.append(now)
         key.under_way += 1
         try:
-            reply = await key.backend.open(call)
-        except BaseException as error:
+            return _PooledReply(await key.backend.open(call), key)
+        except BaseException:
             key.under_way -= 1
-            if isinstance(error, BackendError):
-                self._note(key, error)
             raise
-        return _PooledReply(reply, key, self._note)
 
     async def health(self) -> BackendHealth:
-        """Of the key that would be used next; unhealthy while every key rests."""
-        now = self._clock()
-        rested = [key for key in self._keys if key.rests_until <= now]
-        if not rested:
-            return BackendHealth(False, "every key is cooling down")
-        return await rested[0].backend.health()
+        """Of the first key: the endpoint is the same for all."""
+        return await next(iter(self._keys.values())).backend.health()
 
     async def aclose(self) -> None:
-        for key in self._keys:
+        for key in self._keys.values():
             await key.backend.aclose()
-
-    def _pick(self, now: float) -> PooledKey:
-        rooms = [(room, -len(key.started), key) for key in self._keys if (room := key.room(now)) is not None]
-        if rooms:
-            return max(rooms, key=lambda item: item[:2])[2]
-        wait = min(key.free_at(now) for key in self._keys) - now
-        message = f"{self._name} has no key with room left"
-        raise RateLimited(message, backend=self._name, status=None, retry_after_seconds=max(0.0, wait) or None)
-
-    def _note(self, key: PooledKey, error: BackendError) -> None:
-        """A refusal that is about the key lets the key rest; one about the provider or the caller does not."""
-        if isinstance(error, RateLimited):
-            wait = error.retry_after_seconds
-            key.rests_until = self._clock() + (REST_AFTER_REFUSAL_SECONDS if wait is None else wait)
-        elif isinstance(error, UpstreamAuth):
-            key.rests_until = self._clock() + REST_AFTER_AUTH_SECONDS
 
 
 class _PooledReply:
-    """Passes a reply on, and gives its key's slot back when it is closed."""
+    """Gives its key's slot back when it is closed."""
 
-    def __init__(self, reply: Reply, key: PooledKey, note: Callable[[PooledKey, BackendError], None]) -> None:
+    def __init__(self, reply: Reply, key: PooledKey) -> None:
         self._reply = reply
         self._key = key
-        self._note = note
         self._is_closed = False
 
     @property
     def content_type(self) -> str:
         return self._reply.content_type
 
-    async def __aiter__(self) -> AsyncGenerator[Chunk]:
-        try:
-            async for chunk in self._reply:
-                yield chunk
-        except BackendError as error:
-            self._note(self._key, error)
-            raise
+    def __aiter__(self) -> AsyncIterator[Chunk]:
+        return aiter(self._reply)
 
     async def aclose(self) -> None:
         if not self._is_closed:

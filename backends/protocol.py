@@ -33,6 +33,8 @@ class Call:
     timeouts: Timeouts = Timeouts()
     wants_usage_chunk: bool = False
     cache_salt: str | None = None
+    key: str = ""
+    """The label of the key to use, where the backend has several; empty: the backend's own choice."""
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):

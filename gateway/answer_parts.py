@@ -55,8 +55,11 @@ def budget_end(run: Run) -> bytes:
     return b"data: " + msgspec.json.encode(chunk) + b"\n\ndata: [DONE]\n\n"
 
 
-def upstream_failure(run: Run, error: BackendError | None) -> UpstreamFailed:
-    """What the caller hears when no attempt answered; `error` is the last one's, None when none could be made."""
+def upstream_failure(run: Run, error: BackendError | None, rest_seconds: float | None) -> UpstreamFailed:
+    """What the caller hears when no attempt answered; `error` is the last one's, None when none could be made.
+
+    `rest_seconds` is how long the breakers hold calls back.
+    """
     if isinstance(error, UpstreamRejected):
         failure = UpstreamFailed(error.message, status=error.status or 400)
         failure.type = "invalid_request_error"
@@ -64,7 +67,8 @@ def upstream_failure(run: Run, error: BackendError | None) -> UpstreamFailed:
         return failure
     if error is None:
         names = ", ".join(candidate.name for candidate in run.choice.order)
-        return UpstreamFailed(f"Every model for this request is resting after failures: {names}.", status=503)
+        message = f"Every model for this request is resting after failures: {names}. Try again later."
+        return UpstreamFailed(message, status=503, retry_after_seconds=rest_seconds)
     tried = "; ".join(f"{attempt.model} ({attempt.outcome})" for attempt in run.attempts)
     wait = error.retry_after_seconds if isinstance(error, (RateLimited, UpstreamUnavailable)) else None
     status = 429 if isinstance(error, RateLimited) else 504 if isinstance(error, UpstreamTimeout) else 502

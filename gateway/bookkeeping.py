@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from backends.errors import UpstreamTimeout
 from gateway.admission import Admission
 from gateway.ledger.entry import Entry, Ledger, Status
 from gateway.routing.snapshot import Candidate
@@ -70,8 +69,8 @@ class Bookkeeper:
             attempts=tuple(run.attempts),
             ended_at=self.monotonic(),
             error=error,
-            may_have_been_billed=status is Status.cancelled
-            or any(attempt.outcome == UpstreamTimeout.__name__ for attempt in run.attempts),
+            may_have_been_billed=status is Status.cancelled,
+            extra=run.extra,
         )
         run.entry = settle_entry(run.intent, run.meter, outcome)
         cost = run.entry.cost

@@ -54,7 +54,7 @@ class Delivery:
                     await caller.send(budget_end(run), is_last=True)
                     return
         except BackendError as error:
-            self.upstreams.failed(run.candidate, error, self.monotonic())
+            self.upstreams.failed(run.candidate, run.key, error, self.monotonic())
             await self.books.settle(run, Status.partial, http_status=200, error=type(error).__name__)
             await caller.send(stream_error(run, error), is_last=True)
             return

@@ -1,19 +1,40 @@
-"""Drives the fallback policy: opens one attempt after the other until one of them yields its first output."""
+"""Drives the fallback policy: opens attempts, one after the other or racing, until one yields its first output."""
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass
 
-from backends.errors import BackendError, StreamBroken, UpstreamUnavailable
+from backends.errors import BackendError, StreamBroken, UpstreamTimeout, UpstreamUnavailable
 from backends.protocol import Backend, Call, Chunk, Timeouts
 from gateway.answer_parts import upstream_failure
 from gateway.bookkeeping import Bookkeeper
 from gateway.ledger.entry import Attempt, Status
 from gateway.load import Upstreams
-from gateway.routing.fallback import RetryPolicy, Try, fallback_policy
+from gateway.metering import Meter
+from gateway.routing.fallback import LATE, RetryPolicy, Silence, Try, fallback_policy
 from gateway.routing.snapshot import Candidate
 from gateway.run import Answer, Observer, Run
+from gateway.settlement import unanswered_cost
+
+News = Answer | BackendError | Silence
+CALLED_OFF = "called_off"
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One try under way, with a meter of its own: what a loser said is not the answer's."""
+
+    step: Try
+    meter: Meter
+    began: float
+
+    @property
+    def candidate(self) -> Candidate:
+        return self.step.candidate
+
+
+Race = dict[asyncio.Task[Answer], _Attempt]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,65 +48,136 @@ class Dispatcher:
     timeouts: Mapping[str, Timeouts]
     policy: RetryPolicy
     monotonic: Callable[[], float]
+    salt: Callable[[Run], str]
 
     async def first_output(self, run: Run) -> Answer:
         """Try candidates until one yields its first output. Raises UpstreamFailed, settled, when none does."""
-        steps = fallback_policy(
-            run.choice.order,
-            self.policy,
-            allows=lambda candidate: self._may_try(run, candidate),
-            may_retry=self.upstreams.may_retry,
-            jitter=random.random,
-        )
         self.upstreams.request_came()
+        steps = self._steps(run)
+        race: Race = {}
         error: BackendError | None = None
-        attempt: Try | None = next(steps, None)
-        while attempt is not None:
-            if attempt.wait_seconds:
-                await asyncio.sleep(attempt.wait_seconds)
-            outcome = await self._try(run, attempt)
-            if isinstance(outcome, Answer):
-                return outcome
-            error = outcome
-            await self.books.fund(run, run.choice.order)
-            try:
-                attempt = steps.send(error)
-            except StopIteration:
-                attempt = None
-        failure = upstream_failure(run, error)
+        step = next(steps, None)
+        try:
+            while step is not None or race:
+                news = await self._news(run, step, race)
+                if isinstance(news, Answer):
+                    return news
+                if isinstance(news, BackendError):
+                    error = news
+                    await self.books.fund(run, run.choice.order)
+                # While another attempt is under way, one that failed is not replaced.
+                step = None if race and news is not LATE else _next(steps, news)
+        finally:
+            if race:
+                await self._call_off(run, race)
+        failure = upstream_failure(run, error, self.upstreams.wait_seconds(run.choice.order, self.monotonic()))
         word = "CircuitOpen" if error is None else type(error).__name__
         await self.books.settle(run, Status.failed, http_status=failure.status, error=word)
         raise failure
 
-    def _may_try(self, run: Run, candidate: Candidate) -> bool:
-        """The breaker lets it through, and a budget that was made for another candidate stretches to this one."""
-        return self.upstreams.allows(candidate, self.monotonic()) and (
-            candidate is run.candidate or self.books.can_pay(run, candidate)
+    def _steps(self, run: Run) -> Generator[Try | None, BackendError | Silence]:
+        limit = run.choice.first_token_seconds or self.policy.first_token_seconds
+        is_hedging = self.policy.is_hedging and run.view.is_stream
+        return fallback_policy(
+            run.choice.order,
+            self.policy,
+            pick_key=lambda candidate, wait, refused: self._pick_key(run, candidate, wait, refused),
+            may_retry=self.upstreams.may_retry,
+            jitter=random.random,
+            first_token_seconds=limit if run.view.is_stream else None,  # a whole answer has no first token to wait for
+            hedge_seconds=lambda one: self.upstreams.late_seconds(one, self.monotonic()) if is_hedging else None,
         )
 
-    async def _try(self, run: Run, attempt: Try) -> Answer | BackendError:
-        """One attempt, noted as a child of the request."""
-        run.candidate = attempt.candidate
-        began = self.monotonic()
-        self.upstreams.started(attempt.candidate)
-        try:
-            answer = await self._open(run)
-        except BackendError as error:
-            self.upstreams.ended(attempt.candidate)
-            self.upstreams.failed(attempt.candidate, error, self.monotonic())
-            self.observer.attempt_failed(attempt.candidate, error)
-            run.attempts.append(self._child(run, attempt, began, type(error).__name__, error.status))
-            return error
-        except BaseException:
-            self.upstreams.ended(attempt.candidate)
-            raise
-        self.upstreams.answered(attempt.candidate)
-        run.attempts.append(self._child(run, attempt, began, "answered", 200))
+    def _pick_key(self, run: Run, candidate: Candidate, wait: float, refused: Collection[str]) -> str | None:
+        """A key whose breaker lets a call through, if a budget made for another model stretches to this one."""
+        key = self.upstreams.pick_key(candidate, self.monotonic() + wait, refused)
+        if key is None or candidate is run.candidate or self.books.can_pay(run, candidate):
+            return key
+        return None
+
+    async def _news(self, run: Run, step: Try | None, race: Race) -> News:
+        """Make that attempt, if any, and wait until something is heard of it or of those under way."""
+        if step is None:
+            return await self._first_of(run, race, None)
+        if step.overtakes:
+            await self._call_off(run, race, UpstreamTimeout("no first token in time", backend=run.candidate.backend))
+        if step.wait_seconds:
+            await asyncio.sleep(step.wait_seconds)
+        attempt = self._start(run, step)
+        if step.patience_seconds is None and not race:
+            try:
+                answer = await self._open(run, attempt)
+            except BackendError as error:
+                return self._failed(run, attempt, error)
+            except BaseException:
+                self._ended(attempt)
+                raise
+            return self._answered(run, attempt, answer)
+        race[asyncio.create_task(self._open(run, attempt))] = attempt
+        return await self._first_of(run, race, step.patience_seconds)
+
+    async def _first_of(self, run: Run, race: Race, patience_seconds: float | None) -> News:
+        done, _ = await asyncio.wait(race, timeout=patience_seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            return LATE
+        task = min(done, key=lambda one: (one.exception() is not None, race[one].step.number))
+        attempt = race.pop(task)
+        error = task.exception()
+        if error is None:
+            return self._answered(run, attempt, task.result())
+        if isinstance(error, BackendError):
+            return self._failed(run, attempt, error)
+        self._ended(attempt)
+        raise error
+
+    def _start(self, run: Run, step: Try) -> _Attempt:
+        now = self.monotonic()
+        attempt = _Attempt(step, Meter(run.meter.started_at), now)
+        run.candidate, run.key, run.meter = step.candidate, step.key, attempt.meter
+        self.upstreams.started(step.candidate, step.key, now)
+        return attempt
+
+    def _ended(self, attempt: _Attempt) -> None:
+        """Nothing was learnt of the upstream."""
+        self.upstreams.ended(attempt.candidate)
+        self.upstreams.called_off(attempt.candidate, attempt.step.key, self.monotonic())
+
+    def _answered(self, run: Run, attempt: _Attempt, answer: Answer) -> Answer:
+        now = self.monotonic()
+        run.candidate, run.key, run.meter = attempt.candidate, attempt.step.key, attempt.meter
+        first = now - attempt.began if run.view.is_stream else None
+        self.upstreams.answered(attempt.candidate, attempt.step.key, now, first_token_seconds=first)
+        self._note(run, attempt, "answered", 200, 0)
         return answer
 
-    async def _open(self, run: Run) -> Answer:
+    def _failed(self, run: Run, attempt: _Attempt, error: BackendError) -> BackendError:
+        """Note it as a child of the request; one that timed out may be billed."""
+        self.upstreams.ended(attempt.candidate)
+        self.upstreams.failed(attempt.candidate, attempt.step.key, error, self.monotonic())
+        self.observer.attempt_failed(attempt.candidate, error)
+        cost = self._extra(run, attempt) if isinstance(error, UpstreamTimeout) else 0
+        self._note(run, attempt, type(error).__name__, error.status, cost)
+        return error
+
+    async def _call_off(self, run: Run, race: Race, late: UpstreamTimeout | None = None) -> None:
+        """Stop everything under way: the losers of a race, or silent attempts that are `late`."""
+        for task in race:
+            task.cancel()
+        await asyncio.gather(*race, return_exceptions=True)
+        while race:
+            task, attempt = race.popitem()
+            if not task.cancelled() and task.exception() is None:
+                await task.result().reply.aclose()
+            if late is not None:
+                self._failed(run, attempt, late)
+                continue
+            self._ended(attempt)
+            if attempt.candidate is not run.candidate:  # that one is the request's own: the entry tells of it
+                self._note(run, attempt, CALLED_OFF, None, self._extra(run, attempt))
+
+    async def _open(self, run: Run, attempt: _Attempt) -> Answer:
         """Open and read up to the first output, so that everything before it can still fail over."""
-        candidate, view = run.candidate, run.view
+        candidate, view = attempt.candidate, run.view
         reply = await self.backends[candidate.backend].open(
             Call(
                 operation=view.operation,
@@ -95,7 +187,8 @@ class Dispatcher:
                 request_id=run.intent.request_id,
                 timeouts=self.timeouts.get(candidate.backend, Timeouts()),
                 wants_usage_chunk=view.wants_usage_chunk,
-                cache_salt=run.intent.team or run.intent.key_id if candidate.is_local else None,
+                cache_salt=self.salt(run) if candidate.is_local else None,
+                key=attempt.step.key,
             )
         )
         first: list[Chunk] = []
@@ -103,7 +196,7 @@ class Dispatcher:
         try:
             async for chunk in rest:
                 first.append(chunk)
-                run.meter.observe(chunk, self.monotonic())
+                attempt.meter.observe(chunk, self.monotonic())
                 if chunk.has_output or chunk.finish_reason or chunk.is_done or not view.is_stream:
                     return Answer(reply, first, rest)
             raise StreamBroken("the answer ended before its first token", backend=candidate.backend)
@@ -114,13 +207,28 @@ class Dispatcher:
             await reply.aclose()
             raise
 
-    def _child(self, run: Run, attempt: Try, began: float, outcome: str, status: int | None) -> Attempt:
-        return Attempt(
-            number=attempt.number,
-            model=attempt.candidate.name,
-            backend=attempt.candidate.backend,
-            outcome=outcome,
-            started_after_seconds=max(0.0, began - run.meter.started_at),
-            lasted_seconds=max(0.0, self.monotonic() - began),
-            http_status=status,
+    def _extra(self, run: Run, attempt: _Attempt) -> int | None:
+        extra = unanswered_cost(attempt.candidate, run.view, attempt.meter)
+        run.extra = run.extra.plus(extra)
+        return extra.estimate_pico_usd
+
+    def _note(self, run: Run, attempt: _Attempt, outcome: str, status: int | None, cost: int | None) -> None:
+        run.attempts.append(
+            Attempt(
+                number=attempt.step.number,
+                model=attempt.candidate.name,
+                backend=attempt.candidate.backend,
+                outcome=outcome,
+                started_after_seconds=max(0.0, attempt.began - run.meter.started_at),
+                lasted_seconds=max(0.0, self.monotonic() - attempt.began),
+                cost_pico_usd=cost,
+                http_status=status,
+            )
         )
+
+
+def _next(steps: Generator[Try | None, BackendError | Silence], news: BackendError | Silence) -> Try | None:
+    try:
+        return steps.send(news)
+    except StopIteration:
+        return None

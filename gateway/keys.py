@@ -39,6 +39,10 @@ class KeyRing:
         self._pepper = pepper
         self._records: Mapping[bytes, KeyRecord] = {}
 
+    def cache_salt(self, tenant: str) -> str:
+        """What separates a tenant's prompt cache from all others': nobody outside can compute or choose it."""
+        return hmac.digest(self._pepper, b"cache salt\0" + tenant.encode(), hashlib.sha256).hex()[:32]
+
     def replace(self, records: Mapping[bytes, KeyRecord]) -> None:
         """Take over a fresh copy of the store; atomic for everyone who asks."""
         self._records = records

@@ -1,38 +1,68 @@
 """What this process knows of its upstreams: breakers, retry budget, requests in flight, and the engine's slots."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from backends.errors import BackendError, StreamBroken, UpstreamRejected
+from backends.errors import BackendError, RateLimited, StreamBroken, UpstreamAuth, UpstreamRejected
 from backends.protocol import BackendHealth
 from gateway.routing.circuit_breaker import CircuitBreaker, RetryBudget
+from gateway.routing.first_token_times import FirstTokenTimes
 from gateway.routing.snapshot import Candidate
 
 DOWN = (-1, 0.0)
 """The state of a model whose backend takes no calls now (see Facts.backend_state)."""
+PAUSE_AFTER_AUTH_SECONDS = 300.0
+"""How long a key rests that the provider refused."""
+NO_KEYS = ("",)
+
+
+class KeyShelf(Protocol):
+    """A backend with several keys, as far as their choice goes."""
+
+    def labels(self) -> Sequence[str]:
+        """Every key."""
+        ...
+
+    def labels_by_room(self) -> Sequence[str]:
+        """The keys that may be used now, the one with the most room first; all full: the one that is free soonest."""
+        ...
+
+    def wait_seconds(self) -> float:
+        """Until some key has room; 0 when one has."""
+        ...
 
 
 @dataclass(slots=True)
 class Upstreams:
-    """One breaker per (backend, upstream model); slots only where a backend reports them."""
+    """One breaker per (backend, upstream model) and key; slots only where a backend reports them.
+
+    `shelves` are the backends with several keys; the key of all others is "".
+    """
 
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
-    breakers: dict[tuple[str, str], CircuitBreaker] = field(default_factory=dict[tuple[str, str], CircuitBreaker])
+    breakers: dict[tuple[str, str], dict[str, CircuitBreaker]] = field(
+        default_factory=dict[tuple[str, str], dict[str, CircuitBreaker]]
+    )
     health: dict[str, BackendHealth] = field(default_factory=dict[str, BackendHealth])
     running: dict[str, int] = field(default_factory=dict[str, int])
+    shelves: Mapping[str, KeyShelf] = field(default_factory=dict[str, KeyShelf])
+    first_tokens: dict[tuple[str, str], FirstTokenTimes] = field(default_factory=dict[tuple[str, str], FirstTokenTimes])
 
     def state(self, candidates: Iterable[Candidate], now: float) -> dict[str, tuple[int, float]]:
-        """(free slots, queue seconds) of each model that has something to say; hosted ones only when they are down."""
+        """(free slots, queue seconds) of each model that has something to say; hosted ones only when they are down or
+        every key of theirs is at its limit."""
         found: dict[str, tuple[int, float]] = {}
         for candidate in candidates:
-            breaker = self.breakers.get((candidate.backend, candidate.upstream_model))
-            if breaker is not None and breaker.is_open(now):
+            if self.is_down(candidate, now):
                 found[candidate.name] = DOWN
             elif (health := self.health.get(candidate.backend)) is not None:
                 if not health.is_healthy:
                     found[candidate.name] = DOWN
                 elif health.free_slots is not None:
                     found[candidate.name] = (self._free_slots(candidate.backend, health), health.queue_seconds or 0.0)
+            elif (shelf := self.shelves.get(candidate.backend)) is not None and (wait := shelf.wait_seconds()):
+                found[candidate.name] = (0, round(wait, 3))
         return found
 
     def _free_slots(self, backend: str, health: BackendHealth) -> int:
@@ -41,26 +71,69 @@ class Upstreams:
         capacity = reported + (health.running_requests or 0)
         return max(0, min(reported, capacity - self.running.get(backend, 0)))
 
-    def started(self, candidate: Candidate) -> None:
-        """A call goes out; `ended` must follow."""
+    def is_down(self, candidate: Candidate, now: float) -> bool:
+        """No key's breaker lets a call through."""
+        known = self.breakers.get((candidate.backend, candidate.upstream_model))
+        if not known or not any(breaker.is_open(now) for breaker in known.values()):
+            return False
+        return all(key in known and known[key].is_open(now) for key in self._keys(candidate))
+
+    def wait_seconds(self, candidates: Iterable[Candidate], now: float) -> float | None:
+        """Until the first of them may be called again; None where no breaker says."""
+        waits = [
+            min(breaker.wait_seconds(now) for breaker in known.values())
+            for candidate in candidates
+            if (known := self.breakers.get((candidate.backend, candidate.upstream_model)))
+        ]
+        return min(waits, default=None)
+
+    def pick_key(self, candidate: Candidate, at: float, refused: Collection[str]) -> str | None:
+        """A key for a call at `at`; None where all are refused or rest. Takes no probe's place: `started` does."""
+        shelf = self.shelves.get(candidate.backend)
+        known = self.breakers.get((candidate.backend, candidate.upstream_model), {})
+        for key in NO_KEYS if shelf is None else shelf.labels_by_room():
+            if key not in refused and not (key in known and known[key].is_open(at)):
+                return key
+        return None
+
+    def started(self, candidate: Candidate, key: str, now: float) -> None:
+        """A call goes out; `ended` must follow. An open breaker whose time has come takes it as its probe."""
         self.running[candidate.backend] = self.running.get(candidate.backend, 0) + 1
+        self._breaker(candidate, key).allows(now)
 
     def ended(self, candidate: Candidate) -> None:
         """A call is over, however it went."""
         self.running[candidate.backend] -= 1
 
-    def allows(self, candidate: Candidate, now: float) -> bool:
-        """Whether the breaker lets a call through now."""
-        return self._breaker(candidate).allows(now)
+    def called_off(self, candidate: Candidate, key: str, now: float) -> None:
+        """We gave a call up before it said anything of the upstream."""
+        self._breaker(candidate, key).call_off(now)
 
-    def answered(self, candidate: Candidate) -> None:
-        """A first chunk came."""
-        self._breaker(candidate).record_success()
+    def answered(self, candidate: Candidate, key: str, now: float, *, first_token_seconds: float | None = None) -> None:
+        """A first chunk came; how long it took where it was a stream's."""
+        self._breaker(candidate, key).record_success()
+        if first_token_seconds is not None:
+            model = (candidate.backend, candidate.upstream_model)
+            self.first_tokens.setdefault(model, FirstTokenTimes()).record(now, first_token_seconds)
 
-    def failed(self, candidate: Candidate, error: BackendError, now: float) -> None:
-        """A call failed; what was the caller's own fault does not count against the upstream."""
-        if not isinstance(error, UpstreamRejected) or isinstance(error, StreamBroken):
-            self._breaker(candidate).record_failure(now)
+    def failed(self, candidate: Candidate, key: str, error: BackendError, now: float) -> None:
+        """A call failed. What was the caller's own fault shows that the upstream is alive."""
+        breaker = self._breaker(candidate, key)
+        if isinstance(error, UpstreamRejected) and not isinstance(error, StreamBroken):
+            breaker.record_success()
+        elif isinstance(error, RateLimited) and error.status is None:
+            breaker.call_off(now)  # our own limit of a key: nothing was sent
+        elif isinstance(error, UpstreamAuth):
+            breaker.record_refusal(now, PAUSE_AFTER_AUTH_SECONDS)
+        elif isinstance(error, RateLimited) and error.retry_after_seconds is not None:
+            breaker.record_refusal(now, error.retry_after_seconds)
+        else:
+            breaker.record_failure(now)
+
+    def late_seconds(self, candidate: Candidate, now: float) -> float | None:
+        """When this model's first token is later than nearly always; None while too little is known."""
+        times = self.first_tokens.get((candidate.backend, candidate.upstream_model))
+        return None if times is None else times.late_seconds(now)
 
     def request_came(self) -> None:
         """Every request earns a share of a retry."""
@@ -70,5 +143,13 @@ class Upstreams:
         """Take a retry from the budget."""
         return self.retry_budget.spend()
 
-    def _breaker(self, candidate: Candidate) -> CircuitBreaker:
-        return self.breakers.setdefault((candidate.backend, candidate.upstream_model), CircuitBreaker())
+    def _keys(self, candidate: Candidate) -> Sequence[str]:
+        shelf = self.shelves.get(candidate.backend)
+        return NO_KEYS if shelf is None else shelf.labels()
+
+    def _breaker(self, candidate: Candidate, key: str) -> CircuitBreaker:
+        by_key = self.breakers.setdefault((candidate.backend, candidate.upstream_model), {})
+        breaker = by_key.get(key)
+        if breaker is None:
+            breaker = by_key[key] = CircuitBreaker()
+        return breaker

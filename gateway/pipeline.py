@@ -104,7 +104,14 @@ class Pipeline:
 
     async def _serve(self, run: Run, books: Bookkeeper, caller: Caller) -> None:
         dispatcher = Dispatcher(
-            self.backends, self.upstreams, books, self.observer, self.timeouts, self.retry_policy, self.monotonic
+            backends=self.backends,
+            upstreams=self.upstreams,
+            books=books,
+            observer=self.observer,
+            timeouts=self.timeouts,
+            policy=self.retry_policy,
+            monotonic=self.monotonic,
+            salt=lambda run: self.keys.cache_salt(run.intent.tenant),
         )
         answer = await dispatcher.first_output(run)
         if run.candidate.backend in self.drains:

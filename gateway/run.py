@@ -11,6 +11,7 @@ from gateway.metering import Meter
 from gateway.request_view import RequestView
 from gateway.routing.decide import Choice
 from gateway.routing.snapshot import Candidate
+from gateway.settlement import NO_EXTRA, ExtraCost
 
 
 class Caller(Protocol):
@@ -61,7 +62,10 @@ class Answer:
 
 @dataclass(slots=True)
 class Run:
-    """What is known of a request; `candidate` is the one that is tried or answers, `entry` its settlement, once."""
+    """What is known of a request; `candidate` and `key` are tried or answer, `entry` is its settlement, once.
+
+    `extra` is what attempts that did not answer may have cost nevertheless.
+    """
 
     view: RequestView
     body: bytes
@@ -69,5 +73,7 @@ class Run:
     intent: Intent
     meter: Meter
     candidate: Candidate
+    key: str = ""
+    extra: ExtraCost = NO_EXTRA
     attempts: list[Attempt] = field(default_factory=list[Attempt])
     entry: Entry | None = None

@@ -18,6 +18,22 @@ OUTPUT_BOUND_TOKENS = 4096
 
 
 @dataclass(frozen=True, slots=True)
+class ExtraCost:
+    """What attempts without an answer may have been billed: an estimate (None: no price known) and the most."""
+
+    estimate_pico_usd: int | None = 0
+    most_pico_usd: int | None = 0
+
+    def plus(self, other: "ExtraCost") -> "ExtraCost":
+        return ExtraCost(
+            _sum(self.estimate_pico_usd, other.estimate_pico_usd), _sum(self.most_pico_usd, other.most_pico_usd)
+        )
+
+
+NO_EXTRA = ExtraCost()
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """How a request ended, beyond what its meter saw."""
 
@@ -28,6 +44,7 @@ class Outcome:
     ended_at: float
     error: str | None = None
     may_have_been_billed: bool = False
+    extra: ExtraCost = NO_EXTRA
 
 
 def bound_pico_usd(candidate: Candidate, view: RequestView) -> int | None:
@@ -64,6 +81,17 @@ def _most(candidate: Candidate, view: RequestView, limit: int) -> int | None:
         return None
 
 
+def unanswered_cost(candidate: Candidate, view: RequestView, meter: Meter) -> ExtraCost:
+    """Of an attempt that was sent and given up: its prompt was read, and up to all of an answer may be billed.
+
+    An engine of our own bills nobody: what it computed for nothing is in the idle line of its rent.
+    """
+    if candidate.speed is not None:
+        return NO_EXTRA
+    cost = _cost(candidate, meter.final_usage(view.input_tokens), None)
+    return ExtraCost(cost.total_pico_usd if cost else None, bound_pico_usd(candidate, view))
+
+
 def checkpoint_of(intent: Intent, candidate: Candidate, meter: Meter) -> Checkpoint:
     """What a stream still under way has cost at least."""
     output_tokens = round(meter.output_characters / CHARACTERS_PER_TOKEN)
@@ -79,6 +107,7 @@ def settle_entry(intent: Intent, meter: Meter, outcome: Outcome) -> Entry:
     gpu_seconds = _gpu_seconds(candidate, usage, meter)
     cost = _cost(candidate, usage, gpu_seconds)
     lower, upper = _bounds(intent, candidate, usage, cost)
+    cost, upper = _with_extra(cost, outcome.extra), _sum(upper, outcome.extra.most_pico_usd)
     timings = meter.timings
     return Entry(
         intent=intent,
@@ -93,7 +122,7 @@ def settle_entry(intent: Intent, meter: Meter, outcome: Outcome) -> Entry:
         cache_write_1h_tokens=usage.cache_write_1h_tokens,
         output_tokens=usage.output_tokens,
         reasoning_tokens=usage.reasoning_tokens,
-        is_usage_estimated=usage.is_estimated,
+        is_usage_estimated=usage.is_estimated or outcome.extra != NO_EXTRA,
         is_simulated=candidate.is_simulated,
         service_tier=usage.service_tier,
         cost=cost,
@@ -169,6 +198,20 @@ def _bounds(intent: Intent, candidate: Candidate, usage: Usage, cost: Cost | Non
     upper = bound if exact is None or bound is None else max(exact, bound)
     lower = least.total_pico_usd if least is not None else None
     return (lower if exact is None or lower is None else min(exact, lower)), upper
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+def _with_extra(cost: Cost | None, extra: ExtraCost) -> Cost | None:
+    """The whole request's cost: what attempts without an answer came to is its `other` line."""
+    more = extra.estimate_pico_usd
+    if cost is None or more is None:
+        return None
+    if not more:
+        return cost
+    return replace(cost, other_pico_usd=cost.other_pico_usd + more, list_pico_usd=cost.list_pico_usd + more)
 
 
 def _first_token_seconds(intent: Intent, meter: Meter) -> float | None:

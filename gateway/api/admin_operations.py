@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from gateway.api.admin_guard import needs
 from gateway.config.engine_curve import MeasuredEngine
@@ -75,6 +75,7 @@ class PriceList(BaseModel):
 
 class Breaker(BaseModel):
     upstream_model: str
+    key: str = Field("", description="The label of the key, where the backend has several.")
     state: str
     failures: int
     cool_down_seconds: float
@@ -244,11 +245,13 @@ def _backend(pipeline: Pipeline, name: str) -> BackendRow:
         breakers=[
             Breaker(
                 upstream_model=model,
+                key=key,
                 state=breaker.state,
                 failures=breaker.failures,
                 cool_down_seconds=breaker.cool_down_seconds,
             )
-            for (backend, model), breaker in sorted(upstreams.breakers.items())
+            for (backend, model), by_key in sorted(upstreams.breakers.items())
+            for key, breaker in sorted(by_key.items())
             if backend == name
         ],
     )

@@ -56,12 +56,13 @@ class Decision(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True):
-    """One try at one backend. The last one is the answer; the others are why it was not theirs."""
+    """One try at one backend. The one that answered has no cost of its own here: it is the entry's. Of the others this
+    is what they may have been billed nevertheless; it is in the entry's `other` cost too."""
 
     number: int
     model: str
     backend: str
-    outcome: str  # "answered" or the BackendError's class name
+    outcome: str  # "answered", "called_off" (another one was faster) or the BackendError's class name
     started_after_seconds: float
     lasted_seconds: float
     cost_pico_usd: int | None = 0
@@ -87,6 +88,11 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     cost_bound_pico_usd: int | None  # what it can cost at most: input plus the output limit
     is_simulated: bool = False  # the model chosen has no provider behind it
     allowed_models: tuple[str, ...] | None = None  # the key's own list then; None: every model
+
+    @property
+    def tenant(self) -> str:
+        """Whose prompt caches are shared: a team's keys with each other, any other key with nobody."""
+        return f"team {self.team}" if self.team is not None else f"key {self.key_id}"
 
 
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):

@@ -1,9 +1,11 @@
-"""A circuit breaker per upstream, as a table. The clock is passed in.
+"""A circuit breaker per upstream and key, as a table. The clock is passed in.
 
-state      failure                    success    time passes
-closed     count; at the limit: open  count = 0  -
-open       -                          -          after the cool-down: half_open
-half_open  open, cool-down doubled    closed     -
+state      failure                    refusal               success  called off       time passes
+closed     count; at the limit: open  open for what it said count=0  -                -
+open       -                          open for what it said closed   -                at `probe_at`: half_open
+half_open  open, cool-down doubled    open for what it said closed   open, probe now  -
+
+A refusal is the upstream asking for a pause (Retry-After) or refusing our key: one is enough.
 """
 
 from dataclasses import dataclass, field
@@ -21,27 +23,26 @@ class CircuitBreaker:
     longest_cool_down_seconds: float = 60.0
     state: State = "closed"
     failures: int = 0
-    opened_at: float = 0.0
+    probe_at: float = 0.0
     cool_down_seconds: float = field(default=0.0)
 
     def allows(self, now: float) -> bool:
         """Whether a call may go out; turning half-open, the one who asked is the probe."""
         if self.state == "closed":
             return True
-        if self.state == "open" and now - self.opened_at >= self.cool_down_seconds:
-            self.state = "half_open"
-            self.opened_at = now
-            return True
-        if self.state == "half_open" and now - self.opened_at >= self.longest_cool_down_seconds:
-            self.opened_at = now  # the probe never reported back: let another one try
-            return True
-        return False
+        if now < self.probe_at:
+            return False
+        self.state = "half_open"
+        self.probe_at = now + self.longest_cool_down_seconds  # a probe that never reports back is replaced then
+        return True
 
     def is_open(self, now: float) -> bool:
         """Whether calls are held back at `now`; unlike `allows` this takes no probe's place."""
-        if self.state == "open":
-            return now - self.opened_at < self.cool_down_seconds
-        return self.state == "half_open"
+        return self.state != "closed" and now < self.probe_at
+
+    def wait_seconds(self, now: float) -> float:
+        """Until the next call may go out."""
+        return max(0.0, self.probe_at - now) if self.state != "closed" else 0.0
 
     def record_success(self) -> None:
         """An answer came: all is forgotten."""
@@ -53,7 +54,17 @@ class CircuitBreaker:
         if self.state == "half_open" or (self.state == "closed" and self.failures >= self.failure_limit):
             doubled = self.cool_down_seconds * 2 or self.first_cool_down_seconds
             self.cool_down_seconds = min(doubled, self.longest_cool_down_seconds)
-            self.state, self.opened_at = "open", now
+            self.state, self.probe_at = "open", now + self.cool_down_seconds
+
+    def record_refusal(self, now: float, pause_seconds: float) -> None:
+        """The upstream asked for a pause."""
+        later = self.probe_at if self.state == "open" else now
+        self.state, self.probe_at = "open", max(later, now + pause_seconds)
+
+    def call_off(self, now: float) -> None:
+        """A call was given up by us: were it the probe, the next one may probe at once."""
+        if self.state == "half_open":
+            self.state, self.probe_at = "open", now
 
 
 @dataclass(slots=True)

@@ -32,11 +32,15 @@ class Ranked(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The decision for the ledger, the order in which models are tried, and everything that was weighed."""
+    """The decision for the ledger, the order in which models are tried, and everything that was weighed.
+
+    `first_token_seconds` is the rule's limit, where the models at the head of the order are expected to keep it.
+    """
 
     decision: Decision
     order: tuple[Candidate, ...]
     weighed: tuple[Ranked, ...]
+    first_token_seconds: float | None = None
 
 
 def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
@@ -57,7 +61,9 @@ def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
     placed = {ranked.candidate.name for ranked in ordered}
     spare = _by_quality([ranked for ranked in able if ranked.candidate.name not in placed])
     chosen, ordered, propensity = _explore(ordered, rule.choose, request.facts.draw)
-    return _choice(request, snapshot, rule.name, chosen, [*ordered, *spare], weighed, propensity)
+    choice = _choice(request, snapshot, rule.name, chosen, [*ordered, *spare], weighed, propensity)
+    limit = rule.choose.max_time_to_first_token_seconds if kept else None
+    return choice if limit is None else choice._replace(first_token_seconds=limit)
 
 
 def matches(when: When | None, request: RequestFacts) -> bool:

@@ -1,82 +1,153 @@
-"""What to try next when an attempt fails before its first chunk: one generator, driven by whoever does the calling.
+"""What to try next when an attempt fails, or keeps silent, before its first output: one generator, driven by whoever
+does the calling.
 
     policy = fallback_policy(order, ...)
     attempt = next(policy)            # the first try
     attempt = policy.send(error)      # what to try after that error; StopIteration: give up
+    attempt = policy.send(LATE)       # what to try beside or instead of a silent attempt; None: go on waiting
 
 It reads no clock and does no IO: waiting is the driver's, the jitter is passed in.
 """
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Generator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
 
-from backends.errors import BackendError, RateLimited, UpstreamUnavailable
+from backends.errors import BackendError, RateLimited, UpstreamAuth, UpstreamUnavailable
 from gateway.routing.snapshot import Candidate
+
+Silence = Enum("Silence", "LATE")
+LATE: Final = Silence.LATE
+"""An attempt was silent for as long as its `patience_seconds`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """`max_attempts` counts the first one. Waits are seconds; a longer Retry-After than `longest_wait_seconds` is not
-    waited for: the caller is told to come back instead."""
+    waited for: the caller is told to come back instead.
+
+    `first_token_seconds` is how long a stream may be silent before another model is tried, where the rule does not
+    say. With `is_hedging` a second model is asked when the first is slower than it is nearly always."""
 
     max_attempts: int = 4
     attempts_per_model: int = 2
     first_wait_seconds: float = 0.2
     longest_wait_seconds: float = 5.0
+    first_token_seconds: float | None = None
+    is_hedging: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One attempt to make, after waiting."""
+    """One attempt to make, after waiting, with that `key` of its backend. `overtakes`: the silent ones are given up."""
 
     number: int
     candidate: Candidate
     wait_seconds: float
+    key: str = ""
+    patience_seconds: float | None = None
+    overtakes: bool = False
+
+
+Found = tuple[Candidate, float, str]
+
+
+@dataclass(slots=True)
+class _Tried:
+    """What this request knows of one model."""
+
+    times: int = 0
+    asked_to_wait_seconds: float = 0.0
+    refused_keys: set[str] = field(default_factory=set[str])
+
+
+@dataclass(slots=True)
+class _Search:
+    """Finds the next attempt: a candidate, the seconds to wait first, and the key to use."""
+
+    order: Sequence[Candidate]
+    policy: RetryPolicy
+    pick_key: Callable[[Candidate, float, Collection[str]], str | None]
+    jitter: Callable[[], float]
+    tried: dict[str, _Tried]
+
+    def untried(self) -> Found | None:
+        for candidate in self.order:
+            if not self.tried[candidate.name].times and (key := self.pick_key(candidate, 0.0, ())) is not None:
+                return candidate, 0.0, key
+        return None
+
+    def other_key(self, candidate: Candidate) -> Found | None:
+        """A 429 or 401 is about the key: the same model may answer another one at once."""
+        key = self.pick_key(candidate, 0.0, self.tried[candidate.name].refused_keys)
+        return None if key is None else (candidate, 0.0, key)
+
+    def after(self, error: BackendError, candidate: Candidate, key: str) -> Found | None:
+        known = self.tried[candidate.name]
+        if isinstance(error, (RateLimited, UpstreamUnavailable)) and error.retry_after_seconds is not None:
+            known.asked_to_wait_seconds = error.retry_after_seconds
+        if isinstance(error, (RateLimited, UpstreamAuth)):
+            known.refused_keys.add(key)
+            if (found := self.other_key(candidate)) is not None:
+                known.times -= 1
+                return found
+        return self.untried() or self.again()
+
+    def again(self) -> Found | None:
+        """The same models once more, after their Retry-After or an exponential wait."""
+        for round_number in range(1, self.policy.attempts_per_model):
+            for candidate in self.order:
+                known = self.tried[candidate.name]
+                if known.times != round_number:
+                    continue
+                backoff = self.policy.first_wait_seconds * 2 ** (round_number - 1) * (0.5 + self.jitter())
+                wait = max(known.asked_to_wait_seconds, backoff)
+                if wait > self.policy.longest_wait_seconds:
+                    continue
+                key = self.pick_key(candidate, wait, ())
+                if key is not None:
+                    return candidate, wait, key
+        return None
 
 
 def fallback_policy(
     order: Sequence[Candidate],
     policy: RetryPolicy,
     *,
-    allows: Callable[[Candidate], bool],
+    pick_key: Callable[[Candidate, float, Collection[str]], str | None],
     may_retry: Callable[[], bool],
     jitter: Callable[[], float],
-) -> Generator[Try, BackendError]:
-    """Yield attempts in order of preference. `allows` is the circuit breaker, `jitter` draws from [0, 1).
+    first_token_seconds: float | None = None,
+    hedge_seconds: Callable[[Candidate], float | None] = lambda _: None,
+) -> Generator[Try | None, BackendError | Silence]:
+    """Yield attempts in order of preference. `pick_key(candidate, wait, refused)` asks the circuit breakers for a key
+    that may be used after that wait and is not among the refused ones; `jitter` draws from [0, 1).
 
-    Another model is tried before the same one again; the same one is tried again, after its Retry-After or an
-    exponential wait, only when no other is left. An error that no retry can cure ends it.
+    After a refused key another key of the same model is tried; else another model before the same one again; the same
+    one is tried again, after waiting, only when no other is left. An error that no retry can cure ends it.
     """
-    tried: dict[str, int] = {}
-    asked_to_wait: dict[str, float] = {}
-    number = 0
-    while number < policy.max_attempts:
-        candidate = _next_candidate(order, tried, policy, allows)
-        if candidate is None:
-            return
-        before = tried.get(candidate.name, 0)
-        wait = 0.0
-        if before:
-            backoff = policy.first_wait_seconds * 2 ** (before - 1) * (0.5 + jitter())
-            wait = max(asked_to_wait.get(candidate.name, 0.0), backoff)
-            if wait > policy.longest_wait_seconds:
-                return
-        if number and not may_retry():
-            return
+    search = _Search(order, policy, pick_key, jitter, {candidate.name: _Tried() for candidate in order})
+    number, overtakes = 0, False
+    found = search.untried()
+    while found is not None:
+        candidate, wait, key = found
         number += 1
-        tried[candidate.name] = before + 1
-        error = yield Try(number, candidate, wait)
-        if not error.is_retryable:
-            return
-        if isinstance(error, (RateLimited, UpstreamUnavailable)) and error.retry_after_seconds is not None:
-            asked_to_wait[candidate.name] = error.retry_after_seconds
-
-
-def _next_candidate(
-    order: Sequence[Candidate], tried: dict[str, int], policy: RetryPolicy, allows: Callable[[Candidate], bool]
-) -> Candidate | None:
-    for round_number in range(policy.attempts_per_model):
-        for candidate in order:
-            if tried.get(candidate.name, 0) == round_number and allows(candidate):
-                return candidate
-    return None
+        search.tried[candidate.name].times += 1
+        hedge = hedge_seconds(candidate) if number == 1 else None
+        is_hedged = hedge is not None and (first_token_seconds is None or hedge < first_token_seconds)
+        patience = hedge if is_hedged else first_token_seconds
+        news = yield Try(number, candidate, wait, key, patience, overtakes)
+        overtakes = news is LATE and not is_hedged
+        found = None
+        while found is None:
+            if not isinstance(news, Silence) and not news.is_retryable:
+                return
+            if number < policy.max_attempts:
+                found = search.untried() if isinstance(news, Silence) else search.after(news, candidate, key)
+            if found is not None and not may_retry():
+                found = None
+            if found is None:
+                if not isinstance(news, Silence):
+                    return
+                news, overtakes = (yield None), False

@@ -1,9 +1,11 @@
-"""Key pools: who is picked, who rests, and that slots come back."""
+"""Key pools: who is picked, who is full, and that slots come back."""
+
+from dataclasses import replace
 
 import pytest
 
-from backends.errors import BackendError, RateLimited, UpstreamAuth, UpstreamUnavailable
-from backends.key_pool import REST_AFTER_AUTH_SECONDS, REST_AFTER_REFUSAL_SECONDS, KeyLimits, KeyPool, PooledKey
+from backends.errors import RateLimited, UpstreamUnavailable
+from backends.key_pool import KeyLimits, KeyPool, PooledKey
 from backends.protocol import Call
 from backends.scripted import Outcome, ScriptedBackend, follow
 
@@ -69,50 +71,43 @@ async def test_slots_come_back_when_a_reply_is_closed_once() -> None:
     await ask(pool)
 
 
-RESTS: list[tuple[Outcome, type[BackendError], float]] = [
-    (Outcome(fault="rate_limited", retry_after_seconds=7), RateLimited, 7),
-    (Outcome(fault="rate_limited"), RateLimited, REST_AFTER_REFUSAL_SECONDS),
-    (Outcome(fault="auth"), UpstreamAuth, REST_AFTER_AUTH_SECONDS),
-]
-
-
-@pytest.mark.parametrize(("outcome", "kind", "seconds"), RESTS)
-async def test_a_refused_key_rests_and_another_serves(
-    outcome: Outcome, kind: type[BackendError], seconds: float
-) -> None:
-    clock = Clock()
-    tired, fresh = make_key("a", outcome, Outcome()), make_key("b", concurrent=1)
-    pool = KeyPool("pool", [tired, fresh], clock=clock)
-    with pytest.raises(kind):
-        await ask(pool)
-    await ask(pool)
-    assert used(tired, fresh) == [1, 1]
-    clock.now += seconds
-    held = await pool.open(CALL)
-    await ask(pool)
+async def test_the_caller_may_say_which_key_and_a_full_one_is_not_called() -> None:
+    keys = [make_key("a", concurrent=1), make_key("b")]
+    pool = KeyPool("pool", keys, clock=Clock())
+    assert pool.labels() == ("a", "b")
+    held = await pool.open(replace(CALL, key="a"))
+    assert pool.labels_by_room() == ["b"]
+    with pytest.raises(RateLimited) as caught:
+        await pool.open(replace(CALL, key="a"))
+    assert caught.value.status is None, "nothing was sent"
     await held.aclose()
-    assert used(tired, fresh) == [2, 2]
+    assert used(*keys) == [1, 0]
 
 
-async def test_a_providers_own_trouble_does_not_tire_the_key() -> None:
+async def test_all_full_names_the_one_that_is_free_soonest() -> None:
+    clock = Clock()
+    pool = KeyPool("pool", [make_key("a", requests=1), make_key("b", requests=1)], clock=clock)
+    await ask(pool)
+    clock.now += 10
+    await ask(pool)
+    assert pool.labels_by_room() == ("a",)
+    assert pool.wait_seconds() == pytest.approx(50)
+
+
+async def test_a_failed_call_gives_its_slot_back() -> None:
     key = make_key("a", Outcome(fault="unavailable"), Outcome())
     pool = KeyPool("pool", [key], clock=Clock())
     with pytest.raises(UpstreamUnavailable):
         await ask(pool)
     assert key.under_way == 0
     await ask(pool)
-
-
-async def test_health_while_every_key_rests() -> None:
-    pool = KeyPool("pool", [make_key("a", Outcome(fault="auth"))], clock=Clock())
     assert (await pool.health()).is_healthy
-    with pytest.raises(UpstreamAuth):
-        await ask(pool)
-    assert not (await pool.health()).is_healthy
     assert pool.is_simulated
     await pool.aclose()
 
 
-def test_an_empty_pool_is_a_mistake() -> None:
+def test_an_empty_pool_is_a_mistake_and_so_are_twins() -> None:
     with pytest.raises(ValueError, match="at least one key"):
         KeyPool("pool", [])
+    with pytest.raises(ValueError, match="same label"):
+        KeyPool("pool", [make_key("a"), make_key("a")])

@@ -1,5 +1,8 @@
-from collections.abc import Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import suppress
+from typing import Any
+
+import pytest
 
 from backends.errors import (
     BackendError,
@@ -8,10 +11,12 @@ from backends.errors import (
     StreamBroken,
     UpstreamAuth,
     UpstreamRejected,
+    UpstreamTimeout,
     UpstreamUnavailable,
 )
 from gateway.routing.circuit_breaker import CircuitBreaker, RetryBudget
-from gateway.routing.fallback import RetryPolicy, Try, fallback_policy
+from gateway.routing.fallback import LATE, RetryPolicy, Silence, Try, fallback_policy
+from gateway.routing.first_token_times import FirstTokenTimes
 from gateway.routing.snapshot import Candidate
 from tests.builders import make_candidate
 
@@ -31,16 +36,74 @@ def drive(
     steps = fallback_policy(
         order,
         RetryPolicy(),
-        allows=lambda candidate: candidate.name not in (down or set()),
+        pick_key=lambda candidate, wait, refused: None if candidate.name in (down or set()) or "" in refused else "",
         may_retry=may_retry,
         jitter=lambda: 0.5,
     )
     tries: list[Try] = []
     with suppress(StopIteration):
-        tries.append(next(steps))
-        while len(tries) <= len(errors):
-            tries.append(steps.send(errors[len(tries) - 1]))
+        found = next(steps)
+        for error in errors:
+            assert found is not None
+            tries.append(found)
+            found = steps.send(error)
+        assert found is not None
+        tries.append(found)
     return tries
+
+
+def test_a_refused_key_gives_way_to_another_key_of_the_same_model() -> None:
+    keys = ("k1", "k2")
+    steps = fallback_policy(
+        [A, B],
+        RetryPolicy(max_attempts=5),
+        pick_key=lambda candidate, wait, refused: next((key for key in keys if key not in refused), None),
+        may_retry=lambda: True,
+        jitter=lambda: 0.5,
+    )
+    errors = (RateLimited("x"), UpstreamAuth("y"), UpstreamUnavailable("z"), RateLimited("x"))
+    seen = [next(steps), *map(steps.send, errors)]
+    made = [(one.candidate.name, one.key, one.wait_seconds) for one in seen if one is not None]
+    assert made == [("a", "k1", 0.0), ("a", "k2", 0.0), ("b", "k1", 0.0), ("a", "k1", 0.2), ("b", "k1", 0.2)]
+
+
+def any_key(candidate: Candidate, wait: float, refused: Collection[str]) -> str:
+    return ""
+
+
+def hedge_soon(candidate: Candidate) -> float:
+    return 0.5
+
+
+def silent(**given: Any) -> Generator[Try | None, BackendError | Silence]:
+    return fallback_policy([A, B], RetryPolicy(), pick_key=any_key, may_retry=lambda: True, jitter=lambda: 0.5, **given)
+
+
+def test_a_silent_model_is_overtaken_by_the_next_and_the_last_one_is_waited_for() -> None:
+    steps = silent(first_token_seconds=2.0)
+    assert next(steps) == Try(1, A, 0.0, "", 2.0)
+    assert steps.send(LATE) == Try(2, B, 0.0, "", 2.0, overtakes=True)
+    assert steps.send(LATE) is None, "nobody is left: go on waiting"
+    assert steps.send(UpstreamTimeout("b too")) == Try(3, A, 0.2, "", 2.0)
+
+
+def test_a_hedge_runs_beside_the_first_and_both_give_way_at_the_deadline() -> None:
+    steps = silent(first_token_seconds=2.0, hedge_seconds=hedge_soon)
+    assert next(steps) == Try(1, A, 0.0, "", 0.5)
+    assert steps.send(LATE) == Try(2, B, 0.0, "", 2.0, overtakes=False)
+    assert steps.send(LATE) is None
+
+
+def test_no_patience_without_a_deadline_and_no_second_attempt_without_a_retry_to_spend() -> None:
+    assert next(silent()) == Try(1, A, 0.0, "", None)
+    steps = fallback_policy(
+        [A, B], RetryPolicy(), pick_key=any_key, may_retry=lambda: False, jitter=lambda: 0.5,
+        first_token_seconds=1.0,
+    )  # fmt: skip
+    next(steps)
+    assert steps.send(LATE) is None
+    with pytest.raises(StopIteration):
+        steps.send(UpstreamTimeout("x"))
 
 
 def names(tries: list[Try]) -> list[str]:
@@ -106,3 +169,32 @@ def test_a_lost_probe_does_not_keep_the_breaker_open_for_ever() -> None:
     assert breaker.allows(2.0)
     assert not breaker.allows(3.0)
     assert breaker.allows(62.0)
+
+
+def test_one_refusal_opens_it_for_as_long_as_asked() -> None:
+    breaker = CircuitBreaker()
+    breaker.record_refusal(0.0, 30.0)
+    breaker.record_refusal(1.0, 5.0)
+    assert breaker.is_open(29.9)
+    assert breaker.wait_seconds(10.0) == 20.0
+    assert breaker.allows(30.0)
+    breaker.record_failure(30.5)
+    assert breaker.wait_seconds(30.5) == 2.0, "a refusal is no step of the cool-down"
+
+
+def test_a_probe_that_we_gave_up_leaves_its_place_to_the_next() -> None:
+    breaker = CircuitBreaker(failure_limit=1)
+    breaker.record_failure(0.0)
+    assert breaker.allows(2.0)
+    assert breaker.is_open(2.1)
+    breaker.call_off(2.2)
+    assert breaker.allows(2.2)
+
+
+def test_late_is_the_slowest_twentieth_of_what_is_fresh() -> None:
+    times = FirstTokenTimes()
+    for number in range(20):
+        assert times.late_seconds(number) is None
+        times.record(float(number), 0.1 * number)
+    assert times.late_seconds(20.0) == pytest.approx(1.9)
+    assert times.late_seconds(301.0) is None, "only 18 of them are fresh"
