@@ -1,0 +1,154 @@
+"""The Lua scripts of redis_counters.py: each runs atomically, and each finds out first whether the store was emptied.
+
+Keys, all below one prefix:
+
+    epoch                   the server's run id and when these counters began; another one after a flush or restart
+    EPOCH:meta              opened, begun, read (milliseconds), windows
+    EPOCH:books             account -> spent, as the books had it at the last reading
+    EPOCH:account:ACCOUNT   worker -> "total:spent" that it holds; "tight" -> until when nothing is leased ahead
+    workers                 worker -> when it was last heard of
+    rate:BUCKET             level, at
+
+A new epoch leases nothing until every worker had time to say what it holds and the books have been read.
+"""
+
+SILENT_MS = 60_000
+KEEP_MS = 600_000
+TIGHT_MS = 5000
+
+CONSTANTS = f"local SILENT, KEEP, TIGHT = {SILENT_MS}, {KEEP_MS}, {TIGHT_MS}"
+
+# KEYS[1] is `epoch`, ARGV[1] the epoch the caller knows, ARGV[2] the prefix. Answers {'epoch', NAME} for another.
+PRELUDE = (
+    CONSTANTS
+    + """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+local epoch = redis.call('GET', KEYS[1])
+if not epoch or string.sub(epoch, 1, #run) ~= run then
+  epoch = string.format('%s-%.0f', run, now)
+  redis.call('SET', KEYS[1], epoch)
+  redis.call('HSET', ARGV[2] .. epoch .. ':meta', 'opened', now, 'begun', string.format('%.0f', now))
+end
+if epoch ~= ARGV[1] then return {'epoch', epoch} end
+local meta = ARGV[2] .. epoch .. ':meta'
+local books = ARGV[2] .. epoch .. ':books'
+local accounts = ARGV[2] .. epoch .. ':account:'
+local workers = ARGV[2] .. 'workers'
+local function hold(account, worker, total, spent)
+  local key = accounts .. account
+  if total == '0' and spent == '0' then
+    redis.call('HDEL', key, worker)
+  else
+    redis.call('HSET', key, worker, total .. ':' .. spent)
+    redis.call('PEXPIRE', key, KEEP)
+  end
+end
+"""
+)
+
+# ARGV: 3 worker, 4 account, 5 limit, 6 total, 7 spent, 8 need, 9 want, 10 how long a new epoch leases nothing.
+# -> {'ok', granted, spent, held, held_spent} or {'unread'}
+LEASE = (
+    PRELUDE
+    + """
+local worker, account = ARGV[3], ARGV[4]
+hold(account, worker, ARGV[6], ARGV[7])
+redis.call('ZADD', workers, now, worker)
+local booked = redis.call('HGET', books, account)
+local opened = tonumber(redis.call('HGET', meta, 'opened'))
+if not booked or now < opened + tonumber(ARGV[10]) then return {'unread'} end
+local held, held_spent, tight = 0, 0, 0
+local fields = redis.call('HGETALL', accounts .. account)
+for i = 1, #fields, 2 do
+  local name = fields[i]
+  if name == 'tight' then
+    tight = tonumber(fields[i + 1])
+  elseif name ~= worker then
+    local seen = redis.call('ZSCORE', workers, name)
+    if seen and now - tonumber(seen) < SILENT then
+      local total, spent = string.match(fields[i + 1], '(-?%d+):(%d+)')
+      held, held_spent = held + tonumber(total), held_spent + tonumber(spent)
+    else
+      redis.call('HDEL', accounts .. account, name)
+    end
+  end
+end
+local spent, need, want = tonumber(booked), tonumber(ARGV[8]), tonumber(ARGV[9])
+local free = tonumber(ARGV[5]) - spent - held - tonumber(ARGV[6])
+local granted = 0
+if need <= free then
+  granted = need
+  if now >= tight then granted = need + math.floor(math.min(want - need, (free - need) / 8)) end
+  hold(account, worker, string.format('%.0f', tonumber(ARGV[6]) + granted), ARGV[7])
+else
+  redis.call('HSET', accounts .. account, 'tight', string.format('%.0f', now + TIGHT))
+  redis.call('PEXPIRE', accounts .. account, KEEP)
+end
+return {'ok', granted, spent, held, held_spent}
+"""
+)
+
+# ARGV: 3 worker, then account, total, spent of each. -> {'ok', begun, read, windows, workers, tight accounts ...}
+REPORT = (
+    PRELUDE
+    + """
+redis.call('ZADD', workers, now, ARGV[3])
+redis.call('ZREMRANGEBYSCORE', workers, '-inf', now - SILENT)
+local answer = {'ok', redis.call('HGET', meta, 'begun'), redis.call('HGET', meta, 'read') or '0',
+  redis.call('HGET', meta, 'windows') or '', redis.call('ZCARD', workers)}
+for i = 4, #ARGV, 3 do
+  hold(ARGV[i], ARGV[3], ARGV[i + 1], ARGV[i + 2])
+  local tight = redis.call('HGET', accounts .. ARGV[i], 'tight')
+  if tight and tonumber(tight) > now then answer[#answer + 1] = ARGV[i] end
+end
+return answer
+"""
+)
+
+# ARGV: 3 how long others are kept from reading too. -> {'ok', number} or {'busy'}
+BEGIN_READING = (
+    PRELUDE
+    + """
+if now < (tonumber(redis.call('HGET', meta, 'reading_until')) or 0) then return {'busy'} end
+redis.call('HSET', meta, 'reading_until', string.format('%.0f', now + tonumber(ARGV[3])))
+local number = string.format('%.0f', math.max(now, tonumber(redis.call('HGET', meta, 'begun')) + 1))
+redis.call('HSET', meta, 'begun', number)
+return {'ok', number}
+"""
+)
+
+# ARGV: 3 number, 4 windows, then account, spent of each. -> {'ok'}
+END_READING = (
+    PRELUDE
+    + """
+if tonumber(ARGV[3]) <= (tonumber(redis.call('HGET', meta, 'read')) or 0) then return {'ok'} end
+redis.call('DEL', books)
+for i = 5, #ARGV, 2 do redis.call('HSET', books, ARGV[i], ARGV[i + 1]) end
+redis.call('HSET', meta, 'read', ARGV[3], 'windows', ARGV[4])
+return {'ok'}
+"""
+)
+
+# KEYS: one bucket each; ARGV: amount, capacity of each. -> {} or {index of the first short one, milliseconds to wait}
+TAKE = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + time[2] / 1000
+local levels = {}
+for i, key in ipairs(KEYS) do
+  local amount, capacity = tonumber(ARGV[2 * i - 1]), tonumber(ARGV[2 * i])
+  local found = redis.call('HMGET', key, 'level', 'at')
+  local level, at = tonumber(found[1]) or capacity, tonumber(found[2]) or now
+  level = math.min(capacity, level + capacity * math.max(0, now - at) / 60000)
+  local missing = math.min(amount, capacity) - level
+  if missing > 0 then return {i, math.ceil(missing / capacity * 60000)} end
+  levels[i] = {level - amount, math.max(at, now)}
+end
+for i, key in ipairs(KEYS) do
+  redis.call('HSET', key, 'level', string.format('%.6f', levels[i][1]), 'at', string.format('%.3f', levels[i][2]))
+  local capacity = tonumber(ARGV[2 * i])
+  redis.call('PEXPIRE', key, 60000 + math.ceil(math.max(0, capacity - levels[i][1]) / capacity * 60000))
+end
+return {}
+"""

