@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from dashboards.export import build_export
 from dashboards.gateway_client import open_gateway
 from dashboards.pages import build_pages
+from dashboards.rules_assist import build_rules_assist
 from dashboards.security import Guarded
 from dashboards.sessions import Sessions, SignInLimit
 from dashboards.sign_in import build_sign_in
@@ -29,6 +30,7 @@ def build_app(gateway_url: str, *, is_secure: bool = False) -> ASGIApp:
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(build_sign_in(http, sessions, SignInLimit(time.monotonic), is_secure=is_secure))
     app.include_router(build_export(http, sessions))
+    app.include_router(build_rules_assist(http, sessions))
     app.mount("/ui/static", StaticFiles(directory=HERE / "static"))
 
     @app.get("/")

@@ -1,0 +1,180 @@
+"""One open editor of the rules: text or form, mistakes at their line, the diff and a replay before saving."""
+
+import asyncio
+import difflib
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any, Literal
+
+from nicegui import ui
+
+from dashboards import markup
+from dashboards.frame import View, grid, html, panel
+from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
+from dashboards.pages.replay_result import replay_result
+from dashboards.pages.rule_form import Known, RuleForm
+
+RULES = "/admin/v1/rules"
+PAUSE_SECONDS = 0.7
+"""The text is checked when nobody has typed for so long."""
+Action = Literal["check", "compare", "replay", "save", "activate"]
+ATTACH = "import('/ui/static/rules_editor.js').then((editor) => editor.attach(getElement({id})))"
+
+
+@dataclass(slots=True)
+class Editor:
+    """`base` is the version its edit started from: saving fails if another became active."""
+
+    view: View
+    base: str | None
+    base_text: str
+    code: ui.codemirror
+    verdict: ui.html
+    results: ui.element
+    reason: ui.input
+    buttons: list[ui.button] = field(default_factory=list[ui.button])
+    changes: int = 0
+
+    async def check(self, *, is_asked: bool = True) -> bool:
+        """Mark the line of the first mistake; whether there is none. Scrolls to it only when asked to check."""
+        checked = await self.view.gateway.post(f"{RULES}/validate", {"text": self.code.value})
+        problems: list[dict[str, Any]] = checked["problems"]
+        if not problems:
+            self.code.decorations[:] = []
+            self.code.line_tooltips = {}
+            self.verdict.set_content('<p class="be-fine" role="status">Valid.</p>')
+            return True
+        one = problems[0]
+        line: int | None = one["line"]
+        what = f"{one['field']}: {one['message']}" if one["field"] else one["message"]
+        has_line = line is not None and line <= self.code.value.count("\n") + 1
+        self.code.decorations[:] = [{"kind": "line", "line": line, "class": "be-error-line"}] if has_line else []
+        self.code.line_tooltips = {line: what} if has_line and line is not None else {}
+        if has_line and line is not None and is_asked:
+            self.code.reveal_line(line)
+        where = f"Line {line}" if line else "This file"
+        self.verdict.set_content(f'<p class="be-problem" role="alert">{where}: {escape(what)}</p>')
+        return False
+
+    async def changed(self) -> None:
+        """Check by itself once nobody types any more."""
+        self.changes += 1
+        change = self.changes
+        await asyncio.sleep(PAUSE_SECONDS)
+        if change == self.changes:
+            await self.attempt("check", is_asked=False)
+
+    async def compare(self) -> None:
+        """The active version and the edit beside each other."""
+        self.results.clear()
+        old, new = self.base_text.splitlines(), self.code.value.splitlines()
+        with self.results, panel("What changes", "The active version on the left, your edit on the right."):
+            if old == new:
+                html(markup.message("Nothing changed", "The edit is the same as the active version."))
+            else:
+                html(
+                    markup.side_by_side(old, new, difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
+                )
+
+    async def replay(self) -> None:
+        """The last seven days under the edit; nothing is saved."""
+        if not await self.check():
+            return
+        found = await self.view.gateway.post(f"{RULES}/replay", {"text": self.code.value})
+        self.results.clear()
+        note = "Logged traffic decided again under your edit; no model is called."
+        with self.results, panel("Replay of the last seven days", note):
+            html(replay_result(found))
+
+    async def save(self, *, activate: bool) -> None:
+        """Store the edit, and make it the active version if asked to."""
+        if not await self.check():
+            return
+        body = {"text": self.code.value, "expected_active": self.base, "reason": self.reason.value or ""}
+        saved = await self.view.gateway.put(RULES, {**body, "activate": activate})
+        if activate:
+            ui.navigate.to("/rules?done=activated")
+        else:
+            ui.notify(f"Saved as version {saved['version']}; it is not active yet.", type="positive")
+
+    async def attempt(self, action: Action, *, is_asked: bool = True) -> None:
+        """Do it, and say in words why it could not be done. Buttons rest while somebody waits for one."""
+        if is_asked:
+            for button in self.buttons:
+                button.disable()
+        try:
+            match action:
+                case "check":
+                    await self.check(is_asked=is_asked)
+                case "compare":
+                    await self.compare()
+                case "replay":
+                    await self.replay()
+                case "save" | "activate":
+                    await self.save(activate=action == "activate")
+        except (GatewayRefused, GatewayUnreachable) as error:
+            self.verdict.set_content(f'<p class="be-problem" role="alert">{escape(str(error))}</p>')
+        finally:
+            for button in self.buttons:
+                button.enable()
+
+
+async def build_editor(view: View, base: str | None, base_text: str, text: str, *, may_write: bool) -> None:
+    """Text and form over the same rules, and what can be done with them."""
+    schema, listed = await asyncio.gather(view.gateway.get(f"{RULES}/schema"), view.gateway.get("/admin/v1/models"))
+    shown = ui.toggle({"text": "Text", "form": "Form"}, value="text").props(
+        "no-caps unelevated dense padding='2px 14px'"
+    )
+    shown.classes("be-toggle")
+    code = ui.codemirror(text, language="YAML", indent="  ").classes("be-editor").props('aria-label="Rules as YAML"')
+    code.set_theme("vscodeDark" if view.request.cookies.get("breakeven_theme") == "dark" else "basicLight")
+    form_box = ui.element("div")
+    hint = html(
+        '<p class="be-note be-hint">Ctrl-Space suggests what may be written. A form keeps the text of rules that it '
+        "does not change; comments inside a rule that it changes are lost.</p>"
+    )
+    verdict = html("")
+    actions = grid("be-actions")
+    results = ui.element("div").style("margin-top: 1rem")
+    with actions:
+        reason = ui.input("Why this change?").props("dense outlined maxlength=500").style("min-width: 16rem")
+        reason.set_visibility(may_write)
+    editor = Editor(view, base, base_text, code, verdict, results, reason)
+
+    def write(changed: str) -> None:
+        code.set_value(changed)
+
+    with form_box:
+        known = Known(schema, [one["name"] for one in listed["models"]])
+        form = RuleForm(known, lambda: code.value, write, may_write=may_write)
+    form_box.set_visibility(False)
+    hint.set_visibility(may_write)
+
+    def switch() -> None:
+        is_form = shown.value == "form"
+        if is_form:
+            form.show()
+        form_box.set_visibility(is_form)
+        code.set_visibility(not is_form)
+
+    shown.on_value_change(switch)
+    code.on_value_change(editor.changed)
+    ui.run_javascript(ATTACH.format(id=code.id))
+    with actions:
+        _buttons(editor, may_write=may_write)
+
+
+def _buttons(editor: Editor, *, may_write: bool) -> None:
+    def button(label: str, action: Action, *, is_main: bool = False) -> None:
+        async def pressed() -> None:
+            await editor.attempt(action)
+
+        shown = ui.button(label, on_click=pressed).props("no-caps unelevated" if is_main else "no-caps outline")
+        editor.buttons.append(shown)
+
+    button("Check", "check")
+    button("Compare", "compare")
+    button("Replay last week", "replay")
+    if may_write:
+        button("Save", "save")
+        button("Save and activate", "activate", is_main=True)

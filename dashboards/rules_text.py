@@ -1,0 +1,146 @@
+"""A rules file taken apart into its rules and put together again: what nobody changed keeps every character. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+
+WIDEST = 10**6
+NEW_RULE: Mapping[str, Any] = {"name": "", "when": {"difficulty": {"at_most": 0.5}}, "choose": {"from": "any"}}
+
+
+class NotEditable(Exception):
+    """The text is not laid out so that a form can edit it; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: the comments above it, its own lines, and what they say. `text` None: written anew from `content`."""
+
+    comments: str
+    text: str | None
+    content: Mapping[str, Any]
+
+    def with_content(self, content: Mapping[str, Any]) -> "Rule":
+        return self if content == self.content else replace(self, text=None, content=content)
+
+    @property
+    def name(self) -> str:
+        return str(self.content.get("name", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class RulesText:
+    """`head` ends before the first rule's comments, `tail` begins after the last rule."""
+
+    head: str
+    rules: tuple[Rule, ...]
+    tail: str
+    indent: int
+
+    def join(self) -> str:
+        parts = [rule.comments + (rule.text or render(rule.content, self.indent)) for rule in self.rules]
+        return self.head + "".join(parts) + self.tail
+
+
+def split_rules(text: str) -> RulesText:
+    """Raises NotEditable with a sentence."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise NotEditable("This text is not YAML yet: correct it in the text view, Check names the line.") from error
+    rules = _rules_node(root)
+    listed = content["rules"]
+    if any(not isinstance(one, dict) for one in listed):
+        raise NotEditable("A rule is not a map of name, when and choose: correct it in the text view.")
+    lines = text.splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    starts = [node.start_mark.line for node in rules.value]
+    ends = [_last_line(lines, start, stop) for start, stop in zip(starts, [*starts[1:], None], strict=True)]
+    ends[-1] = min(ends[-1], _last_line(lines, starts[-1], rules.end_mark.line))
+    befores = [_first_comment(lines, starts[0]), *(end + 1 for end in ends[:-1])]
+    return RulesText(
+        head="".join(lines[: befores[0]]),
+        rules=tuple(
+            Rule("".join(lines[before:start]), "".join(lines[start : end + 1]), one)
+            for before, start, end, one in zip(befores, starts, ends, listed, strict=True)
+        ),
+        tail="".join(lines[ends[-1] + 1 :]),
+        indent=rules.start_mark.column,
+    )
+
+
+def render(rule: Mapping[str, Any], indent: int) -> str:
+    """A rule as this project writes them: a line for its name, its conditions and its choice."""
+    pad = " " * indent
+    lines = [f"{pad}- name: {_scalar(rule.get('name', ''))}"]
+    lines += [f"{pad}  {key}: {_flow(value)}" for key, value in rule.items() if key != "name"]
+    return "\n".join(lines) + "\n"
+
+
+def summary(rule: Mapping[str, Any]) -> str:
+    """One line for people: `difficulty at most 0.4 → any, by expected_cost`."""
+    when = rule.get("when") or {}
+    conditions = " and ".join(_condition(name, value) for name, value in when.items()) or "everything else"
+    choose = dict(rule.get("choose") or {})
+    source = choose.pop("from", "?")
+    chosen = source if isinstance(source, str) else ", ".join(str(one) for one in source)
+    rest = "".join(f", {name.replace('_', ' ')} {value}" for name, value in choose.items())
+    return f"{conditions} → {chosen}{rest}"
+
+
+def moved(rules: Sequence[Rule], index: int, by: int) -> tuple[Rule, ...]:
+    """With one rule that many places lower; unchanged when it would leave the list."""
+    target = index + by
+    if not 0 <= target < len(rules):
+        return tuple(rules)
+    left = [*rules[:index], *rules[index + 1 :]]
+    return (*left[:target], rules[index], *left[target:])
+
+
+def _rules_node(root: yaml.Node | None) -> yaml.SequenceNode:
+    if isinstance(root, yaml.MappingNode):
+        for key, value in root.value:
+            if key.value == "rules" and isinstance(value, yaml.SequenceNode) and value.value:
+                if value.flow_style:
+                    raise NotEditable("Write each rule on lines of its own, beginning with a dash, to edit it here.")
+                return value
+    raise NotEditable("There are no rules in this text yet: begin with a line `rules:` in the text view.")
+
+
+def _last_line(lines: Sequence[str], start: int, stop: int | None) -> int:
+    """The last line with more than a comment of the item that begins at `start`; the next begins at `stop`."""
+    last = start
+    for number in range(start, len(lines) if stop is None else stop):
+        line = lines[number].strip()
+        if line and not line.startswith("#"):
+            last = number
+    return last
+
+
+def _first_comment(lines: Sequence[str], start: int) -> int:
+    """Where the comments right above a line begin."""
+    while start > 0 and lines[start - 1].strip().startswith("#"):
+        start -= 1
+    return start
+
+
+def _condition(name: str, value: Any) -> str:
+    if isinstance(value, dict):
+        ends = " and ".join(f"{key.replace('_', ' ')} {end}" for key, end in value.items())
+        return f"{name.replace('_', ' ')} {ends}"
+    shown = ", ".join(str(one) for one in value) if isinstance(value, list) else str(value)
+    return f"{name.replace('_', ' ')} {shown}"
+
+
+def _flow(value: Any) -> str:
+    if not isinstance(value, (dict, list)):
+        return _scalar(value)
+    return yaml.safe_dump(value, default_flow_style=True, width=WIDEST, sort_keys=False, allow_unicode=True).strip()
+
+
+def _scalar(value: Any) -> str:
+    return yaml.safe_dump([value], default_flow_style=True, width=WIDEST, allow_unicode=True).strip()[1:-1]
