@@ -11,10 +11,6 @@ NAMES: dict[Path, list[str]] = {
     (*FROM, ANY): ["small", "large"],
     ("models", ANY, "backend"): ["openai"],
 }
-    FROM: ["small", "large"],
-    (*FROM, ANY): ["small", "large"],
-    ("models", ANY, "backend"): ["openai"],
-}
 SOURCES = ["any", "hosted", "local", "small", "large"]
 
 
