@@ -1,6 +1,6 @@
 """The admin API put together: every router behind one guard. Names no concrete store."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Depends
@@ -31,6 +31,7 @@ def build_admin_router(
     rules: RulesService,
     replay: Replay,
     reports: Reports,
+    finance: Sequence[APIRouter],
     entries: EntryStore,
     budgets: BudgetsService,
     audit: AuditLog,
@@ -41,6 +42,7 @@ def build_admin_router(
     admin = APIRouter(prefix=PREFIX, dependencies=[Depends(guard)], responses=REFUSALS)
     for router in (
         build_reports_router(reports),
+        *finance,
         build_entries_router(entries),
         build_rules_router(rules, replay),
         build_keys_router(keys),

@@ -20,6 +20,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rules": ("gateway.cli.rules", "List, show, diff, apply, activate and roll back routing rules."),
     "replay": ("gateway.cli.replay", "Re-decide logged traffic under other rules, prices or models."),
     "costs": ("gateway.cli.costs", "What was spent, by model, team, project, tag, key, provider, rule or time."),
+    "export": ("gateway.cli.export", "The books as FOCUS 1.3, and every report as CSV or Parquet."),
+    "forecast": ("gateway.cli.forecast", "Where spend is heading, how a budget fares, which days were unusual."),
     "break-even": ("gateway.cli.break_even", "Whether owning the GPU pays at your traffic, and from what volume."),
     "prices": ("gateway.cli.prices", "List, import, diff and re-apply the dated price catalogue."),
     "logs": ("gateway.cli.logs", "Show ledger entries."),

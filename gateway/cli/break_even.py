@@ -11,11 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.api.admin_reports import BreakEvenQuery, BreakEvenView
-from gateway.break_even_service import BreakEvenOf, BreakEvenService
-from gateway.cli.state import State, open_state
+from gateway.cli.state import open_state
 from gateway.economics.report import BreakEvenReport
-from gateway.plans import own_engine_plan, throughput
-from gateway.wiring import now_us
 
 
 def command(
@@ -50,17 +47,7 @@ def command(
 
 async def _ask(query: BreakEvenQuery) -> BreakEvenView:
     async with open_state() as state:
-        return await (await _service(state)).break_even(query)
-
-
-async def _service(state: State) -> BreakEvenService:
-    snapshot, settings = await state.snapshot(), state.deployment.settings.engine
-
-    books = await state.books()
-    of = BreakEvenOf(
-        lambda: snapshot, lambda: own_engine_plan(settings), lambda: throughput(state.deployment.curve), now_us
-    )
-    return BreakEvenService(state.reports, books, of)
+        return await (await state.report_services()).reports.break_even(query)
 
 
 def show(report: BreakEvenReport, console: Console) -> None:

@@ -41,7 +41,7 @@ def command(
 
 async def _ask(query: CostQuery) -> CostTable:
     async with open_state() as state:
-        return await (await state.books()).costs(query)
+        return await (await state.report_services()).books.costs(query)
 
 
 def write_csv(table: CostTable) -> None:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from classifier.load import load_artefact
-from gateway.books import Books, BooksOf
 from gateway.catalogue import profiles
 from gateway.config.home import find_home
 from gateway.deployment import Deployment, load_deployment
-from gateway.plans import rented_gpus
+from gateway.report_services import ReportServices, build_report_services
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.rules_service import text_version
@@ -47,10 +46,10 @@ class State:
         document, version = await self.active_rules()
         return self.snapshot_of(document, version)
 
-    async def books(self) -> Books:
+    async def report_services(self) -> ReportServices:
         """The reports, of this deployment."""
-        snapshot, settings = await self.snapshot(), self.deployment.settings
-        return Books(self.reports, BooksOf(lambda: snapshot, lambda: rented_gpus(settings), now_us))
+        snapshot = await self.snapshot()
+        return build_report_services(self.reports, lambda: self.deployment, lambda: snapshot, now_us)
 
     def snapshot_of(self, document: RulesDocument, version: str = "") -> Snapshot:
         """What it would decide by under other rules."""

@@ -8,17 +8,26 @@ paths, because the interval of a month's total is not the sum of its days' inter
 import itertools
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 from statsmodels.tsa.seasonal import STL
 from statsmodels.tsa.statespace.structural import UnobservedComponents, UnobservedComponentsResults
 
+from gateway.reports.daily_costs import (
+    BudgetBurn,
+    DailyCost,
+    Forecast,
+    ForecastDay,
+    Method,
+    Range,
+    TooShort,
+    UnusualDay,
+)
+
 FloatArray = NDArray[np.float64]
-Method = Literal["level, slope and weekdays", "level", "mean of the days seen"]
 
 WEEK = 7
 LEAST_DAYS_FOR_WEEKS = 3 * WEEK
@@ -30,62 +39,6 @@ UNUSUAL_SCORE = 4.0
 NORMAL_PER_MAD = 1.4826
 SMALLEST_SHARE = 0.02
 """A series without noise still varies by rounding: deviations below 2 % of a typical day are never unusual."""
-
-
-class TooShort(ValueError):
-    """Fewer days than any statement about the next ones needs."""
-
-
-@dataclass(frozen=True, slots=True)
-class DailyCost:
-    day: date
-    cost_pico_usd: int
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """5 %, 50 % and 95 % of the simulated paths, pico-USD."""
-
-    low_pico_usd: int
-    middle_pico_usd: int
-    high_pico_usd: int
-
-
-@dataclass(frozen=True, slots=True)
-class ForecastDay:
-    day: date
-    cost: Range
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    method: Method
-    days_seen: int
-    days: tuple[ForecastDay, ...]
-    total: Range
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetBurn:
-    """`runs_out_*` are None where that share of the paths stays within the budget until the period ends."""
-
-    spent_pico_usd: int
-    budget_pico_usd: int
-    projected: Range
-    probability_of_exceeding: float
-    runs_out_early: date | None
-    runs_out_middle: date | None
-    runs_out_late: date | None
-
-
-@dataclass(frozen=True, slots=True)
-class UnusualDay:
-    """`score` counts robust standard deviations; negative: cheaper than expected."""
-
-    day: date
-    cost_pico_usd: int
-    expected_pico_usd: int
-    score: float
 
 
 def forecast(history: Sequence[DailyCost], days: int, *, generator: np.random.Generator) -> Forecast:

@@ -12,6 +12,8 @@ from fastapi.testclient import TestClient
 from backends.protocol import BackendHealth
 from backends.scripted import Outcome, ScriptedBackend, follow
 from gateway.api.admin import build_admin_router
+from gateway.api.admin_exports import build_exports_router
+from gateway.api.admin_forecast import Anomalies, DailyQuery, ForecastQuery, ForecastView, build_forecast_router
 from gateway.api.admin_keys import KeyService
 from gateway.api.admin_reports import BreakEvenQuery, BreakEvenView, CostQuery, CostTable, Overview, PeriodQuery
 from gateway.api.admin_reports import Utilisation as UtilisationView
@@ -26,6 +28,7 @@ from gateway.ledger.entry import Entry
 from gateway.load import Upstreams
 from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import ModelRecord, PriceBook, ProviderPrices
+from gateway.reports.tables import Column, ReportTable
 from gateway.routing.rules import ModelSpec, RulesDocument
 from gateway.rules_service import Activation, RulesService, StoredRules
 from gateway.stores import (
@@ -196,6 +199,21 @@ class NoReports:
     async def break_even(self, query: BreakEvenQuery) -> BreakEvenView:
         raise InvalidRequest("no break-even")
 
+    async def forecast(self, query: ForecastQuery) -> ForecastView:
+        raise InvalidRequest("no forecast")
+
+    async def anomalies(self, query: DailyQuery) -> Anomalies:
+        raise InvalidRequest("no anomalies")
+
+
+class NoFiles:
+    """Every file is an empty table."""
+
+    async def _nothing(self, query: object) -> ReportTable:
+        return ReportTable((Column("nothing", "text"),), ())
+
+    focus = costs = savings = utilisation = break_even = forecast = anomalies = _nothing
+
 
 def catalogue() -> Catalogue:
     def spec(name: str) -> ModelSpec:
@@ -241,6 +259,7 @@ class AdminRig:
                 rules=self.rules,
                 replay=self._replay,
                 reports=NoReports(),
+                finance=(build_forecast_router(NoReports()), build_exports_router(NoFiles())),
                 entries=self.entries,
                 budgets=BudgetsService(MemoryBudgets(), OneSum(), _no_outlook, now_us=lambda: NOW_US),
                 audit=MemoryAudit(),

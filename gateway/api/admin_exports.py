@@ -1,0 +1,115 @@
+"""`/admin/v1/reports/files/*`: every report as CSV or Parquet, and the books as FOCUS 1.3."""
+
+import asyncio
+from typing import Annotated, Any, Protocol
+
+from fastapi import APIRouter, Query, Response
+
+from gateway.api.admin_forecast import DailyQuery, ForecastQuery
+from gateway.api.admin_guard import needs
+from gateway.api.admin_reports import BreakEvenQuery, CostQuery, PeriodQuery
+from gateway.errors import InvalidRequest, StateError
+from gateway.reports.tables import MEDIA_TYPES, Format, ReportTable, encode
+
+FILE: dict[int | str, dict[str, Any]] = {
+    200: {"content": {kind.partition(";")[0]: {} for kind in MEDIA_TYPES.values()}, "description": "The file."}
+}
+
+
+class Files(Protocol):
+    """Each report as a table; what is refused is refused as by the report itself."""
+
+    async def focus(self, query: PeriodQuery) -> ReportTable: ...
+
+    async def costs(self, query: CostQuery) -> ReportTable: ...
+
+    async def savings(self, query: CostQuery) -> ReportTable: ...
+
+    async def utilisation(self, query: PeriodQuery) -> ReportTable: ...
+
+    async def break_even(self, query: BreakEvenQuery) -> ReportTable: ...
+
+    async def forecast(self, query: ForecastQuery) -> ReportTable: ...
+
+    async def anomalies(self, query: DailyQuery) -> ReportTable: ...
+
+
+class FocusFile(PeriodQuery):
+    format: Format = "csv"
+
+
+class CostFile(CostQuery):
+    format: Format = "csv"
+
+
+class PeriodFile(PeriodQuery):
+    format: Format = "csv"
+
+
+class BreakEvenFile(BreakEvenQuery):
+    format: Format = "csv"
+
+
+class ForecastFile(ForecastQuery):
+    format: Format = "csv"
+
+
+class AnomalyFile(DailyQuery):
+    format: Format = "csv"
+
+
+def build_exports_router(files: Files) -> APIRouter:
+    """The paths below `/reports/files`."""
+    router = APIRouter(prefix="/reports/files", tags=["admin: reports"])
+    declared: dict[str, Any] = {
+        "openapi_extra": needs("reports.read"),
+        "response_class": Response,
+        "responses": FILE,
+    }
+
+    @router.get("/focus", **declared)
+    async def focus(query: Annotated[FocusFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
+        """The books as a FOCUS 1.3 cost and usage dataset, by day, idle GPU capacity as rows of its own."""
+        return await file_of("focus", await files.focus(query), query.format)
+
+    @router.get("/costs", **declared)
+    async def costs(query: Annotated[CostFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
+        """`/reports/costs` without its total."""
+        return await file_of("costs", await files.costs(query), query.format)
+
+    @router.get("/savings", **declared)
+    async def savings(query: Annotated[CostFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
+        """What the same tokens would have cost at one hosted model."""
+        return await file_of("savings", await files.savings(query), query.format)
+
+    @router.get("/utilisation", **declared)
+    async def utilisation(query: Annotated[PeriodFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
+        """GPU-seconds used of those paid for, hour by hour."""
+        return await file_of("utilisation", await files.utilisation(query), query.format)
+
+    @router.get("/break-even", **declared)
+    async def break_even(query: Annotated[BreakEvenFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
+        """Monthly bills by volume, hosted and owned."""
+        return await file_of("break-even", await files.break_even(query), query.format)
+
+    @router.get("/forecast", **declared)
+    async def forecast(query: Annotated[ForecastFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
+        """What the next days will cost, with intervals."""
+        return await file_of("forecast", await files.forecast(query), query.format)
+
+    @router.get("/anomalies", **declared)
+    async def anomalies(query: Annotated[AnomalyFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
+        """Days that were unlike the others."""
+        return await file_of("anomalies", await files.anomalies(query), query.format)
+
+    return router
+
+
+async def file_of(name: str, table: ReportTable, form: Format) -> Response:
+    """A download. Raises InvalidRequest where Parquet cannot be written here."""
+    try:
+        content = await asyncio.to_thread(encode, table, form)
+    except StateError as error:
+        raise InvalidRequest(str(error), param="format") from error
+    headers = {"content-disposition": f'attachment; filename="breakeven-{name}.{form}"'}
+    return Response(content, media_type=MEDIA_TYPES[form], headers=headers)

@@ -1,0 +1,121 @@
+"""`/admin/v1/reports/forecast` and `/anomalies`: where spend is heading and which days were unlike the others."""
+
+from datetime import date
+from typing import Annotated, Protocol
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.api.admin_guard import needs
+from gateway.money import PICO_PER_USD
+
+
+class DailyQuery(BaseModel):
+    """Complete UTC days before today, of everything or of one team, project, model, ..."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    history_days: int = Field(default=90, ge=2, le=1000)
+    team: str | None = Field(default=None, max_length=64)
+    project: str | None = Field(default=None, max_length=64)
+    key: str | None = Field(default=None, max_length=64)
+    model: str | None = Field(default=None, max_length=120)
+    provider: str | None = Field(default=None, max_length=120)
+
+    def filters(self) -> dict[str, str]:
+        names = ("team", "project", "key", "model", "provider")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+class ForecastQuery(DailyQuery):
+    """`budget_usd` is for the calendar month under way; without it there is no `budget` in the answer."""
+
+    days: int = Field(default=30, ge=1, le=366)
+    budget_usd: float | None = Field(default=None, gt=0, le=1e9)
+
+    @property
+    def budget_pico_usd(self) -> int | None:
+        return None if self.budget_usd is None else round(self.budget_usd * PICO_PER_USD)
+
+
+class ForecastPoint(BaseModel):
+    """5, 50 and 95 % of the simulated paths."""
+
+    day: date
+    low_usd: str
+    expected_usd: str
+    high_usd: str
+
+
+class DailyPoint(BaseModel):
+    day: date
+    cost_usd: str
+
+
+class BudgetOutlookPoint(BaseModel):
+    """The month's budget. `runs_out_*`: the day on which 95, 50 and 5 % of the paths have passed it at the latest;
+    None where they do not within the month."""
+
+    budget_usd: str
+    spent_usd: str
+    low_usd: str
+    expected_usd: str
+    high_usd: str
+    probability_of_exceeding: float
+    runs_out_early: date | None
+    runs_out: date | None
+    runs_out_late: date | None
+
+
+class ForecastView(BaseModel):
+    """`method` says what the history was long enough for; `total_*` are of all days together, whose interval is not
+    the sum of the days' intervals."""
+
+    method: str
+    history: list[DailyPoint]
+    days: list[ForecastPoint]
+    total_low_usd: str
+    total_expected_usd: str
+    total_high_usd: str
+    budget: BudgetOutlookPoint | None
+
+
+class Anomaly(BaseModel):
+    """`score` counts robust standard deviations from what weekday and trend suggest; negative: cheaper."""
+
+    day: date
+    cost_usd: str
+    expected_usd: str
+    score: float
+
+
+class Anomalies(BaseModel):
+    """The strangest first."""
+
+    days_seen: int
+    unusual: list[Anomaly]
+
+
+class Forecasts(Protocol):
+    """Both raise InvalidRequest, in a sentence, where the days are too few or the reports extra is not installed."""
+
+    async def forecast(self, query: ForecastQuery) -> ForecastView: ...
+
+    async def anomalies(self, query: DailyQuery) -> Anomalies: ...
+
+
+def build_forecast_router(forecasts: Forecasts) -> APIRouter:
+    """The paths below `/reports` that need statsmodels."""
+    router = APIRouter(prefix="/reports", tags=["admin: reports"])
+
+    @router.get("/forecast", openapi_extra=needs("reports.read"))
+    async def forecast(query: Annotated[ForecastQuery, Query()]) -> ForecastView:  # pyright: ignore[reportUnusedFunction]
+        """What the next days will cost, with intervals, and how the month's budget fares."""
+        return await forecasts.forecast(query)
+
+    @router.get("/anomalies", openapi_extra=needs("reports.read"))
+    async def anomalies(query: Annotated[DailyQuery, Query()]) -> Anomalies:  # pyright: ignore[reportUnusedFunction]
+        """Days whose cost is far from what their weekday and the trend suggest."""
+        return await forecasts.anomalies(query)
+
+    return router

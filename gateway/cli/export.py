@@ -1,0 +1,115 @@
+"""`breakeven export`: the books as FOCUS 1.3, and every report as CSV or Parquet."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from pydantic import BaseModel, ValidationError
+
+from gateway.api.admin_forecast import DailyQuery, ForecastQuery
+from gateway.api.admin_reports import BreakEvenQuery, CostQuery, PeriodQuery
+from gateway.cli.state import open_state
+from gateway.errors import StateError
+from gateway.report_files import ReportFiles
+from gateway.reports.tables import Format, ReportTable, encode
+
+app = typer.Typer(no_args_is_help=True)
+Query = TypeVar("Query", bound=BaseModel)
+
+Since = Annotated[str | None, typer.Option("--from", help="ISO 8601; 30 days ago when left out.")]
+Until = Annotated[str | None, typer.Option("--to", help="ISO 8601, exclusive; now when left out.")]
+Form = Annotated[Format, typer.Option("--format", help="csv or parquet.")]
+Out = Annotated[Path | None, typer.Option("--out", help="The file to write; CSV goes to the terminal without it.")]
+By = Annotated[str, typer.Option(help="One to three dimensions, comma separated, as `breakeven costs --by`.")]
+
+
+@app.command()
+def focus(since: Since = None, until: Until = None, form: Form = "csv", out: Out = None) -> None:
+    """The books as a FOCUS 1.3 cost and usage dataset, by day; rent and idle GPU capacity are rows of their own."""
+    query = read(PeriodQuery, since=since, until=until)
+    write(lambda files: files.focus(query), form, out)
+
+
+@app.command()
+def costs(by: By = "model", since: Since = None, until: Until = None, form: Form = "csv", out: Out = None) -> None:
+    """`breakeven costs`, its total left out."""
+    query = read(CostQuery, by=by, since=since, until=until)
+    write(lambda files: files.costs(query), form, out)
+
+
+@app.command()
+def savings(since: Since = None, until: Until = None, form: Form = "csv", out: Out = None) -> None:
+    """What the same tokens would have cost at one hosted model."""
+    query = read(CostQuery, since=since, until=until)
+    write(lambda files: files.savings(query), form, out)
+
+
+@app.command()
+def utilisation(since: Since = None, until: Until = None, form: Form = "csv", out: Out = None) -> None:
+    """GPU-seconds used of those paid for, hour by hour."""
+    query = read(PeriodQuery, since=since, until=until)
+    write(lambda files: files.utilisation(query), form, out)
+
+
+@app.command("break-even")
+def break_even(since: Since = None, until: Until = None, form: Form = "csv", out: Out = None) -> None:
+    """Monthly bills by volume, hosted and owned."""
+    query = read(BreakEvenQuery, since=since, until=until)
+    write(lambda files: files.break_even(query), form, out)
+
+
+@app.command()
+def forecast(
+    days: Annotated[int, typer.Option(min=1, max=366)] = 30, form: Form = "csv", out: Out = None
+) -> None:  # fmt: skip
+    """What the next days will cost, with intervals."""
+    query = read(ForecastQuery, days=days)
+    write(lambda files: files.forecast(query), form, out)
+
+
+@app.command()
+def anomalies(form: Form = "csv", out: Out = None) -> None:
+    """Days that were unlike the others."""
+    write(lambda files: files.anomalies(DailyQuery()), form, out)
+
+
+def read(schema: type[Query], /, **given: Any) -> Query:
+    """The API's own query, so that both refuse the same things."""
+    try:
+        return schema.model_validate({name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise typer.BadParameter(f"{first['loc'][-1] if first['loc'] else ''}: {first['msg']}") from error
+
+
+def write(ask: Callable[[ReportFiles], Awaitable[ReportTable]], form: Format, out: Path | None) -> None:
+    """Notes go to standard error, so that they are in nobody's file."""
+    if form == "parquet" and out is None:
+        raise typer.BadParameter("Parquet is not text: say where to with --out FILE")
+    table = asyncio.run(_table(ask))
+    content = encode(table, form)
+    if out is None:
+        sys.stdout.write(content.decode())
+    else:
+        _write_file(out, content)
+        print(f"{len(table.rows)} rows in {out}", file=sys.stderr)
+    for note in table.notes:
+        print(f"note: {note}", file=sys.stderr)
+
+
+async def _table(ask: Callable[[ReportFiles], Awaitable[ReportTable]]) -> ReportTable:
+    async with open_state() as state:
+        return await ask((await state.report_services()).files)
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    """Whole or not at all."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.write_bytes(content)
+        part.rename(path)
+    except OSError as error:
+        raise StateError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,74 @@
+"""`breakeven forecast`: where spend is heading, how a monthly budget fares, and which days were unlike the others."""
+
+import asyncio
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gateway.api.admin_forecast import Anomalies, BudgetOutlookPoint, ForecastQuery, ForecastView
+from gateway.cli.export import read
+from gateway.cli.state import open_state
+
+WEEK = 7
+
+
+def command(
+    days: Annotated[int, typer.Option(min=1, max=366, help="How many days ahead.")] = 30,
+    history: Annotated[int, typer.Option(min=2, max=1000, help="Days to learn from.")] = 90,
+    budget_usd: Annotated[float | None, typer.Option(help="A budget for this calendar month.")] = None,
+    team: Annotated[str | None, typer.Option(help="Only this team.")] = None,
+    project: Annotated[str | None, typer.Option(help="Only this project.")] = None,
+    model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Intervals hold 90 % of simulated paths; a total's interval is not the sum of its days'."""
+    query = read(
+        ForecastQuery,
+        days=days,
+        history_days=history,
+        budget_usd=budget_usd,
+        team=team,
+        project=project,
+        model=model,
+    )
+    view, unusual = asyncio.run(_ask(query))
+    if as_json:
+        both = {**view.model_dump(mode="json"), "unusual": [one.model_dump(mode="json") for one in unusual.unusual]}
+        print(json.dumps(both, indent=2))
+    else:
+        show(view, unusual, Console(highlight=False))
+
+
+async def _ask(query: ForecastQuery) -> tuple[ForecastView, Anomalies]:
+    async with open_state() as state:
+        forecasts = (await state.report_services()).forecasts
+        return await forecasts.forecast(query), await forecasts.anomalies(query)
+
+
+def show(view: ForecastView, unusual: Anomalies, console: Console) -> None:
+    """By week, the whole, the budget, and what stood out."""
+    table = Table("from", "to", "expected $", box=None, title=f"Forecast by {view.method}")
+    for start in range(0, len(view.days), WEEK):
+        week = view.days[start : start + WEEK]
+        table.add_row(str(week[0].day), str(week[-1].day), f"{sum(float(day.expected_usd) for day in week):.4f}")
+    console.print(table)
+    console.print(
+        f"All {len(view.days)} days: ${float(view.total_expected_usd):.4f} "
+        f"(${float(view.total_low_usd):.4f} to ${float(view.total_high_usd):.4f}), from {len(view.history)} days seen."
+    )
+    if view.budget is not None:
+        console.print(budget_sentence(view.budget))
+    for one in unusual.unusual:
+        console.print(f"Unusual: {one.day} cost ${float(one.cost_usd):.4f}, expected ${float(one.expected_usd):.4f}.")
+
+
+def budget_sentence(budget: BudgetOutlookPoint) -> str:
+    ends = f"it runs out on {budget.runs_out}" if budget.runs_out else "it lasts the month"
+    return (
+        f"Budget ${float(budget.budget_usd):.2f}: ${float(budget.spent_usd):.4f} spent, "
+        f"${float(budget.expected_usd):.4f} expected (${float(budget.low_usd):.4f} to ${float(budget.high_usd):.4f}); "
+        f"most likely {ends}; exceeded in {budget.probability_of_exceeding:.0%} of the paths."
+    )

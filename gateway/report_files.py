@@ -1,0 +1,65 @@
+"""Every report as a table that can be written to a file; the figures are those of the reports themselves."""
+
+from gateway.api.admin_forecast import Anomaly, DailyQuery, ForecastPoint, ForecastQuery, Forecasts
+from gateway.api.admin_reports import (
+    BreakEvenQuery,
+    CostQuery,
+    CostRow,
+    CurvePoint,
+    PeriodQuery,
+    Reports,
+    Savings,
+    UtilisationPoint,
+)
+from gateway.api.admin_time import moment_of
+from gateway.books import Books
+from gateway.reports.focus import Period, focus_table
+from gateway.reports.focus_columns import GROUP_BY
+from gateway.reports.model_tables import table_of
+from gateway.reports.tables import ReportTable
+from gateway.stores import ReportStore, SumsQuery
+
+
+class ReportFiles:
+    """Implements admin_exports.Files."""
+
+    def __init__(self, store: ReportStore, books: Books, reports: Reports, forecasts: Forecasts) -> None:
+        self._store = store
+        self._books = books
+        self._reports = reports
+        self._forecasts = forecasts
+
+    async def focus(self, query: PeriodQuery) -> ReportTable:
+        """FOCUS 1.3, by UTC day."""
+        bounds = self._books.bounds(query)
+        groups = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, GROUP_BY))
+        capacity = await self._books.gpus.capacity(bounds)
+        return focus_table(groups, capacity, Period(moment_of(bounds.since_us), moment_of(bounds.until_us)))
+
+    async def costs(self, query: CostQuery) -> ReportTable:
+        """The total is left out: it would be one row too many for whoever adds them up."""
+        table = await self._reports.costs(query)
+        notes: list[str] = []
+        if table.total.unpriced_requests:
+            notes.append(f"{table.total.unpriced_requests} requests of unknown price are in no cost")
+        if "tag" in table.by:
+            notes.append("a request with several tags counts in each")
+        return table_of(CostRow, table.rows, by=table.by, notes=notes)
+
+    async def savings(self, query: CostQuery) -> ReportTable:
+        return table_of(Savings, (await self._reports.costs(query)).savings)
+
+    async def utilisation(self, query: PeriodQuery) -> ReportTable:
+        return table_of(UtilisationPoint, (await self._reports.utilisation(query)).hours)
+
+    async def break_even(self, query: BreakEvenQuery) -> ReportTable:
+        """Monthly bills by volume."""
+        view = await self._reports.break_even(query)
+        return table_of(CurvePoint, view.curve, notes=(view.report.verdict,))
+
+    async def forecast(self, query: ForecastQuery) -> ReportTable:
+        view = await self._forecasts.forecast(query)
+        return table_of(ForecastPoint, view.days, notes=(view.method,))
+
+    async def anomalies(self, query: DailyQuery) -> ReportTable:
+        return table_of(Anomaly, (await self._forecasts.anomalies(query)).unusual)

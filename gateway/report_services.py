@@ -1,0 +1,76 @@
+"""The reports of one deployment put together, for the admin API and the command line alike."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.api.admin_reports import (
+    BreakEvenQuery,
+    BreakEvenView,
+    CostQuery,
+    CostTable,
+    Overview,
+    PeriodQuery,
+    Utilisation,
+)
+from gateway.books import Books, BooksOf
+from gateway.break_even_service import BreakEvenOf, BreakEvenService
+from gateway.deployment import Deployment
+from gateway.errors import InvalidRequest
+from gateway.forecast_service import ForecastService
+from gateway.plans import own_engine_plan, rented_gpus, throughput
+from gateway.report_files import ReportFiles
+from gateway.routing.snapshot import Snapshot
+from gateway.stores import ReportStore
+
+
+@dataclass(frozen=True, slots=True)
+class AllReports:
+    """Implements admin_reports.Reports from its two halves."""
+
+    books: Books
+    break_even_service: BreakEvenService
+
+    async def costs(self, query: CostQuery) -> CostTable:
+        return await self.books.costs(query)
+
+    async def overview(self, query: PeriodQuery) -> Overview:
+        return await self.books.overview(query)
+
+    async def utilisation(self, query: PeriodQuery) -> Utilisation:
+        """The line above which owning pays is the break-even report's, so that the two never disagree."""
+        found = await self.books.utilisation(query)
+        try:
+            asked = BreakEvenQuery(since=query.since, until=query.until)
+            view = await self.break_even_service.break_even(asked)
+        except InvalidRequest:  # too little traffic to say
+            return found
+        return found.model_copy(update={"break_even_utilisation": view.report.unit.break_even_utilisation})
+
+    async def break_even(self, query: BreakEvenQuery) -> BreakEvenView:
+        return await self.break_even_service.break_even(query)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportServices:
+    """Everything that can be asked of the books."""
+
+    books: Books
+    reports: AllReports
+    forecasts: ForecastService
+    files: ReportFiles
+
+
+def build_report_services(
+    store: ReportStore,
+    deployment: Callable[[], Deployment],
+    snapshot: Callable[[], Snapshot],
+    now_us: Callable[[], int],
+) -> ReportServices:
+    """`deployment` and `snapshot` are asked anew at every question, so that the figures are of what routing uses."""
+    books = Books(store, BooksOf(snapshot, lambda: rented_gpus(deployment().settings), now_us))
+    compared = BreakEvenOf(
+        snapshot, lambda: own_engine_plan(deployment().settings.engine), lambda: throughput(deployment().curve), now_us
+    )
+    reports = AllReports(books, BreakEvenService(store, books, compared))
+    forecasts = ForecastService(store, now_us)
+    return ReportServices(books, reports, forecasts, ReportFiles(store, books, reports, forecasts))
