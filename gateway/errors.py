@@ -12,7 +12,8 @@ BreakevenError
     ├── Forbidden            a key of ours that may not do this
     ├── ModelNotFound        not in the catalogue, or not allowed to this key
     ├── NotFound
-    ├── Conflict             a compare-and-set lost, or an idempotency key with another body
+    ├── Conflict             a compare-and-set lost
+    ├── IdempotencyMismatch  an idempotency key with another request
     ├── RateLimitExceeded    requests or tokens per minute; carries Retry-After
     │   └── ModelLimited     only these models are at their limit; others may serve
     ├── BodyTooSlow          408: its sender stopped sending
@@ -109,7 +110,14 @@ class NotFound(RequestError):
 
 
 class Conflict(RequestError):
-    """A compare-and-set lost, or an idempotency key was reused with another body."""
+    """A compare-and-set lost."""
+
+
+class IdempotencyMismatch(RequestError):
+    """An idempotency key was used with another request before."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, param="idempotency-key", code="idempotency_mismatch")
 
 
 class RateLimitExceeded(RequestError):

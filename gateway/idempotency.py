@@ -1,0 +1,261 @@
+"""Equal requests under one idempotency key: one is served, all get its answer. Knows no HTTP framework and no store.
+
+The one that is served belongs to nobody's connection: a caller that gives up and asks again with the same key finds the
+answer, or the rest of it. Only whole answers are kept; after a failure the next request with that key is served anew.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from gateway.errors import BreakevenError, IdempotencyMismatch, InvalidRequest, Overloaded
+
+log = logging.getLogger(__name__)
+LONGEST_KEY = 255
+LARGEST_KEPT_BYTES = 8 << 20
+"""Of one answer; a larger one is shared while it is served and then forgotten."""
+POLL_SECONDS = 0.1
+DRAIN_SECONDS = 10.0
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class Recorded(msgspec.Struct, frozen=True, array_like=True):
+    """A whole answer as it was sent."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a store knows of a name: `fingerprint` of the first request, and its answer once it is whole."""
+
+    fingerprint: bytes
+    recorded: Recorded | None
+
+
+class StoreDown(Exception):
+    """The store of idempotency keys cannot be asked now; its text says why."""
+
+
+class IdempotencyStore(Protocol):
+    """Names and their answers, for a day or so. Every method may raise StoreDown."""
+
+    @property
+    def lease_seconds(self) -> float | None:
+        """How long a claim holds without `renew`; None where it ends with this process."""
+        ...
+
+    async def claim(self, name: str, fingerprint: bytes) -> Found | None:
+        """None: the name is yours now. Else what is known of it."""
+        ...
+
+    async def renew(self, name: str, fingerprint: bytes) -> None:
+        """Hold the claim for another lease."""
+        ...
+
+    async def finish(self, name: str, fingerprint: bytes, recorded: Recorded) -> None:
+        """Keep the answer."""
+        ...
+
+    async def abandon(self, name: str, fingerprint: bytes) -> None:
+        """Forget the claim: whoever comes next is served."""
+        ...
+
+
+class Sink(Protocol):
+    """Where an answer goes."""
+
+    async def start(self, status: int, headers: Headers) -> None: ...
+
+    async def send(self, body: bytes, *, is_last: bool) -> None: ...
+
+
+Serve = Callable[[Sink], Awaitable[bool]]
+"""Serves the request into a sink; True when the answer is whole. May raise a BreakevenError."""
+
+
+@dataclass(slots=True)
+class SharedAnswer:
+    """An answer under way: one writes (it is a Sink), any number follow from the beginning."""
+
+    fingerprint: bytes
+    status: int | None = None
+    headers: Headers = ()
+    pieces: list[bytes] = field(default_factory=list[bytes])
+    is_ended: bool = False
+    error: BreakevenError | None = None
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def start(self, status: int, headers: Headers) -> None:
+        self.status, self.headers = status, headers
+
+    async def send(self, body: bytes, *, is_last: bool) -> None:
+        self.pieces.append(body)
+        self.is_ended = is_last
+        self._wake()
+
+    def end(self, error: BreakevenError | None = None) -> None:
+        """Nothing more comes."""
+        self.is_ended, self.error = True, error
+        self._wake()
+
+    def recorded(self) -> Recorded | None:
+        """The whole of it; None when it is too large to keep, or no success."""
+        if self.status != 200 or sum(map(len, self.pieces)) > LARGEST_KEPT_BYTES:
+            return None
+        return Recorded(self.status, tuple(self.headers), b"".join(self.pieces))
+
+    async def follow(self, sink: Sink, extra: Headers = ()) -> None:
+        """Send all of it, as it comes. Raises what the one that was served raised."""
+        sent = 0
+        while True:
+            changed = self._changed
+            if sent < len(self.pieces):
+                if sent == 0:
+                    assert self.status is not None
+                    await sink.start(self.status, (*self.headers, *extra))
+                sent += 1
+                await sink.send(self.pieces[sent - 1], is_last=self.is_ended and sent == len(self.pieces))
+            elif self.is_ended:
+                if self.error is not None:
+                    raise self.error
+                return
+            else:
+                await changed.wait()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+REPLAYED: Headers = ((b"idempotent-replayed", b"true"),)
+
+
+class Idempotency:
+    """Of one worker process. `identify` says whose a credential is, and raises Unauthenticated."""
+
+    def __init__(self, store: IdempotencyStore, identify: Callable[[str | None], str]) -> None:
+        self._store = store
+        self._identify = identify
+        self._running: dict[str, SharedAnswer] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def answer(
+        self, key: str, credential: str | None, content: Sequence[bytes], serve: Serve, sink: Sink
+    ) -> None:
+        """Serve, or send what was answered to the equal request before. `content` is all that makes requests equal.
+
+        Raises IdempotencyMismatch for another request under the same key, Overloaded when the store is down, and
+        whatever `serve` raises.
+        """
+        if not 0 < len(key) <= LONGEST_KEY or not key.isprintable():
+            raise InvalidRequest(
+                f"Idempotency-Key takes 1 to {LONGEST_KEY} printable characters.", param="idempotency-key"
+            )
+        name = hashlib.sha256(f"{self._identify(credential)}\0{key}".encode()).hexdigest()
+        fingerprint = hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in content)).digest()
+        try:
+            await self._answer(name, fingerprint, serve, sink)
+        except StoreDown as error:
+            log.warning("idempotency keys cannot be checked: %s", error)
+            raise Overloaded(
+                "Idempotency keys cannot be checked right now; try again, or send the request without one.",
+                retry_after_seconds=1.0,
+            ) from error
+
+    async def aclose(self) -> None:
+        """Let what is being served end, then cut it short: every request is settled before the journal closes."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=DRAIN_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _answer(self, name: str, fingerprint: bytes, serve: Serve, sink: Sink) -> None:
+        while True:
+            if (shared := self._running.get(name)) is not None:
+                _require_equal(shared.fingerprint, fingerprint)
+                await shared.follow(sink, REPLAYED)
+                return
+            found = await self._store.claim(name, fingerprint)
+            if found is None:
+                shared = self._running[name] = SharedAnswer(fingerprint)
+                self._start(self._lead(name, shared, serve))
+                await shared.follow(sink)
+                return
+            _require_equal(found.fingerprint, fingerprint)
+            if found.recorded is not None:
+                await sink.start(found.recorded.status, (*found.recorded.headers, *REPLAYED))
+                await sink.send(found.recorded.body, is_last=True)
+                return
+            await asyncio.sleep(POLL_SECONDS)  # another worker is serving it
+
+    def _start(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _lead(self, name: str, shared: SharedAnswer, serve: Serve) -> None:
+        is_whole = False
+        failure: BreakevenError | None = Overloaded("The gateway is stopping; try again.", retry_after_seconds=1.0)
+        try:
+            async with self._renewing(name, shared.fingerprint):
+                is_whole = await serve(shared)
+            failure = None
+        except BreakevenError as error:
+            failure = error
+        except Exception:
+            log.exception("a request with an idempotency key failed")
+            failure = BreakevenError("the request failed")
+        finally:
+            # Kept before anybody can ask again: between the two there must be no moment without either.
+            await self._keep(name, shared, is_whole=is_whole)
+            del self._running[name]
+            shared.end(failure)
+
+    async def _keep(self, name: str, shared: SharedAnswer, *, is_whole: bool) -> None:
+        recorded = shared.recorded() if is_whole else None
+        try:
+            if recorded is None:
+                await self._store.abandon(name, shared.fingerprint)
+            else:
+                await self._store.finish(name, shared.fingerprint, recorded)
+        except StoreDown as error:
+            log.warning("the answer to an idempotency key is not kept: %s", error)
+
+    @asynccontextmanager
+    async def _renewing(self, name: str, fingerprint: bytes) -> AsyncGenerator[None]:
+        """Hold the claim for as long as it takes."""
+        lease = self._store.lease_seconds
+        if lease is None:
+            yield
+            return
+
+        async def renew() -> None:
+            while True:
+                await asyncio.sleep(lease / 3)
+                with contextlib.suppress(StoreDown):  # the next one may come through before the lease ends
+                    await self._store.renew(name, fingerprint)
+
+        task = asyncio.create_task(renew())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+
+def _require_equal(known: bytes, asked: bytes) -> None:
+    if known != asked:
+        raise IdempotencyMismatch(
+            "This idempotency key was used with another request; use a new key for a new request."
+        )

@@ -1,0 +1,83 @@
+"""Idempotency keys shared by all workers and replicas through Redis; see gateway.idempotency.IdempotencyStore.
+
+One key per name. Its value is `R` and the fingerprint while a worker serves the request, for as long as that worker
+renews it; then `F`, the fingerprint and the answer.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import msgspec
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from gateway.idempotency import Found, Recorded, StoreDown
+
+PREFIX = "breakeven:idempotency:"
+FINGERPRINT_BYTES = 32
+LEASE_SECONDS = 30.0
+ANSWER_SECONDS = 2.0
+RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0"
+ABANDON = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+
+
+def connect_bytes(url: str) -> "Redis":
+    """A client whose values are bytes; nothing is connected yet, and nothing is tried twice behind our back."""
+    return Redis.from_url(
+        url, socket_connect_timeout=ANSWER_SECONDS, socket_timeout=ANSWER_SECONDS, retry=Retry(NoBackoff(), 0)
+    )
+
+
+class RedisIdempotency:
+    """Every worker has one; the client is its own and is closed by whoever made it."""
+
+    lease_seconds = LEASE_SECONDS
+
+    def __init__(self, client: "Redis", *, seconds: float = 86_400.0, prefix: str = PREFIX) -> None:
+        self._client = client
+        self._seconds = seconds
+        self._prefix = prefix
+
+    async def claim(self, name: str, fingerprint: bytes) -> Found | None:
+        key, lease_ms = self._prefix + name, round(LEASE_SECONDS * 1000)
+        while True:
+            async with _guarded():
+                if await self._client.set(key, b"R" + fingerprint, nx=True, px=lease_ms):
+                    return None
+                value: bytes | None = await self._client.get(key)
+            if value is not None:
+                return _found(value)
+            # It expired between the two: ask again.
+
+    async def renew(self, name: str, fingerprint: bytes) -> None:
+        async with _guarded():
+            await self._client.eval(RENEW, 1, self._prefix + name, b"R" + fingerprint, round(LEASE_SECONDS * 1000))  # pyright: ignore[reportGeneralTypeIssues]
+
+    async def finish(self, name: str, fingerprint: bytes, recorded: Recorded) -> None:
+        value = b"F" + fingerprint + msgspec.msgpack.encode(recorded)
+        async with _guarded():
+            await self._client.set(self._prefix + name, value, px=round(self._seconds * 1000))
+
+    async def abandon(self, name: str, fingerprint: bytes) -> None:
+        async with _guarded():
+            await self._client.eval(ABANDON, 1, self._prefix + name, b"R" + fingerprint)  # pyright: ignore[reportGeneralTypeIssues]
+
+
+@asynccontextmanager
+async def _guarded() -> AsyncGenerator[None]:
+    """Whatever is wrong with Redis becomes StoreDown; a silent one is given up on."""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            yield
+    except (RedisError, OSError, TimeoutError) as error:
+        raise StoreDown(f"Redis does not answer ({type(error).__name__})") from error
+
+
+def _found(value: bytes) -> Found:
+    fingerprint, rest = value[1 : 1 + FINGERPRINT_BYTES], value[1 + FINGERPRINT_BYTES :]
+    if value[:1] == b"R":
+        return Found(fingerprint, None)
+    return Found(fingerprint, msgspec.msgpack.decode(rest, type=Recorded))
