@@ -6,8 +6,9 @@ from functools import partial
 
 from backends.anthropic import AnthropicBackend
 from backends.gemini import GeminiBackend
+from backends.key_pool import KeyPool
 from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
-from backends.protocol import Backend
+from backends.protocol import Backend, Timeouts
 from backends.scripted import ScriptedBackend
 from backends.simulation import Pace, simulate
 from backends.translating import TranslatingBackend
@@ -17,12 +18,19 @@ from gateway.config.providers import HostedProvider, hosted_from_environment, lo
 from gateway.config.settings import LOCAL_BACKEND, BackendSettings, Settings
 from gateway.economics.errors import EconomicsError
 from gateway.errors import ConfigurationError
+from gateway.load import KeyShelf
 from gateway.money import parse_usd
+from gateway.provider_keys import build_pooled, keys_of_block, keys_of_provider
 from gateway.routing.rules import ModelSpec
 from gateway.routing.snapshot import EngineSpeed
+from gateway.warm_prefixes import PromptCache
 
 SIMULATED_PROVIDER = "openai"
 """Whose list prices the simulated hosted side carries."""
+
+
+ENGINE_CACHE = PromptCache(ttl_seconds=600.0, least_tokens=16, step_tokens=16)
+"""Blocks of 16 tokens, kept until room is needed: how long that takes depends on the load, so this is a guess."""
 
 
 @dataclass(slots=True)
@@ -33,12 +41,17 @@ class BackendTable:
     facts: dict[str, BackendFacts] = field(default_factory=dict[str, BackendFacts])
     models: dict[str, ModelSpec] = field(default_factory=dict[str, ModelSpec])
     drains: set[str] = field(default_factory=set[str])
+    shelves: dict[str, KeyShelf] = field(default_factory=dict[str, KeyShelf])
+    timeouts: dict[str, Timeouts] = field(default_factory=dict[str, Timeouts])
+    prompt_caches: dict[str, PromptCache] = field(default_factory=dict[str, PromptCache])
 
     def add(
         self, adapter: Backend, facts: BackendFacts, *, drains: bool = False, offers_responses: bool = False
     ) -> None:
         self.adapters[adapter.name] = adapter if offers_responses else TranslatingBackend(adapter)
         self.facts[adapter.name] = facts
+        if isinstance(adapter, KeyPool):
+            self.shelves[adapter.name] = adapter
         if drains:
             self.drains.add(adapter.name)
 
@@ -56,6 +69,7 @@ def build_backend_table(
         engine = OpenAICompatibleBackend(LOCAL_BACKEND, engine_url, None, provider=LOCAL_BACKEND, health_from="engine")
         speed = curve.speed(settings.engine.gpu_hour_pico_usd)
         table.add(engine, BackendFacts(provider=LOCAL_BACKEND, speed=speed))
+        table.prompt_caches[LOCAL_BACKEND] = ENGINE_CACHE
     for name, block in settings.backends.items():
         _add_block(table, name, block, environ)
     hosted = hosted_from_environment(environ)
@@ -67,27 +81,24 @@ def build_backend_table(
 
 
 def _add_block(table: BackendTable, name: str, block: BackendSettings, environ: Mapping[str, str]) -> None:
-    key = environ.get(block.api_key_env) if block.api_key_env else None
-    if block.api_key_env and not key:
-        raise ConfigurationError(f"the environment has no {block.api_key_env}", field=f"backends.{name}.api_key_env")
     provider = block.provider or name
+    keys = keys_of_block(name, block, environ)
     try:
-        adapter = (
-            OpenAICompatibleBackend(
-                name,
-                block.base_url,
-                key,
-                provider=provider,
-                health_from=block.health_from,
-                max_running=block.max_running,
-            )
-            if block.wire_format == "openai"
-            else build_adapter(block.wire_format, name, block.base_url, key, provider)
-        )
+        adapter = build_pooled(name, keys, partial(_build_block, name, block, provider))
         speed = _speed(block)
     except (ValueError, EconomicsError) as error:
         raise ConfigurationError(str(error), field=f"backends.{name}") from error
     table.add(adapter, BackendFacts(provider=provider, speed=speed), drains=block.on_disconnect == "drain")
+    table.timeouts[name] = Timeouts(**block.timeouts.model_dump())
+    table.prompt_caches[name] = PromptCache(**block.prompt_cache.model_dump())
+
+
+def _build_block(name: str, block: BackendSettings, provider: str, key: str | None) -> Backend:
+    if block.wire_format != "openai":
+        return build_adapter(block.wire_format, name, block.base_url, key, provider)
+    return OpenAICompatibleBackend(
+        name, block.base_url, key, provider=provider, health_from=block.health_from, max_running=block.max_running
+    )
 
 
 def _speed(block: BackendSettings) -> EngineSpeed | None:
@@ -98,14 +109,19 @@ def _speed(block: BackendSettings) -> EngineSpeed | None:
 
 
 def _add_provider(table: BackendTable, provider: HostedProvider, environ: Mapping[str, str]) -> None:
-    key = environ[provider.key_env].strip()
-    adapter = build_adapter(provider.wire_format, provider.name, provider.base_url, key, provider.name)
+    keys = keys_of_provider(provider.key_env, environ)
+
+    def build(key: str | None) -> Backend:
+        return build_adapter(provider.wire_format, provider.name, provider.base_url, key, provider.name)
+
+    adapter = build_pooled(provider.name, keys, build)
     table.add(
         adapter,
         BackendFacts(provider=provider.price_name),
         drains=provider.on_disconnect == "drain",
         offers_responses=provider.name == "openai",
     )
+    table.prompt_caches[provider.name] = provider.prompt_cache
     for model in provider.models:
         table.models[model.name] = ModelSpec.model_validate(
             {

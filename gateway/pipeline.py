@@ -27,7 +27,7 @@ from gateway.bookkeeping import Bookkeeper
 from gateway.delivery import Delivery
 from gateway.dispatch import Dispatcher
 from gateway.keys import KeyRecord, KeyRing, require_model_access
-from gateway.ledger.entry import Ledger, Status
+from gateway.ledger.entry import Ledger, Status, tenant_of
 from gateway.load import Upstreams
 from gateway.request_facts import gather_facts, request_facts
 from gateway.request_view import RequestView, parse_request
@@ -35,6 +35,7 @@ from gateway.routing.decide import Choice, decide
 from gateway.routing.fallback import RetryPolicy
 from gateway.routing.snapshot import Snapshot
 from gateway.run import Caller, Incoming, Observer, Run
+from gateway.warm_prefixes import MemoryWarmPrefixes, PromptCache, WarmPrefixes, note_answer
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,8 @@ class Pipeline:
     classifier: Classifier | None
     timeouts: Mapping[str, Timeouts] = field(default_factory=dict[str, Timeouts])
     admission: Admission = field(default_factory=Admission)
+    warm: WarmPrefixes = field(default_factory=MemoryWarmPrefixes)
+    prompt_caches: Mapping[str, PromptCache] = field(default_factory=dict[str, PromptCache])
     drains: frozenset[str] = frozenset()  # backends that bill the whole answer whoever listens
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     monotonic: Callable[[], float] = time.monotonic
@@ -86,7 +89,10 @@ class Pipeline:
         """Classify and decide; also what `/v1/route` shows, so that it can never differ from the data path."""
         candidates = self.snapshot.candidates
         state = self.upstreams.state(candidates.values(), self.monotonic())
-        facts = gather_facts(view, self._classify(view), candidates, backend_state=state, draw=self.draw())
+        warm = self.warm.lookup(tenant_of(key.team, key.id), view.prefixes, self.monotonic())
+        facts = gather_facts(
+            view, self._classify(view), candidates, warm_tokens=warm, backend_state=state, draw=self.draw()
+        )
         return decide(request_facts(view, key, tags, facts), self.snapshot)
 
     def _known_models(self) -> frozenset[str]:
@@ -121,4 +127,6 @@ class Pipeline:
             await (delivery.stream(answer) if run.view.is_stream else delivery.whole(answer))
         finally:
             self.upstreams.ended(run.candidate)
+            if run.entry is not None:
+                note_answer(self.warm, self.prompt_caches, run.entry, run.view.prefixes, self.monotonic())
             await answer.reply.aclose()

@@ -17,6 +17,7 @@ def gather_facts(
     found: Classification | None,
     names: Container[str],
     *,
+    warm_tokens: Mapping[str, int],
     backend_state: Mapping[str, tuple[int, float]],
     draw: float,
 ) -> Facts:
@@ -29,6 +30,7 @@ def gather_facts(
         quality={name: round(q.mean, 4) for name, q in found.quality.items() if name in names} if found else {},
         output_tokens={n: round(t, 1) for n, t in found.output_tokens.items() if n in names} if found else {},
         needs=view.needs,
+        warm_tokens={name: min(tokens, view.input_tokens) for name, tokens in warm_tokens.items() if name in names},
         backend_state=dict(backend_state),
         draw=draw,
     )

@@ -9,6 +9,7 @@ import msgspec
 from backends.protocol import Operation
 from classifier.protocol import Conversation
 from gateway.errors import InvalidRequest
+from gateway.prompt_prefixes import Prefix, prefixes_of
 
 CHARACTERS_PER_TOKEN = 4.0
 TOKENS_PER_IMAGE = 1_000
@@ -100,7 +101,10 @@ _DECODERS: dict[Operation, msgspec.json.Decoder[_ChatBody | _CompletionBody | _E
 
 @dataclass(frozen=True, slots=True)
 class RequestView:
-    """What admission, classification and decision look at; the last three bound what it can cost."""
+    """What admission, classification and decision look at.
+
+    `service_tier` and what follows it bound the cost; `prefixes` recognise the conversation's next turn.
+    """
 
     operation: Operation
     model: str
@@ -114,6 +118,7 @@ class RequestView:
     service_tier: str | None = None
     may_write_cache: bool = True
     may_have_media: bool = True
+    prefixes: tuple[Prefix, ...] = ()
 
 
 def parse_request(operation: Operation, body: bytes) -> RequestView:
@@ -188,6 +193,7 @@ def _view_chat(body: _ChatBody) -> RequestView:
         + 4 * len(turns)
         + sum(len(bytes(tool)) for tool in tools) // 4
         + images * TOKENS_PER_IMAGE,
+        prefixes=_prefixes(turns),
     )
 
 
@@ -248,6 +254,7 @@ def _view_responses(body: _ResponsesBody) -> RequestView:
         + 4 * len(turns)
         + sum(len(bytes(tool)) for tool in tools) // 4
         + images * TOKENS_PER_IMAGE,
+        prefixes=_prefixes(turns),
     )
 
 
@@ -256,6 +263,10 @@ def _item_texts(item: _Item) -> Iterator[str]:
     yield from _texts(item.output)
     if item.arguments:
         yield item.arguments
+
+
+def _prefixes(turns: list[tuple[str, str]]) -> tuple[Prefix, ...]:
+    return prefixes_of(turns, (len(text) // 4 + 4 for _, text in turns))
 
 
 def _plain_input(value: str | list[str | int | list[int]]) -> tuple[list[str], int]:

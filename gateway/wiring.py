@@ -21,6 +21,7 @@ from gateway.config.engine_curve import MeasuredEngine
 from gateway.config.settings import LOCAL_BACKEND
 from gateway.deployment import Deployment
 from gateway.engine_monitor import watch_health
+from gateway.idempotency import Idempotency
 from gateway.keys import KeyRing
 from gateway.ledger.adoption import adopt_abandoned
 from gateway.ledger.directories import Claim, claim_directory
@@ -28,8 +29,10 @@ from gateway.ledger.journal import Journal
 from gateway.ledger.remote_sink import RemoteSink
 from gateway.ledger.shipper import Shipper
 from gateway.load import Upstreams
+from gateway.memory_idempotency import MemoryIdempotency
 from gateway.metrics import Metrics
 from gateway.pipeline import Pipeline
+from gateway.routing.fallback import RetryPolicy
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.rules_service import RulesService
@@ -69,6 +72,7 @@ class Gateway:
     metrics: Metrics
     claim: Claim
     budgets: BudgetKeeper
+    idempotency: Idempotency
     classifier: Classifier
     document: RulesDocument
     text_version: str = ""
@@ -89,6 +93,7 @@ class Gateway:
 
     async def stop(self) -> None:
         """Ship what is settled and close everything; what could not be shipped is shipped at the next start."""
+        await self.idempotency.aclose()
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -188,7 +193,7 @@ async def open_gateway(deployment: Deployment) -> Gateway:
     pipeline = Pipeline(
         keys=key_ring,
         backends=table.adapters,
-        upstreams=Upstreams(),
+        upstreams=Upstreams(shelves=table.shelves),
         ledger=journal,
         observer=metrics,
         snapshot=deployment.catalogue.snapshot(
@@ -197,6 +202,9 @@ async def open_gateway(deployment: Deployment) -> Gateway:
         classifier=classifier,
         admission=admission,
         drains=frozenset(table.drains),
+        timeouts=table.timeouts,
+        prompt_caches=table.prompt_caches,
+        retry_policy=RetryPolicy(**deployment.settings.fallback.model_dump()),
     )
 
     def apply(document: RulesDocument, text_version: str) -> None:
@@ -218,6 +226,7 @@ async def open_gateway(deployment: Deployment) -> Gateway:
         metrics=metrics,
         claim=claim,
         budgets=BudgetKeeper(admission.treasury, spending),
+        idempotency=Idempotency(MemoryIdempotency(), lambda credential: key_ring.authenticate(credential, now_us()).id),
         classifier=classifier,
         document=deployment.rules,
     )

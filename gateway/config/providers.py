@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.pricing.located_yaml import validate_yaml
+from gateway.warm_prefixes import AUTOMATIC, PromptCache
 
 WireFormat = Literal["openai", "anthropic", "gemini"]
 OnDisconnect = Literal["cancel", "drain"]
@@ -38,6 +39,7 @@ class HostedProvider:
     price_name: str
     on_disconnect: OnDisconnect
     models: tuple[HostedModel, ...]
+    prompt_cache: PromptCache = AUTOMATIC
 
 
 class Schema(BaseModel):
@@ -66,12 +68,20 @@ class ModelText(Schema):
         )
 
 
+class PromptCacheText(Schema):
+    ttl_seconds: Annotated[float, Field(gt=0)] = AUTOMATIC.ttl_seconds
+    least_tokens: Annotated[int, Field(ge=1)] = AUTOMATIC.least_tokens
+    step_tokens: Annotated[int, Field(ge=1)] = AUTOMATIC.step_tokens
+    is_automatic: bool = AUTOMATIC.is_automatic
+
+
 class ProviderText(Schema):
     key_env: Annotated[tuple[str, ...], Field(min_length=1)]
     base_url: Annotated[str, Field(pattern=r"^https://")]
     wire_format: WireFormat
     price_name: str
     on_disconnect: OnDisconnect
+    prompt_cache: PromptCacheText = PromptCacheText()
     models: Annotated[dict[str, ModelText], Field(min_length=1)]
 
     def provider(self, name: str, key_env: str) -> HostedProvider:
@@ -83,6 +93,7 @@ class ProviderText(Schema):
             price_name=self.price_name,
             on_disconnect=self.on_disconnect,
             models=tuple(model.model(model_name) for model_name, model in self.models.items()),
+            prompt_cache=PromptCache(**self.prompt_cache.model_dump()),
         )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gateway.config.home import Home
+from gateway.config.limit_settings import LimitSettings
 from gateway.config.providers import OnDisconnect, WireFormat
 from gateway.errors import ConfigurationError, StateError
 from gateway.money import parse_usd
@@ -42,12 +43,18 @@ backends: {}
 #    api_key_env: MY_VLLM_KEY
 #    health_from: vllm           # read its load from its metrics ...
 #    max_running: 64             # ... against the --max-num-seqs it was started with
+#    on_disconnect: cancel       # or drain: read on and bill the whole answer when the caller leaves
+#    timeouts: {connect_seconds: 5, first_byte_seconds: 600, idle_seconds: 120}
 #    gpu_hour_usd: "2.00"
 #    throughput:                 # measured on it: (requests at once, output tokens per second, all together)
 #      prefill_tokens_per_second: 8000
 #      points: [[1, 90], [16, 1000], [64, 2400]]
 
+# fallback: {first_token_seconds: 8, is_hedging: false}          # before the first token, see docs/reliability.md
 # database: postgresql+asyncpg://user:password@host/breakeven   # default: SQLite in this directory
+# redis: redis://host:6379/0      # shares budgets and rates; server.workers above 1 needs it, see docs/fleet.md
+# limits: {teams: {red: {requests_per_minute: 600}}, models: {gpt-5.5: {tokens_per_minute: 100000}}}
+# tiers: {premium: [gpt-5.5]}     # what `breakeven keys create --tier-quota premium=100/day` counts
 # price_overrides: [prices.yaml]                                 # negotiated prices and discounts, see docs/prices.md
 """
 
@@ -91,6 +98,9 @@ class ServerSettings(Strict):
     host: str = "127.0.0.1"
     max_body_megabytes: int = Field(default=32, ge=1, le=1024)
     max_requests_in_flight: int = Field(default=2000, ge=1)
+    max_buffered_megabytes: int = Field(default=512, ge=1)
+    slow_client_seconds: float = Field(default=60.0, gt=0)
+    workers: int = Field(default=1, ge=1, le=256)
 
 
 class EngineSettings(Strict):
@@ -115,11 +125,48 @@ class ThroughputSettings(Strict):
     points: list[tuple[int, float]] = Field(min_length=3)
 
 
+class KeySettings(Strict):
+    """One of several keys of a backend, by the variable it is in, with what its provider allows it."""
+
+    env: str
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    concurrent_requests: int | None = Field(default=None, ge=1)
+
+
+class TimeoutSettings(Strict):
+    """Seconds: to connect, until the first byte of the answer, and between two chunks of it."""
+
+    connect_seconds: float = Field(default=5.0, gt=0)
+    first_byte_seconds: float = Field(default=600.0, gt=0)
+    idle_seconds: float = Field(default=120.0, gt=0)
+
+
+class PromptCacheSettings(Strict):
+    """How the endpoint caches prompts; `is_automatic: false` where callers must mark what is to be cached."""
+
+    ttl_seconds: float = Field(default=300.0, gt=0)
+    least_tokens: int = Field(default=1024, ge=1)
+    step_tokens: int = Field(default=128, ge=1)
+    is_automatic: bool = True
+
+
+class FallbackSettings(Strict):
+    """What happens before an answer's first token. `first_token_seconds`: a stream silent for so long is given up for
+    another model, where its rule sets no limit. `is_hedging`: a second model is asked when the first takes longer than
+    in 95 of 100 cases; the slower one is cancelled, and what it may cost is booked."""
+
+    max_attempts: int = Field(default=4, ge=1, le=10)
+    longest_wait_seconds: float = Field(default=5.0, ge=0)
+    first_token_seconds: float | None = Field(default=None, gt=0)
+    is_hedging: bool = False
+
+
 class BackendSettings(Strict):
     """One endpoint of the deployment's own. With `gpu_hour_usd` it is priced by the GPU-seconds of its throughput."""
 
     base_url: str = Field(pattern=r"^https?://")
     api_key_env: str | None = None
+    keys: list[KeySettings] = Field(default_factory=list[KeySettings])
     provider: str | None = None
     wire_format: WireFormat = "openai"
     on_disconnect: OnDisconnect = "cancel"
@@ -127,6 +174,16 @@ class BackendSettings(Strict):
     max_running: int | None = Field(default=None, ge=1)
     gpu_hour_usd: Usd | None = None
     throughput: ThroughputSettings | None = None
+    timeouts: TimeoutSettings = TimeoutSettings()
+    prompt_cache: PromptCacheSettings = PromptCacheSettings()
+
+    @model_validator(mode="after")
+    def _keys_once(self) -> "BackendSettings":
+        if self.keys and self.api_key_env:
+            raise ValueError("api_key_env is for one key and keys for several: give one of the two")
+        if len({key.env for key in self.keys}) != len(self.keys):
+            raise ValueError("keys: the same variable stands twice")
+        return self
 
     @model_validator(mode="after")
     def _time_needs_speed(self) -> "BackendSettings":
@@ -143,7 +200,11 @@ class Settings(Strict):
     backends: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")], BackendSettings] = Field(
         default_factory=dict[str, BackendSettings]
     )
+    fallback: FallbackSettings = FallbackSettings()
     database: str | None = None
+    redis: str | None = Field(default=None, pattern=r"^(redis|rediss|unix)://")
+    limits: LimitSettings = LimitSettings()
+    tiers: dict[str, list[str]] = Field(default_factory=dict[str, list[str]])
     price_overrides: list[str] = Field(default_factory=list[str])
     simulated_hosted: Literal["when_no_key", "never"] = "when_no_key"
 

@@ -55,6 +55,11 @@ class Decision(msgspec.Struct, frozen=True, array_like=True):
     facts: Facts
 
 
+def tenant_of(team: str | None, key_id: str) -> str:
+    """Whose prompt caches are shared: a team's keys with each other, any other key with nobody."""
+    return f"team {team}" if team is not None else f"key {key_id}"
+
+
 class Attempt(msgspec.Struct, frozen=True, array_like=True):
     """One try at one backend. The one that answered has no cost of its own here: it is the entry's. Of the others this
     is what they may have been billed nevertheless; it is in the entry's `other` cost too."""
@@ -91,8 +96,7 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def tenant(self) -> str:
-        """Whose prompt caches are shared: a team's keys with each other, any other key with nobody."""
-        return f"team {self.team}" if self.team is not None else f"key {self.key_id}"
+        return tenant_of(self.team, self.key_id)
 
 
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from backends.openai_format import build_body
 from backends.scripted import Fault, Outcome, Script, ScriptedBackend, follow
 from backends.usage import Usage
 from gateway.admission import Admission, parse_limits
@@ -21,7 +22,7 @@ from gateway.ledger.entry import Status
 from gateway.pipeline import Incoming
 from gateway.routing.decide import decide
 from gateway.routing.snapshot import request_facts_of
-from tests.builders import make_candidate, make_snapshot
+from tests.builders import make_candidate, make_local, make_prices, make_snapshot
 from tests.rig import KEY, FixedClassifier, RecordingCaller, Rig
 
 
@@ -309,3 +310,47 @@ async def test_rates_are_per_key_and_refusals_are_not_booked() -> None:
     with pytest.raises(RateLimitExceeded):
         await rig.ask()
     assert len(rig.ledger.entries) == 2
+
+
+LONG = [{"role": "system", "content": "s" * 40_000}, {"role": "user", "content": "hello"}]
+NEXT = [*LONG, {"role": "assistant", "content": "Hello, world."}, {"role": "user", "content": "and?"}]
+
+
+def cached_rig(cheaper_by: float) -> Rig:
+    """Model a was asked first; then b costs only this share of a's price, uncached. a's cached price is a tenth."""
+    rig = Rig(classifier=None)
+    dear = make_prices(10.0, 10.0, cached_input=1_000_000)
+    rig.pipeline.snapshot = make_snapshot(
+        candidates=[
+            make_candidate("a", backend="one", prices=dear),
+            make_candidate("b", backend="two", prices=make_prices(10.0 * cheaper_by, 10.0 * cheaper_by)),
+        ]
+    )
+    return rig
+
+
+@pytest.mark.parametrize(("cheaper_by", "stays"), [(0.5, True), (0.05, False)])
+async def test_a_conversation_stays_where_it_is_warm_while_that_is_worth_more_than_the_switch(
+    cheaper_by: float, stays: bool
+) -> None:
+    rig = cached_rig(cheaper_by)
+    await rig.ask(model="a", messages=LONG)
+    await rig.ask(messages=NEXT)
+    second = rig.ledger.entries[1]
+    assert second.intent.decision.facts.warm_tokens == {"a": 9984}
+    assert second.model == ("a" if stays else "b")
+    assert decide(request_facts_of(second.intent), rig.pipeline.snapshot).decision == second.intent.decision
+    cold = cached_rig(cheaper_by)
+    await cold.ask(messages=NEXT)
+    assert cold.entry.model == "b", "without a warm prefix the cheaper one"
+
+
+async def test_the_cache_salt_is_the_tenants_and_never_the_callers() -> None:
+    rig = Rig()
+    rig.pipeline.snapshot = make_snapshot(candidates=[make_local("a", backend="one")])
+    await rig.ask(cache_salt="of another tenant")
+    [call] = rig.one.calls
+    assert call.cache_salt == rig.pipeline.keys.cache_salt("team red")
+    assert call.cache_salt != rig.pipeline.keys.cache_salt("key red")
+    sent = json.loads(build_body(call))
+    assert sent["cache_salt"] == call.cache_salt

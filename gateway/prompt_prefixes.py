@@ -1,0 +1,24 @@
+"""A conversation's beginnings as fingerprints, to recognise its next turn by. Pure; forgets every word it read."""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+LONGEST = 32
+"""How many turns back a conversation is recognised: an answer and the next question are two."""
+
+Prefix = tuple[bytes, int]
+"""The fingerprint of the first so many turns, and about how many tokens they are."""
+
+
+def prefixes_of(turns: Iterable[tuple[str, str]], tokens: Iterable[int]) -> tuple[Prefix, ...]:
+    """One for the first turn, which conversations share where it is a system prompt, and one for each of the last
+    turns; shortest first. `tokens` are those of each turn."""
+    found: list[Prefix] = []
+    so_far, total = blake2b(digest_size=16), 0
+    for (role, text), count in zip(turns, tokens, strict=True):
+        encoded = text.encode("utf-8", "surrogatepass")
+        so_far.update(f"{role}\0{len(encoded)}\0".encode("utf-8", "surrogatepass"))
+        so_far.update(encoded)
+        total += count
+        found.append((so_far.digest(), total))
+    return tuple(found[:1] + found[1:][-LONGEST:])
