@@ -9,8 +9,10 @@ from gateway.backend_table import BackendTable, build_backend_table
 from gateway.catalogue import Catalogue
 from gateway.config.engine_curve import MeasuredEngine, load_engine_curve
 from gateway.config.home import Home
+from gateway.config.limit_settings import shared_limits
 from gateway.config.price_files import load_price_book
 from gateway.config.settings import Settings, load_settings, read_text
+from gateway.limits import SharedLimits
 from gateway.pricing.catalogue import PriceBook
 from gateway.routing.rules import RulesDocument
 
@@ -35,6 +37,10 @@ class Deployment:
     def database_url(self) -> str:
         return self.settings.database or self.home.database_url
 
+    @property
+    def shared_limits(self) -> SharedLimits:
+        return shared_limits(self.settings.limits, self.settings.tiers)
+
 
 def load_deployment(
     home: Home, *, engine_url: str | None = None, environ: Mapping[str, str] = os.environ
@@ -43,7 +49,7 @@ def load_deployment(
 
     `engine_url` is where the bundled engine listens; without it the engine is known but not reachable.
     """
-    settings = load_settings(home)
+    settings = with_environment(load_settings(home), environ)
     curve = load_engine_curve(home.curve_file)
     url = (engine_url or OFFLINE_ENGINE_URL) if settings.engine.is_enabled else None
     table = build_backend_table(settings, environ, url, curve)
@@ -52,6 +58,12 @@ def load_deployment(
     rules = catalogue.parse(text, file=str(home.rules_file))
     prices = load_price_book(overrides=[_beside(home, name) for name in settings.price_overrides])
     return Deployment(home, settings, curve, table, catalogue, prices, text, rules)
+
+
+def with_environment(settings: Settings, environ: Mapping[str, str]) -> Settings:
+    """Addresses that hold passwords may be given in the environment, where they win over the file."""
+    given = {"database": environ.get("BREAKEVEN_DATABASE_URL"), "redis": environ.get("BREAKEVEN_REDIS_URL")}
+    return settings.model_copy(update={name: value for name, value in given.items() if value})
 
 
 def _beside(home: Home, name: str) -> Path:

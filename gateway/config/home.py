@@ -7,6 +7,8 @@ from pathlib import Path
 
 from gateway.errors import StateError
 
+SECRET_BYTES = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Home:
@@ -47,8 +49,17 @@ class Home:
         return self.root / "throughput-curve.json"
 
     def pepper(self) -> bytes:
-        """The secret that API key hashes are salted with; made once, readable by the owner alone."""
-        return self._secret("pepper")
+        """The secret that API key hashes are salted with; made once, readable by the owner alone.
+
+        Replicas that share a database must share it: BREAKEVEN_PEPPER (64 hexadecimal digits) wins over the file.
+        """
+        given = os.environ.get("BREAKEVEN_PEPPER")
+        if not given:
+            return self._secret("pepper")
+        try:
+            return _secret_of(given)
+        except ValueError as error:
+            raise StateError("BREAKEVEN_PEPPER must be 64 hexadecimal digits; keys hang on it") from error
 
     def _secret(self, name: str) -> bytes:
         path = self.root / name
@@ -58,7 +69,7 @@ class Home:
             pass
         except ValueError as error:
             raise StateError(f"{path} is not hexadecimal text; restore it from a backup: keys hang on it") from error
-        value = secrets.token_bytes(32)
+        value = secrets.token_bytes(SECRET_BYTES)
         try:
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
                 file.write(value.hex())
@@ -67,6 +78,13 @@ class Home:
         except OSError as error:
             raise StateError(f"cannot write {path}: {error.strerror}") from error
         return value
+
+
+def _secret_of(text: str) -> bytes:
+    value = bytes.fromhex(text)
+    if len(value) != SECRET_BYTES:
+        raise ValueError(text)
+    return value
 
 
 def find_home() -> Home:

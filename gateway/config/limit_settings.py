@@ -1,0 +1,40 @@
+"""The part of breakeven.yaml about what teams, models and tiers may use."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.limits import Rates, SharedLimits
+
+Name = Annotated[str, Field(min_length=1, max_length=120)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RateSettings(_Strict):
+    """Of all keys together; tokens are input tokens."""
+
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    tokens_per_minute: int | None = Field(default=None, ge=1)
+
+
+class LimitSettings(_Strict):
+    """Rates of teams and of models; a key's own limits are stored with the key."""
+
+    teams: dict[Name, RateSettings] = Field(default_factory=dict[str, RateSettings])
+    models: dict[Name, RateSettings] = Field(default_factory=dict[str, RateSettings])
+
+
+def shared_limits(limits: LimitSettings, tiers: dict[str, list[str]]) -> SharedLimits:
+    """As admission takes them."""
+    return SharedLimits(
+        teams={name: _rates(one) for name, one in limits.teams.items()},
+        models={name: _rates(one) for name, one in limits.models.items()},
+        tiers={name: frozenset(models) for name, models in tiers.items()},
+    )
+
+
+def _rates(one: RateSettings) -> Rates:
+    return Rates(one.requests_per_minute, one.tokens_per_minute)
