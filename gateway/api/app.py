@@ -15,15 +15,17 @@ from gateway.api.messages import MessagesPath
 from gateway.api.openai_errors import body_of, headers_of, status_of
 from gateway.api.token_path import ENDPOINTS, TokenPath
 from gateway.errors import BreakevenError, InvalidRequest, NotFound, RequestError
+from gateway.idempotency import Idempotency
 from gateway.pipeline import Pipeline
 
 
 class Root:
     """Sends the hot endpoints to their paths and the rest to FastAPI; one dictionary lookup a request."""
 
-    def __init__(self, pipeline: Pipeline, rest: ASGIApp, *, max_body_bytes: int) -> None:
-        self._hot: dict[str, TokenPath] = dict.fromkeys(ENDPOINTS, TokenPath(pipeline, max_body_bytes=max_body_bytes))
-        self._hot[MESSAGES] = MessagesPath(pipeline, max_body_bytes=max_body_bytes)
+    def __init__(self, pipeline: Pipeline, rest: ASGIApp, *, max_body_bytes: int, idempotency: Idempotency) -> None:
+        path = TokenPath(pipeline, max_body_bytes=max_body_bytes, idempotency=idempotency)
+        self._hot: dict[str, TokenPath] = dict.fromkeys(ENDPOINTS, path)
+        self._hot[MESSAGES] = MessagesPath(pipeline, max_body_bytes=max_body_bytes, idempotency=idempotency)
         self._rest = rest
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -30,4 +30,9 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
             return RedirectResponse(ui_url)
 
     settings = gateway.deployment.settings.server
-    return Root(gateway.pipeline, rest, max_body_bytes=settings.max_body_megabytes * MEGABYTE)
+    return Root(
+        gateway.pipeline,
+        rest,
+        max_body_bytes=settings.max_body_megabytes * MEGABYTE,
+        idempotency=gateway.idempotency,
+    )

@@ -2,14 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
 
 from backends.protocol import Chunk, Operation
+from gateway.api.once import SendSink, as_send, idempotency_key
 from gateway.api.openai_errors import body_of, headers_of, status_of
 from gateway.errors import BodyTooLarge, BreakevenError, InvalidRequest
+from gateway.idempotency import Idempotency, Sink
 from gateway.pipeline import Caller, Incoming
 
 log = logging.getLogger(__name__)
@@ -48,6 +51,8 @@ class AsgiCaller:
         self._head: dict[str, Any] | None = None
         self.is_started = False
         self.is_gone = False
+        self.is_whole = False
+        """All of an upstream's answer was sent; not one that broke off, or that we ended ourselves."""
 
     def cancels(self, task: "asyncio.Task[object]") -> None:
         """Leaving cancels `task`."""
@@ -76,6 +81,7 @@ class AsgiCaller:
         if self.is_gone or not (payload or is_last):
             return
         if is_last:
+            self.is_whole = chunk is not None
             self.close()
         elif self._heartbeat is not None:
             self._heartbeat.cancel()
@@ -109,18 +115,25 @@ class AsgiCaller:
 class TokenPath:
     """ASGI application for the endpoints of `ENDPOINTS`."""
 
-    def __init__(self, pipeline: Answers, *, max_body_bytes: int) -> None:
+    def __init__(self, pipeline: Answers, *, max_body_bytes: int, idempotency: Idempotency) -> None:
         self._pipeline = pipeline
         self._max_body_bytes = max_body_bytes
+        self._idempotency = idempotency
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         caller = self._caller(send)
         try:
             tags = parse_tags(headers)
-            body = self._body(await read_body(headers, receive, self._max_body_bytes), caller)
-            incoming = Incoming(self._operation(scope["path"]), credential_of(headers), body, tags)
-            await self._answer(incoming, caller, receive)
+            body = await read_body(headers, receive, self._max_body_bytes)
+            asked = Incoming(self._operation(scope["path"]), credential_of(headers), body, tags)
+            key = idempotency_key(headers)
+            work = (
+                self._serve(asked, caller)
+                if key is None
+                else self._serve_once(key, asked, caller, send, path=scope["path"])
+            )
+            await _while_connected(work, caller, receive)
         except _Gone:
             return
         except BreakevenError as error:
@@ -146,27 +159,50 @@ class TokenPath:
     def _error(self, error: BreakevenError) -> bytes:
         return body_of(error)
 
-    async def _answer(self, incoming: Incoming, caller: AsgiCaller, receive: Receive) -> None:
-        """Run the pipeline; a caller that leaves cancels it, which settles the request and closes the upstream."""
-        task = asyncio.current_task()
-        assert task is not None
+    async def _serve(self, asked: Incoming, caller: AsgiCaller) -> bool:
+        """Run the pipeline; whether all of the answer was sent."""
+        await self._pipeline.answer(replace(asked, body=self._body(asked.body, caller)), caller)
+        return caller.is_whole
 
-        async def watch() -> None:
-            message = await receive()
-            while message["type"] != "http.disconnect":
-                message = await receive()
-            caller.leave()
+    async def _serve_once(self, key: str, asked: Incoming, caller: AsgiCaller, send: Send, *, path: str) -> None:
+        """Run the pipeline for whoever asks first with this key; `caller` is one of those who wait for it."""
 
-        caller.cancels(task)
-        watcher = asyncio.create_task(watch())
+        async def serve(shared: Sink) -> bool:
+            leader = self._caller(as_send(shared))
+            try:
+                return await self._serve(asked, leader)
+            finally:
+                leader.close()
+
+        content = (path.encode(), asked.body, ",".join(asked.tags).encode())
+        sink = SendSink(send)
         try:
-            await self._pipeline.answer(incoming, caller)
-        except asyncio.CancelledError:
-            if not caller.is_gone:
-                raise
-            task.uncancel()
+            await self._idempotency.answer(key, asked.credential, content, serve, sink)
         finally:
-            watcher.cancel()
+            caller.is_started = sink.is_started
+
+
+async def _while_connected(work: Coroutine[Any, Any, object], caller: AsgiCaller, receive: Receive) -> None:
+    """Do the work; a caller that leaves cancels it, which settles the request and closes the upstream."""
+    task = asyncio.current_task()
+    assert task is not None
+
+    async def watch() -> None:
+        message = await receive()
+        while message["type"] != "http.disconnect":
+            message = await receive()
+        caller.leave()
+
+    caller.cancels(task)
+    watcher = asyncio.create_task(watch())
+    try:
+        await work
+    except asyncio.CancelledError:
+        if not caller.is_gone:
+            raise
+        task.uncancel()
+    finally:
+        watcher.cancel()
 
 
 def credential_of(headers: list[tuple[bytes, bytes]]) -> str | None:

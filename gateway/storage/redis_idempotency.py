@@ -7,6 +7,7 @@ renews it; then `F`, the fingerprint and the answer.
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import cast
 
 import msgspec
 from redis.asyncio import Redis
@@ -47,7 +48,7 @@ class RedisIdempotency:
             async with _guarded():
                 if await self._client.set(key, b"R" + fingerprint, nx=True, px=lease_ms):
                     return None
-                value: bytes | None = await self._client.get(key)
+                value = cast(bytes | None, await self._client.get(key))
             if value is not None:
                 return _found(value)
             # It expired between the two: ask again.

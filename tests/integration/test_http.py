@@ -13,7 +13,9 @@ from backends.scripted import Outcome, follow
 from gateway.api.app import Root, build_fastapi
 from gateway.api.messages import build_messages_router
 from gateway.api.public import build_public_router
+from gateway.idempotency import Idempotency
 from gateway.ledger.entry import Status
+from gateway.memory_idempotency import MemoryIdempotency
 from gateway.metrics import Metrics
 from tests.live_server import serving
 from tests.rig import KEY, Rig
@@ -33,7 +35,8 @@ class Service:
         rest = build_fastapi()
         rest.include_router(build_public_router(rig.pipeline, self.registry, lambda: self.problems))
         rest.include_router(build_messages_router(rig.pipeline))
-        self.app = Root(rig.pipeline, rest, max_body_bytes=1_000_000)
+        idempotency = Idempotency(MemoryIdempotency(), lambda given: rig.pipeline.keys.authenticate(given, 0).id)
+        self.app = Root(rig.pipeline, rest, max_body_bytes=1_000_000, idempotency=idempotency)
         self.url = ""
 
     @property

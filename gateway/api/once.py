@@ -1,0 +1,39 @@
+"""Idempotency keys over ASGI: records what a caller is sent as messages, and plays it to whoever asks again."""
+
+from starlette.types import Message, Send
+
+from gateway.idempotency import Headers, Sink
+
+KEY_HEADER = b"idempotency-key"
+
+
+def idempotency_key(headers: list[tuple[bytes, bytes]]) -> str | None:
+    """The key of a request, if it has one."""
+    return next((value.decode("utf-8", "replace") for name, value in headers if name == KEY_HEADER), None)
+
+
+def as_send(sink: Sink) -> Send:
+    """An ASGI `send` whose messages go into `sink`."""
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await sink.start(message["status"], message.get("headers", ()))
+        else:
+            await sink.send(message.get("body", b""), is_last=not message.get("more_body", False))
+
+    return send
+
+
+class SendSink:
+    """A sink that is an ASGI `send`."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.is_started = False
+
+    async def start(self, status: int, headers: Headers) -> None:
+        self.is_started = True
+        await self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
+
+    async def send(self, body: bytes, *, is_last: bool) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": not is_last})
