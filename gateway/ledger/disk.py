@@ -2,10 +2,12 @@
 
 import errno
 import os
+import time
 from pathlib import Path
 from typing import Protocol
 
 ZEROS = bytes(1 << 20)
+SHORTEST_PAUSE_SECONDS = 0.001
 
 
 class DiskFile(Protocol):
@@ -36,10 +38,10 @@ class Disk(Protocol):
         """Names of the files that were completely created, in no order."""
         ...
 
-    def create(self, name: str, size: int) -> None:
+    def create(self, name: str, size: int, *, is_urgent: bool) -> None:
         """Make a file of `size` zeros; file, zeros and name survive power loss when it returns.
 
-        An error leaves nothing behind.
+        Where it is not urgent, it leaves the disk to others half of the time. An error leaves nothing behind.
         """
         ...
 
@@ -89,11 +91,11 @@ class LocalDisk:
     def names(self) -> list[str]:
         return [path.name for path in self._directory.iterdir() if path.suffix == ".seg"]
 
-    def create(self, name: str, size: int) -> None:
+    def create(self, name: str, size: int, *, is_urgent: bool) -> None:
         path = self._directory / (name + ".new")
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            self._write_zeros(descriptor, size)
+            self._write_zeros(descriptor, size, is_urgent=is_urgent)
         except OSError:
             path.unlink()
             raise
@@ -103,16 +105,19 @@ class LocalDisk:
         self._sync_names()
 
     @staticmethod
-    def _write_zeros(descriptor: int, size: int) -> None:
+    def _write_zeros(descriptor: int, size: int, *, is_urgent: bool) -> None:
         # Real zeros, not fallocate: a write into an unwritten extent costs a metadata commit at the next sync. Synced
-        # piece by piece, so that a settlement that syncs another file meanwhile never waits behind the whole of it.
+        # piece by piece with pauses, so that a settlement that syncs another file meanwhile hardly ever waits for it.
         done = 0
         while done < size:
+            began = time.monotonic()
             written = os.write(descriptor, ZEROS[: size - done])
             if written == 0:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             done += written
             os.fdatasync(descriptor)
+            if not is_urgent:
+                time.sleep(max(time.monotonic() - began, SHORTEST_PAUSE_SECONDS))
         os.fsync(descriptor)
 
     def open(self, name: str) -> LocalFile:

@@ -246,7 +246,7 @@ class Journal:
         orphans = dict(self._open)
         self._reserved_bytes = sum(_reserve(opened.intent) for opened in orphans.values())
         if self._segments.free_bytes < self._reserved_bytes and not self._segments.has_spare:
-            self._segments.keep_spare(self._segments.create_spare())
+            self._segments.keep_spare(self._segments.create_spare(is_urgent=True))
         for opened in orphans.values():
             self._settle_open(settle_orphan(opened))
         _sync(self._segments.take_dirty())

@@ -96,7 +96,7 @@ class Segments:
             self.make_clean(segment, content)
         used = [segment for segment in found if segment.end]
         empty = [segment for segment in found if not segment.end]
-        self._used = used or [empty.pop(0) if empty else self._create(1)]
+        self._used = used or [empty.pop(0) if empty else self._create(1, is_urgent=True)]
         # Only a segment after the last used one may be used next: epochs must rise in the order of the records.
         for segment in empty:
             if segment.epoch > self.current.epoch and self._spare is None:
@@ -145,9 +145,9 @@ class Segments:
         self._dirty = {}
         return dirty
 
-    def create_spare(self) -> Segment:
+    def create_spare(self, *, is_urgent: bool = False) -> Segment:
         """Prepare the next segment; may run in a thread; hand the result to `keep_spare`. Raises OSError."""
-        return self._create(self.current.epoch + 1)
+        return self._create(self.current.epoch + 1, is_urgent=is_urgent)
 
     def keep_spare(self, segment: Segment) -> None:
         self._spare = segment
@@ -191,7 +191,7 @@ class Segments:
         for segment in [*self._used, *([self._spare] if self._spare else [])]:
             segment.file.close()
 
-    def _create(self, epoch: int) -> Segment:
+    def _create(self, epoch: int, *, is_urgent: bool) -> Segment:
         name = segment_name(epoch)
-        self._disk.create(name, self._segment_bytes)
+        self._disk.create(name, self._segment_bytes, is_urgent=is_urgent)
         return Segment(epoch, self._disk.open(name))

@@ -74,7 +74,7 @@ class SimulatedDisk:
     def names(self) -> list[str]:
         return list(self._files)
 
-    def create(self, name: str, size: int) -> None:
+    def create(self, name: str, size: int, *, is_urgent: bool) -> None:
         self.check_power()
         if size > self.free_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
