@@ -36,7 +36,10 @@ def command(
     elif as_csv:
         write_csv(table)
     else:
-        Console(highlight=False).print(shown(table))
+        console = Console(highlight=False)
+        console.print(shown(table))
+        for sentence in sentences(table):
+            console.print(sentence)
 
 
 async def _ask(query: CostQuery) -> CostTable:
@@ -93,6 +96,22 @@ def shown(table: CostTable) -> Table:
     ]
     drawn.caption = "; ".join(notes) or None
     return drawn
+
+
+def sentences(table: CostTable) -> list[str]:
+    """What stands below the groups: spend without an owner, shadow calls, savings."""
+    found: list[str] = []
+    if table.unallocated_share is not None:
+        found.append(f"Unallocated: ${rounded(table.unallocated_usd, 6)}, {table.unallocated_share:.1%} of all.")
+    if float(table.shadow_usd):
+        found.append(f"Shadow calls, included above: ${rounded(table.shadow_usd, 6)}.")
+    if (each := table.total.cost_per_successful_request_usd) is not None:
+        found.append(f"A successful request cost ${rounded(each, 6)}.")
+    for one in table.savings:
+        saved, would = float(one.saved_usd), float(one.would_have_cost_usd)
+        what = f"${saved:.4f} less" if saved >= 0 else f"${-saved:.4f} more"
+        found.append(f"Everything at {one.against} would have cost ${would:.4f}: this is {what}, idle GPUs included.")
+    return found
 
 
 def cells(row: CostRow) -> list[str]:

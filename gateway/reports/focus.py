@@ -7,9 +7,10 @@ One row per day, group of the ledger and meter (what is counted: input tokens, o
   seconds that nobody used are Usage of that capacity (billed 0, effective their share of the rent).
 - Groups with requests of unknown price have no pricing columns, and `x_UnpricedRequests` says how many there are.
 - Corrections of the ledger are rows of the category Adjustment.
+- Simulated requests have their list price as effective cost and are billed by nobody.
 
 So the sum of EffectiveCost is what the ledger holds, corrections included, and the idle line; the sum of BilledCost is
-the hosted charges, the corrections and the rent.
+the charges that a bill will come for, the corrections and the rent.
 """
 
 import json
@@ -172,7 +173,7 @@ def _usage(base: Mapping[str, Cell], group: Sums, meter: Meter, list_pico: int, 
     row: dict[str, Cell] = {
         **base,
         **_pricing(meter.quantity, meter.unit, list_pico, meter.cost_pico_usd, is_priced=not group.unpriced_requests),
-        "BilledCost": usd(0 if is_gpu and is_rented else meter.cost_pico_usd),
+        "BilledCost": usd(0 if (is_gpu and is_rented) or base["x_IsSimulated"] else meter.cost_pico_usd),
         "EffectiveCost": usd(meter.cost_pico_usd),
         "ChargeCategory": "Usage",
         "ChargeDescription": f"{upstream}: {meter.name.lower() if not is_gpu else 'GPU seconds'}",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.api.admin_forecast import DailyQuery, ForecastQuery
 from gateway.api.admin_reports import BreakEvenQuery, CostQuery, PeriodQuery
 from gateway.books import Books, BooksOf
 from gateway.break_even_service import BreakEvenOf, BreakEvenService
@@ -20,6 +21,8 @@ from gateway.ledger.entry import Entry
 from gateway.money import format_usd
 from gateway.plans import own_engine_plan, rented_gpus
 from gateway.replay_service import ReplayService
+from gateway.report_services import build_report_services
+from gateway.reports.tables import encode
 from gateway.routing.snapshot import Snapshot
 from gateway.storage.database import open_database
 from gateway.storage.sql_ledger import SqlLedger
@@ -94,6 +97,50 @@ async def test_a_cost_table_says_what_nobody_owns_and_what_was_saved(month: Mont
     assert table.total.cost_per_successful_request_usd == format_usd(
         round(Decimal(table.total.cost_usd) * 10**12 / successful)
     )
+
+
+async def test_the_focus_export_equals_the_screen_to_the_pico_dollar(month: Month) -> None:
+    files = build_report_services(
+        SqlReports(month.database), lambda: month.deployment, lambda: month.snapshot, lambda: NOW_US
+    ).files
+    asked = PeriodQuery(since=END - timedelta(days=31, hours=5, minutes=13), until=END)
+    table = await files.focus(asked)
+    screen = await month.books.overview(asked)
+    assert screen.idle is not None
+    effective = sum((Decimal(str(row["EffectiveCost"])) for row in table.rows), Decimal(0))
+    assert effective == Decimal(screen.total.cost_usd) + Decimal(screen.idle.idle_usd)
+    rent = sum(Decimal(str(row["BilledCost"])) for row in table.rows if row["ChargeCategory"] == "Purchase")
+    assert rent == Decimal(screen.idle.rent_usd)
+    by_team = {row.group["team"]: Decimal(row.cost_usd) for row in (await month.books.costs(asked_by_team())).rows}
+    for team, cost in by_team.items():
+        rows = [row for row in table.rows if row["SubAccountId"] == team and row["x_KeyId"] is not None]
+        assert sum(Decimal(str(row["EffectiveCost"])) for row in rows) == cost
+
+
+def asked_by_team() -> CostQuery:
+    return CostQuery(by="team", since=END - timedelta(days=31, hours=5, minutes=13), until=END)
+
+
+async def test_every_report_is_a_file_too(month: Month) -> None:
+    files = build_report_services(
+        SqlReports(month.database), lambda: month.deployment, lambda: month.snapshot, lambda: NOW_US
+    ).files
+    costs = await files.costs(asked_by_team())
+    assert [column.name for column in costs.columns][:2] == ["team", "requests"]
+    assert sum(Decimal(str(row["cost_usd"])) for row in costs.rows) == Decimal(
+        (await month.books.costs(asked_by_team())).total.cost_usd
+    )
+    period = PeriodQuery(until=END)
+    for table in (
+        costs,
+        await files.savings(CostQuery(until=END)),
+        await files.utilisation(period),
+        await files.break_even(BreakEvenQuery(until=END)),
+        await files.forecast(ForecastQuery(days=3)),
+        await files.anomalies(DailyQuery()),
+    ):
+        assert encode(table, "csv").count(b"\r\n") == len(table.rows) + 1
+        assert encode(table, "parquet")[:4] == b"PAR1"
 
 
 async def test_token_prices_leave_gpu_priced_tokens_out(month: Month) -> None:
