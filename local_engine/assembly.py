@@ -12,7 +12,7 @@ from local_engine.attention.cpu import CpuAttention
 from local_engine.block_pool import BlockPool
 from local_engine.config import EngineConfig, ModelConfig, WeightFormat
 from local_engine.constraints import ConstraintCompiler
-from local_engine.engine_core import EngineCore
+from local_engine.engine_core import EngineCore, Runner
 from local_engine.errors import DoesNotFit
 from local_engine.gguf_loader import load_gguf
 from local_engine.kv_cache_manager import KvCacheManager
@@ -21,6 +21,7 @@ from local_engine.layers.linear import DenseLinear, LinearBuilder
 from local_engine.metrics import EngineMetrics
 from local_engine.model import DecoderModel
 from local_engine.model_runner import ModelRunner
+from local_engine.native.int8_runner import Int8Runner, can_run
 from local_engine.safetensors_loader import load_safetensors
 from local_engine.scheduler import Scheduler
 from local_engine.tokenizer import Tokenizer
@@ -76,14 +77,6 @@ def assemble(loaded: LoadedFile, config: EngineConfig, *, progress: Callable[[st
     """Build an engine around weights that are open already."""
     context_window = min(config.context_window or loaded.config.context_window, loaded.config.context_window)
     blocks = plan_blocks(loaded.config, config, context_window)
-    model = DecoderModel(
-        loaded.config,
-        loaded.weights,
-        build_linear=linear_builder(config.weights),
-        attention=CpuAttention(),
-        context_window=context_window,
-        progress=_layer_progress(progress),
-    )
     # A cached prefix, or a draft, would change the pieces in which a request is computed.
     is_deterministic = config.is_deterministic
     kv_cache = KvCacheManager(
@@ -91,9 +84,7 @@ def assemble(loaded: LoadedFile, config: EngineConfig, *, progress: Callable[[st
         block_size=config.block_size,
         has_prefix_cache=config.has_prefix_cache and not is_deterministic,
     )
-    runner = ModelRunner(
-        model, blocks=blocks, block_size=config.block_size, kv_dtype=torch.float32, is_deterministic=is_deterministic
-    )
+    runner = build_cpu_runner(loaded, config, blocks, context_window, _layer_progress(progress))
     scheduler = Scheduler(
         kv_cache,
         max_running_requests=config.max_running_requests,
@@ -110,6 +101,35 @@ def assemble(loaded: LoadedFile, config: EngineConfig, *, progress: Callable[[st
         speculative_tokens=0 if is_deterministic else config.speculative_tokens,
     )
     return Engine(core, kv_cache, loaded.tokenizer, constraints, loaded.config, config, context_window)
+
+
+def build_cpu_runner(
+    loaded: LoadedFile,
+    config: EngineConfig,
+    blocks: int,
+    context_window: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> Runner:
+    """The native decoder for int8 where this machine and model suit it, else our own layers out of torch's products."""
+    if config.weights == "int8" and can_run(loaded.config, config.block_size):
+        return Int8Runner(
+            loaded.config, loaded.weights, blocks=blocks, context_window=context_window, progress=progress
+        )
+    model = DecoderModel(
+        loaded.config,
+        loaded.weights,
+        build_linear=linear_builder(config.weights),
+        attention=CpuAttention(),
+        context_window=context_window,
+        progress=progress,
+    )
+    return ModelRunner(
+        model,
+        blocks=blocks,
+        block_size=config.block_size,
+        kv_dtype=torch.float32,
+        is_deterministic=config.is_deterministic,
+    )
 
 
 def plan_blocks(model: ModelConfig, config: EngineConfig, context_window: int) -> int:

@@ -26,7 +26,7 @@ class ModelRunner:
         config = model.config
         shape = (blocks, block_size, config.kv_heads, config.head_size)
         self.caches = [
-            KvCache(_lazy_zeros(shape, kv_dtype, model.device), _lazy_zeros(shape, kv_dtype, model.device))
+            KvCache(lazy_zeros(shape, kv_dtype, model.device), lazy_zeros(shape, kv_dtype, model.device))
             for _ in range(config.layers)
         ]
 
@@ -45,11 +45,9 @@ class ModelRunner:
         return torch.cat([self._run_rows((row,)) for row in batch.rows])
 
     def _run_rows(self, rows: tuple[Row, ...]) -> torch.Tensor:
-        token_ids = [token for row in rows for token in _row_tokens(row)]
-        positions = np.concatenate([np.arange(row.start, row.start + row.count) for row in rows])
         hidden = self._model.forward(
-            torch.tensor(token_ids, device=self.device),
-            torch.from_numpy(positions).to(self.device),
+            torch.tensor(token_ids_of(rows), device=self.device),
+            torch.from_numpy(positions_of(rows)).to(self.device),
             self.caches,
             self.attention_batch(rows),
         )
@@ -62,10 +60,7 @@ class ModelRunner:
         """Lay the rows out one after another."""
         query_lengths = [row.count for row in rows]
         sequence_lengths = [row.start + row.count for row in rows]
-        block_ids = [row.request.block_ids for row in rows]
-        table = np.zeros((len(rows), max(len(ids) for ids in block_ids)), dtype=np.int32)
-        for index, ids in enumerate(block_ids):
-            table[index, : len(ids)] = ids
+        table = block_table_of(rows)
         slots = np.concatenate([self._slots(row, table[index]) for index, row in enumerate(rows)])
         cu_seqlens = np.concatenate(([0], np.cumsum(query_lengths))).astype(np.int32)
         return AttentionBatch(
@@ -75,7 +70,7 @@ class ModelRunner:
             slot_mapping=torch.from_numpy(slots).to(self.device),
             query_lengths=query_lengths,
             sequence_lengths=sequence_lengths,
-            block_ids=block_ids,
+            block_ids=[row.request.block_ids for row in rows],
         )
 
     def _slots(self, row: Row, blocks: np.ndarray) -> np.ndarray:
@@ -94,6 +89,25 @@ def logit_positions(rows: tuple[Row, ...]) -> list[int]:
     return wanted
 
 
+def token_ids_of(rows: tuple[Row, ...]) -> list[int]:
+    """The tokens that the rows compute, one row after another."""
+    return [token for row in rows for token in _row_tokens(row)]
+
+
+def positions_of(rows: tuple[Row, ...]) -> np.ndarray:
+    """Their positions within their sequences."""
+    return np.concatenate([np.arange(row.start, row.start + row.count) for row in rows])
+
+
+def block_table_of(rows: tuple[Row, ...]) -> np.ndarray:
+    """int32 [rows, most blocks], padded with 0."""
+    block_ids = [row.request.block_ids for row in rows]
+    table = np.zeros((len(rows), max(len(ids) for ids in block_ids)), dtype=np.int32)
+    for index, ids in enumerate(block_ids):
+        table[index, : len(ids)] = ids
+    return table
+
+
 def _row_tokens(row: Row) -> list[int]:
     request = row.request
     end = row.start + row.count
@@ -102,7 +116,7 @@ def _row_tokens(row: Row) -> list[int]:
     return (request.token_ids + request.draft_token_ids)[row.start : end]
 
 
-def _lazy_zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+def lazy_zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Zeros whose memory the operating system hands out when first written, so that an idle engine stays small."""
     if device.type != "cpu":
         return torch.zeros(shape, dtype=dtype, device=device)

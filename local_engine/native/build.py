@@ -14,26 +14,28 @@ from typing import Final
 
 import torch
 
-SOURCE: Final = Path(__file__).with_name("int8_linear.cpp")
-FLAGS: Final = ("-O3", "-std=c++17", "-mavx2", "-mfma", "-fPIC", "-fno-math-errno")
+FOLDER: Final = Path(__file__).parent
+COMMON_FLAGS: Final = ("-O3", "-std=c++17", "-mfma", "-fPIC", "-fno-math-errno", "-fopenmp")
+AVX2_FLAGS: Final = (*COMMON_FLAGS, "-mavx2")
+VNNI_FLAGS: Final = (*COMMON_FLAGS, "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni")
 
 
 @cache
 def load_int8_linear() -> Callable[..., None] | None:
-    """The compiled function, or None where there is no C++ compiler or no AVX2."""
-    compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-    if compiler is None or platform.machine() != "x86_64" or not has_avx2():
+    """The compiled product, or None where there is no C++ compiler or no AVX2."""
+    library = _load("int8_linear", AVX2_FLAGS) if has_avx2() else None
+    if library is None:
         return None
-    library = _cache_folder() / f"int8_linear-{_fingerprint(compiler)}.so"
-    if not library.exists() and not _compile(compiler, library):
-        return None
-    try:
-        function = ctypes.CDLL(str(library)).breakeven_int8_linear
-    except OSError:
-        return None
+    function = library.breakeven_int8_linear
     function.argtypes = [ctypes.c_void_p] * 7 + [ctypes.c_long] * 3 + [ctypes.c_int]
     function.restype = None
     return function
+
+
+@cache
+def load_int8_decoder() -> ctypes.CDLL | None:
+    """The compiled forward pass, or None where there is no C++ compiler or no AVX-512 with VNNI."""
+    return _load("int8_decoder", VNNI_FLAGS) if has_vnni() else None
 
 
 def has_avx2() -> bool:
@@ -41,23 +43,47 @@ def has_avx2() -> bool:
     return torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512", "AMX")
 
 
+def has_vnni() -> bool:
+    """Whether the system lists AVX-512's integer dot products among this processor's features."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    flags = next((line.split() for line in lines if line.startswith("flags")), [])
+    return {"avx512_vnni", "avx512bw", "avx512vl", "avx512dq"} <= set(flags)
+
+
+def _load(name: str, flags: tuple[str, ...]) -> ctypes.CDLL | None:
+    compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    if compiler is None or platform.machine() != "x86_64":
+        return None
+    source = FOLDER / f"{name}.cpp"
+    library = _cache_folder() / f"{name}-{_fingerprint(source, flags, compiler)}.so"
+    if not library.exists() and not _compile(compiler, flags, source, library):
+        return None
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError:
+        return None
+
+
 def _cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "breakeven"
 
 
-def _fingerprint(compiler: str) -> str:
-    text = SOURCE.read_text(encoding="utf-8") + repr(FLAGS) + compiler + torch.__version__
+def _fingerprint(source: Path, flags: tuple[str, ...], compiler: str) -> str:
+    text = source.read_text(encoding="utf-8") + repr(flags) + compiler + torch.__version__
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _compile(compiler: str, library: Path) -> bool:
+def _compile(compiler: str, flags: tuple[str, ...], source: Path, library: Path) -> bool:
     """Build beside the target and move it there, so that two processes never meet half a file."""
     try:
         library.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
             unit, built = Path(scratch) / "unit.o", Path(scratch) / "built.so"
             commands = (
-                [compiler, *FLAGS, "-fopenmp", "-c", str(SOURCE), "-o", str(unit)],
+                [compiler, *flags, "-c", str(source), "-o", str(unit)],
                 [compiler, "-shared", str(unit), "-o", str(built), *_openmp()],
             )
             for command in commands:
