@@ -86,12 +86,16 @@ Serve = Callable[[Sink], Awaitable[bool]]
 
 @dataclass(slots=True)
 class SharedAnswer:
-    """An answer under way: one writes (it is a Sink), any number follow from the beginning."""
+    """An answer under way: one writes (it is a Sink), any number follow from the beginning.
+
+    Its last piece is held back until `end`: who has heard all of an answer may ask again, and must find it kept.
+    """
 
     fingerprint: bytes
     status: int | None = None
     headers: Headers = ()
     pieces: list[bytes] = field(default_factory=list[bytes])
+    holds_last: bool = False
     is_ended: bool = False
     error: BreakevenError | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -101,7 +105,7 @@ class SharedAnswer:
 
     async def send(self, body: bytes, *, is_last: bool) -> None:
         self.pieces.append(body)
-        self.is_ended = is_last
+        self.holds_last = is_last
         self._wake()
 
     def end(self, error: BreakevenError | None = None) -> None:
@@ -120,7 +124,7 @@ class SharedAnswer:
         sent = 0
         while True:
             changed = self._changed
-            if sent < len(self.pieces):
+            if sent < len(self.pieces) - (self.holds_last and not self.is_ended):
                 if sent == 0:
                     assert self.status is not None
                     await sink.start(self.status, (*self.headers, *extra))

@@ -43,10 +43,10 @@ class MessagesCaller(AsgiCaller):
     async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
         if self._writer is not None:
             events = self._writer.write(chunk) if chunk is not None else self._ending(payload)
-            await super().send(events, is_last=is_last)
+            await super().send(events, chunk=chunk, is_last=is_last)
         elif chunk is not None:
             whole = message_from_answer(payload, chunk.usage, message_id=self._message_id, model=self._model)
-            await super().send(whole, is_last=is_last)
+            await super().send(whole, chunk=chunk, is_last=is_last)
         else:
             await super().send(payload, is_last=is_last)
 

@@ -1,0 +1,209 @@
+"""What every store of idempotency keys must do, and what it does for a hundred callers at once."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import cast
+
+import pytest
+
+from gateway.errors import IdempotencyMismatch, InvalidRequest, Overloaded
+from gateway.idempotency import Found, Headers, Idempotency, IdempotencyStore, Recorded, Sink
+from gateway.memory_idempotency import MemoryIdempotency
+from gateway.storage.redis_idempotency import RedisIdempotency, connect_bytes
+from tests.redis_server import RedisServer
+
+ANSWER = Recorded(200, ((b"content-type", b"application/json"),), b"{}")
+ONE, OTHER = b"1" * 32, b"2" * 32
+
+
+@pytest.fixture(params=["memory", "redis"])
+async def store(request: pytest.FixtureRequest) -> AsyncGenerator[IdempotencyStore]:
+    if request.param == "memory":
+        yield MemoryIdempotency()
+        return
+    server = cast(RedisServer, request.getfixturevalue("redis_server"))
+    async with connect_bytes(server.url) as client:
+        yield RedisIdempotency(client)
+
+
+class Kept:
+    """A sink that keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: Headers = ()
+        self.body = b""
+        self.is_complete = False
+
+    async def start(self, status: int, headers: Headers) -> None:
+        self.status, self.headers = status, headers
+
+    async def send(self, body: bytes, *, is_last: bool) -> None:
+        self.body += body
+        self.is_complete = is_last
+
+    @property
+    def is_replayed(self) -> bool:
+        return (b"idempotent-replayed", b"true") in self.headers
+
+
+class Served:
+    """Serves two pieces when allowed to, and counts how often it was asked."""
+
+    def __init__(self, *, is_whole: bool = True, error: Exception | None = None) -> None:
+        self.count = 0
+        self.go_on = asyncio.Event()
+        self._is_whole = is_whole
+        self._error = error
+
+    async def __call__(self, sink: Sink) -> bool:
+        self.count += 1
+        if self._error is not None:
+            raise self._error
+        await sink.start(200, [(b"content-type", b"text/event-stream")])
+        await sink.send(b"one ", is_last=False)
+        await self.go_on.wait()
+        await sink.send(b"two", is_last=True)
+        return self._is_whole
+
+
+def identify(credential: str | None) -> str:
+    return f"key of {credential}"
+
+
+async def ask(service: Idempotency, served: Served, *, key: str = "k", who: str = "ann", body: bytes = b"b") -> Kept:
+    sink = Kept()
+    await service.answer(key, who, (body,), served, sink)
+    return sink
+
+
+async def test_a_name_belongs_to_whoever_claims_it_first(store: IdempotencyStore) -> None:
+    assert await store.claim("n", ONE) is None
+    assert await store.claim("n", OTHER) == Found(ONE, None)
+    await store.renew("n", ONE)
+    await store.finish("n", ONE, ANSWER)
+    assert await store.claim("n", ONE) == Found(ONE, ANSWER)
+
+
+async def test_an_abandoned_name_is_free(store: IdempotencyStore) -> None:
+    assert await store.claim("n", ONE) is None
+    await store.abandon("n", ONE)
+    assert await store.claim("n", OTHER) is None
+
+
+async def test_a_hundred_equal_callers_are_served_once(store: IdempotencyStore) -> None:
+    service, served = Idempotency(store, identify), Served()
+    asking = [asyncio.ensure_future(ask(service, served)) for _ in range(100)]
+    while not served.count:
+        await asyncio.sleep(0)
+    served.go_on.set()
+    answers = await asyncio.gather(*asking)
+    assert served.count == 1
+    assert {(one.status, one.body, one.is_complete) for one in answers} == {(200, b"one two", True)}
+    assert sum(one.is_replayed for one in answers) == 99
+    assert (await ask(service, served)).is_replayed, "afterwards too"
+    assert served.count == 1
+
+
+async def test_workers_that_share_a_store_serve_once(redis_server: RedisServer) -> None:
+    async with connect_bytes(redis_server.url) as one, connect_bytes(redis_server.url) as two:
+        workers = [Idempotency(RedisIdempotency(client), identify) for client in (one, two)]
+        served = Served()
+        asking = [asyncio.ensure_future(ask(workers[number % 2], served)) for number in range(20)]
+        while not served.count:
+            await asyncio.sleep(0)
+        served.go_on.set()
+        assert {(one.status, one.body) for one in await asyncio.gather(*asking)} == {(200, b"one two")}
+        assert served.count == 1
+
+
+async def test_another_request_under_the_same_key_is_refused(store: IdempotencyStore) -> None:
+    service, served = Idempotency(store, identify), Served()
+    served.go_on.set()
+    await ask(service, served)
+    with pytest.raises(IdempotencyMismatch):
+        await ask(service, served, body=b"another")
+
+
+async def test_the_same_key_of_another_caller_is_another_key(store: IdempotencyStore) -> None:
+    service, served = Idempotency(store, identify), Served()
+    served.go_on.set()
+    await ask(service, served)
+    assert not (await ask(service, served, who="bob", body=b"another")).is_replayed
+    assert served.count == 2
+
+
+async def test_an_answer_that_broke_off_is_served_anew(store: IdempotencyStore) -> None:
+    service, served = Idempotency(store, identify), Served(is_whole=False)
+    served.go_on.set()
+    assert [(await ask(service, served)).is_replayed for _ in range(2)] == [False, False]
+
+
+async def test_a_refused_request_is_served_anew(store: IdempotencyStore) -> None:
+    service, served = Idempotency(store, identify), Served(error=InvalidRequest("wrong"))
+    for _ in range(2):
+        with pytest.raises(InvalidRequest, match="wrong"):
+            await ask(service, served)
+    assert served.count == 2
+
+
+async def test_a_caller_that_gives_up_finds_the_answer_when_it_asks_again(store: IdempotencyStore) -> None:
+    service, served = Idempotency(store, identify), Served()
+    first = asyncio.ensure_future(ask(service, served))
+    while not served.count:
+        await asyncio.sleep(0)
+    first.cancel()
+    again = asyncio.ensure_future(ask(service, served))
+    served.go_on.set()
+    assert (await again).body == b"one two"
+    assert served.count == 1
+    await service.aclose()
+
+
+async def test_a_follower_sees_the_first_piece_before_the_last_exists() -> None:
+    service, served, sink = Idempotency(MemoryIdempotency(), identify), Served(), Kept()
+    leader = asyncio.ensure_future(ask(service, served))
+    follower = asyncio.ensure_future(service.answer("k", "ann", (b"b",), served, sink))
+    while not sink.body:
+        await asyncio.sleep(0)
+    assert (sink.body, sink.is_complete) == (b"one ", False)
+    served.go_on.set()
+    await asyncio.gather(leader, follower)
+    assert sink.is_complete
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "a\nb"])
+async def test_a_key_that_is_none(key: str) -> None:
+    with pytest.raises(InvalidRequest, match="printable"):
+        await ask(Idempotency(MemoryIdempotency(), identify), Served(), key=key)
+
+
+async def test_without_its_store_a_key_is_refused_and_the_service_recovers(redis_server: RedisServer) -> None:
+    async with connect_bytes(redis_server.url) as client:
+        service, served = Idempotency(RedisIdempotency(client), identify), Served()
+        served.go_on.set()
+        redis_server.stop()
+        try:
+            with pytest.raises(Overloaded, match="without one"):
+                await ask(service, served)
+        finally:
+            redis_server.start()
+        assert (await ask(service, served)).body == b"one two"
+
+
+async def test_a_dead_workers_claim_ends_with_its_lease(redis_server: RedisServer) -> None:
+    async with connect_bytes(redis_server.url) as client:
+        assert await RedisIdempotency(client).claim("n", ONE) is None
+        assert 0 < await client.pttl("breakeven:idempotency:n") <= 30_000
+
+
+async def test_memory_forgets_the_oldest_and_the_expired() -> None:
+    now = 0.0
+    store = MemoryIdempotency(seconds=10, max_bytes=2000, monotonic=lambda: now)
+    for name in ("a", "b", "c"):
+        assert await store.claim(name, ONE) is None
+        await store.finish(name, ONE, Recorded(200, (), b"x" * 400))
+    assert await store.claim("a", ONE) is None, "too much was kept: the oldest went"
+    assert await store.claim("c", ONE) is not None
+    now = 11.0
+    assert await store.claim("c", ONE) is None
