@@ -1,7 +1,9 @@
 """The UI process put together: sign-in, static files and the pages, behind the security layer."""
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 from fastapi.responses import RedirectResponse, Response
@@ -12,10 +14,13 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from dashboards.export import build_export
-from dashboards.gateway_client import open_gateway
+from dashboards.gateway_client import GatewayClient, open_gateway
+from dashboards.oidc import OidcProvider, OidcSettings
+from dashboards.oidc_sign_in import build_oidc
 from dashboards.pages import build_pages
 from dashboards.rules_assist import build_rules_assist
 from dashboards.security import Guarded
+from dashboards.session_files import SessionFiles
 from dashboards.sessions import Sessions, SignInLimit
 from dashboards.sign_in import build_sign_in
 
@@ -23,12 +28,30 @@ HERE = Path(__file__).parent
 MARK = HERE / "static" / "mark.svg"
 
 
-def build_app(gateway_url: str, *, is_secure: bool = False) -> ASGIApp:
-    """The ASGI application. Pages live in one process: sessions are in its memory."""
-    http = open_gateway(gateway_url)
-    sessions = Sessions(time.monotonic)
+@dataclass(frozen=True, slots=True)
+class UiSettings:
+    """`state` is the directory that sessions outlive the process in; `oidc` comes with the UI's own key."""
+
+    gateway_url: str
+    is_secure: bool = False
+    state: Path | None = None
+    oidc: tuple[OidcSettings, str] | None = None
+
+
+def build_app(settings: UiSettings) -> ASGIApp:
+    """The ASGI application. Pages live in one process."""
+    http = open_gateway(settings.gateway_url)
+    sessions = Sessions(time.time, SessionFiles(settings.state) if settings.state is not None else None)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.include_router(build_sign_in(http, sessions, SignInLimit(time.monotonic), is_secure=is_secure))
+    company, own_key = None, None
+    if settings.oidc is not None:
+        oidc, own_key = settings.oidc
+        company = urlsplit(oidc.issuer).hostname
+        app.include_router(build_oidc(OidcProvider(oidc), GatewayClient(http, own_key), sessions))
+    limit = SignInLimit(time.monotonic)
+    app.include_router(
+        build_sign_in(http, sessions, limit, is_secure=settings.is_secure, company=company, own_key=own_key)
+    )
     app.include_router(build_export(http, sessions))
     app.include_router(build_rules_assist(http, sessions))
     app.mount("/ui/static", StaticFiles(directory=HERE / "static"))

@@ -30,6 +30,10 @@ class GatewayClient:
         self._http = http
         self._headers = {"authorization": f"Bearer {key}"}
 
+    def with_key(self, key: str) -> "GatewayClient":
+        """The same gateway as another key sees it."""
+        return GatewayClient(self._http, key)
+
     async def get(self, path: str, **query: object) -> Json:
         """Raises GatewayRefused or GatewayUnreachable. Parameters that are None are left out."""
         return await self._ask("GET", path, query=query)
@@ -43,6 +47,9 @@ class GatewayClient:
 
     async def put(self, path: str, body: Mapping[str, object]) -> Json:
         return await self._ask("PUT", path, body=body)
+
+    async def delete(self, path: str, **query: object) -> Json:
+        return await self._ask("DELETE", path, query=query)
 
     async def _ask(
         self,

@@ -1,13 +1,15 @@
-"""Who is signed in: sessions kept in this process, named by a random cookie. The API key never reaches the browser."""
+"""Who is signed in: sessions named by a random cookie. The API key never reaches the browser."""
 
 import hashlib
 import hmac
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 IDLE_SECONDS = 8 * 3600
 LONGEST_SECONDS = 24 * 3600
+NOTE_SECONDS = 60
 MAX_SESSIONS = 10_000
 FREE_FAILURES = 5
 FORGET_SECONDS = 900.0
@@ -26,40 +28,69 @@ class Session:
     csrf: str
     started_at: float
     seen_at: float
+    key_id: str | None = None
+    """Of a key that was made for this session alone, and ends with it."""
     is_over: bool = False
 
     def may(self, permission: str) -> bool:
         return permission in self.permissions
 
 
-class Sessions:
-    """All of them. `monotonic` is passed in."""
+class Shelf(Protocol):
+    """Where sessions outlive this process."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
-        self._monotonic = monotonic
+    def save(self, secret: str, session: Session) -> None: ...
+
+    def load(self, secret: str) -> Session | None: ...
+
+    def touch(self, secret: str, seen_at: float) -> None: ...
+
+    def remove(self, secret: str) -> None: ...
+
+
+class Sessions:
+    """All of them. `now` is passed in: wall clock where there is a shelf, because a restart must not stop it."""
+
+    def __init__(self, now: Callable[[], float], shelf: Shelf | None = None) -> None:
+        self._now = now
+        self._shelf = shelf
         self._by_hash: dict[bytes, Session] = {}
 
-    def start(self, key: str, name: str, role: str, permissions: frozenset[str]) -> tuple[str, Session]:
+    def start(
+        self, key: str, name: str, role: str, permissions: frozenset[str], *, key_id: str | None = None
+    ) -> tuple[str, Session]:
         """A new session and the secret for its cookie."""
-        now = self._monotonic()
+        now = self._now()
         self._forget_old(now)
         secret = secrets.token_urlsafe(32)
-        session = Session(key, name, role, permissions, secrets.token_urlsafe(32), now, now)
+        session = Session(key, name, role, permissions, secrets.token_urlsafe(32), now, now, key_id)
         self._by_hash[_digest(secret)] = session
+        if self._shelf is not None:
+            self._shelf.save(secret, session)
         return secret, session
 
     def find(self, secret: str | None) -> Session | None:
         """The session behind a cookie, if it is still good."""
-        session = self._by_hash.get(_digest(secret)) if secret else None
-        if session is None or self._is_old(session, self._monotonic()):
+        if not secret:
             return None
-        session.seen_at = self._monotonic()
+        session, now = self._by_hash.get(_digest(secret)), self._now()
+        if session is None and self._shelf is not None and (session := self._shelf.load(secret)) is not None:
+            self._by_hash[_digest(secret)] = session
+        if session is None or self._is_old(session, now):
+            return None
+        if self._shelf is not None and now - session.seen_at > NOTE_SECONDS:
+            self._shelf.touch(secret, now)
+        session.seen_at = now
         return session
 
     def end(self, secret: str | None) -> None:
-        session = self._by_hash.pop(_digest(secret), None) if secret else None
+        if not secret:
+            return
+        session = self._by_hash.pop(_digest(secret), None)
         if session is not None:
             session.is_over = True
+        if self._shelf is not None:
+            self._shelf.remove(secret)
 
     def _is_old(self, session: Session, now: float) -> bool:
         return session.is_over or now - session.seen_at > IDLE_SECONDS or now - session.started_at > LONGEST_SECONDS

@@ -1,5 +1,6 @@
 """Signing in and out: plain HTML forms, so that they work before any script has loaded."""
 
+import contextlib
 import secrets
 from html import escape
 from typing import Annotated
@@ -23,23 +24,37 @@ PAGE = """<!doctype html>
 <img src="/ui/static/mark.svg" alt="" width="40" height="40"><h1>Breakeven</h1>
 <p>Sign in with an API key of the role viewer, finance, editor or owner. The owner's key was printed when the gateway
 started for the first time; <code>breakeven keys create --role viewer --name NAME</code> makes others.</p>
-{problem}<input type="hidden" name="token" value="{token}">
+{problem}{company}<input type="hidden" name="token" value="{token}">
 <label for="key">API key</label>
 <input id="key" name="key" type="password" required autofocus maxlength="200" placeholder="bk-…" spellcheck="false">
 <button type="submit">Sign in</button></form></main></body></html>"""
 
 
+COMPANY = '<a class="be-company" href="/ui/oidc/start">Sign in with {name}</a><p>Or with a key:</p>'
+
+
 def build_sign_in(
-    http: httpx.AsyncClient, sessions: Sessions, limit: SignInLimit, *, is_secure: bool = False
+    http: httpx.AsyncClient,
+    sessions: Sessions,
+    limit: SignInLimit,
+    *,
+    is_secure: bool = False,
+    company: str | None = None,
+    own_key: str | None = None,
 ) -> APIRouter:
-    """GET and POST of `/ui/sign-in`, POST of `/ui/sign-out`. `is_secure`: cookies are sent over TLS only."""
+    """GET and POST of `/ui/sign-in`, POST of `/ui/sign-out`. `is_secure`: cookies are sent over TLS only.
+
+    `company` is the host of an identity provider; `own_key` ends the keys that were made for its people's sessions.
+    """
     router = APIRouter()
     tokens = FormTokens()
 
     def page(problem: str = "", status: int = 200) -> Response:
         nonce = secrets.token_urlsafe(16)
         shown = f'<p class="be-problem" role="alert">{escape(problem)}</p>' if problem else ""
-        response = HTMLResponse(PAGE.format(problem=shown, token=tokens.token(nonce)), status_code=status)
+        link = COMPANY.format(name=escape(company)) if company else ""
+        text = PAGE.format(problem=shown, company=link, token=tokens.token(nonce))
+        response = HTMLResponse(text, status_code=status)
         response.set_cookie(
             NONCE_COOKIE, nonce, path="/ui", httponly=True, samesite="strict", secure=is_secure, max_age=3600
         )
@@ -80,6 +95,9 @@ def build_sign_in(
         if session is None or not secrets.compare_digest(session.csrf, csrf):
             return RedirectResponse(HOME, status_code=303)
         sessions.end(secret)
+        if session.key_id is not None and own_key is not None:
+            with contextlib.suppress(GatewayRefused, GatewayUnreachable):  # it expires within the day by itself
+                await GatewayClient(http, own_key).post(f"/admin/v1/keys/{session.key_id}/revoke")
         response = RedirectResponse("/ui/sign-in", status_code=303)
         response.delete_cookie(COOKIE, path="/ui")
         return response

@@ -1,0 +1,192 @@
+"""OpenID Connect: who somebody is, as a company's own identity provider says. Knows no sessions and no gateway.
+
+The authorization code flow with PKCE, state and nonce. What an identity token must be signed with is fixed here and
+not read from the provider, so that nobody can talk it down.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+from authlib.common.errors import AuthlibBaseError
+from authlib.oauth2.rfc7636 import create_s256_code_challenge
+from authlib.oidc.core import CodeIDToken
+from joserfc import jwt
+from joserfc.errors import InvalidKeyIdError, JoseError
+from joserfc.jwk import KeySet
+from joserfc.jws import JWSRegistry
+
+ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]
+SCOPE = "openid profile email"
+TIMEOUT_SECONDS = 10.0
+LEEWAY_SECONDS = 60
+RANKS = ("viewer", "finance", "editor", "owner")
+
+
+class SignInFailed(Exception):
+    """Nobody is signed in; the message says why, to the person who tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class OidcSettings:
+    """`roles` maps a value of the claim `roles_claim` to a role here; `default_role` is for whoever has none."""
+
+    issuer: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    public_url: str
+    roles_claim: str = "groups"
+    roles: Mapping[str, str] = field(default_factory=dict[str, str])
+    default_role: str | None = None
+
+    @property
+    def redirect_uri(self) -> str:
+        return f"{self.public_url.rstrip('/')}/ui/oidc/callback"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One sign-in under way; it belongs to one browser."""
+
+    state: str
+    nonce: str = field(repr=False)
+    verifier: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who it is, and the highest role that the provider's claims give."""
+
+    name: str
+    role: str
+
+
+class OidcProvider:
+    """One identity provider. `transport` stands for the network in tests."""
+
+    def __init__(
+        self,
+        settings: OidcSettings,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings = settings
+        self._transport = transport
+        self._now = now
+        self._metadata: Mapping[str, Any] | None = None
+        self._keys: KeySet | None = None
+
+    async def begin(self) -> tuple[str, Attempt]:
+        """Where to send the browser. Raises SignInFailed when the provider does not answer."""
+        attempt = Attempt(secrets.token_urlsafe(24), secrets.token_urlsafe(24), secrets.token_urlsafe(48))
+        asked = {
+            "response_type": "code",
+            "client_id": self.settings.client_id,
+            "redirect_uri": self.settings.redirect_uri,
+            "scope": SCOPE,
+            "state": attempt.state,
+            "nonce": attempt.nonce,
+            "code_challenge": create_s256_code_challenge(attempt.verifier),
+            "code_challenge_method": "S256",
+        }
+        endpoint = (await self._discover())["authorization_endpoint"]
+        return str(httpx.URL(endpoint).copy_merge_params(asked)), attempt
+
+    async def finish(self, attempt: Attempt, *, state: str, code: str) -> Person:
+        """Who came back. Raises SignInFailed."""
+        if not secrets.compare_digest(state, attempt.state):
+            raise SignInFailed("This sign-in was begun in another window. Please try again.")
+        try:
+            token = await self._exchange(attempt, code)
+            claims = await self._verified(str(token["id_token"]), attempt, str(token.get("access_token", "")))
+        except (AuthlibBaseError, JoseError, httpx.HTTPError, KeyError, ValueError) as error:
+            raise SignInFailed(
+                f"The identity provider's answer could not be verified ({type(error).__name__}). Please try again."
+            ) from error
+        return Person(_name(claims), self._role(claims))
+
+    async def _exchange(self, attempt: Attempt, code: str) -> Mapping[str, Any]:
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self.settings.redirect_uri,
+            "code_verifier": attempt.verifier,
+        }
+        own = httpx.BasicAuth(quote(self.settings.client_id, safe=""), quote(self.settings.client_secret, safe=""))
+        async with self._http() as http:
+            answer = await http.post((await self._discover())["token_endpoint"], data=form, auth=own)
+        answer.raise_for_status()
+        return answer.json()
+
+    async def _verified(self, id_token: str, attempt: Attempt, access_token: str) -> Mapping[str, Any]:
+        """The claims of an identity token that is meant for us, now, for this attempt."""
+        registry = JWSRegistry(algorithms=ALGORITHMS, strict_check_header=False)
+        try:
+            decoded = jwt.decode(id_token, await self._key_set(), registry=registry)
+        except InvalidKeyIdError:  # it changed its keys since we looked
+            self._keys = None
+            decoded = jwt.decode(id_token, await self._key_set(), registry=registry)
+        claims = CodeIDToken(
+            decoded.claims,
+            decoded.header,
+            {
+                "iss": {"essential": True, "value": self.settings.issuer},
+                "aud": {"essential": True, "value": self.settings.client_id},
+                "nonce": {"essential": True, "value": attempt.nonce},
+            },
+            {"client_id": self.settings.client_id, "nonce": attempt.nonce, "access_token": access_token},
+        )
+        claims.validate(now=int(self._now()), leeway=LEEWAY_SECONDS)
+        return dict(claims)
+
+    def _role(self, claims: Mapping[str, Any]) -> str:
+        given = claims.get(self.settings.roles_claim, [])
+        values = [given] if isinstance(given, str) else [str(one) for one in given or []]
+        roles = [self.settings.roles[value] for value in values if value in self.settings.roles]
+        role = max(roles, key=RANKS.index, default=self.settings.default_role)
+        if role is None:
+            raise SignInFailed(
+                f"{_name(claims)} is known to the identity provider and has no role here. "
+                f"An owner can give one of your {self.settings.roles_claim} a role in breakeven.yaml."
+            )
+        return role
+
+    async def _discover(self) -> Mapping[str, Any]:
+        """The provider's own description, kept once it was read. Its issuer must be the configured one."""
+        if self._metadata is None:
+            url = f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration"
+            found = await self._get(url)
+            if found.get("issuer") != self.settings.issuer:
+                raise SignInFailed(f"{url} names another issuer: {str(found.get('issuer'))[:100]}.")
+            self._metadata = found
+        return self._metadata
+
+    async def _key_set(self) -> KeySet:
+        if self._keys is None:
+            self._keys = KeySet.import_key_set(await self._get((await self._discover())["jwks_uri"]))  # pyright: ignore[reportArgumentType]
+        return self._keys
+
+    async def _get(self, url: str) -> dict[str, Any]:
+        try:
+            async with self._http() as http:
+                answer = await http.get(url)
+            answer.raise_for_status()
+            found: dict[str, Any] = answer.json()
+        except (httpx.HTTPError, ValueError) as error:
+            raise SignInFailed("The identity provider does not answer. Sign in with a key, or try later.") from error
+        return found
+
+    def _http(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=self._transport, timeout=TIMEOUT_SECONDS)
+
+
+def _name(claims: Mapping[str, Any]) -> str:
+    """An address that the provider vouches for, else the name it uses, else its number."""
+    email = claims.get("email") if claims.get("email_verified", True) else None
+    found = str(email or claims.get("preferred_username") or claims["sub"])
+    return "".join(sign if sign.isalnum() or sign in " .:/@_-" else "-" for sign in found)[:64]

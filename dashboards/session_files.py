@@ -1,0 +1,82 @@
+"""Sessions on disk, so that a restart of the UI signs nobody out. Whoever reads the files learns nothing of them.
+
+Each file is named by a digest of its cookie's secret and sealed with a key made from it: without the cookie, which only
+the browser has, there is no way to the API key inside.
+"""
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from cryptography.fernet import Fernet, InvalidToken
+
+from dashboards.sessions import IDLE_SECONDS, NOTE_SECONDS, Session
+
+
+class SessionFiles:
+    """See sessions.Shelf. `seen_at` is the file's own time of change."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._directory = directory
+
+    def save(self, secret: str, session: Session) -> None:
+        self._sweep(session.started_at)
+        fields = {
+            "key": session.key,
+            "name": session.name,
+            "role": session.role,
+            "permissions": sorted(session.permissions),
+            "csrf": session.csrf,
+            "started_at": session.started_at,
+            "key_id": session.key_id,
+        }
+        path = self._path(secret)
+        part = path.with_suffix(".part")
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(_seal(secret).encrypt(json.dumps(fields).encode()))
+        os.utime(part, (session.seen_at, session.seen_at))
+        part.rename(path)
+
+    def load(self, secret: str) -> Session | None:
+        """None where there is none, or where it cannot be opened with this secret."""
+        path = self._path(secret)
+        try:
+            fields = json.loads(_seal(secret).decrypt(path.read_bytes()))
+            return Session(
+                key=fields["key"],
+                name=fields["name"],
+                role=fields["role"],
+                permissions=frozenset(fields["permissions"]),
+                csrf=fields["csrf"],
+                started_at=fields["started_at"],
+                seen_at=path.stat().st_mtime,
+                key_id=fields["key_id"],
+            )
+        except (FileNotFoundError, InvalidToken, KeyError, ValueError):
+            return None
+
+    def touch(self, secret: str, seen_at: float) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(self._path(secret), (seen_at, seen_at))
+
+    def remove(self, secret: str) -> None:
+        self._path(secret).unlink(missing_ok=True)
+
+    def _sweep(self, now: float) -> None:
+        """What is too old for any session to be good."""
+        for path in self._directory.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if now - path.stat().st_mtime > IDLE_SECONDS + NOTE_SECONDS:
+                    path.unlink()
+
+    def _path(self, secret: str) -> Path:
+        return self._directory / hashlib.sha256(b"file " + secret.encode()).hexdigest()
+
+
+def _seal(secret: str) -> Fernet:
+    """The secret has 256 random bits: one hash makes a key of it."""
+    return Fernet(base64.urlsafe_b64encode(hashlib.sha256(b"seal " + secret.encode()).digest()))
