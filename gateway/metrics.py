@@ -1,5 +1,7 @@
 """Prometheus metrics of the request path. Labels take catalogue names and our own words only, never a caller's text."""
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from backends.errors import BackendError
@@ -42,6 +44,10 @@ class Metrics:
         for name in ("open_intents", "unshipped_entries", "unshipped_seconds", "journal_bytes"):
             gauge = Gauge(f"breakeven_ledger_{name}", "See docs/ledger.md.", registry=self.registry)
             gauge.set_function(lambda name=name: float(self._ledger.gauges().get(name, 0.0)))
+
+    def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """Show a figure that somebody else keeps, as it is when asked."""
+        Gauge(f"breakeven_{name}", text, registry=self.registry).set_function(read)
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(f"breakeven_{name}", text, ("model",), buckets=buckets, registry=self.registry)

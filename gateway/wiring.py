@@ -5,23 +5,27 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from prometheus_client import CollectorRegistry
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backends.protocol import Backend
 from classifier.load import load_artefact
 from classifier.protocol import Classifier
-from gateway.admission import Admission, Limits, parse_limits
+from gateway.admission import Admission
 from gateway.budget_keeper import BudgetKeeper, CountingSink
 from gateway.catalogue import profiles
-from gateway.config.engine_curve import MeasuredEngine
+from gateway.change_watch import ChangeWatch
+from gateway.config.engine_curve import MeasuredEngine, load_engine_curve
 from gateway.config.settings import LOCAL_BACKEND
 from gateway.deployment import Deployment
 from gateway.engine_monitor import watch_health
+from gateway.errors import BreakevenError
+from gateway.file_watch import FileWatch
+from gateway.fleet_metrics import WRITE_SECONDS, FleetRegistry
 from gateway.idempotency import Idempotency
+from gateway.key_limits import limits_of_keys
 from gateway.keys import KeyRing
 from gateway.ledger.adoption import adopt_abandoned
 from gateway.ledger.directories import Claim, claim_directory
@@ -36,15 +40,17 @@ from gateway.routing.fallback import RetryPolicy
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.rules_service import RulesService
+from gateway.sharing import Sharing, open_sharing
 from gateway.spending import Spending
 from gateway.storage.database import migrate_engine, open_database
+from gateway.storage.sql_audit import SqlAuditLog
 from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
 from gateway.storage.sql_rules import SqlRulesStore
+from gateway.treasury import Treasury
 
 log = logging.getLogger(__name__)
-REFRESH_SECONDS = 0.5
 PRICES_SECONDS = 60.0
 SHIP_AT_STOP_SECONDS = 20.0
 ADOPT_SECONDS = 30.0
@@ -73,6 +79,10 @@ class Gateway:
     claim: Claim
     budgets: BudgetKeeper
     idempotency: Idempotency
+    sharing: Sharing
+    watch: ChangeWatch
+    exposition: CollectorRegistry
+    curve_watch: FileWatch
     classifier: Classifier
     document: RulesDocument
     text_version: str = ""
@@ -81,11 +91,15 @@ class Gateway:
     async def start(self) -> None:
         """Take over what dead workers left, load keys and rules, and begin the background work."""
         await self._adopt_abandoned()
-        await self.refresh()
+        await self.watch.look()
+        await self.shipper.drain(
+            SHIP_AT_STOP_SECONDS
+        )  # so that the books show what died here before anything is leased
         await self.budgets.step()
         self.tasks = [
             asyncio.create_task(self.shipper.run(), name="shipper"),
-            asyncio.create_task(self._refresh_for_ever(), name="refresh"),
+            asyncio.create_task(self.watch.run(), name="changes"),
+            asyncio.create_task(self._turn_for_ever(), name="turn"),
             asyncio.create_task(self._adopt_for_ever(), name="adopt"),
             asyncio.create_task(self.budgets.run(), name="budgets"),
             asyncio.create_task(watch_health(self._monitored(), self.pipeline.upstreams), name="health"),
@@ -99,6 +113,10 @@ class Gateway:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         if not await self.shipper.drain(SHIP_AT_STOP_SECONDS):
             log.warning("%d entries stay in the journal for the next start", self.journal.unshipped_entries)
+        await self.budgets.stop()
+        if isinstance(self.exposition, FleetRegistry):
+            self.exposition.remove()
+        await self.sharing.counters.aclose()
         await self.sink.aclose()
         await self.journal.aclose()
         self.claim.release()
@@ -109,10 +127,13 @@ class Gateway:
     async def refresh(self) -> None:
         """Keys and rules as the database has them now."""
         self.key_ring.replace(await self.keys.records())
-        self.pipeline.admission.limits = {
-            key: _limits(key, raw) for key, raw in (await self.keys.limits()).items() if raw
-        }
+        self.pipeline.admission.limits = limits_of_keys(await self.keys.limits(), self.deployment.shared_limits)
         await self.rules.refresh()
+
+    async def take_over(self) -> None:
+        """Something was changed through this process: take it over, and tell the others."""
+        self.watch.wake()
+        await self.refresh()
 
     def apply(self, document: RulesDocument, text_version: str) -> None:
         """Decide by these rules from the next request on; a request under way keeps the ones it was admitted with."""
@@ -120,6 +141,7 @@ class Gateway:
         models = self.deployment.catalogue.models(document)
         self.pipeline.classifier = self.classifier.bind(profiles(models))
         self.pipeline.snapshot = self._snapshot()
+        self.watch.wake()
 
     def use_curve(self, curve: MeasuredEngine) -> None:
         """Decide by a newly measured engine from the next request on."""
@@ -164,20 +186,27 @@ class Gateway:
             await asyncio.sleep(ADOPT_SECONDS)
             await self._adopt_abandoned()
 
-    async def _refresh_for_ever(self) -> None:
+    async def _turn_for_ever(self) -> None:
+        """What time alone changes, and what another process of this replica left in a file."""
         priced_at = time.monotonic()
         while True:
-            await asyncio.sleep(REFRESH_SECONDS)
+            await asyncio.sleep(WRITE_SECONDS)
             try:
-                await self.refresh()
+                if self.curve_watch.has_changed():
+                    self.use_curve(load_engine_curve(self.deployment.home.curve_file))
                 if time.monotonic() - priced_at >= PRICES_SECONDS:  # off-peak hours begin and end
                     self.pipeline.snapshot, priced_at = self._snapshot(), time.monotonic()
-            except Exception:
-                log.exception("cannot read keys and rules from the database; the last known ones stay in force")
+                if isinstance(self.exposition, FleetRegistry):
+                    self.exposition.write()
+            except (OSError, BreakevenError):
+                log.exception("cannot take over a new throughput curve or leave metrics; tried again")
 
 
-async def open_gateway(deployment: Deployment) -> Gateway:
-    """Open the database and the journal and put everything together; nothing runs yet. Raises StateError."""
+async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
+    """Open the database and the journal and put everything together; nothing runs yet. Raises StateError.
+
+    `workers` is how many such processes this replica runs.
+    """
     database = open_database(deployment.database_url)
     await migrate_engine(database)
     claim = claim_directory(deployment.home.journal_directory)
@@ -188,7 +217,8 @@ async def open_gateway(deployment: Deployment) -> Gateway:
     classifier = load_artefact().bind(profiles(deployment.catalogue.models(deployment.rules)))
     metrics = Metrics(journal)
     table = deployment.table
-    admission = Admission()
+    sharing = open_sharing(deployment.settings.redis, journal=claim.path, workers=workers)
+    admission = Admission(shared=deployment.shared_limits, treasury=Treasury(sharing.counters))
     spending = Spending(SqlReports(database), admission, now_us)
     pipeline = Pipeline(
         keys=key_ring,
@@ -207,8 +237,20 @@ async def open_gateway(deployment: Deployment) -> Gateway:
         retry_policy=RetryPolicy(**deployment.settings.fallback.model_dump()),
     )
 
+    audit = SqlAuditLog(database)
+
+    async def audit_head() -> int:
+        newest = await audit.page(before=None, limit=1)
+        return newest[0].sequence if newest else 0
+
     def apply(document: RulesDocument, text_version: str) -> None:
         gateway.apply(document, text_version)
+
+    async def refresh() -> None:
+        await gateway.refresh()
+
+    async def follow_file() -> None:
+        await gateway.rules.refresh()
 
     gateway = Gateway(
         deployment=deployment,
@@ -227,19 +269,18 @@ async def open_gateway(deployment: Deployment) -> Gateway:
         claim=claim,
         budgets=BudgetKeeper(admission.treasury, spending),
         idempotency=Idempotency(MemoryIdempotency(), lambda credential: key_ring.authenticate(credential, now_us()).id),
+        sharing=sharing,
+        watch=ChangeWatch(
+            sharing.news, head=audit_head, refresh=refresh, follow_file=follow_file, monotonic=time.monotonic
+        ),
+        exposition=metrics.registry
+        if workers == 1
+        else FleetRegistry(metrics.registry, deployment.home.metrics_directory, claim.path.name),
+        curve_watch=FileWatch(deployment.home.curve_file),
         classifier=classifier,
         document=deployment.rules,
     )
     return gateway
-
-
-def _limits(key_id: str, stored: Mapping[str, Any]) -> Limits:
-    """Limits that cannot be read stop the key's spending rather than free it."""
-    try:
-        return parse_limits(stored)
-    except (ValueError, ArithmeticError) as error:
-        log.error("the limits of key %s cannot be read (%s); it may spend nothing", key_id, error)
-        return Limits(budget_usd="0")
 
 
 def stop_process(error: OSError) -> None:

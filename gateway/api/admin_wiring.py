@@ -46,7 +46,7 @@ def build_admin(gateway: Gateway) -> APIRouter:
     return build_admin_router(
         pipeline=gateway.pipeline,
         prices=gateway.deployment.prices,
-        keys=KeyService(gateway.keys, gateway.refresh),
+        keys=KeyService(gateway.keys, gateway.take_over),
         rules=gateway.rules,
         replay=ReplayService(gateway.ledger, snapshot_of, now_us),
         reports=services.reports,

@@ -8,6 +8,7 @@ from gateway.api.app import Root, build_fastapi
 from gateway.api.feedback import build_feedback_router
 from gateway.api.messages import build_messages_router
 from gateway.api.public import build_public_router
+from gateway.api.shedding import Load, Shedding
 from gateway.storage.sql_entries import SqlEntries
 from gateway.storage.sql_feedback import SqlFeedback
 from gateway.wiring import Gateway
@@ -18,7 +19,7 @@ MEGABYTE = 1 << 20
 def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     """`ui_url` is where `/ui` leads."""
     rest = build_fastapi()
-    rest.include_router(build_public_router(gateway.pipeline, gateway.metrics.registry, gateway.problems))
+    rest.include_router(build_public_router(gateway.pipeline, gateway.exposition, gateway.problems))
     rest.include_router(build_messages_router(gateway.pipeline))
     judged = (SqlEntries(gateway.database), SqlFeedback(gateway.database))
     rest.include_router(build_feedback_router(gateway.pipeline, *judged))
@@ -30,9 +31,19 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
             return RedirectResponse(ui_url)
 
     settings = gateway.deployment.settings.server
-    return Root(
+    root = Root(
         gateway.pipeline,
         rest,
         max_body_bytes=settings.max_body_megabytes * MEGABYTE,
         idempotency=gateway.idempotency,
+    )
+    load = Load()
+    gateway.metrics.watch("requests_in_flight", "Calls of models under way.", lambda: load.requests)
+    gateway.metrics.watch("buffered_bytes", "Of bodies of calls under way.", lambda: load.buffered_bytes)
+    gateway.metrics.watch("shed_requests", "Refused because too much was under way.", lambda: load.shed)
+    return Shedding(
+        root,
+        load,
+        max_requests=settings.max_requests_in_flight,
+        max_buffered_bytes=settings.max_buffered_megabytes * MEGABYTE,
     )
