@@ -65,6 +65,11 @@ class BudgetKeeper:
             log.exception("cannot read from the database what budgets have spent; the last known figures stay in force")
         return False
 
+    async def stop(self) -> None:
+        """Give back what was not spent."""
+        with contextlib.suppress(CountersDown):  # then it is forgotten when this worker has been silent for a minute
+            await self._treasury.close()
+
     async def _read_books(self, *, is_urgent: bool) -> None:
         now = self._treasury.monotonic()
         if is_urgent or now - self._read_at >= READ_SECONDS:

@@ -1,25 +1,48 @@
-"""Runs the HTTP application: one listening socket, orderly shutdown on SIGINT and SIGTERM."""
+"""Runs the HTTP application: a listening socket, slow clients dropped, orderly shutdown on SIGINT and SIGTERM."""
 
 import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.errors import StateError
 
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
+SLOW_CLIENT_SECONDS = 60.0
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises StateError with what to do when the port is taken or may not be used."""
+def bind(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
+    """A listening socket; with `is_shared` one of several on that port, among which the kernel deals out connections.
+
+    Raises StateError with what to do when the port is taken or may not be used.
+    """
+    listener = _bound(host, port, is_shared=is_shared)
+    listener.listen(BACKLOG)
+    return listener
+
+
+def reserve(host: str, port: int) -> socket.socket:
+    """Keep a port for workers that will `bind` it shared; itself it takes no connections. Raises StateError.
+
+    The port is first taken for oneself alone: another fleet that shares it with us unasked would be joined otherwise.
+    """
+    with _bound(host, port, is_shared=False) as alone:
+        port = int(alone.getsockname()[1])
+    return _bound(host, port, is_shared=True)
+
+
+def _bound(host: str, port: int, *, is_shared: bool) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if is_shared:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         listener.bind((host, port))
     except OSError as error:
@@ -28,7 +51,6 @@ def bind(host: str, port: int) -> socket.socket:
             f"cannot listen on {host}:{port}: {error.strerror}; stop the other program or choose another port, "
             f"as in `make serve PORT={port + 1}`"
         ) from error
-    listener.listen(BACKLOG)
     return listener
 
 
@@ -42,6 +64,15 @@ def free_port(prefer: int = 0) -> int:
         return int(probe.getsockname()[1])
 
 
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it exists; it does not on Windows."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
 class _Server(uvicorn.Server):
     """Leaves signals to us: the gateway has more to stop than its HTTP server."""
 
@@ -50,10 +81,43 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve_until_stopped(app: ASGIApp, listener: socket.socket, *, drain_seconds: int) -> None:
+def patient_protocol(seconds: float) -> type[HttpToolsProtocol]:
+    """HTTP/1.1 that drops a client which takes nothing for so long while there is something for it to take.
+
+    Until then writing to it waits, and so does reading from upstream: its answer does not pile up here. Only a
+    connection whose buffer is full has a timer, so that nothing is paid for all the others.
+    """
+
+    class PatientProtocol(HttpToolsProtocol):
+        _patience: asyncio.TimerHandle | None = None
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._patience = asyncio.get_running_loop().call_later(seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            self._forget()
+            super().resume_writing()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._forget()
+            super().connection_lost(exc)
+
+        def _forget(self) -> None:
+            if self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
+
+    return PatientProtocol
+
+
+async def serve_until_stopped(
+    app: ASGIApp, listener: socket.socket, *, drain_seconds: int, slow_client_seconds: float = SLOW_CLIENT_SECONDS
+) -> None:
     """Serve until SIGINT or SIGTERM, then let requests finish for `drain_seconds`. A second signal cuts that short."""
     config = uvicorn.Config(
         app,
+        http=patient_protocol(slow_client_seconds),
         log_level="warning",
         access_log=False,
         lifespan="off",

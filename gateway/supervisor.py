@@ -1,6 +1,7 @@
-"""Keeps a child process running: its output goes to a log file, and if it dies it is started again with back-off."""
+"""Keeps a child process running: if it dies it is started again with back-off."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -17,11 +18,14 @@ STEADY_SECONDS = 60.0
 
 @dataclass(slots=True)
 class Supervisor:
-    """One child. `run` it as a task; cancelling the task ends the child gently, then by force."""
+    """One child. `run` it as a task; cancelling the task ends the child gently, then by force.
+
+    Its output goes to `log_file`; without one, where ours goes.
+    """
 
     name: str
     command: Sequence[str]
-    log_file: Path
+    log_file: Path | None
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     stop_seconds: float = 20.0
     on_restart: Callable[[int], None] | None = None
@@ -37,17 +41,15 @@ class Supervisor:
             if asyncio.get_running_loop().time() - began >= STEADY_SECONDS:
                 wait = FIRST_WAIT_SECONDS
             self.restarts += 1
-            log.error(
-                "%s ended with status %s; starting it again in %.1f s (%s says why)",
-                self.name, status, wait, self.log_file,
-            )  # fmt: skip
+            why = f" ({self.log_file} says why)" if self.log_file is not None else ""
+            log.error("%s ended with status %s; starting it again in %.1f s%s", self.name, status, wait, why)
             if self.on_restart is not None:
                 self.on_restart(status)
             await asyncio.sleep(wait)
             wait = min(wait * 2, LONGEST_WAIT_SECONDS)
 
     async def _run_once(self) -> int:
-        with self.log_file.open("ab") as output:
+        with contextlib.nullcontext() if self.log_file is None else self.log_file.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *self.command,
                 stdin=asyncio.subprocess.DEVNULL,

@@ -87,6 +87,13 @@ class Treasury:
                 await self.counters.report(returned)
             return standing.read
 
+    async def close(self) -> None:
+        """Give back all that no request needs. Raises CountersDown."""
+        async with self._wire:
+            for purse in self._purses.values():
+                purse.give_back()
+            await self.counters.report({purse.account: purse.holding for purse in self._purses.values()})
+
     async def _lease(self, purse: Purse, amount: int) -> Grant | None:
         """None: by the time it was this one's turn there was enough."""
         async with self._wire:

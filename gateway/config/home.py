@@ -48,6 +48,11 @@ class Home:
     def curve_file(self) -> Path:
         return self.root / "throughput-curve.json"
 
+    @property
+    def metrics_directory(self) -> Path:
+        """Where the workers of this replica leave their metrics for each other."""
+        return self.root / "metrics"
+
     def pepper(self) -> bytes:
         """The secret that API key hashes are salted with; made once, readable by the owner alone.
 

@@ -1,0 +1,83 @@
+"""Refuses work before memory runs out: too many requests at once, too many bytes of bodies, bodies that never end."""
+
+import asyncio
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.errors import BodyTooSlow, Overloaded
+
+BODY_SECONDS = 60.0
+"""Between two parts of a body."""
+RETRY_SECONDS = 1.0
+API = "/v1/"
+
+
+@dataclass(slots=True)
+class Load:
+    """What this process has taken on: requests from their first byte to their last, and the bodies they hold."""
+
+    requests: int = 0
+    buffered_bytes: int = 0
+    shed: int = 0
+
+
+class Shedding:
+    """Wraps the application. Health, metrics and administration are never refused: they say what is going on.
+
+    A refusal is raised from `receive`, so that each endpoint tells it in its own error format.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        load: Load,
+        *,
+        max_requests: int,
+        max_buffered_bytes: int,
+        body_seconds: float = BODY_SECONDS,
+    ) -> None:
+        self._app = app
+        self._load = load
+        self._max_requests = max_requests
+        self._max_buffered_bytes = max_buffered_bytes
+        self._body_seconds = body_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].startswith(API):
+            await self._app(scope, receive, send)
+            return
+        load = self._load
+        body_bytes, is_read = 0, False
+
+        async def counted() -> Message:
+            nonlocal body_bytes, is_read
+            if is_read:
+                return await receive()
+            if load.requests > self._max_requests:
+                raise self._refusal(f"{self._max_requests:,} requests are under way here")
+            try:
+                async with asyncio.timeout(self._body_seconds):
+                    message = await receive()
+            except TimeoutError as error:
+                raise BodyTooSlow("The body stopped arriving; send the request again.") from error
+            size = len(message.get("body", b""))
+            body_bytes += size
+            load.buffered_bytes += size
+            is_read = not message.get("more_body", False)
+            if load.buffered_bytes > self._max_buffered_bytes:
+                raise self._refusal(f"the requests under way hold {self._max_buffered_bytes >> 20:,} MB")
+            return message
+
+        load.requests += 1
+        try:
+            await self._app(scope, counted, send)
+        finally:
+            load.requests -= 1
+            load.buffered_bytes -= body_bytes
+
+    def _refusal(self, why: str) -> Overloaded:
+        self._load.shed += 1
+        return Overloaded(
+            f"This gateway takes no more for now: {why}. Try again in a moment.", retry_after_seconds=RETRY_SECONDS
+        )
