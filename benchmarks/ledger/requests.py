@@ -1,0 +1,222 @@
+"""What a request pays for its entry: durable throughput, and the time added at a fixed rate, beside alternatives."""
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks.ledger.traffic import make_entries, renumbered
+from gateway.ledger.disk import LocalDisk, LocalFile
+from gateway.ledger.entry import Entry
+from gateway.ledger.journal import Journal
+from gateway.ledger.remote_sink import RemoteSink
+from gateway.ledger.shipper import Shipper
+from gateway.storage.database import migrate, open_database
+from gateway.storage.sql_ledger import SqlLedger
+
+RATE = 2000
+IN_FLIGHT = (16, 64, 256)
+ANSWER_SECONDS = 0.005
+
+
+def stop(error: OSError) -> None:
+    raise SystemExit(f"the journal's disk failed: {error}")
+
+
+class JournalBook:
+    """Ours: intent before, durable settlement after."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def begin(self, entry: Entry) -> None:
+        self._journal.intend(entry.intent)
+
+    async def end(self, entry: Entry) -> None:
+        await self._journal.settle(entry)
+
+
+class QueueBook:
+    """What loses rows at a crash: put into a list that somebody writes later."""
+
+    def __init__(self) -> None:
+        self.rows: list[bytes] = []
+
+    def begin(self, entry: Entry) -> None:
+        pass
+
+    async def end(self, entry: Entry) -> None:
+        self.rows.append(msgspec.msgpack.encode(entry))
+
+
+class InsertBook:
+    """One durable INSERT per request, into the same tables."""
+
+    def __init__(self, ledger: SqlLedger) -> None:
+        self._ledger = ledger
+
+    def begin(self, entry: Entry) -> None:
+        pass
+
+    async def end(self, entry: Entry) -> None:
+        await self._ledger.insert([entry])
+
+
+class HandOffBook:
+    """No book at all: each request goes to another thread and back, as it must to wait for any disk."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1)
+
+    def begin(self, entry: Entry) -> None:
+        pass
+
+    async def end(self, entry: Entry) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, int)
+
+
+Book = JournalBook | QueueBook | InsertBook | HandOffBook
+
+
+class TimedDisk(LocalDisk):
+    """Notes how long each sync of a segment takes, as the thread that waits for it sees it."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._place = directory
+        self.sync_milliseconds: list[float] = []
+
+    def open(self, name: str) -> LocalFile:
+        return TimedFile(self._place / name, self.sync_milliseconds)
+
+
+class TimedFile(LocalFile):
+    def __init__(self, path: Path, milliseconds: list[float]) -> None:
+        super().__init__(path)
+        self._milliseconds = milliseconds
+
+    def sync(self) -> None:
+        started = time.perf_counter()
+        super().sync()
+        self._milliseconds.append((time.perf_counter() - started) * 1000)
+
+
+async def closed_loop(book: Book, entries: Sequence[Entry], in_flight: int) -> float:
+    """Requests per second with this many always under way."""
+    waiting = iter(entries)
+
+    async def worker() -> None:
+        for entry in waiting:
+            book.begin(entry)
+            await book.end(entry)
+
+    started = time.perf_counter()
+    await asyncio.gather(*(worker() for _ in range(in_flight)))
+    return len(entries) / (time.perf_counter() - started)
+
+
+async def open_loop(book: Book, entries: Sequence[Entry], rate: float) -> list[float]:
+    """Milliseconds that the book adds to each request when they arrive at `rate`, at random; sorted."""
+    chance = random.Random(2)
+    took: list[float] = []
+
+    async def one(entry: Entry) -> None:
+        started = time.perf_counter()
+        book.begin(entry)
+        begun = time.perf_counter() - started
+        await asyncio.sleep(ANSWER_SECONDS)  # the model answers
+        started = time.perf_counter()
+        await book.end(entry)
+        took.append((begun + time.perf_counter() - started) * 1000)
+
+    async with asyncio.TaskGroup() as group:
+        due = time.perf_counter()
+        for entry in entries:
+            due += chance.expovariate(rate)
+            if (wait := due - time.perf_counter()) > 0:
+                await asyncio.sleep(wait)
+            group.create_task(one(entry))
+    return sorted(took)
+
+
+def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(milliseconds)
+    return {name: round(ordered[int(len(ordered) * share)], 3) for name, share in (("p50", 0.5), ("p99", 0.99))}
+
+
+async def measure_requests(directory: Path, count: int) -> dict[str, Any]:
+    """Durable throughput and added latency, each against its alternatives."""
+    entries = make_entries(count)
+    disk = TimedDisk(directory / "journal")
+    journal = Journal(disk, on_failure=stop)
+    results: dict[str, Any] = {"disk_sync_milliseconds": measure_disk(directory)}
+    await closed_loop(JournalBook(journal), make_entries(200), 16)  # the first megabytes of a segment, untimed
+    results["durable_settlements_per_second"] = {
+        str(in_flight): round(await closed_loop(JournalBook(journal), renumbered(entries, in_flight), in_flight))
+        for in_flight in IN_FLIGHT
+    }
+    results |= await measure_added(directory, journal, disk, entries)
+    await journal.aclose()
+    results["in_memory_queue_per_second"] = round(await closed_loop(QueueBook(), entries, 64))
+    await migrate(url := f"sqlite+aiosqlite:///{directory / 'inserts.db'}")
+    engine = open_database(url)
+    few = entries[: max(count // 20, 200)]
+    results["one_insert_per_request_per_second"] = round(await closed_loop(InsertBook(SqlLedger(engine)), few, 16))
+    await engine.dispose()
+    return results
+
+
+async def measure_added(directory: Path, journal: Journal, disk: TimedDisk, entries: Sequence[Entry]) -> dict[str, Any]:
+    """At 2,000 requests a second, shipping beside it; and where the time goes: the sync itself, and two hand-offs."""
+    await migrate(url := f"sqlite+aiosqlite:///{directory / 'shipped.db'}")
+    sink = RemoteSink(url)
+    shipper = Shipper(journal, sink)
+    await shipper.drain(600)
+    shipping, lag = asyncio.create_task(shipper.run()), Lag(shipper)
+    watching = asyncio.create_task(lag.watch())
+    disk.sync_milliseconds.clear()
+    ours = await open_loop(JournalBook(journal), renumbered(entries, 3), RATE)
+    for task in (shipping, watching):
+        task.cancel()
+    await asyncio.gather(shipping, watching, return_exceptions=True)
+    await sink.aclose()
+    return {
+        "added_milliseconds_at_2000_per_second": {
+            "journal": percentiles(ours),
+            "in-memory queue": percentiles(await open_loop(QueueBook(), entries, RATE)),
+            "a thread and back, no disk": percentiles(await open_loop(HandOffBook(), entries, RATE)),
+        },
+        "sync_milliseconds_meanwhile": percentiles(disk.sync_milliseconds),
+        "settlements_per_sync": round(len(entries) / len(disk.sync_milliseconds), 1),
+        "largest_lag_seconds": round(lag.largest, 2),
+    }
+
+
+def measure_disk(directory: Path) -> dict[str, float]:
+    """What one sync of 4 kB takes here, by itself: nothing durable can add less to a request."""
+    disk = TimedDisk(directory / "probe")
+    disk.create("probe.seg", 1 << 20, is_urgent=True)
+    file = disk.open("probe.seg")
+    for place in range(256):
+        file.write(place * 4096, b"x" * 4096)
+        file.sync()
+    file.close()
+    return percentiles(disk.sync_milliseconds)
+
+
+class Lag:
+    """The longest that an entry waited for the database."""
+
+    def __init__(self, shipper: Shipper) -> None:
+        self._shipper = shipper
+        self.largest = 0.0
+
+    async def watch(self) -> None:
+        while True:
+            self.largest = max(self.largest, self._shipper.gauges()["unshipped_seconds"])
+            await asyncio.sleep(0.05)
