@@ -1,0 +1,41 @@
+"""The JSON that every benchmark prints: where and of which commit it was measured, results, bars that hold or not."""
+
+import operator
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A measured value against what was promised of it."""
+
+    what: str
+    value: float
+    bar: float
+    is_at: Literal["least", "most"]
+
+    @property
+    def holds(self) -> bool:
+        return (operator.ge if self.is_at == "least" else operator.le)(self.value, self.bar)
+
+
+def build_report(name: str, results: Mapping[str, Any], bars: Sequence[Bar]) -> dict[str, Any]:
+    """Ready for `json.dumps`. A load average well above the benchmark's own says that others worked: believe ratios."""
+    return {
+        "name": name,
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        "commit": commit(),
+        "load_average": round(os.getloadavg()[0], 2),
+        "results": results,
+        "bars": [{"what": b.what, "value": b.value, "bar": f"at {b.is_at} {b.bar}", "holds": b.holds} for b in bars],
+    }
+
+
+def commit() -> str:
+    """The checked-out commit, or nothing outside a repository."""
+    result = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return result.stdout.strip()
