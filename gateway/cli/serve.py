@@ -2,51 +2,36 @@
 
 import asyncio
 import logging
-import os
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import httpx
 import typer
 from rich.console import Console
 
 from gateway.api.assemble import build_app
+from gateway.cli.serve_children import Addresses, fetch_weights, plan_children
+from gateway.cli.serve_fleet import serve_fleet
+from gateway.cli.serve_text import show_addresses, show_ready
 from gateway.config.engine_curve import save_engine_curve
 from gateway.config.home import Home, create_home, find_home
-from gateway.config.settings import LOCAL_BACKEND, EngineSettings, load_settings, write_first_files
-from gateway.deployment import load_deployment
+from gateway.config.settings import LOCAL_BACKEND, write_first_files
+from gateway.deployment import load_deployment, load_environment_settings, require_redis
 from gateway.economics.errors import EconomicsError
 from gateway.engine_monitor import measure_curve
-from gateway.errors import StateError
 from gateway.first_keys import FirstKeys, create_first_keys
-from gateway.server import bind, free_port, serve_until_stopped
-from gateway.supervisor import Supervisor
-from gateway.web_ui import ui_supervisor
+from gateway.server import bind, loop_factory, reserve, serve_until_stopped
 from gateway.wiring import Gateway, open_gateway
 
-log = logging.getLogger(__name__)
 DRAIN_SECONDS = 30
 POLL_SECONDS = 0.25
-KEY_PLACEHOLDER = "$BREAKEVEN_API_KEY"
-
-
-@dataclass(frozen=True, slots=True)
-class Addresses:
-    """Base URLs; the engine's ends in /v1."""
-
-    gateway: str
-    engine: str | None
-    ui: str | None
 
 
 def command(
     port: int = typer.Option(8080, min=0, max=65535, help="Where the gateway listens; 0 picks a free port."),
     host: str = typer.Option("", help="Interface to listen on; the configuration's when left out."),
     with_ui: bool = typer.Option(True, "--ui/--no-ui", help="Start the web UI."),
+    workers: int = typer.Option(0, min=0, max=256, help="Worker processes; the configuration's when left out."),
 ) -> None:
     """Start everything. Safe to run again: what is there already is kept."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -55,53 +40,37 @@ def command(
     create_home(home)
     for path in write_first_files(home):
         console.print(f"Wrote {path}")
-    settings = load_settings(home)
-    with bind(host or settings.server.host, port) as listener:
+    settings = load_environment_settings(home)
+    workers = workers or settings.server.workers
+    require_redis(settings, workers, home)
+    take_port = bind if workers == 1 else reserve
+    with take_port(host or settings.server.host, port) as listener:
         if settings.engine.is_enabled:
             fetch_weights(home, settings.engine)
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(home, listener, console, with_ui=with_ui))
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            if workers == 1:
+                runner.run(_serve(home, listener, console, with_ui=with_ui))
+            else:
+                runner.run(serve_fleet(home, listener, console, workers=workers, with_ui=with_ui))
     console.print("Stopped.")
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it exists; it does not on Windows."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
-
-
-def fetch_weights(home: Home, engine: EngineSettings) -> None:
-    """Bring the engine's weights here, or find them; the child says what it does. Raises StateError."""
-    command = [sys.executable, "-m", "local_engine", "fetch", "--model", engine.model]
-    done = subprocess.run([*command, "--into", str(home.models_directory)], stdout=subprocess.DEVNULL, check=False)
-    if done.returncode != 0:
-        raise StateError(
-            f"the engine's weights ({engine.model}) could not be made ready, see above; "
-            f"set engine.is_enabled to false in {home.config_file} to run without the bundled engine"
-        )
-
-
 async def _serve(home: Home, listener: socket.socket, console: Console, *, with_ui: bool) -> None:
+    """Everything but the engine and the web UI in this process."""
     host, port = listener.getsockname()[:2]
-    is_enabled = load_settings(home).engine.is_enabled
-    engine_url = f"http://127.0.0.1:{free_port()}/v1" if is_enabled else None
-    url = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"
-    ui = ui_supervisor(home, gateway_url=url, port=free_port(prefer=port + 1)) if with_ui else None
-    gateway = await open_gateway(load_deployment(home, engine_url=engine_url))
+    settings = load_environment_settings(home)
+    children = plan_children(home, settings.engine, host=host, port=port, with_ui=with_ui)
+    addresses = children.addresses
+    gateway = await open_gateway(load_deployment(home, engine_url=addresses.engine))
     keys = await create_first_keys(gateway.keys)
     await gateway.start()
-    addresses = Addresses(url, engine_url, ui.url if ui else None)
-    children = [ui.supervisor] if ui else []
-    if engine_url is not None:
-        children.append(engine_supervisor(home, gateway.deployment.settings.engine, engine_url))
-    tasks = [asyncio.create_task(child.run(), name=child.name) for child in children]
+    tasks = [asyncio.create_task(child.run(), name=child.name) for child in children.supervisors]
     tasks.append(asyncio.create_task(_announce(gateway, addresses, keys, console), name="announce"))
     try:
         app = build_app(gateway, ui_url=addresses.ui)
-        await serve_until_stopped(app, listener, drain_seconds=DRAIN_SECONDS)
+        await serve_until_stopped(
+            app, listener, drain_seconds=DRAIN_SECONDS, slow_client_seconds=settings.server.slow_client_seconds
+        )
     finally:
         console.print("Stopping: finishing requests, shipping the ledger")
         for task in tasks:
@@ -110,31 +79,12 @@ async def _serve(home: Home, listener: socket.socket, console: Console, *, with_
         await gateway.stop()
 
 
-def engine_supervisor(home: Home, engine: EngineSettings, url: str) -> Supervisor:
-    """The engine as a child of this process, at the port of `url`."""
-    arguments = ["--model", engine.model, "--models-dir", str(home.models_directory), "--served-name", engine.name]
-    port = url.removesuffix("/v1").rpartition(":")[2]
-    return Supervisor(
-        name="engine",
-        command=[sys.executable, "-m", "local_engine", "serve", *arguments, "--port", port, "--exit-with-parent"],
-        log_file=home.engine_log,
-        environment={"PYTHONUNBUFFERED": "1"},
-    )
-
-
 async def _announce(gateway: Gateway, addresses: Addresses, keys: FirstKeys | None, console: Console) -> None:
     """Say how to use it; wait for the engine; measure it once."""
-    show_keys(keys, console)
-    console.print(f"Gateway   {addresses.gateway}/v1   (API documentation: {addresses.gateway}/docs)")
-    if addresses.ui is not None:
-        console.print(f"Web UI    {addresses.ui}   (sign in with the owner key)")
+    show_addresses(addresses, keys, console)
     if addresses.engine is not None:
         await _engine_ready(gateway, addresses.engine, console)
-    hosted = sorted({one.provider for one in gateway.pipeline.snapshot.candidates.values() if one.prices})
-    named = [name for name in hosted if name != "simulated"]
-    console.print(f"Hosted    {', '.join(named) if named else 'none: set OPENAI_API_KEY or another key to add models'}")
-    show_examples(addresses.gateway, keys.app if keys else None, console)
-    console.print("Ready. Ctrl-C stops.")
+    show_ready(gateway.deployment, addresses, keys, console)
 
 
 async def _engine_ready(gateway: Gateway, url: str, console: Console) -> None:
@@ -157,33 +107,3 @@ async def _engine_ready(gateway: Gateway, url: str, console: Console) -> None:
         console.print(
             f"Engine    could not be measured ({error}); assumed figures are used until `breakeven bench engine`"
         )
-
-
-def show_keys(keys: FirstKeys | None, console: Console) -> None:
-    """The secrets, this once."""
-    if keys is None:
-        return
-    console.print("\nTwo API keys were created. They are shown this once; only their hashes are stored:")
-    console.print(f"  owner key (web UI, administration)  {keys.owner}")
-    console.print(f"  app key   (calls models)            {keys.app}\n")
-
-
-def show_examples(url: str, app_key: str | None, console: Console) -> None:
-    """Two ways to ask, ready to paste."""
-    key = app_key or os.environ.get("BREAKEVEN_API_KEY") or KEY_PLACEHOLDER
-    console.print(
-        f"""
-  curl {url}/v1/chat/completions \\
-    -H "Authorization: Bearer {key}" -H "Content-Type: application/json" \\
-    -d '{{"model": "auto", "messages": [{{"role": "user", "content": "What is the capital of France?"}}]}}'
-
-  # pip install openai
-  from openai import OpenAI
-  client = OpenAI(base_url="{url}/v1", api_key="{key}")
-  answer = client.chat.completions.create(
-      model="auto", messages=[{{"role": "user", "content": "What is the capital of France?"}}]
-  )
-  print(answer.choices[0].message.content)
-""",
-        markup=False,
-    )

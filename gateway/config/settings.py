@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from gateway.config.home import Home
 from gateway.config.limit_settings import LimitSettings
 from gateway.config.providers import OnDisconnect, WireFormat
+from gateway.config.sign_in import SignInSettings
 from gateway.errors import ConfigurationError, StateError
 from gateway.money import parse_usd
 from gateway.pricing.located_yaml import validate_yaml
@@ -56,6 +57,7 @@ backends: {}
 # limits: {teams: {red: {requests_per_minute: 600}}, models: {gpt-5.5: {tokens_per_minute: 100000}}}
 # tiers: {premium: [gpt-5.5]}     # what `breakeven keys create --tier-quota premium=100/day` counts
 # price_overrides: [prices.yaml]                                 # negotiated prices and discounts, see docs/prices.md
+# sign_in: {oidc: {issuer: https://id.example.com, ...}}         # people of your company, see docs/dashboards.md
 """
 
 FIRST_RULES = """\
@@ -207,6 +209,7 @@ class Settings(Strict):
     tiers: dict[str, list[str]] = Field(default_factory=dict[str, list[str]])
     price_overrides: list[str] = Field(default_factory=list[str])
     simulated_hosted: Literal["when_no_key", "never"] = "when_no_key"
+    sign_in: SignInSettings = SignInSettings()
 
 
 def load_settings(home: Home) -> Settings:

@@ -1,0 +1,38 @@
+"""How people sign in to the web UI beside their keys: the `sign_in` block of breakeven.yaml."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+UiRole = Literal["viewer", "finance", "editor", "owner"]
+LOOPBACK = ("http://127.0.0.1", "http://localhost", "http://[::1]")
+
+
+class OidcSignIn(BaseModel):
+    """An OpenID Connect provider. The client's secret is read from the environment variable `client_secret_env`.
+
+    `roles` maps values of the claim `roles_claim` to roles; the highest counts, and `default_role` is for the rest.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    issuer: str
+    client_id: str = Field(min_length=1)
+    client_secret_env: str = Field(min_length=1)
+    public_url: str
+    roles_claim: str = "groups"
+    roles: dict[str, UiRole] = Field(default_factory=dict[str, UiRole])
+    default_role: UiRole | None = None
+
+    @field_validator("issuer", "public_url")
+    @classmethod
+    def _is_safe(cls, url: str) -> str:
+        if not url.startswith(("https://", *LOOPBACK)):
+            raise ValueError("must begin with https://; plain http is for this machine alone")
+        return url
+
+
+class SignInSettings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    oidc: OidcSignIn | None = None
