@@ -1,5 +1,6 @@
 """One request's place in the books: money held, intent written, checkpoints, and exactly one settlement."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -76,7 +77,11 @@ class Bookkeeper:
         cost = run.entry.cost
         total = cost.total_pico_usd if cost is not None else None
         self.admission.settle(run.intent.request_id, total, model=run.entry.model)
-        await self.ledger.settle(run.entry)
+        try:
+            await self.ledger.settle(run.entry)
+        except asyncio.CancelledError:  # the ledger has it: only the wait for the disk was given up
+            self.observer.settled(run.entry)
+            raise
         self.observer.settled(run.entry)
         return run.entry
 

@@ -3,6 +3,7 @@
 BreakevenError
 ├── ConfigurationError       file, line and field of what is wrong; stops the start
 ├── StateError               the home directory or database cannot be used (disk full, locked, too new)
+├── StoreDown                a shared store cannot be asked now; whoever asked it does without, or refuses
 ├── LedgerUnavailable        nothing may be accepted that could not be booked
 └── RequestError             the caller is told: message, type, param, code
     ├── InvalidRequest       the body is not what the endpoint takes
@@ -44,6 +45,10 @@ class ConfigurationError(BreakevenError):
 
 class StateError(BreakevenError):
     """The state directory, database or a port cannot be used."""
+
+
+class StoreDown(BreakevenError):
+    """A shared store (idempotency keys, cached answers) cannot be asked now."""
 
 
 class LedgerUnavailable(BreakevenError):

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.errors import BreakevenError, IdempotencyMismatch, InvalidRequest, Overloaded
+from gateway.errors import BreakevenError, IdempotencyMismatch, InvalidRequest, Overloaded, StoreDown
 
 log = logging.getLogger(__name__)
 LONGEST_KEY = 255
@@ -41,10 +41,6 @@ class Found:
 
     fingerprint: bytes
     recorded: Recorded | None
-
-
-class StoreDown(Exception):
-    """The store of idempotency keys cannot be asked now; its text says why."""
 
 
 class IdempotencyStore(Protocol):

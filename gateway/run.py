@@ -43,12 +43,14 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """One request as the HTTP layer received it."""
+    """One request as the HTTP layer received it. `cache_seconds` is what its caller says of the response cache: None
+    is nothing, 0 not to use it."""
 
     operation: Operation
     credential: str | None
     body: bytes
     tags: tuple[str, ...] = ()
+    cache_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,11 +90,12 @@ class Choose(Strict):
 
 
 class Rule(Strict):
-    """One line of the routing table."""
+    """One line of the routing table. With `cache_seconds` equal requests of one tenant share an answer for so long."""
 
     name: Name
     when: When | None = None
     choose: Choose
+    cache_seconds: int | None = Field(default=None, ge=1, le=30 * 86_400)
 
 
 class ModelSpec(Strict):

@@ -4,32 +4,19 @@ One key per name. Its value is `R` and the fingerprint while a worker serves the
 renews it; then `F`, the fingerprint and the answer.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import cast
 
 import msgspec
 from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 
-from gateway.idempotency import Found, Recorded, StoreDown
+from gateway.idempotency import Found, Recorded
+from gateway.storage.redis_bytes import answering
 
 PREFIX = "breakeven:idempotency:"
 FINGERPRINT_BYTES = 32
 LEASE_SECONDS = 30.0
-ANSWER_SECONDS = 2.0
 RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0"
 ABANDON = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
-
-
-def connect_bytes(url: str) -> "Redis":
-    """A client whose values are bytes; nothing is connected yet, and nothing is tried twice behind our back."""
-    return Redis.from_url(
-        url, socket_connect_timeout=ANSWER_SECONDS, socket_timeout=ANSWER_SECONDS, retry=Retry(NoBackoff(), 0)
-    )
 
 
 class RedisIdempotency:
@@ -45,7 +32,7 @@ class RedisIdempotency:
     async def claim(self, name: str, fingerprint: bytes) -> Found | None:
         key, lease_ms = self._prefix + name, round(LEASE_SECONDS * 1000)
         while True:
-            async with _guarded():
+            async with answering():
                 if await self._client.set(key, b"R" + fingerprint, nx=True, px=lease_ms):
                     return None
                 value = cast(bytes | None, await self._client.get(key))
@@ -54,27 +41,17 @@ class RedisIdempotency:
             # It expired between the two: ask again.
 
     async def renew(self, name: str, fingerprint: bytes) -> None:
-        async with _guarded():
+        async with answering():
             await self._client.eval(RENEW, 1, self._prefix + name, b"R" + fingerprint, round(LEASE_SECONDS * 1000))  # pyright: ignore[reportGeneralTypeIssues]
 
     async def finish(self, name: str, fingerprint: bytes, recorded: Recorded) -> None:
         value = b"F" + fingerprint + msgspec.msgpack.encode(recorded)
-        async with _guarded():
+        async with answering():
             await self._client.set(self._prefix + name, value, px=round(self._seconds * 1000))
 
     async def abandon(self, name: str, fingerprint: bytes) -> None:
-        async with _guarded():
+        async with answering():
             await self._client.eval(ABANDON, 1, self._prefix + name, b"R" + fingerprint)  # pyright: ignore[reportGeneralTypeIssues]
-
-
-@asynccontextmanager
-async def _guarded() -> AsyncGenerator[None]:
-    """Whatever is wrong with Redis becomes StoreDown; a silent one is given up on."""
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            yield
-    except (RedisError, OSError, TimeoutError) as error:
-        raise StoreDown(f"Redis does not answer ({type(error).__name__})") from error
 
 
 def _found(value: bytes) -> Found:

@@ -9,7 +9,8 @@ import pytest
 from gateway.errors import IdempotencyMismatch, InvalidRequest, Overloaded
 from gateway.idempotency import Found, Headers, Idempotency, IdempotencyStore, Recorded, Sink
 from gateway.memory_idempotency import MemoryIdempotency
-from gateway.storage.redis_idempotency import RedisIdempotency, connect_bytes
+from gateway.storage.redis_bytes import connect_bytes
+from gateway.storage.redis_idempotency import RedisIdempotency
 from tests.redis_server import RedisServer
 
 ANSWER = Recorded(200, ((b"content-type", b"application/json"),), b"{}")

@@ -1,0 +1,33 @@
+"""Cached answers shared by all workers and replicas through Redis, which forgets them after their time.
+
+Give that Redis a `maxmemory` and the policy `volatile-lru`: then it drops the least recently used when it is full.
+"""
+
+from typing import cast
+
+import msgspec
+from redis.asyncio import Redis
+
+from gateway.response_cache import CachedAnswer
+from gateway.storage.redis_bytes import answering
+
+PREFIX = "breakeven:answers:"
+PATIENCE_SECONDS = 0.5
+"""A cache that takes longer has missed its purpose."""
+
+
+class RedisResponses:
+    """See gateway.response_cache.ResponseStore. The client's values are bytes (redis_bytes.connect_bytes)."""
+
+    def __init__(self, client: "Redis", *, prefix: str = PREFIX) -> None:
+        self._client = client
+        self._prefix = prefix
+
+    async def get(self, name: str) -> CachedAnswer | None:
+        async with answering(PATIENCE_SECONDS):
+            value = cast(bytes | None, await self._client.get(self._prefix + name))
+        return None if value is None else msgspec.msgpack.decode(value, type=CachedAnswer)
+
+    async def put(self, name: str, answer: CachedAnswer, seconds: int) -> None:
+        async with answering(PATIENCE_SECONDS):
+            await self._client.set(self._prefix + name, msgspec.msgpack.encode(answer), ex=seconds)
