@@ -73,17 +73,20 @@ class Bookkeeper:
             may_have_been_billed=status is Status.cancelled,
             extra=run.extra,
         )
-        run.entry = settle_entry(run.intent, run.meter, outcome)
-        cost = run.entry.cost
-        total = cost.total_pico_usd if cost is not None else None
-        self.admission.settle(run.intent.request_id, total, model=run.entry.model)
+        return await self.book(run, settle_entry(run.intent, run.meter, outcome))
+
+    async def book(self, run: Run, entry: Entry) -> Entry:
+        """Settle by an entry that is already made."""
+        run.entry = entry
+        total = entry.cost.total_pico_usd if entry.cost is not None else None
+        self.admission.settle(run.intent.request_id, total, model=entry.model)
         try:
-            await self.ledger.settle(run.entry)
+            await self.ledger.settle(entry)
         except asyncio.CancelledError:  # the ledger has it: only the wait for the disk was given up
-            self.observer.settled(run.entry)
+            self.observer.settled(entry)
             raise
-        self.observer.settled(run.entry)
-        return run.entry
+        self.observer.settled(entry)
+        return entry
 
     def _amount(self, run: Run, candidate: Candidate) -> int | None:
         """What the budget must hold at a candidate: all of a whole answer, of a stream its next increment."""
