@@ -23,14 +23,18 @@ from backends.protocol import Backend, Timeouts
 from classifier.protocol import Classification, Classifier
 from gateway.acceptance import Acceptance
 from gateway.admission import Admission
+from gateway.body_keeper import BodyKeeper
 from gateway.bookkeeping import Bookkeeper
 from gateway.delivery import Delivery
 from gateway.dispatch import Dispatcher
+from gateway.errors import NoEligibleModel
 from gateway.keys import KeyRecord, KeyRing, require_model_access
 from gateway.ledger.entry import Ledger, Status, tenant_of
 from gateway.load import Upstreams
+from gateway.memory_responses import MemoryResponses
 from gateway.request_facts import gather_facts, request_facts
 from gateway.request_view import RequestView, parse_request
+from gateway.response_cache import ResponseCache
 from gateway.routing.decide import Choice, decide
 from gateway.routing.fallback import RetryPolicy
 from gateway.routing.snapshot import Snapshot
@@ -57,6 +61,8 @@ class Pipeline:
     prompt_caches: Mapping[str, PromptCache] = field(default_factory=dict[str, PromptCache])
     drains: frozenset[str] = frozenset()  # backends that bill the whole answer whoever listens
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
+    responses: ResponseCache = field(default_factory=lambda: ResponseCache(MemoryResponses()))
+    bodies: BodyKeeper | None = None
     monotonic: Callable[[], float] = time.monotonic
     now_us: Callable[[], int] = lambda: time.time_ns() // 1000
     draw: Callable[[], float] = random.random
@@ -69,8 +75,10 @@ class Pipeline:
         books = Bookkeeper(self.ledger, self.admission, self.observer, self.monotonic)
         acceptance = Acceptance(self.decide, self._known_models, self.admission, books, self.now_us)
         run = await acceptance.open(incoming, view, key, started_at)
+        if key.keeps_bodies and self.bodies is not None:
+            caller = self.bodies.listen(caller, request_id=run.intent.request_id, key_id=key.id, body=incoming.body)
         try:
-            await self._serve(run, books, caller)
+            await self._serve_cached(run, incoming.cache_seconds, books, caller)
         except asyncio.CancelledError:
             await asyncio.shield(books.settle(run, Status.cancelled, http_status=499, error="client_disconnected"))
             raise
@@ -93,7 +101,12 @@ class Pipeline:
         facts = gather_facts(
             view, self._classify(view), candidates, warm_tokens=warm, backend_state=state, draw=self.draw()
         )
-        return decide(request_facts(view, key, tags, facts), self.snapshot)
+        try:
+            return decide(request_facts(view, key, tags, facts), self.snapshot)
+        except NoEligibleModel as refused:
+            named = [candidates[name] for name in refused.reasons]
+            refused.retry_after_seconds = self.upstreams.wait_seconds(named, self.monotonic()) or None
+            raise
 
     def _known_models(self) -> frozenset[str]:
         return frozenset(self.snapshot.candidates)
@@ -107,6 +120,15 @@ class Pipeline:
             log.exception("classifier failed; the request is decided without it")
             self.observer.unclassified()
             return None
+
+    async def _serve_cached(self, run: Run, cache_seconds: int | None, books: Bookkeeper, caller: Caller) -> None:
+        """From the response cache, for whoever asked for it; else as ever."""
+        ticket = self.responses.ticket(run, cache_seconds, self.snapshot.rules)
+        if ticket is None:
+            await self._serve(run, books, caller)
+        elif not await ticket.replay(run, books, caller):
+            await self._serve(run, books, ticket.recording(caller))
+            await ticket.keep(run)
 
     async def _serve(self, run: Run, books: Bookkeeper, caller: Caller) -> None:
         dispatcher = Dispatcher(

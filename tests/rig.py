@@ -111,7 +111,7 @@ class Rig:
             observer=self.observed,
             snapshot=make_snapshot(candidates=[A, B]),
             classifier=changes.pop("classifier", FixedClassifier()),
-            retry_policy=RetryPolicy(first_wait_seconds=0.0),
+            retry_policy=changes.pop("retry_policy", RetryPolicy(first_wait_seconds=0.0)),
             **changes,
         )
 

@@ -179,7 +179,10 @@ class Ledger(Protocol):
         ...
 
     async def settle(self, entry: Entry) -> None:
-        """Durable when it returns: survives power loss. The last byte of the answer waits for this."""
+        """Durable when it returns: survives power loss. The last byte of the answer waits for this.
+
+        Takes the entry over before it first waits: whoever is cancelled while waiting has settled all the same.
+        """
         ...
 
     def gauges(self) -> Mapping[str, float]:
