@@ -34,8 +34,10 @@ def ui_supervisor(home: Home, *, gateway_url: str, port: int) -> WebUi | None:
     return WebUi(Supervisor("web UI", command, home.ui_log, environment), f"http://127.0.0.1:{port}/ui")
 
 
-async def allow_company_sign_in(ui: WebUi, oidc: OidcSignIn, home: Home, keys: KeyStore) -> None:
-    """Gives the child the identity provider, and a key with which it makes a key for each person that signs in."""
+async def allow_company_sign_in(ui: WebUi | None, oidc: OidcSignIn | None, home: Home, keys: KeyStore) -> None:
+    """Gives the child, before it starts, the identity provider and a key with which it makes a key for each person."""
+    if ui is None or oidc is None:
+        return
     given = {"BREAKEVEN_UI_OIDC": oidc.model_dump_json(), "BREAKEVEN_UI_KEY": await _ui_key(home, keys)}
     ui.supervisor.environment = {**ui.supervisor.environment, **given}
     if oidc.public_url.startswith("https://"):

@@ -21,6 +21,7 @@ from gateway.economics.errors import EconomicsError
 from gateway.engine_monitor import measure_curve
 from gateway.first_keys import FirstKeys, create_first_keys
 from gateway.server import bind, loop_factory, reserve, serve_until_stopped
+from gateway.web_ui import allow_company_sign_in
 from gateway.wiring import Gateway, open_gateway
 
 DRAIN_SECONDS = 30
@@ -63,6 +64,7 @@ async def _serve(home: Home, listener: socket.socket, console: Console, *, with_
     addresses = children.addresses
     gateway = await open_gateway(load_deployment(home, engine_url=addresses.engine))
     keys = await create_first_keys(gateway.keys)
+    await allow_company_sign_in(children.ui, settings.sign_in.oidc, home, gateway.keys)
     await gateway.start()
     tasks = [asyncio.create_task(child.run(), name=child.name) for child in children.supervisors]
     tasks.append(asyncio.create_task(_announce(gateway, addresses, keys, console), name="announce"))
