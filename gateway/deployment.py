@@ -12,6 +12,7 @@ from gateway.config.home import Home
 from gateway.config.limit_settings import shared_limits
 from gateway.config.price_files import load_price_book
 from gateway.config.settings import Settings, load_settings, read_text
+from gateway.errors import ConfigurationError
 from gateway.limits import SharedLimits
 from gateway.pricing.catalogue import PriceBook
 from gateway.routing.rules import RulesDocument
@@ -49,7 +50,8 @@ def load_deployment(
 
     `engine_url` is where the bundled engine listens; without it the engine is known but not reachable.
     """
-    settings = with_environment(load_settings(home), environ)
+    settings = load_environment_settings(home, environ)
+    require_redis(settings, settings.server.workers, home)
     curve = load_engine_curve(home.curve_file)
     url = (engine_url or OFFLINE_ENGINE_URL) if settings.engine.is_enabled else None
     table = build_backend_table(settings, environ, url, curve)
@@ -60,10 +62,21 @@ def load_deployment(
     return Deployment(home, settings, curve, table, catalogue, prices, text, rules)
 
 
-def with_environment(settings: Settings, environ: Mapping[str, str]) -> Settings:
-    """Addresses that hold passwords may be given in the environment, where they win over the file."""
+def load_environment_settings(home: Home, environ: Mapping[str, str] = os.environ) -> Settings:
+    """The configuration file; addresses that hold passwords may be given in the environment, where they win over it."""
     given = {"database": environ.get("BREAKEVEN_DATABASE_URL"), "redis": environ.get("BREAKEVEN_REDIS_URL")}
-    return settings.model_copy(update={name: value for name, value in given.items() if value})
+    return load_settings(home).model_copy(update={name: value for name, value in given.items() if value})
+
+
+def require_redis(settings: Settings, workers: int, home: Home) -> None:
+    """Raises ConfigurationError where several workers would have nothing to count in together."""
+    if workers > 1 and settings.redis is None:
+        raise ConfigurationError(
+            f"{workers} workers need Redis: each would count budgets and rates by itself, and together they would let "
+            f"through {workers} times what is allowed. Set `redis:` or BREAKEVEN_REDIS_URL, or run one worker",
+            file=str(home.config_file),
+            field="server.workers",
+        )
 
 
 def _beside(home: Home, name: str) -> Path:

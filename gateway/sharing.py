@@ -33,9 +33,3 @@ def open_sharing(url: str | None, *, journal: Path, workers: int) -> Sharing:
     # A worker that is started again claims the same directory and so finds what it held under the same name.
     worker = f"{socket.gethostname()}:{journal.resolve()}"
     return Sharing(RedisCounters(connect(url), worker=worker, workers=workers), RedisNews(connect(url)))
-
-
-MORE_THAN_ONE = (
-    "{workers} workers need Redis: each would count budgets and rates by itself, and together they would let through "
-    "{workers} times what is allowed. Set `redis:` in {file} or BREAKEVEN_REDIS_URL, or run one worker."
-)

@@ -1,0 +1,64 @@
+"""The children of `breakeven serve` besides its workers: the engine and the web UI, and where each listens."""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from gateway.config.home import Home
+from gateway.config.settings import EngineSettings
+from gateway.errors import StateError
+from gateway.server import free_port
+from gateway.supervisor import Supervisor
+from gateway.web_ui import WebUi, ui_supervisor
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Base URLs; the engine's ends in /v1."""
+
+    gateway: str
+    engine: str | None
+    ui: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """Exactly one engine and one web UI, however many workers there are."""
+
+    addresses: Addresses
+    supervisors: list[Supervisor]
+    ui: WebUi | None
+
+
+def plan_children(home: Home, engine: EngineSettings, *, host: str, port: int, with_ui: bool) -> Children:
+    """Where everything will listen; nothing is started yet."""
+    url = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"
+    engine_url = f"http://127.0.0.1:{free_port()}/v1" if engine.is_enabled else None
+    ui = ui_supervisor(home, gateway_url=url, port=free_port(prefer=port + 1)) if with_ui else None
+    supervisors = [ui.supervisor] if ui else []
+    if engine_url is not None:
+        supervisors.append(engine_supervisor(home, engine, engine_url))
+    return Children(Addresses(url, engine_url, ui.url if ui else None), supervisors, ui)
+
+
+def engine_supervisor(home: Home, engine: EngineSettings, url: str) -> Supervisor:
+    """The engine as a child of this process, at the port of `url`."""
+    arguments = ["--model", engine.model, "--models-dir", str(home.models_directory), "--served-name", engine.name]
+    port = url.removesuffix("/v1").rpartition(":")[2]
+    return Supervisor(
+        name="engine",
+        command=[sys.executable, "-m", "local_engine", "serve", *arguments, "--port", port, "--exit-with-parent"],
+        log_file=home.engine_log,
+        environment={"PYTHONUNBUFFERED": "1"},
+    )
+
+
+def fetch_weights(home: Home, engine: EngineSettings) -> None:
+    """Bring the engine's weights here, or find them; the child says what it does. Raises StateError."""
+    command = [sys.executable, "-m", "local_engine", "fetch", "--model", engine.model]
+    done = subprocess.run([*command, "--into", str(home.models_directory)], stdout=subprocess.DEVNULL, check=False)
+    if done.returncode != 0:
+        raise StateError(
+            f"the engine's weights ({engine.model}) could not be made ready, see above; "
+            f"set engine.is_enabled to false in {home.config_file} to run without the bundled engine"
+        )

@@ -1,0 +1,131 @@
+"""`breakeven serve` with several workers: this process holds the port, keeps its children running and serves nobody.
+
+One engine and one web UI, however many workers. Each worker listens on the port by itself; the kernel deals out the
+connections, and a worker that dies takes only its own with it.
+"""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import httpx
+from rich.console import Console
+
+from gateway.cli.serve_children import Addresses, Children, plan_children
+from gateway.cli.serve_text import show_addresses, show_ready
+from gateway.config.engine_curve import save_engine_curve
+from gateway.config.home import Home
+from gateway.deployment import Deployment, load_deployment, load_environment_settings
+from gateway.economics.errors import EconomicsError
+from gateway.engine_monitor import measure_curve
+from gateway.first_keys import FirstKeys, create_first_keys
+from gateway.storage.database import migrate_engine, open_database
+from gateway.storage.sql_keys import SqlKeyStore
+from gateway.supervisor import Supervisor
+from gateway.web_ui import allow_company_sign_in
+
+POLL_SECONDS = 0.1
+WORKER_STOP_SECONDS = 75.0
+"""Draining, shipping, and a little more."""
+
+
+async def serve_fleet(home: Home, reserved: socket.socket, console: Console, *, workers: int, with_ui: bool) -> None:
+    """Until SIGINT or SIGTERM; then the workers finish their requests before the engine ends."""
+    host, port = reserved.getsockname()[:2]
+    settings = load_environment_settings(home)
+    children = plan_children(home, settings.engine, host=host, port=port, with_ui=with_ui)
+    deployment = load_deployment(home, engine_url=children.addresses.engine)
+    keys = await _prepare(deployment, children)
+    fleet = [_worker(home, children.addresses, host, port, number, workers) for number in range(workers)]
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    others = [asyncio.create_task(child.run(), name=child.name) for child in children.supervisors]
+    serving = [asyncio.create_task(worker.run(), name=worker.name) for worker in fleet]
+    others.append(asyncio.create_task(_announce(deployment, children.addresses, keys, workers, console)))
+    try:
+        await stopped.wait()
+    finally:
+        console.print("Stopping: finishing requests, shipping the ledger")
+        await _end(serving)
+        await _end(others)
+
+
+async def _prepare(deployment: Deployment, children: Children) -> FirstKeys | None:
+    """What must be done once and not by every worker: the schema and the first keys."""
+    database = open_database(deployment.database_url)
+    try:
+        await migrate_engine(database)
+        keys = SqlKeyStore(database, deployment.home.pepper())
+        first = await create_first_keys(keys)
+        await allow_company_sign_in(children.ui, deployment.settings.sign_in.oidc, deployment.home, keys)
+        return first
+    finally:
+        await database.dispose()
+
+
+def _worker(home: Home, addresses: Addresses, host: str, port: int, number: int, workers: int) -> Supervisor:
+    ready = _ready_file(home, number)
+    ready.parent.mkdir(parents=True, exist_ok=True)
+    ready.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "gateway.worker", "--host", host, "--port", str(port), "--workers", str(workers)]
+    command += ["--ready", str(ready)]
+    for name, url in (("--engine-url", addresses.engine), ("--ui-url", addresses.ui)):
+        command += [name, url] if url is not None else []
+    return Supervisor(f"worker {number}", command, None, stop_seconds=WORKER_STOP_SECONDS)
+
+
+def _ready_file(home: Home, number: int) -> Path:
+    return home.metrics_directory / f"worker-{number}.ready"
+
+
+async def _announce(
+    deployment: Deployment, addresses: Addresses, keys: FirstKeys | None, workers: int, console: Console
+) -> None:
+    """Say how to use it once every worker serves; wait for the engine; measure it once, for all of them."""
+    show_addresses(addresses, keys, console)
+    for number in range(workers):
+        await _appears(_ready_file(deployment.home, number))
+    console.print(f"Workers   {workers} on port {addresses.gateway.rpartition(':')[2]}")
+    if addresses.engine is not None:
+        await _engine_ready(deployment, addresses.engine, console)
+    show_ready(deployment, addresses, keys, console)
+
+
+async def _appears(file: Path) -> None:
+    """A file is all that a child can be relied on to leave, whichever of its lives it is in."""
+    while True:
+        if await asyncio.to_thread(file.exists):
+            return
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def _engine_ready(deployment: Deployment, url: str, console: Console) -> None:
+    home, settings = deployment.home, deployment.settings.engine
+    console.print(f"Engine    loading {settings.model} (log: {home.engine_log})")
+    async with httpx.AsyncClient(timeout=5) as client:
+        while True:
+            with contextlib.suppress(httpx.HTTPError):
+                if (await client.get(f"{url.removesuffix('/v1')}/health")).status_code == 200:
+                    break
+            await asyncio.sleep(POLL_SECONDS)
+    console.print("Engine    ready")
+    if home.curve_file.exists():
+        return
+    console.print("Engine    measuring its throughput once, for routing and break-even (about 15 s)")
+    try:
+        save_engine_curve(home.curve_file, await measure_curve(url, settings.name))
+    except (httpx.HTTPError, KeyError, TypeError, EconomicsError) as error:
+        console.print(
+            f"Engine    could not be measured ({error}); assumed figures are used until `breakeven bench engine`"
+        )
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

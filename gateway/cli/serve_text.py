@@ -1,0 +1,60 @@
+"""What `breakeven serve` tells whoever started it."""
+
+import os
+
+from rich.console import Console
+
+from gateway.cli.serve_children import Addresses
+from gateway.deployment import Deployment
+from gateway.first_keys import FirstKeys
+
+KEY_PLACEHOLDER = "$BREAKEVEN_API_KEY"
+
+
+def show_addresses(addresses: Addresses, keys: FirstKeys | None, console: Console) -> None:
+    """Where to go, and with which keys."""
+    show_keys(keys, console)
+    console.print(f"Gateway   {addresses.gateway}/v1   (API documentation: {addresses.gateway}/docs)")
+    if addresses.ui is not None:
+        console.print(f"Web UI    {addresses.ui}   (sign in with the owner key)")
+
+
+def show_ready(deployment: Deployment, addresses: Addresses, keys: FirstKeys | None, console: Console) -> None:
+    """The last words before silence."""
+    facts = deployment.table.facts
+    used = [facts[spec.backend] for spec in deployment.catalogue.models(deployment.rules).values()]
+    hosted = sorted({one.provider for one in used if one.speed is None and not one.is_simulated})
+    said = ", ".join(hosted) if hosted else "none: set OPENAI_API_KEY or another key to add models"
+    console.print(f"Hosted    {said}")
+    show_examples(addresses.gateway, keys.app if keys else None, console)
+    console.print("Ready. Ctrl-C stops.")
+
+
+def show_keys(keys: FirstKeys | None, console: Console) -> None:
+    """The secrets, this once."""
+    if keys is None:
+        return
+    console.print("\nTwo API keys were created. They are shown this once; only their hashes are stored:")
+    console.print(f"  owner key (web UI, administration)  {keys.owner}")
+    console.print(f"  app key   (calls models)            {keys.app}\n")
+
+
+def show_examples(url: str, app_key: str | None, console: Console) -> None:
+    """Two ways to ask, ready to paste."""
+    key = app_key or os.environ.get("BREAKEVEN_API_KEY") or KEY_PLACEHOLDER
+    console.print(
+        f"""
+  curl {url}/v1/chat/completions \\
+    -H "Authorization: Bearer {key}" -H "Content-Type: application/json" \\
+    -d '{{"model": "auto", "messages": [{{"role": "user", "content": "What is the capital of France?"}}]}}'
+
+  # pip install openai
+  from openai import OpenAI
+  client = OpenAI(base_url="{url}/v1", api_key="{key}")
+  answer = client.chat.completions.create(
+      model="auto", messages=[{{"role": "user", "content": "What is the capital of France?"}}]
+  )
+  print(answer.choices[0].message.content)
+""",
+        markup=False,
+    )

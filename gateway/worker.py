@@ -1,0 +1,69 @@
+"""One of several worker processes on a port: `python -m gateway.worker`, supervised by `breakeven serve`."""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from gateway.api.assemble import build_app
+from gateway.config.home import find_home
+from gateway.deployment import load_deployment
+from gateway.errors import BreakevenError
+from gateway.server import bind, loop_factory, serve_until_stopped
+from gateway.wiring import open_gateway
+
+DRAIN_SECONDS = 30
+PARENT_SECONDS = 0.5
+
+
+async def serve(options: argparse.Namespace) -> None:
+    """Until SIGTERM, or until whoever started this process is gone."""
+    gateway = await open_gateway(load_deployment(find_home(), engine_url=options.engine_url), workers=options.workers)
+    await gateway.start()
+    watching = asyncio.create_task(_end_with_parent(os.getppid()))
+    try:
+        app = build_app(gateway, ui_url=options.ui_url)
+        with bind(options.host, options.port, is_shared=True) as listener:  # not before there is somebody to answer
+            options.ready.touch()
+            patience = gateway.deployment.settings.server.slow_client_seconds
+            await serve_until_stopped(app, listener, drain_seconds=DRAIN_SECONDS, slow_client_seconds=patience)
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await gateway.stop()
+
+
+async def _end_with_parent(parent: int) -> None:
+    """Nobody would supervise this worker any more, and the port would stay taken."""
+    while True:
+        await asyncio.sleep(PARENT_SECONDS)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+
+
+def main() -> int:
+    """The exit status."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--host", required=True)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--workers", type=int, required=True, help="how many of them share the port")
+    parser.add_argument("--ready", type=Path, required=True, help="a file to make once requests are taken")
+    parser.add_argument("--engine-url")
+    parser.add_argument("--ui-url")
+    options = parser.parse_args()
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(serve(options))
+    except BreakevenError as error:
+        print(f"breakeven worker: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
