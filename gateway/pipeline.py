@@ -32,8 +32,10 @@ from gateway.keys import KeyRecord, KeyRing, require_model_access
 from gateway.ledger.entry import Ledger, Status, tenant_of
 from gateway.load import Upstreams
 from gateway.memory_responses import MemoryResponses
+from gateway.memory_responses import MemoryResponses
 from gateway.request_facts import gather_facts, request_facts
 from gateway.request_view import RequestView, parse_request
+from gateway.response_cache import ResponseCache
 from gateway.response_cache import ResponseCache
 from gateway.routing.decide import Choice, decide
 from gateway.routing.fallback import RetryPolicy
@@ -61,6 +63,7 @@ class Pipeline:
     prompt_caches: Mapping[str, PromptCache] = field(default_factory=dict[str, PromptCache])
     drains: frozenset[str] = frozenset()  # backends that bill the whole answer whoever listens
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
+    responses: ResponseCache = field(default_factory=lambda: ResponseCache(MemoryResponses()))
     responses: ResponseCache = field(default_factory=lambda: ResponseCache(MemoryResponses()))
     bodies: BodyKeeper | None = None
     monotonic: Callable[[], float] = time.monotonic
@@ -120,6 +123,15 @@ class Pipeline:
             log.exception("classifier failed; the request is decided without it")
             self.observer.unclassified()
             return None
+
+    async def _serve_cached(self, run: Run, cache_seconds: int | None, books: Bookkeeper, caller: Caller) -> None:
+        """From the response cache, for whoever asked for it; else as ever."""
+        ticket = self.responses.ticket(run, cache_seconds, self.snapshot.rules)
+        if ticket is None:
+            await self._serve(run, books, caller)
+        elif not await ticket.replay(run, books, caller):
+            await self._serve(run, books, ticket.recording(caller))
+            await ticket.keep(run)
 
     async def _serve_cached(self, run: Run, cache_seconds: int | None, books: Bookkeeper, caller: Caller) -> None:
         """From the response cache, for whoever asked for it; else as ever."""

@@ -14,11 +14,15 @@ from gateway.api.openai_errors import body_of, headers_of, status_of
 from gateway.errors import BodyTooLarge, BreakevenError, InvalidRequest
 from gateway.idempotency import Idempotency, Sink
 from gateway.pipeline import Caller, Incoming
+from gateway.response_cache import DEFAULT_SECONDS
 
 log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 15.0
 HEARTBEAT = b": still here\n\n"
 TAGS_HEADER = b"x-breakeven-tags"
+CACHE_HEADER = b"x-breakeven-cache"
+CACHE_WORDS = {"on": DEFAULT_SECONDS, "off": 0}
+LONGEST_CACHE_SECONDS = 30 * 86_400
 MAX_TAGS = 16
 MAX_TAG_LENGTH = 64
 
@@ -126,7 +130,9 @@ class TokenPath:
         try:
             tags = parse_tags(headers)
             body = await read_body(headers, receive, self._max_body_bytes)
-            asked = Incoming(self._operation(scope["path"]), credential_of(headers), body, tags)
+            asked = Incoming(
+                self._operation(scope["path"]), credential_of(headers), body, tags, parse_cache_seconds(headers)
+            )
             key = idempotency_key(headers)
             work = (
                 self._serve(asked, caller)
@@ -224,6 +230,22 @@ def parse_tags(headers: list[tuple[bytes, bytes]]) -> tuple[str, ...]:
                 )
             return tags
     return ()
+
+
+def parse_cache_seconds(headers: list[tuple[bytes, bytes]]) -> int | None:
+    """What the caller says of the response cache: for how many seconds an answer may be used, 0 for `off`."""
+    for name, value in headers:
+        if name == CACHE_HEADER:
+            said = value.decode("latin-1").strip().lower()
+            if said in CACHE_WORDS:
+                return CACHE_WORDS[said]
+            if said.isascii() and said.isdigit() and int(said) <= LONGEST_CACHE_SECONDS:
+                return int(said)
+            raise InvalidRequest(
+                f"x-breakeven-cache takes on, off or a number of seconds up to {LONGEST_CACHE_SECONDS}.",
+                param="x-breakeven-cache",
+            )
+    return None
 
 
 async def read_body(headers: list[tuple[bytes, bytes]], receive: Receive, limit: int) -> bytes:
