@@ -26,6 +26,7 @@ from gateway.file_watch import FileWatch
 from gateway.fleet_metrics import WRITE_SECONDS, FleetRegistry
 from gateway.idempotency import Idempotency
 from gateway.key_limits import limits_of_keys
+from gateway.kept_answers import KeptAnswers, open_kept_answers
 from gateway.keys import KeyRing
 from gateway.ledger.adoption import adopt_abandoned
 from gateway.ledger.directories import Claim, claim_directory
@@ -33,10 +34,10 @@ from gateway.ledger.journal import Journal
 from gateway.ledger.remote_sink import RemoteSink
 from gateway.ledger.shipper import Shipper
 from gateway.load import Upstreams
-from gateway.memory_idempotency import MemoryIdempotency
 from gateway.metrics import Metrics
 from gateway.pipeline import Pipeline
 from gateway.routing.fallback import RetryPolicy
+from gateway.response_cache import ResponseCache
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.rules_service import RulesService
@@ -80,6 +81,7 @@ class Gateway:
     budgets: BudgetKeeper
     idempotency: Idempotency
     sharing: Sharing
+    kept: KeptAnswers
     watch: ChangeWatch
     exposition: CollectorRegistry
     curve_watch: FileWatch
@@ -117,6 +119,7 @@ class Gateway:
         if isinstance(self.exposition, FleetRegistry):
             self.exposition.remove()
         await self.sharing.counters.aclose()
+        await self.kept.aclose()
         await self.sink.aclose()
         await self.journal.aclose()
         self.claim.release()
@@ -217,6 +220,7 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
     classifier = load_artefact().bind(profiles(deployment.catalogue.models(deployment.rules)))
     metrics = Metrics(journal)
     table = deployment.table
+    kept = open_kept_answers(deployment.settings.redis, deployment.settings.kept_answers)
     sharing = open_sharing(deployment.settings.redis, journal=claim.path, workers=workers)
     admission = Admission(shared=deployment.shared_limits, treasury=Treasury(sharing.counters))
     spending = Spending(SqlReports(database), admission, now_us)
@@ -232,6 +236,7 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
         classifier=classifier,
         admission=admission,
         drains=frozenset(table.drains),
+        responses=ResponseCache(kept.responses),
         timeouts=table.timeouts,
         prompt_caches=table.prompt_caches,
         retry_policy=RetryPolicy(**deployment.settings.fallback.model_dump()),
@@ -268,8 +273,9 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
         metrics=metrics,
         claim=claim,
         budgets=BudgetKeeper(admission.treasury, spending),
-        idempotency=Idempotency(MemoryIdempotency(), lambda credential: key_ring.authenticate(credential, now_us()).id),
+        idempotency=Idempotency(kept.idempotency, lambda credential: key_ring.authenticate(credential, now_us()).id),
         sharing=sharing,
+        kept=kept,
         watch=ChangeWatch(
             sharing.news, head=audit_head, refresh=refresh, follow_file=follow_file, monotonic=time.monotonic
         ),

@@ -194,6 +194,14 @@ class BackendSettings(Strict):
         return self
 
 
+class KeptAnswerSettings(Strict):
+    """Answers under idempotency keys and in the response cache. Without Redis each worker keeps its own, each of the
+    two in so much memory."""
+
+    memory_megabytes: int = Field(default=64, ge=1)
+    idempotency_hours: float = Field(default=24, gt=0, le=24 * 30)
+
+
 class Settings(Strict):
     """The whole of breakeven.yaml."""
 
@@ -207,6 +215,7 @@ class Settings(Strict):
     redis: str | None = Field(default=None, pattern=r"^(redis|rediss|unix)://")
     limits: LimitSettings = LimitSettings()
     tiers: dict[str, list[str]] = Field(default_factory=dict[str, list[str]])
+    kept_answers: KeptAnswerSettings = KeptAnswerSettings()
     price_overrides: list[str] = Field(default_factory=list[str])
     simulated_hosted: Literal["when_no_key", "never"] = "when_no_key"
     sign_in: SignInSettings = SignInSettings()
