@@ -30,9 +30,23 @@ def _limits(given: dict[str, Any]) -> dict[str, Any]:
     return limits
 
 
-KeyLimits = Annotated[
-    dict[str, Any], AfterValidator(_limits), WithJsonSchema(msgspec.json.schema(Limits)["$defs"]["Limits"])
-]
+def _limits_schema() -> dict[str, Any]:
+    """Without references: the OpenAPI document has no place for the definitions of another library."""
+    definitions = msgspec.json.schema(Limits)["$defs"]
+
+    def inline(part: Any) -> Any:
+        if isinstance(part, list):
+            return [inline(one) for one in part]
+        if not isinstance(part, dict):
+            return part
+        if "$ref" in part:
+            return inline(definitions[part["$ref"].rpartition("/")[2]])
+        return {name: inline(one) for name, one in part.items()}
+
+    return inline(definitions["Limits"])
+
+
+KeyLimits = Annotated[dict[str, Any], AfterValidator(_limits), WithJsonSchema(_limits_schema())]
 """Documented by the type that admission reads them with."""
 
 
