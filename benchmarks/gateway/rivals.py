@@ -28,6 +28,7 @@ START_SECONDS = 180.0
 
 OUR_CONFIGURATION = """\
 engine: {{is_enabled: false}}
+server: {{max_requests_in_flight: 20000}}
 backends:
   mock: {{base_url: {url}}}
 price_overrides: [prices.yaml]

@@ -1,0 +1,144 @@
+"""Thousands of open streams through the gateway: errors, what is added between events, memory per stream.
+
+    python -m benchmarks.streams [--json] [--save] [--scale 1.0]
+
+Two loads: 2,000 streams at 5 events a second for 5 minutes, then 10,000 at 1 event a second for a minute. Mock and
+reader share a clock, so the age of every event is known; the same load without the gateway says what of it is theirs.
+Where the hard limit on open files is below two per stream there are fewer streams, as `streams` in the result says.
+`--scale` shrinks streams and time alike, to try it out.
+"""
+
+import argparse
+import contextlib
+import json
+import resource
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gateway import rivals
+from benchmarks.gateway.rivals import Rival
+from benchmarks.report import Bar, build_report
+
+RESULT = Path(__file__).parent / "results" / "streams.json"
+FILES_PER_STREAM = 2
+SPARE_FILES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """So many streams at once, each of `events` events `gap_ms` apart, opened over `ramp_seconds`."""
+
+    name: str
+    streams: int
+    events: int
+    gap_ms: int
+    ramp_seconds: float
+
+    @property
+    def model(self) -> str:
+        return f"mock-{self.events}x{self.gap_ms}"
+
+    def scaled(self, scale: float) -> "Load":
+        streams, events = (max(1, round(value * scale)) for value in (self.streams, self.events))
+        return replace(self, streams=streams, events=events, ramp_seconds=self.ramp_seconds * scale)
+
+    def within(self, fitting: int) -> "Load":
+        """No more streams than the gateway may have files for."""
+        return replace(self, streams=min(self.streams, fitting))
+
+
+LOADS = (
+    Load("2,000 streams, 5 events/s, 5 min", 2000, 1500, 200, 10.0),
+    Load("10,000 streams, 1 event/s, 1 min", 10_000, 60, 1000, 20.0),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="as the other benchmarks; this one prints JSON either way")
+    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
+    parser.add_argument("--scale", type=float, default=1.0)
+    chosen = parser.parse_args()
+    fitting = allow_files()
+    loads = [load.scaled(chosen.scale).within(fitting) for load in LOADS]
+    results = {load.name: measure(load) for load in loads}
+    text = json.dumps(build_report("streams", results, bars(results)), indent=1)
+    if chosen.save:
+        RESULT.write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+def allow_files() -> int:
+    """As many open files as this user may have, for this process and its children; that many streams fit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return (hard - SPARE_FILES) // FILES_PER_STREAM
+
+
+def measure(load: Load) -> dict[str, Any]:
+    """The load against the mock alone, then through the gateway."""
+    with contextlib.ExitStack() as stack:
+        url = stack.enter_context(rivals.mock())
+        direct = read(url, "none", load.model, load)
+        gateway = stack.enter_context(rivals.ours(url, load.model))
+        idle = gateway.memory_megabytes()
+        peak = Peak(gateway)
+        before = gateway.cpu_seconds()
+        through = read(gateway.url, gateway.key, gateway.model, load)
+        cpu = gateway.cpu_seconds() - before
+        peak.stop()
+    ages, bare = through["chunk_age_ms"], direct["chunk_age_ms"]
+    return {
+        "streams": load.streams,
+        "events": load.streams * load.events,
+        "errors": through["errors"],
+        "first_error": through["first_error"],
+        "event_age_ms": ages,
+        "event_age_ms_without_gateway": bare,
+        "added_p50_ms": round(ages["p50"] - bare["p50"], 3),
+        "added_p99_ms": round(ages["p99"] - bare["p99"], 3),
+        "cpu_microseconds_per_event": round(cpu / (load.streams * load.events) * 1e6, 1),
+        "idle_megabytes": idle,
+        "kilobytes_per_stream": round((peak.megabytes - idle) * 1000 / load.streams, 1),
+    }
+
+
+def read(url: str, key: str, model: str, load: Load) -> dict[str, Any]:
+    """One stream a connection, to its end."""
+    command = [sys.executable, "-m", "benchmarks.gateway.client", url, "--key", key, "--model", model, "--stream"]
+    command += ["--connections", str(load.streams), "--requests", str(load.streams)]
+    command += ["--ramp-seconds", str(load.ramp_seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+class Peak:
+    """The most memory that a gateway had, looked at every few seconds: looking costs it time."""
+
+    def __init__(self, gateway: Rival, every_seconds: float = 5.0) -> None:
+        self.megabytes = gateway.memory_megabytes()
+        self._gateway, self._every_seconds = gateway, every_seconds
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(self._every_seconds):
+            self.megabytes = max(self.megabytes, self._gateway.memory_megabytes())
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+def bars(results: dict[str, dict[str, Any]]) -> list[Bar]:
+    """No stream may fail."""
+    return [Bar(f"errors, {name}", found["errors"], 0, "most") for name, found in results.items()]
+
+
+if __name__ == "__main__":
+    main()
