@@ -25,6 +25,7 @@ class KeyRecord:
     allowed_models: frozenset[str] | None = None
     expires_at_us: int | None = None
     revoked_at_us: int | None = None
+    keeps_bodies: bool = False  # its prompts and answers are stored, sealed
 
 
 def hash_key(pepper: bytes, key: str) -> bytes:

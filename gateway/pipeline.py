@@ -24,6 +24,7 @@ from classifier.protocol import Classification, Classifier
 from gateway.acceptance import Acceptance
 from gateway.admission import Admission
 from gateway.body_keeper import BodyKeeper
+from gateway.body_keeper import BodyKeeper
 from gateway.bookkeeping import Bookkeeper
 from gateway.delivery import Delivery
 from gateway.dispatch import Dispatcher
@@ -63,6 +64,7 @@ class Pipeline:
     prompt_caches: Mapping[str, PromptCache] = field(default_factory=dict[str, PromptCache])
     drains: frozenset[str] = frozenset()  # backends that bill the whole answer whoever listens
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
+    bodies: BodyKeeper | None = None
     responses: ResponseCache = field(default_factory=lambda: ResponseCache(MemoryResponses()))
     responses: ResponseCache = field(default_factory=lambda: ResponseCache(MemoryResponses()))
     bodies: BodyKeeper | None = None
@@ -78,6 +80,8 @@ class Pipeline:
         books = Bookkeeper(self.ledger, self.admission, self.observer, self.monotonic)
         acceptance = Acceptance(self.decide, self._known_models, self.admission, books, self.now_us)
         run = await acceptance.open(incoming, view, key, started_at)
+        if key.keeps_bodies and self.bodies is not None:
+            caller = self.bodies.listen(caller, request_id=run.intent.request_id, key_id=key.id, body=incoming.body)
         if key.keeps_bodies and self.bodies is not None:
             caller = self.bodies.listen(caller, request_id=run.intent.request_id, key_id=key.id, body=incoming.body)
         try:

@@ -43,6 +43,7 @@ class NewKey:
     tags: tuple[str, ...] = ()
     allowed_models: tuple[str, ...] | None = None
     expires_at_us: int | None = None
+    keeps_bodies: bool = False
 
 
 @dataclass(frozen=True, slots=True)

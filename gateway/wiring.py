@@ -14,9 +14,11 @@ from backends.protocol import Backend
 from classifier.load import load_artefact
 from classifier.protocol import Classifier
 from gateway.admission import Admission
+from gateway.body_keeper import BodyKeeper
 from gateway.budget_keeper import BudgetKeeper, CountingSink
 from gateway.catalogue import profiles
 from gateway.change_watch import ChangeWatch
+from gateway.chores import Chore
 from gateway.config.engine_curve import MeasuredEngine, load_engine_curve
 from gateway.config.settings import LOCAL_BACKEND
 from gateway.deployment import Deployment
@@ -44,7 +46,9 @@ from gateway.rules_service import RulesService
 from gateway.sharing import Sharing, open_sharing
 from gateway.spending import Spending
 from gateway.storage.database import migrate_engine, open_database
+from gateway.storage.retention import apply_retention
 from gateway.storage.sql_audit import SqlAuditLog
+from gateway.storage.sql_bodies import SqlBodies
 from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
@@ -55,6 +59,8 @@ log = logging.getLogger(__name__)
 PRICES_SECONDS = 60.0
 SHIP_AT_STOP_SECONDS = 20.0
 ADOPT_SECONDS = 30.0
+RETENTION_SECONDS = 3600.0
+BODIES_AT_STOP_SECONDS = 5.0
 
 
 def now_us() -> int:
@@ -75,6 +81,7 @@ class Gateway:
     journal: Journal
     sink: RemoteSink
     shipper: Shipper
+    bodies: BodyKeeper
     pipeline: Pipeline
     metrics: Metrics
     claim: Claim
@@ -102,7 +109,9 @@ class Gateway:
             asyncio.create_task(self.shipper.run(), name="shipper"),
             asyncio.create_task(self.watch.run(), name="changes"),
             asyncio.create_task(self._turn_for_ever(), name="turn"),
-            asyncio.create_task(self._adopt_for_ever(), name="adopt"),
+            asyncio.create_task(Chore("adopting journals", ADOPT_SECONDS, self._adopt_abandoned).run(), name="adopt"),
+            asyncio.create_task(Chore("retention", RETENTION_SECONDS, self._forget).run(), name="retention"),
+            asyncio.create_task(self.bodies.run(), name="bodies"),
             asyncio.create_task(self.budgets.run(), name="budgets"),
             asyncio.create_task(watch_health(self._monitored(), self.pipeline.upstreams), name="health"),
         ]
@@ -115,6 +124,7 @@ class Gateway:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         if not await self.shipper.drain(SHIP_AT_STOP_SECONDS):
             log.warning("%d entries stay in the journal for the next start", self.journal.unshipped_entries)
+        await self.bodies.drain(BODIES_AT_STOP_SECONDS)
         await self.budgets.stop()
         if isinstance(self.exposition, FleetRegistry):
             self.exposition.remove()
@@ -180,14 +190,15 @@ class Gateway:
         return {name: backend for name, backend in self.pipeline.backends.items() if name in own}
 
     async def _adopt_abandoned(self) -> None:
-        directory = self.deployment.home.journal_directory
-        await adopt_abandoned(directory, self.ledger, on_failure=stop_process, seconds_each=SHIP_AT_STOP_SECONDS)
-
-    async def _adopt_for_ever(self) -> None:
         """A worker that died and was not started again leaves its journal to the others."""
-        while True:
-            await asyncio.sleep(ADOPT_SECONDS)
-            await self._adopt_abandoned()
+        directory = self.deployment.home.journal_directory
+        await adopt_abandoned(directory, self.sink, on_failure=stop_process, seconds_each=SHIP_AT_STOP_SECONDS)
+
+    async def _forget(self) -> None:
+        kept = self.deployment.settings.retention
+        await apply_retention(
+            self.database, requests_days=kept.requests_days, bodies_days=kept.bodies_days, now_us=now_us()
+        )
 
     async def _turn_for_ever(self) -> None:
         """What time alone changes, and what another process of this replica left in a file."""
@@ -215,6 +226,7 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
     claim = claim_directory(deployment.home.journal_directory)
     journal = Journal.open(claim.path, on_failure=stop_process)
     ledger, sink = SqlLedger(database), RemoteSink(deployment.database_url)
+    bodies = BodyKeeper(SqlBodies(database, deployment.home.bodies_key()))
     pepper = deployment.home.pepper()
     key_ring = KeyRing(pepper)
     classifier = load_artefact().bind(profiles(deployment.catalogue.models(deployment.rules)))
@@ -240,6 +252,7 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
         timeouts=table.timeouts,
         prompt_caches=table.prompt_caches,
         retry_policy=RetryPolicy(**deployment.settings.fallback.model_dump()),
+        bodies=bodies,
     )
 
     audit = SqlAuditLog(database)
@@ -269,6 +282,7 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
         journal=journal,
         sink=sink,
         shipper=Shipper(journal, CountingSink(sink, admission)),
+        bodies=bodies,
         pipeline=pipeline,
         metrics=metrics,
         claim=claim,

@@ -63,10 +63,20 @@ class CreateKey(BaseModel):
     allowed_models: list[str] | None = Field(default=None, max_length=200)
     expires_at_us: int | None = Field(default=None, ge=0)
     limits: KeyLimits = Field(default_factory=dict[str, Any])
+    keeps_bodies: bool = Field(default=False, description="Store its prompts and answers, encrypted; see retention")
 
     def new_key(self) -> NewKey:
         allowed = tuple(self.allowed_models) if self.allowed_models is not None else None
-        return NewKey(self.name, self.role, self.team, self.project, tuple(self.tags), allowed, self.expires_at_us)
+        return NewKey(
+            self.name,
+            self.role,
+            self.team,
+            self.project,
+            tuple(self.tags),
+            allowed,
+            self.expires_at_us,
+            self.keeps_bodies,
+        )
 
 
 class NewLimits(BaseModel):
@@ -89,6 +99,7 @@ class Key(BaseModel):
     expires_at_us: int | None
     revoked_at_us: int | None
     limits: KeyLimits
+    keeps_bodies: bool
 
 
 class CreatedKey(Key):
@@ -193,4 +204,5 @@ def _fields(listed: ListedKey, limits: Mapping[str, Any]) -> dict[str, object]:
         "expires_at_us": record.expires_at_us,
         "revoked_at_us": record.revoked_at_us,
         "limits": dict(limits),
+        "keeps_bodies": record.keeps_bodies,
     }

@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "forecast": ("gateway.cli.forecast", "Where spend is heading, how a budget fares, which days were unusual."),
     "break-even": ("gateway.cli.break_even", "Whether owning the GPU pays at your traffic, and from what volume."),
     "prices": ("gateway.cli.prices", "List, import, diff and re-apply the dated price catalogue."),
+    "retention": ("gateway.cli.retention", "Forget single requests and stored texts that are old enough."),
     "logs": ("gateway.cli.logs", "Show ledger entries."),
     "train": ("gateway.cli.train", "Train the classifier, or adapt it to your own labels."),
     "classify": ("gateway.cli.classify", "Run the data path's classifier over a file of prompts."),

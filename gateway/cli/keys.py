@@ -34,13 +34,14 @@ def create(
     budget_window: str = typer.Option("month", help="day, month or total (UTC)."),
     requests_per_minute: int | None = typer.Option(None, min=1),
     tokens_per_minute: int | None = typer.Option(None, min=1, help="Input tokens."),
+    keep_bodies: bool = typer.Option(False, "--keep-bodies", help="Store its prompts and answers, encrypted."),
     as_json: bool = typer.Option(False, "--json", help='Print {"id", "key"}.'),
 ) -> None:
     """Make a key and print its secret, which cannot be shown again."""
     if role not in Role.__args__:
         raise typer.BadParameter(f"{role!r} is none of {', '.join(Role.__args__)}", param_hint="--role")
     expires = None if days is None else time.time_ns() // 1000 + round(days * DAY_US)
-    new = NewKey(name, role, team, project, tuple(tag), tuple(model) or None, expires)  # pyright: ignore[reportArgumentType]
+    new = NewKey(name, role, team, project, tuple(tag), tuple(model) or None, expires, keep_bodies)  # pyright: ignore[reportArgumentType]
     given = {
         "budget_usd": budget_usd,
         "budget_window": budget_window if budget_usd is not None else None,
@@ -108,6 +109,7 @@ def _row(listed: ListedKey) -> dict[str, object]:
         "project": record.project,
         "tags": list(record.tags),
         "allowed_models": sorted(record.allowed_models) if record.allowed_models is not None else None,
+        "keeps_bodies": record.keeps_bodies,
         "created": datetime.fromtimestamp(listed.created_at_us / 1e6, UTC).isoformat(timespec="seconds"),
         "state": "revoked" if record.revoked_at_us is not None else "expired" if is_expired else "active",
     }

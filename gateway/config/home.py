@@ -66,6 +66,10 @@ class Home:
         except ValueError as error:
             raise StateError("BREAKEVEN_PEPPER must be 64 hexadecimal digits; keys hang on it") from error
 
+    def bodies_key(self) -> bytes:
+        """The secret that stored prompts and answers are sealed with; without it they cannot be read again."""
+        return self._secret("bodies-key")
+
     def _secret(self, name: str) -> bytes:
         path = self.root / name
         try:
@@ -73,7 +77,7 @@ class Home:
         except FileNotFoundError:
             pass
         except ValueError as error:
-            raise StateError(f"{path} is not hexadecimal text; restore it from a backup: keys hang on it") from error
+            raise StateError(f"{path} is not hexadecimal text; restore it from a backup, much hangs on it") from error
         value = secrets.token_bytes(SECRET_BYTES)
         try:
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:

@@ -56,6 +56,7 @@ backends: {}
 # redis: redis://host:6379/0      # shares budgets and rates; server.workers above 1 needs it, see docs/fleet.md
 # limits: {teams: {red: {requests_per_minute: 600}}, models: {gpt-5.5: {tokens_per_minute: 100000}}}
 # tiers: {premium: [gpt-5.5]}     # what `breakeven keys create --tier-quota premium=100/day` counts
+# retention: {requests_days: 400, bodies_days: 30}               # sums stay; texts are stored for keys that opt in only
 # price_overrides: [prices.yaml]                                 # negotiated prices and discounts, see docs/prices.md
 # sign_in: {oidc: {issuer: https://id.example.com, ...}}         # people of your company, see docs/dashboards.md
 """
@@ -202,6 +203,13 @@ class KeptAnswerSettings(Strict):
     idempotency_hours: float = Field(default=24, gt=0, le=24 * 30)
 
 
+class RetentionSettings(Strict):
+    """For how long single requests (None: for ever) and stored texts are kept. Sums are always kept."""
+
+    requests_days: int | None = Field(default=None, ge=1)
+    bodies_days: int = Field(default=30, ge=1)
+
+
 class Settings(Strict):
     """The whole of breakeven.yaml."""
 
@@ -218,6 +226,7 @@ class Settings(Strict):
     kept_answers: KeptAnswerSettings = KeptAnswerSettings()
     price_overrides: list[str] = Field(default_factory=list[str])
     simulated_hosted: Literal["when_no_key", "never"] = "when_no_key"
+    retention: RetentionSettings = RetentionSettings()
     sign_in: SignInSettings = SignInSettings()
 
 

@@ -32,6 +32,7 @@ class RemoteSink:
         self._insert_seconds = insert_seconds
         self._child: asyncio.subprocess.Process | None = None
         self._encoder = msgspec.msgpack.Encoder()
+        self._turn = asyncio.Lock()
 
     @property
     def process_id(self) -> int | None:
@@ -39,24 +40,31 @@ class RemoteSink:
         return self._child.pid if self._child else None
 
     async def insert(self, batch: Sequence[Entry]) -> int:
-        """Raises SinkFailed; whether the entries were committed is then unknown, which is why they may come again."""
+        """One batch after the other, whoever asks.
+
+        Raises SinkFailed; whether the entries were committed is then unknown, which is why they may come again.
+        """
         payloads: list[bytes] = []
         for entry in batch:
             payloads.append(self._encoder.encode(entry))
             if len(payloads) % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
+        async with self._turn:
+            reply = await self._insert(payloads)
+        if isinstance(reply, str):
+            raise SinkFailed(reply)
+        return int(reply)
+
+    async def _insert(self, payloads: list[bytes]) -> Any:
         try:
             async with asyncio.timeout(self._insert_seconds):
                 child = await self._started()
-                reply = await self._ask(child, payloads)
+                return await self._ask(child, payloads)
         except (OSError, EOFError, TimeoutError, asyncio.CancelledError) as error:
             await self.aclose()
             if isinstance(error, asyncio.CancelledError):
                 raise
             raise SinkFailed(f"the ledger's writer process failed: {type(error).__name__} {error}") from error
-        if isinstance(reply, str):
-            raise SinkFailed(reply)
-        return int(reply)
 
     async def aclose(self) -> None:
         """End the child; what it had not committed is shipped again at the next start."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import delete, text
+from sqlalchemy import delete, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.storage.database import SCHEMA_LOCK, lock, writing
@@ -12,6 +12,7 @@ from gateway.storage.tables import attempts, entries, request_bodies
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PARTITIONED = (entries, attempts)
 DELETE_STEP_US = 3_600_000_000
+DELETE_BODIES = 1000
 
 
 def month_of(at_us: int) -> tuple[int, int]:
@@ -53,6 +54,10 @@ class Partitions:
                             )
                         )
         self._present |= missing
+
+    def forget(self) -> None:
+        """Look again: somebody else may have dropped what was there."""
+        self._present.clear()
 
     async def drop_before(self, before_us: int) -> list[str]:
         """Forget the single requests of every month that ended by `before_us`; returns the months, as 2026-01.
@@ -96,7 +101,12 @@ class Partitions:
 
 
 async def drop_bodies_before(engine: AsyncEngine, before_us: int) -> int:
-    """Delete stored prompts and answers older than `before_us`; returns how many."""
-    async with writing(engine) as connection:
-        gone = await connection.execute(delete(request_bodies).where(request_bodies.c.stored_at_us < before_us))
-        return gone.rowcount
+    """Delete stored prompts and answers older than `before_us`, some at a time; returns how many."""
+    old = select(request_bodies.c.request_id).where(request_bodies.c.stored_at_us < before_us).limit(DELETE_BODIES)
+    dropped = 0
+    while True:
+        async with writing(engine) as connection:
+            gone = await connection.execute(delete(request_bodies).where(request_bodies.c.request_id.in_(old)))
+        dropped += gone.rowcount
+        if gone.rowcount < DELETE_BODIES:
+            return dropped

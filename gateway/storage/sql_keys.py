@@ -50,6 +50,7 @@ class SqlKeyStore:
             "created_by": author,
             "expires_at_us": new.expires_at_us,
             "revoked_at_us": None,
+            "keeps_bodies": new.keeps_bodies,
         }
         public = {name: value for name, value in row.items() if name not in ("hash", "created_at_us", "created_by")}
         async with writing(self._engine) as connection:
@@ -133,5 +134,6 @@ def _listed(row: Mapping[Any, Any]) -> ListedKey:
         allowed_models=None if allowed is None else frozenset(json.loads(allowed)),
         expires_at_us=row["expires_at_us"],
         revoked_at_us=row["revoked_at_us"],
+        keeps_bodies=bool(row["keeps_bodies"]),
     )
     return ListedKey(record, row["created_at_us"])

@@ -1,7 +1,7 @@
 """The shipped half of the ledger: entries into the database, each once, with their hourly sums; and back as entries."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Select, Table, and_, bindparam, or_, select, text, tuple_
@@ -44,6 +44,13 @@ class SqlLedger:
             if len(rows) % YIELD_EVERY == 0:
                 await asyncio.sleep(0)  # requests wait on this loop too
         await self.partitions.ensure(entry.intent.accepted_at_us for entry in first.values())
+        try:
+            return await self._insert_rows(rows)
+        except BaseException:
+            self.partitions.forget()  # retention may have dropped a month that was there: the next try makes it again
+            raise
+
+    async def _insert_rows(self, rows: Mapping[bytes, tuple[Entry, EntryRows]]) -> int:
         async with writing(self._engine) as connection:
             if connection.dialect.name == "postgresql":
                 await connection.execute(text("SET LOCAL synchronous_commit = on"))

@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 metadata = MetaData(
@@ -205,6 +206,7 @@ api_keys = Table(
     Column("created_by", Text, nullable=False),
     Column("expires_at_us", BigInteger),
     Column("revoked_at_us", BigInteger),
+    Column("keeps_bodies", Boolean, nullable=False, server_default=false()),  # prompts and answers are stored, sealed
     CheckConstraint("role in ('app', 'viewer', 'finance', 'editor', 'owner')", name="role"),
 )
 
