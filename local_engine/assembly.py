@@ -1,6 +1,7 @@
 """Puts one engine together from a model file and a configuration. The only place that names concrete classes."""
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,25 +11,34 @@ import torch
 from local_engine.async_engine import AsyncEngine
 from local_engine.attention.cpu import CpuAttention
 from local_engine.block_pool import BlockPool
-from local_engine.config import EngineConfig, ModelConfig, WeightFormat
+from local_engine.config import CPU_WEIGHTS, GPU_WEIGHTS, EngineConfig, ModelConfig, WeightFormat
 from local_engine.constraints import ConstraintCompiler
 from local_engine.engine_core import EngineCore, Runner
-from local_engine.errors import DoesNotFit
+from local_engine.errors import ModelUnsupported
 from local_engine.gguf_loader import load_gguf
 from local_engine.kv_cache_manager import KvCacheManager
 from local_engine.layers.int8_linear import Int8Linear
 from local_engine.layers.linear import DenseLinear, LinearBuilder
+from local_engine.memory_plan import plan_blocks
 from local_engine.metrics import EngineMetrics
 from local_engine.model import DecoderModel
 from local_engine.model_runner import ModelRunner
 from local_engine.native.int8_runner import Int8Runner, can_run
 from local_engine.safetensors_loader import load_safetensors
+from local_engine.sampler import Sampler
 from local_engine.scheduler import Scheduler
 from local_engine.tokenizer import Tokenizer
 from local_engine.weights import LoadedFile
 
 DETERMINISTIC_CHUNK = 128
-BYTES_PER_WEIGHT: dict[WeightFormat, int] = {"float32": 4, "int8": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """What computes and draws: one pair per kind of device."""
+
+    runner: Runner
+    sampler: Sampler
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +79,15 @@ def load_model(path: Path) -> LoadedFile:
 
 
 def linear_builder(weights: WeightFormat) -> LinearBuilder:
-    """The class that holds matrices in this format."""
-    return {"float32": DenseLinear, "int8": Int8Linear}[weights]
+    """The class that holds matrices in this format on a CPU."""
+    return Int8Linear if weights == "int8" else DenseLinear
 
 
 def assemble(loaded: LoadedFile, config: EngineConfig, *, progress: Callable[[str], None] | None = None) -> Engine:
     """Build an engine around weights that are open already."""
     context_window = min(config.context_window or loaded.config.context_window, loaded.config.context_window)
-    blocks = plan_blocks(loaded.config, config, context_window)
+    check_device(config)
+    blocks = plan_blocks(loaded.config, config, context_window, available_bytes(config.device))
     # A cached prefix, or a draft, would change the pieces in which a request is computed.
     is_deterministic = config.is_deterministic
     kv_cache = KvCacheManager(
@@ -84,7 +95,6 @@ def assemble(loaded: LoadedFile, config: EngineConfig, *, progress: Callable[[st
         block_size=config.block_size,
         has_prefix_cache=config.has_prefix_cache and not is_deterministic,
     )
-    runner = build_cpu_runner(loaded, config, blocks, context_window, _layer_progress(progress))
     scheduler = Scheduler(
         kv_cache,
         max_running_requests=config.max_running_requests,
@@ -92,15 +102,59 @@ def assemble(loaded: LoadedFile, config: EngineConfig, *, progress: Callable[[st
         chunk_alignment=DETERMINISTIC_CHUNK if is_deterministic else None,
     )
     constraints = ConstraintCompiler(loaded.tokenizer, loaded.config.vocabulary_size)
+    compute = build_compute(loaded, config, blocks, context_window, constraints, progress)
     core = EngineCore(
-        runner,
+        compute.runner,
         scheduler,
         loaded.tokenizer,
         context_window=context_window,
-        constraints=constraints,
+        sampler=compute.sampler,
         speculative_tokens=0 if is_deterministic else config.speculative_tokens,
     )
     return Engine(core, kv_cache, loaded.tokenizer, constraints, loaded.config, config, context_window)
+
+
+def check_device(config: EngineConfig) -> None:
+    """Raise ModelUnsupported for a weight format that the device has no products for, and for a device that is not."""
+    is_gpu = config.device != "cpu"
+    if is_gpu and not re.fullmatch(r"cuda(:\d+)?", config.device):
+        raise ModelUnsupported(f"--device is cpu, cuda or cuda:N, not {config.device}.")
+    formats = GPU_WEIGHTS if is_gpu else CPU_WEIGHTS
+    if config.weights not in formats:
+        raise ModelUnsupported(
+            f"{config.weights} weights do not run on {config.device}; choose one of {', '.join(formats)}."
+        )
+    if not is_gpu and config.kv_format != "float32":
+        raise ModelUnsupported(f"A {config.kv_format} KV cache needs a GPU; leave --kv-format out on a CPU.")
+    if is_gpu and (torch.device(config.device).index or 0) >= torch.cuda.device_count():
+        raise ModelUnsupported(
+            f"No CUDA device answers for {config.device}: run on a machine with one and a CUDA build of torch, "
+            "or leave --device out."
+        )
+
+
+def build_compute(
+    loaded: LoadedFile,
+    config: EngineConfig,
+    blocks: int,
+    context_window: int,
+    constraints: ConstraintCompiler,
+    progress: Callable[[str], None] | None,
+) -> Compute:
+    """Load the weights onto the configured device."""
+    if config.device == "cpu":
+        runner = build_cpu_runner(loaded, config, blocks, context_window, _layer_progress(progress))
+        return Compute(runner, Sampler(runner.device, constraints))
+    # Imported here: these modules need triton, which only CUDA builds of torch bring.
+    from local_engine.kernels.device_sampler import DeviceSampler
+    from local_engine.kernels.gpu_assembly import build_gpu_runner, gpu_plan
+
+    plan, device = gpu_plan(config, blocks, context_window), torch.device(config.device)
+    runner = build_gpu_runner(loaded.config, loaded.weights, plan, device, _layer_progress(progress))
+    if progress is not None:
+        progress("Capturing the decode steps")
+    runner.capture()
+    return Compute(runner, DeviceSampler(device, constraints))
 
 
 def build_cpu_runner(
@@ -132,31 +186,10 @@ def build_cpu_runner(
     )
 
 
-def plan_blocks(model: ModelConfig, config: EngineConfig, context_window: int) -> int:
-    """KV-cache blocks: as configured, else for every request a quarter of the window and for one the whole.
-
-    Raises DoesNotFit, with the numbers, when weights and KV cache exceed the machine's memory.
-    """
-    if config.kv_blocks is not None:
-        blocks = config.kv_blocks
-    else:
-        tokens = max(context_window, config.max_running_requests * context_window // 4)
-        blocks = -(-tokens // config.block_size)
-    kv_bytes = blocks * config.block_size * model.kv_bytes_per_token(4)
-    # The embedding table stays float32; where it is also the output head, that one is counted as a matrix.
-    embedding_bytes = 0 if config.weights == "float32" else 4 * model.vocabulary_size * model.hidden_size
-    weight_bytes = model.parameters * BYTES_PER_WEIGHT[config.weights] + embedding_bytes
-    memory_bytes = available_bytes()
-    if weight_bytes + kv_bytes > memory_bytes:
-        raise DoesNotFit(
-            f"{model.name} needs {weight_bytes / 1e9:.2f} GB for weights and {kv_bytes / 1e9:.2f} GB for {blocks} "
-            f"KV-cache blocks of {config.block_size} tokens; {memory_bytes / 1e9:.2f} GB are available."
-        )
-    return blocks
-
-
-def available_bytes() -> int:
-    """Memory that could be taken without swapping; all of it where the system does not say."""
+def available_bytes(device: str = "cpu") -> int:
+    """Memory of the device that could be taken: on a CPU without swapping, or all of it where the system is silent."""
+    if device != "cpu":
+        return torch.cuda.mem_get_info(torch.device(device))[0]
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))

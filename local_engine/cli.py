@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
-from local_engine.config import EngineConfig, WeightFormat
+from local_engine.config import EngineConfig, KvFormat, WeightFormat
 from local_engine.errors import EngineError
 from local_engine.packages import DEFAULT_MODEL, EMBEDDING_MODEL, default_models_directory, fetch_model, print_progress
 
@@ -68,8 +68,15 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-concurrency", type=int, default=default.max_running_requests)
     parser.add_argument("--max-waiting", type=int, default=default.max_waiting_requests)
     parser.add_argument("--max-tokens-per-step", type=int, default=default.max_tokens_per_step)
+    parser.add_argument("--device", default=default.device, help="cpu, cuda or cuda:N (default: cpu)")
     parser.add_argument(
-        "--weights", choices=get_args(WeightFormat), default=default.weights, help="int8 decodes faster"
+        "--weights",
+        choices=get_args(WeightFormat),
+        default=None,
+        help="cpu: float32 (default) or int8, which is faster; cuda: bfloat16 (default), fp8, int4 or float32",
+    )
+    parser.add_argument(
+        "--kv-format", choices=get_args(KvFormat), default=None, help="cuda: bfloat16 (default), fp8 or float32"
     )
     parser.add_argument("--threads", type=int, default=None, help="compute threads (default: one per core)")
     parser.add_argument("--no-prefix-cache", action="store_true")
@@ -79,7 +86,8 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
 
 
 def engine_config(options: argparse.Namespace) -> EngineConfig:
-    """The configuration the options describe."""
+    """The configuration the options describe; formats follow the device where they are left out."""
+    native: Literal["float32", "bfloat16"] = "float32" if options.device == "cpu" else "bfloat16"
     return EngineConfig(
         block_size=options.block_size,
         kv_blocks=options.kv_blocks,
@@ -88,7 +96,9 @@ def engine_config(options: argparse.Namespace) -> EngineConfig:
         max_tokens_per_step=options.max_tokens_per_step,
         context_window=options.context_window,
         threads=options.threads,
-        weights=options.weights,
+        device=options.device,
+        weights=options.weights or native,
+        kv_format=options.kv_format or ("float32" if options.weights == "float32" else native),
         has_prefix_cache=not options.no_prefix_cache,
         stall_seconds=options.stall_seconds,
         speculative_tokens=options.speculative_tokens,

@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-WeightFormat = Literal["float32", "int8"]
+WeightFormat = Literal["float32", "bfloat16", "int8", "fp8", "int4"]
+KvFormat = Literal["float32", "bfloat16", "fp8"]
+CPU_WEIGHTS: tuple[WeightFormat, ...] = ("float32", "int8")
+GPU_WEIGHTS: tuple[WeightFormat, ...] = ("bfloat16", "fp8", "int4", "float32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class EngineConfig:
     max_tokens_per_step: int = 512
     context_window: int | None = None
     weights: WeightFormat = "float32"
+    kv_format: KvFormat = "float32"
     device: str = "cpu"
     threads: int | None = None
     has_prefix_cache: bool = True

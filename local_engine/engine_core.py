@@ -8,7 +8,6 @@ from typing import Protocol
 import torch
 
 from local_engine.answer_text import AnswerText
-from local_engine.constraints import ConstraintCompiler
 from local_engine.request import FinishReason, Request
 from local_engine.sampler import Drawn, Sampler, TokenLogprobs
 from local_engine.scheduler import Batch, Row, Scheduler
@@ -58,8 +57,8 @@ class EngineCore:
         tokenizer: Tokenizer,
         *,
         context_window: int,
+        sampler: Sampler | None = None,
         speculative_tokens: int = 0,
-        constraints: ConstraintCompiler | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._runner = runner
@@ -67,7 +66,7 @@ class EngineCore:
         self._tokenizer = tokenizer
         self._context_window = context_window
         self._clock = clock
-        self._sampler = Sampler(runner.device, constraints)
+        self._sampler = sampler or Sampler(runner.device)
         self._speculative_tokens = speculative_tokens
         self._texts: dict[str, AnswerText] = {}
         self._drafters: dict[str, NgramDrafter] = {}

@@ -5,9 +5,9 @@ from typing import Final
 
 from local_engine.config import ModelConfig
 
-BYTES_PER_WEIGHT: Final = {"bfloat16": 2.0, "fp8": 1.0, "int4-weight-only": 0.5 + 4 / 128}
+BYTES_PER_WEIGHT: Final = {"bfloat16": 2.0, "fp8": 1.0, "int4": 0.5 + 4 / 128}
 # Dense e4m3 products run at twice the bfloat16 rate on Hopper; four-bit weights are multiplied as bfloat16.
-MATRIX_SPEED: Final = {"bfloat16": 1.0, "fp8": 2.0, "int4-weight-only": 1.0}
+MATRIX_SPEED: Final = {"bfloat16": 1.0, "fp8": 2.0, "int4": 1.0}
 
 
 @dataclass(frozen=True, slots=True)

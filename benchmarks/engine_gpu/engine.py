@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from local_engine.block_pool import BlockPool
-from local_engine.config import ModelConfig
+from local_engine.config import ModelConfig, WeightFormat
 from local_engine.cuda_graph import DecodeBuffers, DecodeGraphs, DecodeInputs, DecodeRow
 from local_engine.kernels.advance import advance
 from local_engine.kernels.batch_draw import BatchDraw
@@ -53,7 +53,7 @@ class Engine:
 
 
 def build(
-    shape: ModelConfig, weights: WeightSource, *, kind: str, blocks: int, max_rows: int, device: torch.device
+    shape: ModelConfig, weights: WeightSource, *, kind: WeightFormat, blocks: int, max_rows: int, device: torch.device
 ) -> Engine:
     plan = GpuPlan(
         weights=kind,

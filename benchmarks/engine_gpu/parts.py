@@ -13,12 +13,12 @@ from benchmarks.engine_gpu import engine, rivals
 from benchmarks.engine_gpu.ceilings import DeviceRates, decode_tokens_per_second, prefill_tokens_per_second
 from benchmarks.engine_gpu.device import median_seconds
 from benchmarks.engine_gpu.report import share
-from local_engine.config import ModelConfig
+from local_engine.config import ModelConfig, WeightFormat
 from local_engine.kernels.sampling import sample
 
 CONTEXT = 1024
 DECODE_STEPS = 64
-BATCHES = {"bfloat16": (1, 64, 256), "fp8": (1, 256), "int4-weight-only": (1,)}
+BATCHES: dict[WeightFormat, tuple[int, ...]] = {"bfloat16": (1, 64, 256), "fp8": (1, 256), "int4": (1,)}
 TOKENS_PER_STEP = 8192
 PREFILL_PROMPTS = 32
 RIVAL_PROMPTS, RIVAL_PROMPT_TOKENS, RIVAL_OUTPUT_TOKENS = 256, 512, 128

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from local_engine.attention.triton_attention import TritonAttention
-from local_engine.config import ModelConfig
+from local_engine.config import EngineConfig, KvFormat, ModelConfig, WeightFormat
 from local_engine.kernels.fused_decoder import FusedDecoder
 from local_engine.kernels.gpu_runner import GpuRunner
 from local_engine.kernels.linear import build_fp8_linear, build_int4_linear
@@ -15,11 +15,16 @@ from local_engine.weights import WeightSource
 
 # A split count that suits one sequence on a large GPU, fixed where a row's bits must not depend on its batch.
 DETERMINISTIC_SPLITS = 8
-BUILDERS: dict[str, LinearBuilder] = {
+BUILDERS: dict[WeightFormat, LinearBuilder] = {
     "float32": DenseLinear,
     "bfloat16": DenseLinear,
     "fp8": build_fp8_linear,
-    "int4-weight-only": build_int4_linear,
+    "int4": build_int4_linear,
+}
+KV_TYPES: dict[KvFormat, torch.dtype] = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "fp8": torch.float8_e4m3fn,
 }
 
 
@@ -27,13 +32,26 @@ BUILDERS: dict[str, LinearBuilder] = {
 class GpuPlan:
     """What the engine's configuration says to a GPU. `kv_dtype` may be torch.float8_e4m3fn."""
 
-    weights: str = "bfloat16"
+    weights: WeightFormat = "bfloat16"
     kv_dtype: torch.dtype = torch.bfloat16
     blocks: int = 1024
     block_size: int = 16
     context_window: int = 8192
     max_rows: int = 256
     is_deterministic: bool = False
+
+
+def gpu_plan(config: EngineConfig, blocks: int, context_window: int) -> GpuPlan:
+    """The part of the engine's configuration that the device needs."""
+    return GpuPlan(
+        weights=config.weights,
+        kv_dtype=KV_TYPES[config.kv_format],
+        blocks=blocks,
+        block_size=config.block_size,
+        context_window=context_window,
+        max_rows=config.max_running_requests,
+        is_deterministic=config.is_deterministic,
+    )
 
 
 def build_gpu_runner(

@@ -45,9 +45,10 @@ class GpuRunner(ModelRunner):
         self._buffers.fill([_decode_row(row) for row in batch.rows], bucket)
         return self._graphs.run(bucket)[: len(batch.rows)]
 
-    def capture(self, rows: Sequence[int]) -> None:
-        """Capture the graphs for these batch sizes now, largest first, instead of during somebody's answer."""
-        buckets = {bucket for n in rows if (bucket := bucket_for(n, self._sizes)) is not None}
+    def capture(self, rows: Sequence[int] | None = None) -> None:
+        """Capture the graphs for these batch sizes (all, if None) now, largest first, not during somebody's answer."""
+        wanted = self._sizes if rows is None else rows
+        buckets = {bucket for n in wanted if (bucket := bucket_for(n, self._sizes)) is not None}
         with torch.inference_mode():
             for bucket in sorted(buckets, reverse=True):
                 self._buffers.fill([], bucket)

@@ -5,7 +5,7 @@ import torch
 
 from local_engine.attention.cpu import CpuAttention
 from local_engine.attention.triton_attention import TritonAttention, leading_ones
-from local_engine.config import ModelConfig
+from local_engine.config import ModelConfig, WeightFormat
 from local_engine.cuda_graph import DecodeBuffers, DecodeRow
 from local_engine.kernels.advance import advance
 from local_engine.kernels.device_sampler import DeviceSampler, accepted
@@ -81,8 +81,8 @@ def test_decode_steps_that_the_device_drives_by_itself() -> None:
         assert int(logits.argmax()) == token
 
 
-@pytest.mark.parametrize(("weights", "bound"), [("fp8", 0.30), ("int4-weight-only", 0.35)])
-def test_quantised_models_stay_near_the_exact_one(weights: str, bound: float) -> None:
+@pytest.mark.parametrize(("weights", "bound"), [("fp8", 0.30), ("int4", 0.35)])
+def test_quantised_models_stay_near_the_exact_one(weights: WeightFormat, bound: float) -> None:
     """The bounds are for random weights, harder on a quantiser than trained ones; they catch wrong layouts.
 
     The interpreter also rounds carries of e4m3 wrongly (see test_quantised).

@@ -1,0 +1,76 @@
+"""The engine as a GPU would run it, interpreted: plan, runner, sampler and step loop together, against the CPU's."""
+
+import pytest
+import torch
+from tokenizers import Tokenizer as FastTokenizer
+from tokenizers.models import WordLevel
+
+from local_engine.attention.cpu import CpuAttention
+from local_engine.block_pool import BlockPool
+from local_engine.config import EngineConfig
+from local_engine.engine_core import EngineCore, Runner
+from local_engine.kernels.device_sampler import DeviceSampler
+from local_engine.kernels.gpu_assembly import build_gpu_runner, gpu_plan
+from local_engine.kv_cache_manager import KvCacheManager
+from local_engine.layers.linear import DenseLinear
+from local_engine.model import DecoderModel
+from local_engine.model_runner import ModelRunner
+from local_engine.request import Request
+from local_engine.sampler import Sampler
+from local_engine.sampling_params import SamplingParams
+from local_engine.scheduler import Scheduler
+from local_engine.tokenizer import Tokenizer
+from tests.engine.kernels.models import make_config, make_weights
+
+CPU = torch.device("cpu")
+BLOCKS = 12
+CONFIG = EngineConfig(device="cuda", weights="float32", kv_format="float32", max_running_requests=4)
+
+
+def core(runner: Runner, sampler: Sampler, *, drafts: int, budget: int) -> EngineCore:
+    kv_cache = KvCacheManager(BlockPool(BLOCKS), block_size=16)
+    scheduler = Scheduler(kv_cache, max_running_requests=4, max_tokens_per_step=budget)
+    words = FastTokenizer(WordLevel({f"w{i}": i for i in range(200)}, unk_token="w0"))
+    tokenizer = Tokenizer(words, chat_template=None, bos_token_id=None, eos_token_ids=[])
+    return EngineCore(runner, scheduler, tokenizer, context_window=128, sampler=sampler, speculative_tokens=drafts)
+
+
+def requests() -> list[Request]:
+    """Two beginnings, each twice; answers are kept to two tokens, so that they repeat themselves."""
+    again = [3, 4, 3, 3, 4, 4] * 3
+    prompts = [again, [*range(40, 59)], [*again, 9], [*range(40, 59), 7]]
+    params = SamplingParams(temperature=0.0, max_tokens=6, logit_bias={3: 50.0, 4: 50.0})
+    return [Request(str(i), ids, params) for i, ids in enumerate(prompts)]
+
+
+def answers(engine: EngineCore) -> list[list[int]]:
+    running = requests()
+    for request in running:
+        engine.add(request)
+        engine.step()
+    while engine.has_work:
+        assert all(delta.error is None for delta in engine.step().deltas)
+    return [request.output_token_ids for request in running]
+
+
+@pytest.mark.parametrize(("drafts", "budget"), [(0, 64), (3, 16)])
+def test_answers_are_those_of_the_cpu_engine(drafts: int, budget: int) -> None:
+    """Cached prefixes, prompts in pieces, mixed batches and drafts included."""
+    config = make_config()
+    model = DecoderModel(
+        config, make_weights(config), build_linear=DenseLinear, attention=CpuAttention(), context_window=128
+    )
+    plain = ModelRunner(model, blocks=BLOCKS, block_size=16, kv_dtype=torch.float32)
+    expected = answers(core(plain, Sampler(CPU), drafts=0, budget=64))
+    runner = build_gpu_runner(config, make_weights(config), gpu_plan(CONFIG, BLOCKS, 128), CPU)
+    runner.capture()
+    engine = core(runner, DeviceSampler(CPU), drafts=drafts, budget=budget)
+    assert answers(engine) == expected
+    assert drafts == 0 or engine.drafted_tokens > 0
+
+
+def test_the_plan_is_the_configuration() -> None:
+    plan = gpu_plan(EngineConfig(device="cuda", weights="int4", kv_format="fp8", max_running_requests=9), 77, 4096)
+    assert (plan.weights, plan.kv_dtype, plan.blocks, plan.context_window, plan.max_rows) == (
+        "int4", torch.float8_e4m3fn, 77, 4096, 9,
+    )  # fmt: skip

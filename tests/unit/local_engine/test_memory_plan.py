@@ -1,0 +1,89 @@
+"""Blocks for the KV cache and the fit check, from sizes alone."""
+
+from dataclasses import replace
+
+import pytest
+
+from local_engine.assembly import check_device
+from local_engine.cli import build_parser, engine_config
+from local_engine.config import EngineConfig, KvFormat, ModelConfig, WeightFormat
+from local_engine.errors import DoesNotFit, ModelUnsupported
+from local_engine.memory_plan import plan_blocks, weight_bytes
+
+GIB = 1024**3
+LLAMA_8B = ModelConfig(
+    name="llama-8b",
+    family="llama",
+    layers=32,
+    hidden_size=4096,
+    intermediate_size=14336,
+    heads=32,
+    kv_heads=8,
+    head_size=128,
+    vocabulary_size=128256,
+    context_window=131072,
+    rope_theta=500000.0,
+    norm_epsilon=1e-5,
+)
+ON_GPU = EngineConfig(device="cuda", weights="bfloat16", kv_format="bfloat16", max_running_requests=256)
+
+
+def test_a_cpu_gets_every_request_a_quarter_of_the_window() -> None:
+    small = replace(LLAMA_8B, layers=1, vocabulary_size=100)
+    assert plan_blocks(small, EngineConfig(max_running_requests=8), 8192, 100 * GIB) == 8 * 2048 // 16
+    assert plan_blocks(small, EngineConfig(max_running_requests=1), 8192, 100 * GIB) == 8192 // 16
+    assert plan_blocks(small, EngineConfig(kv_blocks=7), 8192, 100 * GIB) == 7
+
+
+def test_a_gpu_is_filled_with_cache_up_to_what_could_be_used() -> None:
+    blocks = plan_blocks(LLAMA_8B, ON_GPU, 8192, 140 * GIB)
+    cache = blocks * 16 * LLAMA_8B.kv_bytes_per_token(2)
+    assert 0.99 * 126 * GIB < cache + weight_bytes(LLAMA_8B, "bfloat16") <= 126 * GIB
+    assert plan_blocks(LLAMA_8B, replace(ON_GPU, max_running_requests=2), 8192, 140 * GIB) == 2 * 512
+    half = plan_blocks(LLAMA_8B, replace(ON_GPU, kv_format="fp8"), 8192, 140 * GIB)
+    assert half == pytest.approx(2 * blocks, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("weights", "gigabytes"), [("float32", 32.1), ("bfloat16", 16.1), ("fp8", 9.1), ("int4", 5.3), ("int8", 10.1)]
+)
+def test_weights_are_counted_in_their_format(weights: WeightFormat, gigabytes: float) -> None:
+    assert weight_bytes(LLAMA_8B, weights) / 1e9 == pytest.approx(gigabytes, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("config", "memory"), [(ON_GPU, 16 * GIB), (EngineConfig(), 24 * GIB), (replace(ON_GPU, kv_blocks=10**6), 80 * GIB)]
+)
+def test_what_does_not_fit_is_refused_with_the_numbers(config: EngineConfig, memory: int) -> None:
+    with pytest.raises(DoesNotFit, match=r"llama-8b needs \d+\.\d\d GB for weights and .* GB are available"):
+        plan_blocks(LLAMA_8B, config, 8192, memory)
+
+
+@pytest.mark.parametrize(
+    ("options", "weights", "kv_format"),
+    [
+        ([], "float32", "float32"),
+        (["--weights", "int8"], "int8", "float32"),
+        (["--device", "cuda"], "bfloat16", "bfloat16"),
+        (["--device", "cuda:1", "--weights", "fp8", "--kv-format", "fp8"], "fp8", "fp8"),
+        (["--device", "cuda", "--weights", "float32"], "float32", "float32"),
+    ],
+)
+def test_formats_follow_the_device(options: list[str], weights: WeightFormat, kv_format: KvFormat) -> None:
+    config = engine_config(build_parser().parse_args(["serve", *options]))
+    assert (config.weights, config.kv_format) == (weights, kv_format)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (EngineConfig(weights="fp8"), "fp8 weights do not run on cpu; choose one of float32, int8"),
+        (EngineConfig(kv_format="fp8"), "needs a GPU"),
+        (EngineConfig(device="cuda", weights="int8"), "int8 weights do not run on cuda; choose one of bfloat16"),
+        (EngineConfig(device="cuda:99"), "No CUDA device answers for cuda:99"),
+        (EngineConfig(device="gpu"), "--device is cpu, cuda or cuda:N, not gpu"),
+    ],
+)
+def test_what_a_device_cannot_run_is_one_sentence(config: EngineConfig, said: str) -> None:
+    with pytest.raises(ModelUnsupported, match=said):
+        check_device(config)
