@@ -4,7 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.postgres_server import run_postgres
 from tests.redis_server import RedisServer
+
+
+@pytest.fixture(scope="session")
+def postgres_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The socket directory of a running PostgreSQL server."""
+    yield from run_postgres(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

