@@ -192,6 +192,20 @@ class EntryStore(Protocol):
     async def get(self, request_id: str) -> Entry | None: ...
 
 
+AdjustmentKind = Literal["reprice", "refund", "reconciliation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """One correction of one request. `reference` is the prices version or invoice: the same one books once."""
+
+    request_id: str
+    kind: AdjustmentKind
+    reference: str
+    amount_pico_usd: int
+    reason: str
+
+
 FeedbackSource = Literal["caller", "shadow", "judge"]
 """Who says so: the caller over `/v1/feedback`, a program that compared a shadow call's answers, a judge model."""
 FeedbackKind = Literal["score", "label", "verifier"]

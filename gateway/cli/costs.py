@@ -87,7 +87,7 @@ def shown(table: CostTable) -> Table:
         for count, what in (
             (
                 table.total.unpriced_requests,
-                "requests have no known price and are in no sum (`breakeven prices reprice`)",
+                "requests had no known price when booked (`breakeven prices reprice` adds them as corrections)",
             ),
             (table.total.estimated_requests, "have estimated usage"),
             (table.total.simulated_requests, "are simulated: list prices, no bill"),

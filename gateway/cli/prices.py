@@ -22,8 +22,9 @@ from gateway.pricing.catalogue import ModelPrices, PriceBook, ProviderPrices
 from gateway.pricing.price_figures import figures
 from gateway.pricing.price_text import start_of_day_us
 from gateway.pricing.price_update import Change, append, compare, describe
-from gateway.pricing.reprice import late_cost_pico_usd
-from gateway.storage.sql_adjustments import Adjustment, SqlAdjustments
+from gateway.pricing.reprice import Repriced
+from gateway.reprice_service import RepricedModel, RepriceQuery, book_repriced, by_model, find_repriced
+from gateway.storage.sql_adjustments import SqlAdjustments
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -119,37 +120,55 @@ def import_prices(
     return print("\n".join(f"wrote {path}" for path in paths) or "Nothing to write.")
 
 
-@app.command()
-def reprice(
+@app.command("reprice")
+def reprice_past(
     since: Annotated[str, typer.Option(help="ISO 8601.")],
     until: Annotated[str | None, typer.Option(help="ISO 8601, exclusive; now when left out.")] = None,
+    provider: OneProvider = None,
+    model: Annotated[str | None, typer.Option(help="Only this model, by its provider's name for it.")] = None,
+    only_unpriced: Annotated[bool, typer.Option("--only-unpriced", help="Leave alone what had a price.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Book them; without it, only say what would be booked.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Price past requests whose price was not known, as corrections; what was booked is never rewritten."""
+    """Price past requests by what is known today of their day's prices: unknown ones, and ones since corrected.
+
+    Differences are booked as corrections, each once; what was booked is never rewritten.
+    """
     until_us = now_us() if until is None else instant_us(until)
-    found, booked = asyncio.run(_reprice(instant_us(since), until_us, yes=yes))
-    total = format_usd(sum(one.amount_pico_usd for one in found))
+    query = RepriceQuery(instant_us(since), until_us, provider, model, only_unpriced)
+    found, booked = asyncio.run(_reprice(query, yes=yes))
+    total = format_usd(sum(one.difference_pico_usd for one in found))
+    rows = by_model(found)
     if as_json:
-        return print_json({"requests": len(found), "cost_usd": total, "booked": booked})
+        models = [repriced_row(row) for row in rows]
+        return print_json({"requests": len(found), "difference_usd": total, "booked": booked, "models": models})
+    table = Table("provider", "model", "why", "requests", "was $", "is $", "difference $", box=None)
+    for row in rows:
+        table.add_row(*repriced_row(row).values())
+    if rows:
+        Console().print(table)
     return print(
         f"{len(found)} requests, ${total}; {booked} corrections booked." + ("" if yes else " Add --yes to book.")
     )
 
 
-async def _reprice(since_us: int, until_us: int, *, yes: bool) -> tuple[list[Adjustment], int]:
-    found: list[Adjustment] = []
+def repriced_row(row: RepricedModel) -> dict[str, str]:
+    return {
+        "provider": row.provider,
+        "model": row.upstream_model,
+        "why": row.why,
+        "requests": str(row.requests),
+        "was_usd": format_usd(row.was_pico_usd),
+        "now_usd": format_usd(row.now_pico_usd),
+        "difference_usd": format_usd(row.now_pico_usd - row.was_pico_usd),
+    }
+
+
+async def _reprice(query: RepriceQuery, *, yes: bool) -> tuple[list[Repriced], int]:
     async with open_state() as state:
-        book, store = state.deployment.prices, SqlAdjustments(state.database)
-        async for page in state.ledger.entries(since_us, until_us):
-            costs = {entry.intent.request_id: late_cost_pico_usd(entry, book) for entry in page}
-            corrected = await store.booked([request for request, cost in costs.items() if cost is not None])
-            found += [
-                Adjustment(request, "reprice", book.version, cost, "the price was not known when it was booked")
-                for request, cost in costs.items()
-                if cost is not None and request not in corrected
-            ]
-        return found, await store.book(found, author="breakeven prices reprice") if yes and found else 0
+        store = SqlAdjustments(state.database)
+        found = await find_repriced(query, state.ledger, store, state.deployment.prices)
+        return found, await book_repriced(found, store, author="breakeven prices reprice") if yes else 0
 
 
 def instant_us(text: str) -> int:

@@ -1,20 +1,74 @@
-"""What a past request with no known price costs under today's knowledge of that day's prices. Pure."""
+"""What a past request costs under today's knowledge of that day's prices, and by how much the books differ. Pure."""
+
+from dataclasses import dataclass
+from typing import Literal
 
 from backends.usage import Usage
-from gateway.ledger.entry import Entry
+from gateway.ledger.entry import Entry, Status
 from gateway.pricing.catalogue import PriceBook
 from gateway.pricing.price import PricingError, price
 
+MEDIA_NEEDS = ("vision", "audio")
 
-def late_cost_pico_usd(entry: Entry, book: PriceBook) -> int | None:
-    """The effective cost at the price in force when it was accepted; None when it had a cost or still has no price.
 
-    The ledger keeps no audio or image counts: such tokens are priced as text.
+@dataclass(frozen=True, slots=True)
+class Booked:
+    """Price corrections of one request so far."""
+
+    amount_pico_usd: int = 0
+    count: int = 0
+
+
+NOTHING_BOOKED = Booked()
+
+
+@dataclass(frozen=True, slots=True)
+class Repriced:
+    """One request whose price is another now. `reference` differs between states of the books, not between runs."""
+
+    request_id: str
+    provider: str
+    upstream_model: str
+    why: Literal["unpriced", "corrected"]
+    was_pico_usd: int
+    now_pico_usd: int
+    reference: str
+
+    @property
+    def difference_pico_usd(self) -> int:
+        return self.now_pico_usd - self.was_pico_usd
+
+
+def reprice(entry: Entry, book: PriceBook, booked: Booked = NOTHING_BOOKED) -> Repriced | None:
+    """None where the books are right already, or nothing can be said.
+
+    Nothing can be said of requests that no price explains: those of our own GPUs, those whose process died, those
+    without tokens. The ledger keeps no audio or image counts, so a request that may have had some keeps the price it
+    has; where it has none, such tokens are priced as text.
     """
-    if entry.cost is not None:
+    was = (entry.cost.total_pico_usd if entry.cost else 0) + booked.amount_pico_usd
+    is_unpriced = entry.cost is None and not booked.count
+    if not is_unpriced and any(need in entry.intent.decision.facts.needs for need in MEDIA_NEEDS):
+        return None
+    now = _cost_pico_usd(entry, book)
+    if now is None or (now == was and not is_unpriced):
+        return None
+    return Repriced(
+        request_id=entry.intent.request_id,
+        provider=entry.provider,
+        upstream_model=entry.upstream_model,
+        why="unpriced" if is_unpriced else "corrected",
+        was_pico_usd=was,
+        now_pico_usd=now,
+        reference=f"{book.version}#{booked.count}",
+    )
+
+
+def _cost_pico_usd(entry: Entry, book: PriceBook) -> int | None:
+    if entry.status is Status.orphaned or (entry.cost is not None and entry.cost.compute_pico_usd):
         return None
     prices = book.lookup(entry.provider, entry.upstream_model, entry.intent.accepted_at_us)
-    if prices is None:
+    if prices is None or not (entry.input_tokens or entry.output_tokens):
         return None
     usage = Usage(
         input_tokens=entry.input_tokens,

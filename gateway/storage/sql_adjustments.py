@@ -2,32 +2,21 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.pricing.reprice import Booked
 from gateway.storage.database import writing
 from gateway.storage.interned import insert_or_ignore
 from gateway.storage.rollup import HOUR_US, SKETCHES, SUMS
 from gateway.storage.sql_audit import append_audit
 from gateway.storage.sql_ledger import add_to_rollups
 from gateway.storage.tables import adjustments, entries
+from gateway.stores import Adjustment
 
 CHUNK = 500
-Kind = Literal["reprice", "refund", "reconciliation"]
-
-
-@dataclass(frozen=True, slots=True)
-class Adjustment:
-    """One correction of one request. `reference` is the prices version or invoice: the same one books once."""
-
-    request_id: str
-    kind: Kind
-    reference: str
-    amount_pico_usd: int
-    reason: str
 
 
 class SqlAdjustments:
@@ -40,14 +29,14 @@ class SqlAdjustments:
     async def book(self, batch: Sequence[Adjustment], *, author: str) -> int:
         """One transaction. Those booked before, or of requests that are not there, change nothing; returns how many."""
         at_us = self._now_us()
-        booked = 0
+        booked = amount = 0
         async with writing(self._engine) as connection:
             for start in range(0, len(batch), CHUNK):
                 chunk = {bytes.fromhex(one.request_id): one for one in batch[start : start + CHUNK]}
                 columns = (entries.c.request_id, entries.c.accepted_at_us, entries.c.dimension_id)
                 found = await connection.execute(select(*columns).where(entries.c.request_id.in_(list(chunk))))
                 places = {bytes(row[0]): (row[1] // HOUR_US, row[2]) for row in found}
-                rows = [
+                rows: list[dict[str, Any]] = [
                     {
                         "at_us": at_us,
                         "hour": hour,
@@ -67,6 +56,7 @@ class SqlAdjustments:
                 new = {bytes(number) for number in (await connection.execute(insert, rows)).scalars()}
                 await add_to_rollups(connection, _sums([row for row in rows if row["request_id"] in new]))
                 booked += len(new)
+                amount += sum(row["amount_pico_usd"] for row in rows if row["request_id"] in new)
             if booked:
                 await append_audit(
                     connection,
@@ -75,24 +65,24 @@ class SqlAdjustments:
                     action=f"ledger.{batch[0].kind}",
                     subject=batch[0].reference,
                     reason=batch[0].reason,
-                    detail=f"{booked} requests, {sum(one.amount_pico_usd for one in batch)} pico-USD",
+                    detail=f"{booked} requests, {amount} pico-USD",
                 )
         return booked
 
-    async def booked(self, request_ids: Sequence[str]) -> dict[str, int]:
-        """Request id -> the sum of its corrections so far; those without are left out."""
-        sums: dict[str, int] = {}
-        total = func.sum(adjustments.c.amount_pico_usd)
+    async def booked(self, request_ids: Sequence[str]) -> dict[str, Booked]:
+        """Request id -> its price corrections so far; those without are left out."""
+        found: dict[str, Booked] = {}
+        columns = (adjustments.c.request_id, func.sum(adjustments.c.amount_pico_usd), func.count())
         async with self._engine.connect() as connection:
             for start in range(0, len(request_ids), CHUNK):
                 wanted = [bytes.fromhex(one) for one in request_ids[start : start + CHUNK]]
-                found = await connection.execute(
-                    select(adjustments.c.request_id, total)
-                    .where(adjustments.c.request_id.in_(wanted))
+                rows = await connection.execute(
+                    select(*columns)
+                    .where(adjustments.c.request_id.in_(wanted), adjustments.c.kind == "reprice")
                     .group_by(adjustments.c.request_id)
                 )
-                sums |= {bytes(number).hex(): int(amount) for number, amount in found}
-        return sums
+                found |= {bytes(number).hex(): Booked(int(amount), int(count)) for number, amount, count in rows}
+        return found
 
 
 def _sums(rows: Sequence[dict[str, Any]]) -> dict[tuple[int, int], dict[str, Any]]:

@@ -10,12 +10,13 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.ledger.entry import Cost, Entry, Status
-from gateway.storage.sql_adjustments import Adjustment, SqlAdjustments
+from gateway.pricing.reprice import Booked
+from gateway.storage.sql_adjustments import SqlAdjustments
 from gateway.storage.sql_audit import SqlAuditLog
 from gateway.storage.sql_entries import SqlEntries
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
-from gateway.stores import Dimension, EntryStore, ReportStore, SumsQuery
+from gateway.stores import Adjustment, Dimension, EntryStore, ReportStore, SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, make_local_entry, request_id
 
 pytestmark = pytest.mark.integration
@@ -187,7 +188,7 @@ async def test_corrections_are_added_once_and_appear_in_the_sums(engine: AsyncEn
     )
     assert await books.book(batch, author="ada") == 0
     assert await books.book([Adjustment(unpriced[0], "refund", "credit-7", -5, "outage")], author="ada") == 1
-    assert (await books.booked(unpriced))[unpriced[0]] == 10**9 - 5
+    assert (await books.booked(unpriced))[unpriced[0]] == Booked(10**9, 1)
     for since, until in PERIODS[:1]:
         [total] = await SqlReports(engine).sums(SumsQuery(us(since), us(until)))
         assert total.adjustment_pico_usd == len(unpriced) * 10**9 - 5

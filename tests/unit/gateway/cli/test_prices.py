@@ -14,7 +14,9 @@ from gateway.cli import build
 from gateway.cli.demo_month import write_demo_month
 from gateway.cli.state import open_state
 from gateway.config.home import Home
+from gateway.config.settings import load_settings
 from gateway.errors import ConfigurationError
+from gateway.stores import SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry
 
 needs_litellm = pytest.mark.skipif(
@@ -91,9 +93,41 @@ def test_reprice_books_an_unpriced_request_once(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BREAKEVEN_HOME", str(root))
         asyncio.run(add_unpriced())
-        assert json.loads(run(*words)) == {"requests": 1, "cost_usd": "0.000000637500", "booked": 0}
+        dry = json.loads(run(*words))
+        assert (dry["requests"], dry["difference_usd"], dry["booked"]) == (1, "0.000000637500", 0)
+        assert dry["models"][0]["model"] == "gpt-4o-mini"
         assert json.loads(run(*words, "--yes"))["booked"] == 1
-        assert json.loads(run(*words, "--yes")) == {"requests": 0, "cost_usd": "0.000000000000", "booked": 0}
+        nothing = {"requests": 0, "difference_usd": "0.000000000000", "booked": 0, "models": []}
+        assert json.loads(run(*words, "--yes")) == nothing
+        assert "0 requests" in run(*words[:-1])
+
+
+def test_a_discount_agreed_late_is_booked_as_corrections_and_taken_back_as_corrections(tmp_path: Path) -> None:
+    """The terms of the demonstration change twice after the fact; the books follow each time, and entries never."""
+    home = Home(tmp_path / "home")
+    month = asyncio.run(write_demo_month(home, now=datetime(2026, 11, 20, 12, tzinfo=UTC), requests=5))
+    assert month is not None
+    [name] = load_settings(month.home).price_overrides
+    terms = month.home.root / name
+    agreed = terms.read_text()
+    words = ("reprice", "--since", "2026-11-18", "--model", "gpt-4o-mini", "--json", "--yes")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BREAKEVEN_HOME", str(month.home.root))
+        asyncio.run(add_unpriced())
+        assert json.loads(run(*words))["difference_usd"] == "0.000000637500"
+        for text, difference in ((agreed.replace("0.15", "0.5"), "-0.000000262500"), (agreed, "0.000000262500")) * 2:
+            terms.write_text(text)
+            found = json.loads(run(*words))
+            assert (found["difference_usd"], found["booked"]) == (difference, 1)
+            assert json.loads(run(*words))["booked"] == 0
+        assert asyncio.run(corrected_pico_usd()) == 637_500
+
+
+async def corrected_pico_usd() -> int:
+    async with open_state() as state:
+        [sums] = await state.reports.sums(SumsQuery(0, 1 << 60, (), {"upstream_model": "gpt-4o-mini"}))
+        assert sums.cost_pico_usd == 0, "the entry itself stays unpriced"
+        return sums.corrected_cost_pico_usd
 
 
 async def add_unpriced() -> None:

@@ -1,16 +1,20 @@
+"""Which past requests cost something else by today's knowledge, and by how much."""
+
 import msgspec
 import pytest
 
-from gateway.ledger.entry import Cost, Entry
+from gateway.ledger.entry import Cost, Entry, Status
 from gateway.pricing.catalogue import ModelRecord, PriceBook, Rates
-from gateway.pricing.reprice import late_cost_pico_usd
-from tests.unit.gateway.ledger.builders import make_entry
+from gateway.pricing.reprice import Booked, reprice
+from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent, make_local_entry
 from tests.unit.gateway.pricing.builders import make_file, make_prices
 
 BOOK = PriceBook([make_file(ModelRecord("large", (make_prices(Rates(2, 5, cached_input=1)),)))])
+COST = 6 * 2 + 4 * 1 + 3 * 5
 
 
-def unpriced(**fields: object) -> Entry:
+def booked(**fields: object) -> Entry:
+    """Without a cost, unless one is given."""
     known = {
         "cost": None, "provider": "acme", "upstream_model": "large", "input_tokens": 10, "cached_input_tokens": 4,
         "cache_write_5m_tokens": 0, "cache_write_1h_tokens": 0, "output_tokens": 3, "reasoning_tokens": 0,
@@ -19,13 +23,64 @@ def unpriced(**fields: object) -> Entry:
     return msgspec.structs.replace(make_entry(), **{**known, **fields})
 
 
+def with_needs(*needs: str) -> dict[str, object]:
+    return {"intent": make_intent(decision=make_decision(facts=make_facts(needs=needs)))}
+
+
 def test_an_unpriced_request_is_priced_from_its_token_classes() -> None:
-    assert late_cost_pico_usd(unpriced(), BOOK) == 6 * 2 + 4 * 1 + 3 * 5
+    found = reprice(booked(), BOOK)
+    assert found is not None
+    assert (found.why, found.was_pico_usd, found.now_pico_usd) == ("unpriced", 0, COST)
+
+
+def test_a_corrected_price_is_booked_as_the_difference() -> None:
+    found = reprice(booked(cost=Cost(input_pico_usd=40)), BOOK)
+    assert found is not None
+    assert (found.why, found.difference_pico_usd) == ("corrected", COST - 40)
+
+
+def test_what_is_right_already_is_left_whatever_made_it_right() -> None:
+    assert reprice(booked(cost=Cost(input_pico_usd=COST)), BOOK) is None
+    assert reprice(booked(), BOOK, Booked(COST, 1)) is None
+    assert reprice(booked(cost=Cost(input_pico_usd=40)), BOOK, Booked(COST - 40, 3)) is None
+
+
+def test_a_price_that_is_corrected_back_gets_a_reference_of_its_own() -> None:
+    """The books keep one correction per request and reference: three corrections must have three."""
+    entry = booked(cost=Cost(input_pico_usd=COST))
+    found = reprice(entry, BOOK, Booked(-7, 1))
+    again = reprice(entry, BOOK, Booked(-7, 3))
+    assert found is not None
+    assert again is not None
+    assert found.difference_pico_usd == 7
+    assert found.reference != again.reference
+
+
+def test_nothing_costs_zero_only_because_its_price_became_known() -> None:
+    found = reprice(booked(), PriceBook([make_file(ModelRecord("large", (make_prices(Rates(0, 0)),)))]))
+    assert found is not None, "a price of zero is a price: it is booked, once"
+    assert found.difference_pico_usd == 0
 
 
 @pytest.mark.parametrize(
     "fields",
-    [{"cost": Cost()}, {"upstream_model": "other"}, {"service_tier": "priority"}, {"cached_input_tokens": 11}],
+    [
+        {"upstream_model": "other"},
+        {"service_tier": "priority"},
+        {"cached_input_tokens": 11},
+        {"status": Status.orphaned},
+        {"input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0},
+        {"cost": Cost(input_pico_usd=1), **with_needs("vision")},
+        {"cost": Cost(input_pico_usd=1), **with_needs("streaming", "audio")},
+    ],
 )
-def test_what_had_a_cost_or_still_has_none_is_left(fields: dict[str, object]) -> None:
-    assert late_cost_pico_usd(unpriced(**fields), BOOK) is None
+def test_where_nothing_can_be_said_the_books_stay(fields: dict[str, object]) -> None:
+    assert reprice(booked(**fields), BOOK) is None
+
+
+def test_an_unpriced_request_with_images_is_priced_as_text() -> None:
+    assert reprice(booked(**with_needs("vision")), BOOK) is not None
+
+
+def test_gpu_time_is_not_repriced() -> None:
+    assert reprice(make_local_entry(), BOOK) is None
