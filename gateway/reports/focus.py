@@ -77,7 +77,7 @@ def focus_table(groups: Iterable[Sums], capacity: Sequence[Capacity], period: Pe
 
 def _notes(rows: Sequence[Mapping[str, Cell]]) -> Iterator[str]:
     if any(row["x_UnpricedRequests"] for row in rows):
-        yield "Requests without a known price when booked are in no usage row; `breakeven prices reprice` adds Adjustments."
+        yield "Requests whose price was not known when booked are in no usage row, but in Adjustments once repriced."
     if any(row["x_IsSimulated"] for row in rows):
         yield "Rows with x_IsSimulated are simulated at list prices: no bill will come for them."
 
