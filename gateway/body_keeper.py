@@ -41,8 +41,12 @@ class BodyStore(Protocol):
         """The first ones of a request stay."""
         ...
 
-    async def get(self, request_id: str) -> Bodies | None:
-        """None when nothing is stored."""
+
+class BodyReader(Protocol):
+    """The way back, for people."""
+
+    async def read(self, request_id: str, *, reader: str) -> Bodies | None:
+        """None when nothing is stored; otherwise `reader` stands in the audit log."""
         ...
 
 

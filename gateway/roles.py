@@ -17,6 +17,7 @@ Permission = Literal[
     "budgets.write",  # monthly budgets, which warn and stop nothing
     "rules.write",  # put, activate, roll back
     "keys.write",  # create, limit and revoke
+    "bodies.read",  # the stored text of single requests
 ]
 
 VIEWER: frozenset[Permission] = frozenset(
@@ -24,7 +25,7 @@ VIEWER: frozenset[Permission] = frozenset(
 )
 FINANCE = VIEWER | frozenset[Permission]({"entries.read", "keys.read", "audit.read", "budgets.write"})
 EDITOR = FINANCE | frozenset[Permission]({"rules.write"})
-OWNER = EDITOR | frozenset[Permission]({"keys.write"})
+OWNER = EDITOR | frozenset[Permission]({"keys.write", "bodies.read"})
 
 PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
     "app": frozenset(),  # calls models, and sees its own requests under /v1

@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Depends
 
 from gateway.api.admin_audit import build_audit_router
+from gateway.api.admin_bodies import build_bodies_router
 from gateway.api.admin_budgets import build_budgets_router
 from gateway.api.admin_entries import build_entries_router, build_own_requests_router
 from gateway.api.admin_guard import ErrorBody, build_guard
@@ -13,6 +14,7 @@ from gateway.api.admin_keys import KeyService, build_keys_router
 from gateway.api.admin_operations import OwnEngine, build_operations_router
 from gateway.api.admin_reports import Reports, build_reports_router
 from gateway.api.admin_rules import Replay, build_rules_router
+from gateway.body_keeper import BodyReader
 from gateway.budgets_service import BudgetsService
 from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import PriceBook
@@ -33,6 +35,7 @@ def build_admin_router(
     reports: Reports,
     finance: Sequence[APIRouter],
     entries: EntryStore,
+    bodies: BodyReader,
     budgets: BudgetsService,
     audit: AuditLog,
     engine: Callable[[], OwnEngine | None],
@@ -44,6 +47,7 @@ def build_admin_router(
         build_reports_router(reports),
         *finance,
         build_entries_router(entries),
+        build_bodies_router(bodies),
         build_rules_router(rules, replay),
         build_keys_router(keys),
         build_budgets_router(budgets, lambda: pipeline.now_us()),

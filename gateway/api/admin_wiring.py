@@ -17,6 +17,7 @@ from gateway.report_services import build_report_services
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.storage.sql_audit import SqlAuditLog
+from gateway.storage.sql_bodies import SqlBodies
 from gateway.storage.sql_budgets import SqlBudgets
 from gateway.storage.sql_entries import SqlEntries
 from gateway.storage.sql_reports import SqlReports
@@ -51,6 +52,7 @@ def build_admin(gateway: Gateway) -> APIRouter:
         replay=ReplayService(gateway.ledger, snapshot_of, now_us),
         reports=services.reports,
         finance=(build_forecast_router(services.forecasts), build_exports_router(services.files)),
+        bodies=SqlBodies(gateway.database, gateway.deployment.home.bodies_key()),
         entries=SqlEntries(gateway.database),
         budgets=BudgetsService(SqlBudgets(gateway.database), store, _look_ahead, now_us=now_us),
         audit=SqlAuditLog(gateway.database),

@@ -1,4 +1,4 @@
-"""`breakeven logs`: ledger entries, newest first, or one of them in full. Never the text of a request."""
+"""`breakeven logs`: ledger entries, newest first, or one of them in full; its text only when asked for and stored."""
 
 import asyncio
 from typing import Any
@@ -8,10 +8,12 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Column, Table
 
+from gateway.api.admin_bodies import StoredBodies, read_bodies
 from gateway.api.admin_entries import EntryDetail, EntryFilter, EntrySummary, detail, summary
 from gateway.api.admin_time import moment_of
 from gateway.cli.state import open_state
 from gateway.errors import NotFound
+from gateway.storage.sql_bodies import SqlBodies
 from gateway.storage.sql_entries import SqlEntries
 
 
@@ -27,9 +29,15 @@ def command(
     tag: str | None = typer.Option(None),
     status: str | None = typer.Option(None, help="completed, partial, cancelled, failed or orphaned."),
     limit: int = typer.Option(20, min=1, max=500),
+    bodies: bool = typer.Option(False, "--bodies", help="With a request id: its stored prompt and answer."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
 ) -> None:
     """What was asked of which model, what it cost and how fast it was."""
+    if bodies and not request_id:
+        raise typer.BadParameter("name one request: breakeven logs REQUEST_ID --bodies", param_hint="--bodies")
+    if request_id and bodies:
+        print(asyncio.run(_bodies(request_id)).model_dump_json(indent=None if as_json else 2))
+        return
     if request_id:
         one = asyncio.run(_get(request_id))
         if as_json:
@@ -60,6 +68,12 @@ async def _get(request_id: str) -> EntryDetail:
     if entry is None:
         raise NotFound(f"There is no request {request_id!r}; it appears here about two seconds after its last byte.")
     return detail(entry)
+
+
+async def _bodies(request_id: str) -> StoredBodies:
+    async with open_state() as state:
+        store = SqlBodies(state.database, state.deployment.home.bodies_key())
+        return await read_bodies(store, request_id, reader="command line")
 
 
 async def _find(wanted: EntryFilter) -> list[EntrySummary]:

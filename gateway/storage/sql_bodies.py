@@ -19,13 +19,14 @@ from gateway.body_keeper import Bodies
 from gateway.errors import StateError
 from gateway.storage.database import writing
 from gateway.storage.interned import insert_or_ignore
+from gateway.storage.sql_audit import append_audit
 from gateway.storage.tables import request_bodies
 
 NONCE_BYTES = 12
 
 
 class SqlBodies:
-    """A BodyStore. `key` is 32 secret bytes that are not in the database."""
+    """A BodyStore and BodyReader. `key` is 32 secret bytes that are not in the database."""
 
     def __init__(
         self, engine: AsyncEngine, key: bytes, *, now_us: Callable[[], int] = lambda: time.time_ns() // 1000
@@ -61,6 +62,16 @@ class SqlBodies:
             ) from error
         request, answer = msgspec.msgpack.decode(zlib.decompress(plain), type=tuple[bytes, bytes])
         return Bodies(request_id, row.key_id, request, answer)
+
+    async def read(self, request_id: str, *, reader: str) -> Bodies | None:
+        """As `get`, with `reader` in the audit log before the text is handed out."""
+        found = await self.get(request_id)
+        if found is not None:
+            async with writing(self._engine) as connection:
+                await append_audit(
+                    connection, at_us=self._now_us(), actor=reader, action="bodies.read", subject=request_id
+                )
+        return found
 
     def _sealed(self, bodies: Bodies) -> dict[str, Any]:
         number, nonce = bytes.fromhex(bodies.request_id), os.urandom(NONCE_BYTES)

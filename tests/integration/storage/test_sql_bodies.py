@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.body_keeper import Bodies
 from gateway.errors import StateError
 from gateway.storage.partitions import drop_bodies_before
+from gateway.storage.sql_audit import SqlAuditLog
 from gateway.storage.sql_bodies import SqlBodies
 from gateway.storage.tables import request_bodies
 from tests.unit.gateway.ledger.builders import request_id
@@ -36,6 +37,15 @@ async def test_bodies_come_back_with_their_key_only(engine: AsyncEngine) -> None
     assert not any(b"canary" in bytes(row.sealed) for row in rows)
     with pytest.raises(StateError, match="does not open"):
         await SqlBodies(engine, os.urandom(32)).get(request_id(1))
+
+
+async def test_whoever_reads_a_text_stands_in_the_audit_log(engine: AsyncEngine) -> None:
+    store = SqlBodies(engine, os.urandom(32))
+    await store.put([make_bodies(1)])
+    assert await store.read(request_id(1), reader="olga") == make_bodies(1)
+    assert await store.read(request_id(2), reader="olga") is None
+    [record] = await SqlAuditLog(engine).page(before=None, limit=10)
+    assert (record.actor, record.action, record.subject) == ("olga", "bodies.read", request_id(1))
 
 
 async def test_a_row_moved_to_another_request_does_not_open(engine: AsyncEngine) -> None:

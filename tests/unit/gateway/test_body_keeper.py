@@ -21,9 +21,6 @@ class MemoryBodies:
             raise ConnectionError("down")
         self.stored += batch
 
-    async def get(self, request_id: str) -> Bodies | None:
-        return next((one for one in self.stored if one.request_id == request_id), None)
-
 
 def opted_in(store: MemoryBodies) -> tuple[Rig, BodyKeeper]:
     keeper = BodyKeeper(store)

@@ -19,6 +19,7 @@ from gateway.api.admin_reports import BreakEvenQuery, BreakEvenView, CostQuery, 
 from gateway.api.admin_reports import Utilisation as UtilisationView
 from gateway.api.admin_rules import ReplayResult
 from gateway.api.app import build_fastapi
+from gateway.body_keeper import Bodies
 from gateway.budgets_service import BudgetsService, DaysOfCost, Outlook
 from gateway.catalogue import BackendFacts, Catalogue
 from gateway.economics.traffic import HourlyTraffic
@@ -165,6 +166,16 @@ class OneSum:
         return None
 
 
+class MemoryBodies:
+    def __init__(self) -> None:
+        self.stored: dict[str, Bodies] = {}
+        self.readers: list[str] = []
+
+    async def read(self, request_id: str, *, reader: str) -> Bodies | None:
+        self.readers.append(reader)
+        return self.stored.get(request_id)
+
+
 class MemoryAudit:
     async def page(self, *, before: int | None, limit: int) -> Sequence[AuditRecord]:
         return []
@@ -229,6 +240,7 @@ class AdminRig:
         self.keys = MemoryKeys()
         self.rules_store = MemoryRules()
         self.entries = MemoryEntries()
+        self.bodies = MemoryBodies()
         self.applied: list[tuple[RulesDocument, str]] = []
         self.ring = KeyRing(PEPPER)
         self.replayed: list[RulesDocument] = []
@@ -261,6 +273,7 @@ class AdminRig:
                 reports=NoReports(),
                 finance=(build_forecast_router(NoReports()), build_exports_router(NoFiles())),
                 entries=self.entries,
+                bodies=self.bodies,
                 budgets=BudgetsService(MemoryBudgets(), OneSum(), _no_outlook, now_us=lambda: NOW_US),
                 audit=MemoryAudit(),
                 engine=lambda: None,

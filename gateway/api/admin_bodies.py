@@ -1,0 +1,46 @@
+"""`/admin/v1/bodies/{id}`: the stored text of a request of a key that opted in. Reading it is audited."""
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from gateway.api.admin_guard import Caller, needs
+from gateway.body_keeper import BodyReader
+from gateway.errors import NotFound
+
+
+class StoredBodies(BaseModel):
+    """What the caller sent and what it got, as on the wire; bytes that are not UTF-8 are replaced."""
+
+    request_id: str
+    key_id: str
+    request: str
+    answer: str
+
+
+def build_bodies_router(bodies: BodyReader) -> APIRouter:
+    """The path `/bodies/{request_id}`."""
+    router = APIRouter(tags=["admin: entries"])
+
+    @router.get("/bodies/{request_id}", openapi_extra=needs("bodies.read"))
+    async def get(request_id: str, caller: Caller) -> StoredBodies:  # pyright: ignore[reportUnusedFunction]
+        """One request's prompt and answer."""
+        return await read_bodies(bodies, request_id, reader=caller.name)
+
+    return router
+
+
+async def read_bodies(bodies: BodyReader, request_id: str, *, reader: str) -> StoredBodies:
+    """Raises NotFound, saying why there may be none."""
+    found = await bodies.read(request_id, reader=reader)
+    if found is None:
+        raise NotFound(
+            f"No text of request {request_id[:64]!r} is stored: only keys made with `--keep-bodies` leave one, "
+            "when the answer has come to its end, and retention deletes it.",
+            code="bodies_not_found",
+        )
+    return StoredBodies(
+        request_id=found.request_id,
+        key_id=found.key_id,
+        request=found.request.decode("utf-8", "replace"),
+        answer=found.answer.decode("utf-8", "replace"),
+    )
