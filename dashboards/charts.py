@@ -201,3 +201,41 @@ def throughput(points: Sequence[tuple[int, float]], working: int | None) -> Opti
             "data": [{"xAxis": working}],
         }
     return options
+
+
+def forecast(history: Sequence[tuple[str, float]], ahead: Sequence[tuple[str, float, float, float]]) -> Options:
+    """Days that were, as bars; days to come as a line in its interval (day, low, expected, high)."""
+    options = base(unit="$ / day", is_time=True)
+    hidden: Options = {
+        "type": "line",
+        "lineStyle": {"opacity": 0},
+        "stack": "band",
+        "silent": True,
+        "showSymbol": False,
+    }
+    options["legend"]["data"] = ["spent", "expected", "5–95 %"]
+    options["series"] = [
+        {"name": "spent", "type": "bar", "barMaxWidth": 14, "data": [[day, round(usd, 8)] for day, usd in history]},
+        {
+            "name": "expected",
+            "type": "line",
+            "showSymbol": False,
+            "color": COLOURS[1],
+            "data": [[day, round(usd, 8)] for day, _, usd, _ in ahead],
+        },
+        {
+            "name": "low",
+            "data": [[day, round(low, 8)] for day, low, _, _ in ahead],
+            "tooltip": {"show": False},
+            **hidden,
+        },
+        {
+            "name": "5–95 %",
+            "color": COLOURS[1],
+            "areaStyle": {"opacity": 0.18, "color": COLOURS[1]},
+            "tooltip": {"show": False},
+            "data": [[day, round(high - low, 8)] for day, low, _, high in ahead],
+            **hidden,
+        },
+    ]
+    return options

@@ -51,6 +51,11 @@ class GatewayClient:
     async def delete(self, path: str, **query: object) -> Json:
         return await self._ask("DELETE", path, query=query)
 
+    async def download(self, path: str, **query: object) -> tuple[bytes, str]:
+        """A file's content and its media type."""
+        answer = await self._request("GET", path, query=query)
+        return answer.content, answer.headers["content-type"]
+
     async def _ask(
         self,
         method: str,
@@ -60,6 +65,17 @@ class GatewayClient:
         body: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Json:
+        return (await self._request(method, path, query=query, body=body, headers=headers)).json()
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
         given = {name: str(value) for name, value in (query or {}).items() if value is not None}
         try:
             answer = await self._http.request(
@@ -68,7 +84,7 @@ class GatewayClient:
         except httpx.HTTPError as error:
             raise GatewayUnreachable(f"The gateway did not answer ({type(error).__name__}).") from error
         if answer.status_code < 400:
-            return answer.json()
+            return answer
         message, code = _refusal(answer)
         raise GatewayRefused(answer.status_code, message, code)
 

@@ -14,6 +14,8 @@ class Cell:
     tone: str = ""
     title: str = ""
     is_code: bool = False
+    bar: float | None = None
+    """A share from 0 to 1, drawn beside the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,8 @@ def _cell(cell: Cell | str, column: Column) -> str:
     text = escape(cell.text)
     if cell.is_code:
         text = f"<code>{text}</code>"
+    if cell.bar is not None:
+        text = f'<span class="be-gauge"><i style="width:{100 * cell.bar:.1f}%"></i></span>{text}'
     if cell.href is not None:
         text = f'<a href="{escape(cell.href)}">{text}</a>'
     return f'<td class="{_align(column)} {escape(cell.tone)}"{_title(cell.title)}>{text}</td>'

@@ -9,7 +9,7 @@ from dashboards.frame import View, chart, html, panel
 from dashboards.markup import Cell, Column
 
 DIMENSIONS = ("model", "team", "project", "key", "backend", "provider", "rule", "status", "tag", "hour", "day", "month")
-FILTERS = ("team", "project", "model", "rule")
+FILTERS = ("team", "project", "model", "rule", "tag")
 LARGEST_CHANGE = 10
 LISTABLE = frozenset({"model", "team", "project", "backend", "rule", "status", "tag"})
 
@@ -32,15 +32,27 @@ async def build(view: View) -> None:
         names = [_name(row) for row in top]
         values = [float(row["cost_usd"]) for row in top]
         chart(charts.rows(names, values, unit="$"), "Spend by group; the table below has every number")
+    if found["unallocated_share"]:
+        html(
+            f'<div class="be-banner">{display.share(found["unallocated_share"])} of this spend '
+            f"({display.dollars(found['unallocated_usd'])}) has no owner among these groups.</div>"
+        )
     with panel(
         "Every group", "The change is against the period of the same length before. Click a row for its requests."
     ):
         html(_table(view, found, earlier, before["total"]["cost_usd"]))
-        address = view.link("/export.csv", by=wanted, **given)
-        html(
-            f'<div class="be-actions"><a href="{escape(address)}" download>Download these rows as CSV</a>'
-            '<span class="muted">FOCUS and Parquet: <code>breakeven export focus</code></span></div>'
-        )
+        html(_downloads(view, wanted, given))
+
+
+def _downloads(view: View, by: str, given: dict[str, str | None]) -> str:
+    """Rows as they stand in the table, with every digit; FOCUS is the whole period for finance's own tools."""
+    files = (("costs", "csv", "These rows as CSV"), ("costs", "parquet", "as Parquet"))
+    focus = (("focus", "csv", "FOCUS 1.3 of this time as CSV"), ("focus", "parquet", "as Parquet"))
+    links = [
+        f'<a href="{escape(view.link("/export/" + report + "." + form, by=by, **given))}" download>{label}</a>'
+        for report, form, label in (*files, *focus)
+    ]
+    return f'<div class="be-actions be-downloads">Download: {" ".join(links)}</div>'
 
 
 def _table(view: View, found: dict[str, Any], earlier: dict[tuple[str | None, ...], str], earlier_total: str) -> str:

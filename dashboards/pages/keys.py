@@ -1,5 +1,6 @@
-"""API keys: one for each app or person, with a team, so that cost has an owner."""
+"""API keys: one for each app or person, with a team, so that cost has an owner, and with limits that hold."""
 
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -14,23 +15,63 @@ KEYS = "/admin/v1/keys"
 ROLES = {
     "app": "app: calls models",
     "viewer": "viewer: reads reports",
-    "finance": "finance: reads every request and the audit log",
+    "finance": "finance: reads every request and the audit log, sets monthly budgets",
     "editor": "editor: changes rules",
     "owner": "owner: everything",
 }
+WINDOWS = {"day": "a day", "month": "a month", "total": "in all"}
 
 
 async def build(view: View) -> None:
-    """Create one, list all."""
+    """Create one, list all, change what one may use."""
     found = await view.gateway.get(KEYS)
     may_write = view.session.may("keys.write")
     if may_write:
-        with panel("New key", "The key is shown once, here. Only a hash of it is stored."):
+        with panel("New key", "The key is shown once, here. Only a hash of it is stored. Empty limits are no limits."):
             _creator(view)
     with panel("Keys", "Times in UTC."):
         html(_table(found["keys"]))
-        if may_write:
-            _revoker(view, found["keys"])
+    if may_write:
+        with panel("Change a key", "Limits hold in every worker within a second; a revoked key stops as soon."):
+            _changer(view, found["keys"])
+
+
+@dataclass(slots=True)
+class LimitFields:
+    """What a key may use, as four fields. What they do not show (quotas of tiers) is kept as it was."""
+
+    budget: ui.input
+    window: ui.select
+    requests: ui.number
+    tokens: ui.number
+    others: dict[str, Any]
+
+    @classmethod
+    def build(cls) -> "LimitFields":
+        return cls(
+            ui.input("Budget, $").props("dense outlined maxlength=24 inputmode=decimal").classes("be-short"),
+            ui.select(WINDOWS, value="month", label="Budget is for").props("dense outlined").classes("be-short"),
+            ui.number("Requests a minute", min=1, precision=0).props("dense outlined").classes("be-short"),
+            ui.number("Input tokens a minute", min=1, precision=0).props("dense outlined").classes("be-short"),
+            {},
+        )
+
+    def show(self, limits: dict[str, Any]) -> None:
+        self.budget.set_value(limits.get("budget_usd") or "")
+        self.window.set_value(limits.get("budget_window", "month"))
+        self.requests.set_value(limits.get("requests_per_minute"))
+        self.tokens.set_value(limits.get("tokens_per_minute"))
+        shown = ("budget_usd", "budget_window", "requests_per_minute", "tokens_per_minute")
+        self.others = {name: value for name, value in limits.items() if name not in shown}
+
+    def limits(self) -> dict[str, Any]:
+        found = dict(self.others)
+        if budget := (self.budget.value or "").replace("$", "").replace(",", "").strip():
+            found |= {"budget_usd": budget, "budget_window": self.window.value}
+        for name, value in (("requests_per_minute", self.requests.value), ("tokens_per_minute", self.tokens.value)):
+            if value is not None:
+                found[name] = int(value)
+        return found
 
 
 def _creator(view: View) -> None:
@@ -39,11 +80,18 @@ def _creator(view: View) -> None:
         role = ui.select(ROLES, value="app", label="Role").props("dense outlined").style("min-width: 17rem")
         team = ui.input("Team").props("dense outlined maxlength=64")
         project = ui.input("Project").props("dense outlined maxlength=64")
+        limits = LimitFields.build()
         button = ui.button("Create").props("no-caps unelevated")
     result = html("")
 
     async def create() -> None:
-        body = {"name": name.value, "role": role.value, "team": team.value or None, "project": project.value or None}
+        body = {
+            "name": name.value,
+            "role": role.value,
+            "team": team.value or None,
+            "project": project.value or None,
+            "limits": limits.limits(),
+        }
         try:
             made = await view.gateway.post(KEYS, body)
         except (GatewayRefused, GatewayUnreachable) as error:
@@ -60,20 +108,35 @@ def _creator(view: View) -> None:
 def _table(keys: list[dict[str, Any]]) -> str:
     rows = [
         [
-            Cell(one["name"], tone="muted" if one["revoked_at_us"] else ""),
+            Cell(one["name"], tone="muted" if one["revoked_at_us"] else "", title=one["id"]),
             one["role"],
             one["team"] or "none",
             one["project"] or "none",
             ", ".join(one["tags"]) or display.UNKNOWN,
             "all" if one["allowed_models"] is None else ", ".join(one["allowed_models"]) or "none",
-            display.moment(one["created_at_us"])[:-4],
+            limits_text(one["limits"]),
+            Cell(
+                display.moment(one["created_at_us"])[:10], tone="be-nowrap", title=display.moment(one["created_at_us"])
+            ),
             _state(one),
-            Cell(one["id"], is_code=True),
         ]
         for one in keys
     ]
-    names = ("Name", "Role", "Team", "Project", "Tags", "Models", "Created", "State", "Id")
+    names = ("Name", "Role", "Team", "Project", "Tags", "Models", "Limits", "Created", "State")
     return markup.table([Column(name) for name in names], rows, caption="Keys")
+
+
+def limits_text(limits: dict[str, Any]) -> str:
+    """`$25.00 a month, 60 requests / min`."""
+    parts: list[str] = []
+    if (budget := limits.get("budget_usd")) is not None:
+        parts.append(f"{display.dollars(budget)} {WINDOWS[limits.get('budget_window', 'month')]}")
+    for name, unit in (("requests_per_minute", "requests / min"), ("tokens_per_minute", "tokens / min")):
+        if (value := limits.get(name)) is not None:
+            parts.append(f"{value:,} {unit}")
+    for tier, quota in limits.get("tier_quotas", {}).items():
+        parts.append(f"{quota['requests']:,} {tier} requests {WINDOWS[quota.get('window', 'day')]}")
+    return ", ".join(parts) or "none"
 
 
 def _state(one: dict[str, Any]) -> Cell:
@@ -84,20 +147,32 @@ def _state(one: dict[str, Any]) -> Cell:
     return Cell("active", tone="good")
 
 
-def _revoker(view: View, keys: list[dict[str, Any]]) -> None:
-    working = {one["id"]: f"{one['name']} ({one['role']})" for one in keys if not one["revoked_at_us"]}
-    with grid("be-actions"):
-        chosen = ui.select(working, label="Revoke").props("dense outlined").style("min-width: 16rem")
-        button = ui.button("Revoke").props("no-caps outline color=negative")
+def _changer(view: View, keys: list[dict[str, Any]]) -> None:
+    working = {one["id"]: one for one in keys if not one["revoked_at_us"]}
+    labels = {key: f"{one['name']} ({one['role']})" for key, one in working.items()}
+    with grid("be-filters"):
+        chosen = ui.select(labels, label="Key").props("dense outlined").style("min-width: 16rem")
+        limits = LimitFields.build()
+        save = ui.button("Save limits").props("no-caps unelevated")
+        revoke = ui.button("Revoke").props("no-caps outline color=negative")
+    problem = html("")
+    chosen.on_value_change(lambda event: limits.show(working[event.value]["limits"]))
 
-    async def revoke() -> None:
-        if chosen.value is None:
-            return
+    async def attempt(change: Any) -> None:
         try:
-            await view.gateway.post(f"{KEYS}/{chosen.value}/revoke")
+            await change
         except (GatewayRefused, GatewayUnreachable) as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            problem.set_content(f'<p class="be-problem" role="alert">{escape(str(error))}</p>')
             return
         ui.navigate.to("/keys")
 
-    button.on_click(revoke)
+    async def save_limits() -> None:
+        if chosen.value is not None:
+            await attempt(view.gateway.put(f"{KEYS}/{chosen.value}/limits", {"limits": limits.limits()}))
+
+    async def revoke_key() -> None:
+        if chosen.value is not None:
+            await attempt(view.gateway.post(f"{KEYS}/{chosen.value}/revoke"))
+
+    save.on_click(save_limits)
+    revoke.on_click(revoke_key)

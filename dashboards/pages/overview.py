@@ -1,12 +1,20 @@
 """The first page: one period in a dozen numbers, each of which leads to the requests behind it."""
 
+from datetime import UTC, datetime
 from decimal import Decimal
+from html import escape
 from typing import Any
+
+from nicegui import ui
 
 from dashboards import charts, display, markup
 from dashboards.charts import COLOURS
 from dashboards.frame import View, chart, grid, html, panel
+from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.markup import Cell, Column
+
+SOME_BUDGET_USD = "1"
+WORRYING = 0.2
 
 
 async def build(view: View) -> None:
@@ -23,6 +31,8 @@ async def build(view: View) -> None:
         )
         return
     html(markup.tiles(_tiles(found, view)))
+    month = html("")
+    ui.timer(0.1, lambda: _show_month(view, month), once=True)
     _notes(found)
     with panel(f"Spend per {found['bucket']} by model", f"US dollars, {view.period.label.lower()}, UTC."):
         points = [(p["start"], p["model"], float(p["cost_usd"])) for p in found["spend"]]
@@ -66,10 +76,6 @@ def _tiles(found: dict[str, Any], view: View) -> list[str]:
         shown.append(
             markup.tile("Saved", display.dollars(best["saved_usd"]), f"against always {best['against']}", tone=tone)
         )
-    if (forecast := found["forecast"]) is not None:
-        span = f"{display.dollars(forecast['low_usd'])} – {display.dollars(forecast['high_usd'])}"
-        expected = display.dollars(forecast["expected_usd"])
-        shown.append(markup.tile(f"Forecast {forecast['month']}", expected, f"{span} · {forecast['basis']}"))
     if (idle := found["idle"]) is not None:
         shown.append(
             markup.tile(
@@ -80,6 +86,37 @@ def _tiles(found: dict[str, Any], view: View) -> list[str]:
             )
         )
     return shown
+
+
+async def _show_month(view: View, place: ui.html) -> None:
+    """Where the month is heading. Simulating it takes longer than the rest of the page, so it comes afterwards."""
+    try:
+        budgets = (await view.gateway.get("/admin/v1/budgets"))["budgets"]
+        whole = next((one for one in budgets if one["scope"] == "all"), None)
+        # The month's outlook comes with a budget of any size.
+        budget = whole["month_usd"] if whole else SOME_BUDGET_USD
+        found = (await view.gateway.get("/admin/v1/reports/forecast", days=1, budget_usd=budget))["budget"]
+    except (GatewayRefused, GatewayUnreachable) as error:
+        place.set_content(f'<p class="be-note">No forecast of this month: {escape(str(error))}</p>')
+        return
+    place.set_content(markup.tiles(month_tiles(found, has_budget=whole is not None)))
+
+
+def month_tiles(found: dict[str, Any], *, has_budget: bool) -> list[str]:
+    """The calendar month under way (UTC), whatever period the page shows."""
+    month = datetime.now(UTC).strftime("%B %Y")
+    span = f"{display.dollars(found['low_usd'])} – {display.dollars(found['high_usd'])} in 9 of 10 simulations"
+    tiles = [
+        markup.tile("Spent this month", display.dollars(found["spent_usd"]), f"{month} so far, UTC"),
+        markup.tile("Forecast of this month", display.dollars(found["expected_usd"]), f"{span} · {month}"),
+    ]
+    if not has_budget:
+        return [*tiles, markup.tile("Budget of this month", "none", "set one on the page Budgets")]
+    used = Decimal(found["expected_usd"]) / Decimal(found["budget_usd"])
+    chance = display.share(found["probability_of_exceeding"], places=0)
+    tone = "bad" if used > 1 else "warn" if found["probability_of_exceeding"] > WORRYING else "good"
+    note = f"{display.share(float(used), places=0)} forecast to be used; {chance} chance of exceeding it"
+    return [*tiles, markup.tile("Budget of this month", display.dollars(found["budget_usd"]), note, tone=tone)]
 
 
 def _notes(found: dict[str, Any]) -> None:

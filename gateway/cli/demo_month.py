@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from rich.console import Console
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.cli.demo_traffic import DAYS, Team, make_month
 from gateway.config.home import Home, create_home
@@ -19,10 +20,12 @@ from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.rules_service import RulesService
 from gateway.storage.database import migrate_engine, open_database
+from gateway.storage.sql_budgets import SqlBudgets
 from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql_reports import SqlReports
 from gateway.storage.sql_rules import SqlRulesStore
-from gateway.stores import NewKey
+from gateway.stores import Budget, NewKey, SumsQuery
 
 AUTHOR = "demo"
 RULE_CHANGE_DAY = 18
@@ -45,6 +48,12 @@ TERMS = """\
 overrides:
   - {{provider: openai, discount: "0.15", from: {day}}}
 """
+
+PICO_PER_CENT = 10**10
+BUDGET_FACTORS = {"": 1.15, "support": 1.4, "research": 0.7}
+"""Of what the month cost: for everything, a team that will keep to it and one that will not."""
+
+APP_LIMITS = {"support-bot": {"budget_usd": "40", "requests_per_minute": 600}, "nightly-cron": {"budget_usd": "1"}}
 
 # The key's name, and its traffic.
 APPS: dict[str, Team] = {
@@ -92,7 +101,9 @@ async def write_demo_month(
         teams: list[Team] = []
         app_key = ""
         for name, app in APPS.items():
-            key, secret = await keys.create(NewKey(name, "app", app.team, app.project, ("demo",)), author=AUTHOR)
+            key, secret = await keys.create(
+                NewKey(name, "app", app.team, app.project, ("demo",)), author=AUTHOR, limits=APP_LIMITS.get(name)
+            )
             teams.append(replace(app, key_id=key.record.id))
             app_key = app_key or secret
         snapshots = await _rules_and_snapshots(deployment, SqlRulesStore(database), end)
@@ -101,10 +112,22 @@ async def write_demo_month(
         for batch in _batches(entries):
             written += await SqlLedger(database).insert(batch)
             progress(written)
+        await _set_budgets(database, end)
     finally:
         await database.dispose()
     secrets = {role: secret for role, (_, secret) in roles.items()}
     return DemoMonth(demo, written, secrets["owner"], secrets["finance"], secrets["viewer"], secrets["editor"], app_key)
+
+
+async def _set_budgets(database: AsyncEngine, end: datetime) -> None:
+    """What a month's budget would be after such a month: one with room, one without, one for everything."""
+    store, until_us = SqlBudgets(database), round(end.timestamp()) * 1_000_000
+    sums = await SqlReports(database).sums(SumsQuery(0, until_us, ("team",)))
+    spent = {row.group["team"] or "": row.corrected_cost_pico_usd for row in sums}
+    for team, factor in BUDGET_FACTORS.items():
+        whole = sum(spent.values()) if team == "" else spent.get(team, 0)
+        cents = max(1, round(whole * factor / PICO_PER_CENT))
+        await store.set(Budget("team" if team else "all", team, cents * PICO_PER_CENT, AUTHOR, until_us))
 
 
 ROLES = ("owner", "finance", "viewer", "editor")

@@ -1,11 +1,14 @@
 """What finance and admins do, in a real Chromium: numbers to the cent, rules edited and rolled back, roles, XSS."""
 
+import csv
+import io
 from datetime import UTC, datetime
 from decimal import Decimal
 from urllib.parse import urlencode
 
 import httpx
 import pytest
+from pyarrow import parquet
 from selenium import webdriver
 from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.common.by import By
@@ -99,18 +102,33 @@ def test_from_a_sum_to_the_price_lines_of_one_request(browser: webdriver.Chrome,
 
 def test_the_export_equals_the_screen(browser: webdriver.Chrome, running: Running) -> None:
     go(browser, running, "/explorer?by=team")
-    link = browser.find_element(By.PARTIAL_LINK_TEXT, "CSV").get_attribute("href")
-    cookie = browser.get_cookie(COOKIE)
-    assert link is not None
+    files = [download(browser, one) for one in browser.find_elements(By.CSS_SELECTOR, ".be-downloads a")]
+    costs, costs_parquet, focus, focus_parquet = files
+    cells = [row.find_elements(By.TAG_NAME, "td") for row in browser.find_elements(By.CSS_SELECTOR, "tbody tr")]
+    shown, total = [row[5].text for row in cells[:-1]], cells[-1][5]
+    for exported in (csv_column(costs, "cost_usd"), parquet_column(costs_parquet, "cost_usd")):
+        assert [display.dollars(cost) for cost in exported] == shown
+    exact = total.get_attribute("title")
+    for exported in (csv_column(focus, "EffectiveCost"), parquet_column(focus_parquet, "EffectiveCost")):
+        assert sum(exported) > 0
+    assert exact == display.exact_dollars(str(sum(csv_column(costs, "cost_usd"))))
+
+
+def download(browser: webdriver.Chrome, link: WebElement) -> bytes:
+    address, cookie = link.get_attribute("href"), browser.get_cookie(COOKIE)
+    assert address is not None
     assert cookie is not None
-    lines = httpx.get(link, cookies={COOKIE: cookie["value"]}, trust_env=False, timeout=30).text.splitlines()
-    header = lines[0].split(",")
-    exported = [display.dollars(line.split(",")[header.index("cost_usd")]) for line in lines[1:]]
-    spend = 5
-    shown = [
-        row.find_elements(By.TAG_NAME, "td")[spend].text for row in browser.find_elements(By.CSS_SELECTOR, "tbody tr")
-    ]
-    assert exported == shown[:-1]
+    answer = httpx.get(address, cookies={COOKIE: cookie["value"]}, trust_env=False, timeout=30)
+    answer.raise_for_status()
+    return answer.content
+
+
+def csv_column(content: bytes, name: str) -> list[Decimal]:
+    return [Decimal(row[name]) for row in csv.DictReader(io.StringIO(content.decode()))]
+
+
+def parquet_column(content: bytes, name: str) -> list[Decimal]:
+    return parquet.read_table(io.BytesIO(content)).column(name).to_pylist()
 
 
 def test_a_rule_edited_wrongly_then_rightly_replayed_activated_and_rolled_back(

@@ -6,7 +6,6 @@ from html.parser import HTMLParser
 import pytest
 
 from dashboards import markup
-from dashboards.export import rows_as_csv
 from dashboards.markup import Cell, Column
 
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -82,9 +81,3 @@ def test_equal_runs_are_folded_and_nothing_else() -> None:
     assert "14 equal lines" in made
     assert "−line 20" in made
     assert "+changed" in made
-
-
-def test_a_csv_cell_is_no_formula() -> None:
-    row = {"group": {"team": "=HYPERLINK(1)"}, "requests": 1, "cost_usd": "0.5"}
-    found = {"since": "a", "until": "b", "by": ["team"], "rows": [row], "total": {**row, "group": {}}}
-    assert rows_as_csv(found).splitlines() == ["since,until,team,requests,cost_usd", "a,b,'=HYPERLINK(1),1,0.5"]

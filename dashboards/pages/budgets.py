@@ -1,0 +1,192 @@
+"""What may be spent in a month, how much of it is gone, and where it is heading."""
+
+from datetime import UTC, datetime
+from html import escape
+from typing import Any
+from urllib.parse import urlencode
+
+from nicegui import ui
+
+from dashboards import charts, display, markup
+from dashboards.frame import View, chart, grid, html, panel
+from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
+from dashboards.markup import Cell, Column
+
+BUDGETS = "/admin/v1/budgets"
+SCOPES = {"all": "Everything", "team": "A team", "project": "A project"}
+FORECAST_DAYS = 30
+NEAR, LIKELY = 0.8, 0.5
+
+
+async def build(view: View) -> None:
+    """Months first, then the days they are made of, then what stops a single key."""
+    found = await view.gateway.get(BUDGETS)
+    may_write = view.session.may("budgets.write")
+    month = datetime.now(UTC).strftime("%B %Y")
+    note = "These budgets warn and stop nothing; a key's own budget stops its spending. Months are UTC."
+    with panel(f"Budgets for {month}", note):
+        if found["budgets"]:
+            html(_table(found["budgets"]))
+        else:
+            advice = "Set one below and this page says when it will be spent." if may_write else "Finance can set one."
+            html(markup.message("No budgets yet", advice))
+        if may_write:
+            await _setter(view, found["budgets"])
+    team = view.query("team")
+    with panel(f"Spend by day and the next {FORECAST_DAYS} days", f"US dollars, {team or 'everything'}, UTC days."):
+        await _forecast(view, team, [one["name"] for one in found["budgets"] if one["scope"] == "team"])
+    if view.session.may("keys.read"):
+        with panel("Budgets of keys", "Strict: a key that has spent its budget is refused until the next window."):
+            await _keys(view)
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    columns = [
+        Column("Budget"),
+        Column("A month", is_number=True),
+        Column("Spent so far", is_number=True),
+        Column("Used"),
+        Column("Month will come to", is_number=True, title="5 to 95 % of simulated months"),
+        Column("Chance of exceeding", is_number=True),
+        Column("Spent on"),
+    ]
+    return markup.table(columns, [_row(one) for one in rows], caption="Monthly budgets")
+
+
+def _row(one: dict[str, Any]) -> list[Cell | str]:
+    outlook = one["outlook"]
+    return [
+        budget_name(one),
+        display.dollars(one["month_usd"]),
+        Cell(display.dollars(one["spent_usd"]), title=display.exact_dollars(one["spent_usd"])),
+        gauge(one["spent_share"]),
+        display.UNKNOWN
+        if outlook is None
+        else Cell(
+            f"{display.dollars(outlook['low_usd'])} – {display.dollars(outlook['high_usd'])}",
+            title=f"expected {display.dollars(outlook['expected_usd'])}",
+        ),
+        display.UNKNOWN if outlook is None else _chance(outlook["probability_of_exceeding"]),
+        _day(outlook),
+    ]
+
+
+def gauge(share: float) -> Cell:
+    """A bar and its number; more than all of it is red."""
+    tone = "bad" if share >= 1 else "warn" if share >= NEAR else "good"
+    return Cell(display.share(share, places=0), tone=tone, bar=min(share, 1.0))
+
+
+def budget_name(one: dict[str, Any]) -> str:
+    return "Everything" if one["scope"] == "all" else f"{one['scope'].capitalize()} {one['name']}"
+
+
+def _chance(share: float) -> Cell:
+    return Cell(display.share(share, places=0), tone="bad" if share >= LIKELY else "")
+
+
+def _day(outlook: dict[str, Any] | None) -> Cell | str:
+    if outlook is None:
+        return Cell("too little is known", tone="muted")
+    if outlook["runs_out"] is None:
+        return Cell("not this month", tone="good")
+    return Cell(display.day(outlook["runs_out"]), tone="bad")
+
+
+async def _setter(view: View, budgets: list[dict[str, Any]]) -> None:
+    costs = await view.gateway.get("/admin/v1/reports/costs", by="team")
+    teams = sorted(row["group"]["team"] for row in costs["rows"] if row["group"]["team"])
+    problem = html("")
+    with grid("be-filters"):
+        scope = ui.select(SCOPES, value="team", label="Of").props("dense outlined").style("min-width: 9rem")
+        name = ui.input("Name", autocomplete=teams).props("dense outlined maxlength=64")
+        amount = ui.input("Dollars a month").props("dense outlined maxlength=24 inputmode=decimal")
+        button = ui.button("Set budget").props("no-caps unelevated")
+        listed = {f"{one['scope']} {one['name']}": budget_name(one) for one in budgets}
+        gone = ui.select(listed, label="Remove").props("dense outlined").style("min-width: 11rem")
+        remove = ui.button("Remove").props("no-caps outline color=negative")
+    name.bind_visibility_from(scope, "value", lambda value: value != "all")
+    for element in (gone, remove):
+        element.set_visibility(bool(budgets))
+
+    async def attempt(change: Any) -> None:
+        try:
+            await change
+        except (GatewayRefused, GatewayUnreachable) as error:
+            problem.set_content(f'<p class="be-problem" role="alert">{escape(str(error))}</p>')
+            return
+        ui.navigate.to("/budgets")
+
+    async def set_budget() -> None:
+        whose = "" if scope.value == "all" else (name.value or "").strip()
+        usd = (amount.value or "").replace("$", "").replace(",", "").strip()
+        await attempt(view.gateway.put(BUDGETS, {"scope": scope.value, "name": whose, "month_usd": usd}))
+
+    async def remove_budget() -> None:
+        if gone.value is not None:
+            kind, _, whose = str(gone.value).partition(" ")
+            await attempt(view.gateway.delete(BUDGETS, scope=kind, name=whose))
+
+    button.on_click(set_budget)
+    remove.on_click(remove_budget)
+
+
+async def _forecast(view: View, team: str | None, teams: list[str]) -> None:
+    html(_teams(team, teams))
+    try:
+        found = await view.gateway.get("/admin/v1/reports/forecast", days=FORECAST_DAYS, team=team)
+    except GatewayRefused as refused:
+        html(markup.message("No forecast yet", refused.message))
+        return
+    history = [(one["day"], float(one["cost_usd"])) for one in found["history"]]
+    ahead = [(o["day"], float(o["low_usd"]), float(o["expected_usd"]), float(o["high_usd"])) for o in found["days"]]
+    chart(charts.forecast(history, ahead), "Daily spend and its forecast; the line below has the sum", is_tall=True)
+    total = [display.dollars(found[f"total_{name}_usd"]) for name in ("low", "expected", "high")]
+    html(
+        f'<p class="be-note be-hint">The next {FORECAST_DAYS} days: {total[1]}, from {total[0]} to {total[2]} in nine '
+        f"of ten simulations. Method: {escape(found['method'])}, from {len(found['history'])} days.</p>"
+    )
+
+
+def _teams(team: str | None, teams: list[str]) -> str:
+    if not teams:
+        return ""
+    shown = ""
+    for name in ("", *teams):
+        current = ' aria-current="true"' if name == (team or "") else ""
+        query = f"?{urlencode({'team': name})}" if name else ""
+        shown += f'<a href="/ui/budgets{query}"{current}>{escape(name or "Everything")}</a>'
+    return f'<div class="be-periods" role="group" aria-label="Team">{shown}</div>'
+
+
+async def _keys(view: View) -> None:
+    keys = (await view.gateway.get("/admin/v1/keys"))["keys"]
+    limited = [one for one in keys if one["limits"].get("budget_usd") is not None and not one["revoked_at_us"]]
+    if not limited:
+        html(markup.message("No key has a budget", "An owner can give one on the page Keys."))
+        return
+    windows = {one["limits"].get("budget_window", "month") for one in limited}
+    spent = {window: await _spent(view, window) for window in windows}
+    rows: list[list[Cell | str]] = []
+    for one in limited:
+        budget, window = one["limits"]["budget_usd"], one["limits"].get("budget_window", "month")
+        used = spent[window].get(one["id"], "0")
+        share = float(used) / float(budget) if float(budget) else 1.0
+        per = f"{display.dollars(budget)} / {window}"
+        rows.append([one["name"], one["team"] or "none", per, display.dollars(used), gauge(share)])
+    columns = [
+        Column("Key"),
+        Column("Team"),
+        Column("Budget", is_number=True),
+        Column("Spent in its window", is_number=True),
+        Column("Used"),
+    ]
+    html(markup.table(columns, rows, caption="Budgets of keys"))
+
+
+async def _spent(view: View, window: str) -> dict[str, str]:
+    """Dollars by key id since the window began (UTC)."""
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    since = {"day": today, "month": today.replace(day=1)}.get(window, datetime(2000, 1, 1, tzinfo=UTC))
+    costs = await view.gateway.get("/admin/v1/reports/costs", by="key", since=since.isoformat())
+    return {row["group"]["key"]: row["cost_usd"] for row in costs["rows"]}
