@@ -1,5 +1,7 @@
 """What the rules editor suggests, at every kind of place of a half-written file."""
 
+from typing import Any
+
 import pytest
 
 from dashboards.completion import ANY, Path, complete, place_of
@@ -11,6 +13,8 @@ NAMES: dict[Path, list[str]] = {
     (*FROM, ANY): ["small", "large"],
     ("models", ANY, "backend"): ["openai"],
 }
+DEFINITIONS: Any = rules_json_schema()["$defs"]
+RULE: list[str] = list(DEFINITIONS["Rule"]["properties"])
 SOURCES = ["any", "hosted", "local", "small", "large"]
 
 
@@ -24,9 +28,9 @@ def labels(before: str) -> list[str]:
         ("", ["version", "models", "rules"]),
         ("version: 1\nru", ["rules"]),
         ("version: ", ["1"]),
-        ("rules:\n  - ", ["name", "when", "choose"]),
+        ("rules:\n  - ", RULE),
         ("rules:\n- na", ["name"]),
-        ("rules:\n  - name: x\n    ", ["name", "when", "choose"]),
+        ("rules:\n  - name: x\n    ", RULE),
         ("rules:\n  - name: x\n    when: {diff", ["difficulty"]),
         ("rules:\n  - name: x\n    when: {tags: [a], difficulty: {at_", ["at_least", "at_most"]),
         ("rules:\n  - name: x\n    when: {needs: [streaming, to", ["tools"]),
