@@ -1,6 +1,7 @@
 """A worker that journals and ships until it is killed; prints `a NUMBER` for accepted, `s NUMBER` for settled.
 
-`python -m tests.faults.ledger.crash_worker DIRECTORY DATABASE_URL FIRST_NUMBER`
+`python -m tests.faults.ledger.crash_worker DIRECTORY DATABASE_URL FIRST_NUMBER`. Ships as the gateway does, by a child
+process, when the number's millions are even, else by itself: so the kill meets both, before and within a commit.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from gateway.ledger.directories import claim_directory
 from gateway.ledger.journal import Journal
+from gateway.ledger.remote_sink import RemoteSink
 from gateway.ledger.shipper import Shipper
 from gateway.storage.database import open_database
 from gateway.storage.sql_ledger import SqlLedger
@@ -41,7 +43,9 @@ async def one_after_another(journal: Journal, numbers: "list[int]", chance: rand
 async def main(directory: str, database_url: str, first: int) -> None:
     claim = claim_directory(Path(directory))
     journal = Journal.open(claim.path, on_failure=lambda error: os._exit(70), segment_bytes=1 << 19)
-    shipper = Shipper(journal, SqlLedger(open_database(database_url)))
+    is_remote = first // 1_000_000 % 2 == 0
+    sink = RemoteSink(database_url) if is_remote else SqlLedger(open_database(database_url))
+    shipper = Shipper(journal, sink)
     numbers, chance = [first], random.Random(first)
     async with asyncio.TaskGroup() as group:
         group.create_task(shipper.run())
