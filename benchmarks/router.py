@@ -203,7 +203,7 @@ def curve(bench: Bench, recipe: Recipe, members: Sequence[str]) -> dict[str, Any
     seeds = len(bench.sheet.units) - len(bench.corpus.units)
     held = np.r_[np.isin(np.array(bench.corpus.sources), members), np.zeros(seeds, bool)]
     fits = fit_traits(bench.sheet, recipe, ~held)
-    vectors = fits.centred.standardise(bench.vectors[rows])
+    vectors = fits.frame.standardise(bench.vectors[rows])
     scores = combined(fits.traits(bench.vectors[rows]), recipe)
     best, middle = strong_and_middle(graded, bench.corpus.models)
     outcomes = np.nan_to_num(graded[:, [best[0], middle[-1]]])

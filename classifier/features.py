@@ -18,6 +18,7 @@ _OPTION = re.compile(r"^[ \t]*\(?([A-J])[.):][ \t]*(.*)$", re.MULTILINE)
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _NAMED = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
 _SENTENCE_END = re.compile(r"[.!?](?:\s|$)")
+_RELATIONS = tuple(GROUP_NAMES.index(name) for name in ("compare", "each", "condition", "sequence"))
 _FOLLOW_UP_CHARACTERS = 80
 _CONTEXT_CHARACTERS = 400
 
@@ -50,10 +51,12 @@ SHAPE_NAMES: tuple[str, ...] = (
     "option_overlap",
     "log_named",
     "non_ascii_share",
+    "number_density",
     "rarity",
     "rarest",
     "rare_share",
     "split_share",
+    "relations_in_prose",
 )
 FEATURE_NAMES: tuple[str, ...] = (*SHAPE_NAMES, *GROUP_NAMES)
 
@@ -106,6 +109,7 @@ def read(text: str, vocabulary: Vocabulary) -> Reading:
         max(rarities, default=0.0),
         sum(1 for rare in rarities if rare > 9.0) / alphabetic,
         pieces / max(len(words), 1) - 1.0,
+        math.log1p(sum(groups[group] for group in _RELATIONS)) * math.log1p(len(words)) / 4.0,
     ]
     shape += [math.log1p(count) for count in groups]
     return Reading(
@@ -152,6 +156,7 @@ def _shape(text: str, capped: str, counts: Counter[str], word_count: int) -> lis
         _overlap(options),
         log(len(_NAMED.findall(capped))),
         sum(not character.isascii() for character in capped) / size if not capped.isascii() else 0.0,
+        min(len(numbers) / max(word_count, 1), 0.5),
     ]
 
 

@@ -16,15 +16,15 @@ from classifier.artefact import write_artefact
 from classifier.encoder import HAND, Encoder
 from classifier.lexicon import build_index
 from classifier.names import billions_of_parameters
-from classifier.seeds import load_seeds
-from classifier.training.corpus import Corpus, Matrix, failure_shares, load_corpus
+from classifier.seeds import load_seeds, load_topics
+from classifier.training.corpus import NEVER_FITTED, Corpus, Matrix, failure_shares, load_corpus
 from classifier.training.distil import PACKAGE, TokenTable, distil
-from classifier.training.folds import Sheet, TraitFits, build_sheet, fit_traits, left_out_traits
+from classifier.training.folds import Judgement, Sheet, TraitFits, build_sheet, fit_traits, left_out_traits
 from classifier.training.heads import FittedHead, fit_heads
 from classifier.training.ridge import Recipe, centre_within
 from classifier.words import Vocabulary
 
-CODE_VERSION = 2
+CODE_VERSION = 3
 """Raised whenever the features or the training change what the same data give."""
 REFERENCE_PROMPTS = 64
 KNOTS = 24
@@ -43,10 +43,10 @@ class Bench:
     seed_rows: int
 
 
-def open_bench(folder: Path, encoder: Path | None, progress: Progress) -> Bench:
+def open_bench(folder: Path, encoder: Path | None, progress: Progress, *, with_never_fitted: bool = False) -> Bench:
     """Load the prompts, distil the token table, and measure every prompt once."""
     progress("reading the graded prompts")
-    corpus, seeds = load_corpus(folder), load_seeds()
+    corpus, seeds, topics = load_corpus(folder, with_never_fitted=with_never_fitted), load_seeds(), load_topics()
     progress("distilling the token table")
     table = distil(encoder)
     size = HAND + table.vectors.shape[1]
@@ -60,8 +60,13 @@ def open_bench(folder: Path, encoder: Path | None, progress: Progress) -> Bench:
     ).measure_all
     progress(f"measuring {len(corpus.prompts):,} prompts")
     vectors = measure(corpus.prompts).astype(np.float64)
-    seed_vectors = measure([prompt for _, prompt in seeds]).astype(np.float64)
-    return Bench(corpus, table, vectors, build_sheet(corpus, vectors, seeds, seed_vectors), len(seeds))
+    judgement = Judgement(
+        measure([prompt for _, prompt in seeds]).astype(np.float64),
+        np.array([level for level, _ in seeds]),
+        measure([words for _, words in topics]).astype(np.float64),
+        np.array([level for level, _ in topics]),
+    )
+    return Bench(corpus, table, vectors, build_sheet(corpus, vectors, judgement), len(seeds))
 
 
 def train(folder: Path, out: Path, *, encoder: Path | None = None, progress: Progress = print) -> str:
@@ -79,7 +84,9 @@ def train(folder: Path, out: Path, *, encoder: Path | None = None, progress: Pro
             "code_version": CODE_VERSION,
             "recipe": asdict(recipe),
             "training_files": list(bench.corpus.files),
+            "never_fitted": NEVER_FITTED,
             "seeds": bench.seed_rows,
+            "topics": len(bench.sheet.judgement.topics),
             "encoder": PACKAGE,
             "encoder_licence": "Apache-2.0",
             "python": platform.python_version(),
@@ -100,15 +107,14 @@ def assemble(bench: Bench, fits: TraitFits, held_out: Matrix) -> tuple[dict[str,
     level = recipe.level_share
     combined = held_out @ np.array([1.0 - level, level])
     knots_score, knots_difficulty = calibrate(combined, _failure(bench), _traffic_weights(bench, weights))
-    # Both ridges standardise alike only if they saw the same rows, which they did: all of them.
     weights_of_traits = np.c_[fits.centred.weights, fits.level.weights]
     tokens = log_output_tokens(corpus)
     tensors: dict[str, np.ndarray] = {
         "token_vectors": bench.table.vectors,
         "token_scale": bench.table.scale,
         "token_weights": bench.table.weights,
-        "centre": fits.centred.centre,
-        "spread": fits.centred.spread,
+        "centre": fits.frame.centre,
+        "spread": fits.frame.spread,
         "trait_weights": weights_of_traits,
         "covariance": fits.centred.covariance,
         "reference": reference,
@@ -195,7 +201,7 @@ def _length_weights(bench: Bench, fits: TraitFits) -> Matrix:
     target = np.where(known, logs, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
     rows = np.flatnonzero(known.any(axis=1))
     units = [bench.corpus.units[row] for row in rows.tolist()]
-    inner = centre_within(fits.centred.standardise(bench.vectors[rows])[:, :HAND], units)
+    inner = centre_within(fits.frame.standardise(bench.vectors[rows])[:, :HAND], units)
     weights = np.zeros(bench.vectors.shape[1])
     precision = inner.T @ inner + LENGTH_PENALTY * np.eye(HAND)
     weights[:HAND] = np.linalg.solve(precision, inner.T @ centre_within(target[rows], units))
@@ -209,9 +215,9 @@ def _reference(traits: Matrix) -> Matrix:
 
 
 def _family_weights(bench: Bench) -> Matrix:
-    """Every family counts alike, and the heads see as many prompts as there are."""
+    """Every family counts alike, and the heads see as many prompts as there are; rows not fitted count nothing."""
     _, inverse, counts = np.unique(np.array(bench.sheet.families), return_inverse=True, return_counts=True)
-    weights = 1.0 / counts[inverse]
+    weights = bench.sheet.fitted / counts[inverse]
     return weights / weights.mean()
 
 

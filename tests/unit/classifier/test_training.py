@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +10,12 @@ import pytest
 
 from classifier.artefact import read_artefact
 from classifier.load import SHIPPED, load_artefact
-from classifier.metrics import tie_aware_apgr
 from classifier.protocol import Conversation
-from classifier.training.build import train
+from classifier.training.build import open_bench, train
 from classifier.training.corpus import CorpusError, difficulty_targets, load_corpus, quality_gap
 from classifier.training.distil import EncoderError, distil
-from classifier.training.ridge import Recipe, Sample, centre_within, fit_ridge, unit_weights
+from classifier.training.folds import fit_traits
+from classifier.training.ridge import Recipe, Sample, centre_within, fit_ridge, penalties, unit_weights
 
 
 def write_corpus(folder: Path) -> None:
@@ -93,15 +94,34 @@ def test_quality_gap_by_hand() -> None:
     assert quality_gap(scores).tolist() == [1.0, 0.0, 1.0]
 
 
-def test_a_ridge_finds_what_a_prior_of_zero_share_would_not_know() -> None:
+def test_a_ridge_learns_within_units_what_the_data_say() -> None:
     draw = np.random.default_rng(2)
-    vectors = draw.normal(size=(800, 80))
-    targets = vectors[:, 70] + 0.1 * draw.normal(size=800)
-    units = ["a"] * 800
-    ridge = fit_ridge(
-        Sample(vectors, targets, units, unit_weights(units, 0.5)), Recipe(prior_share=0.0, pooled_penalty=1.0)
-    )
-    assert tie_aware_apgr(ridge.score(vectors), (targets > 0).astype(float)) > 0.7
+    rows = draw.normal(size=(800, 80))
+    units = ["a", "b"] * 400
+    targets = rows[:, 70] + 0.1 * draw.normal(size=800) + np.array([0.0, 50.0] * 400)
+    ridge = fit_ridge(Sample(rows, targets, units, unit_weights(units, 0.5)), penalties(80, hand=1.0, pooled=1.0))
+    assert ridge.weights[70] == pytest.approx(1.0, abs=0.05)
+    assert np.abs(np.delete(ridge.weights, 70)).max() < 0.05
+    assert float((rows @ ridge.scaled(rows).weights).std()) == pytest.approx(1.0)
+
+
+def test_what_may_not_be_fitted_is_neither_loaded_nor_learnt_from(trained: Path, tmp_path: Path) -> None:
+    row = {"prompt": "A held-out question", "source": "llmrouter-gsm8k", "scores": {"m0-1b": 1.0}}
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "alpha.jsonl").write_bytes((trained / "data" / "alpha.jsonl").read_bytes())
+    (tmp_path / "data" / "held.jsonl").write_text(json.dumps(row) + "\n")
+    assert "llmrouter-gsm8k" not in load_corpus(tmp_path / "data").sources
+    bench = open_bench(tmp_path / "data", trained / "encoder.whl", lambda _: None, with_never_fitted=True)
+    assert bench.corpus.sources[-1] == "llmrouter-gsm8k"
+    without = fit_traits(bench.sheet, Recipe(), np.array([*[True] * 260, False, *[True] * bench.seed_rows]))
+    assert fit_traits(bench.sheet, Recipe()).centred.weights.tolist() == without.centred.weights.tolist()
+
+
+def test_the_judged_opinion_orders_prompts_that_no_grader_has_seen(trained: Path) -> None:
+    bench = open_bench(trained / "data", trained / "encoder.whl", lambda _: None)
+    judged = fit_traits(bench.sheet, replace(Recipe(), graded_share=0.0, prior_share=0.0))
+    scores = judged.traits(bench.sheet.judgement.seeds)[:, 0]
+    assert np.corrcoef(scores, bench.sheet.judgement.seed_levels)[0, 1] > 0.6
 
 
 def test_damaged_inputs_are_told(tmp_path: Path) -> None:
