@@ -129,6 +129,8 @@ def parse_request(operation: Operation, body: bytes) -> RequestView:
         raise _invalid_field(str(error)) from error
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from error
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"The body is not UTF-8 text ({error.reason}).", code="invalid_json") from error
     except RecursionError as error:
         raise InvalidRequest("The body is nested too deeply.", code="invalid_json") from error
     return replace(

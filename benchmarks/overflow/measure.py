@@ -204,6 +204,7 @@ async def measure(*, slots: int, seconds: float, output_tokens: int, seed: int) 
             queue: list[Cell] = []
             for relative in RELATIVE_LOADS:
                 load = relative * capacity
+                print(f"{load:.2f} requests a second, {residence:.1f} s each when full", file=sys.stderr)
                 overflow.append(await rig.cell(load, seconds, 2 * residence, None))
                 queue.append(await rig.cell(load, seconds, 2 * residence, min(1.0, bearable / load)))
         finally:

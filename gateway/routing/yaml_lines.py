@@ -32,24 +32,33 @@ def parse_yaml(text: str, *, file: str) -> tuple[object, dict[Path, int]]:
     """The document and the 1-based line of each path in it. Raises ConfigurationError naming file and line."""
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
         raise ConfigurationError(f"is larger than {MAX_BYTES:,} bytes", file=file)
-    loader = _Loader(text)
     try:
-        node = loader.get_single_node()
-        if node is None:
-            raise ConfigurationError("is empty", file=file)
-        document = loader.construct_document(node)
+        node, document = _load(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise ConfigurationError(
             f"not valid YAML: {error.problem or error.context}", file=file, line=mark.line + 1 if mark else None
         ) from error
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigurationError(f"not valid YAML: {type(error).__name__}", file=file) from error
-    finally:
-        loader.dispose()
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise ConfigurationError(f"has the character {error.character!r}", file=file, line=line) from error
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError, KeyError) as error:
+        # A date that does not exist, a key that is a list: the loader says it in Python's own words.
+        raise ConfigurationError(f"not valid YAML: {error or type(error).__name__}", file=file) from error
+    if node is None:
+        raise ConfigurationError("is empty", file=file)
     lines: dict[Path, int] = {}
     _walk(node, (), lines)
     return document, lines
+
+
+def _load(text: str) -> tuple[yaml.Node | None, object]:
+    loader = _Loader(text)
+    try:
+        node = cast("yaml.Node | None", loader.get_single_node())
+        return node, None if node is None else loader.construct_document(node)
+    finally:
+        loader.dispose()
 
 
 def _walk(node: yaml.Node, path: Path, lines: dict[Path, int]) -> None:
