@@ -69,7 +69,8 @@ class Grant:
     """`amount` is 0 where less than the need is left; then the rest says whether waiting can help.
 
     `spent` is what the books show, `held` what other workers hold, `held_spent` the part of it that will not come back.
-    `is_unread`: the books were not read for this account yet, and until then nothing is leased.
+    `is_unread`: the books were not read for this account yet, and until then nothing is leased. `is_settling`: they were
+    read a moment ago, and what is in them by now may still be among what workers hold as spent.
     """
 
     amount: int
@@ -77,6 +78,7 @@ class Grant:
     held: int = 0
     held_spent: int = 0
     is_unread: bool = False
+    is_settling: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ class LocalCounters:
         self._booked = NOTHING_READ
         self._begun = 0
         self._read = 0
+        self._is_settling = False
 
     async def take(self, rates: Sequence[Rate]) -> Shortage | None:
         now, share = self._clock(), self._share()
@@ -54,9 +55,10 @@ class LocalCounters:
         if spent is None:
             return Grant(0, is_unread=True)
         free = limit - spent - holding.total
-        return Grant(min(want, free) if need <= free else 0, spent)
+        return Grant(min(want, free) if need <= free else 0, spent, is_settling=self._is_settling)
 
     async def report(self, holdings: Mapping[Account, Holding]) -> Standing:
+        self._is_settling = False
         return Standing(self._begun, self._read, self._booked.windows, 1)
 
     async def read_books(self, books: Books, *, is_urgent: bool = False) -> None:
@@ -64,7 +66,7 @@ class LocalCounters:
         number = self._begun
         booked = await books()
         if number > self._read:
-            self._booked, self._read = booked, number
+            self._booked, self._read, self._is_settling = booked, number, True
 
     async def aclose(self) -> None:
         """Nothing is open."""

@@ -51,7 +51,7 @@ class Treasury:
                     gone = grant.spent + grant.held_spent + purse.holding.spent
                     if grant.is_unread:
                         self.wants_reading.set()
-                    elif amount > purse.limit - gone:
+                    elif amount > purse.limit - gone and not grant.is_settling:
                         return grant
                     if self.monotonic() >= deadline:
                         return grant

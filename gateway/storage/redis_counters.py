@@ -97,8 +97,8 @@ class RedisCounters:
         )
         if answer[0] == "unread":
             return Grant(0, is_unread=True)
-        granted, spent, held, held_spent = (int(number) * unit for number in answer[1:])
-        return Grant(granted, spent, held, held_spent)
+        granted, spent, held, held_spent = (int(number) * unit for number in answer[1:5])
+        return Grant(granted, spent, held, held_spent, is_settling=bool(answer[5]))
 
     async def report(self, holdings: Mapping[Account, Holding]) -> Standing:
         by_name = {_name(account): account for account in holdings}

@@ -3,7 +3,7 @@
 Keys, all below one prefix:
 
     epoch                   the server's run id and when these counters began; another one after a flush or restart
-    EPOCH:meta              opened, begun, read (milliseconds), windows
+    EPOCH:meta              opened, begun, read, read_at (milliseconds), windows
     EPOCH:books             account -> spent, as the books had it at the last reading
     EPOCH:account:ACCOUNT   worker -> "total:spent" that it holds; "tight" -> until when nothing is leased ahead
     workers                 worker -> when it was last heard of
@@ -49,7 +49,7 @@ end
 )
 
 # ARGV: 3 worker, 4 account, 5 limit, 6 total, 7 spent, 8 need, 9 want, 10 how long a new epoch leases nothing.
-# -> {'ok', granted, spent, held, held_spent} or {'unread'}
+# -> {'ok', granted, spent, held, held_spent, 1 while workers may not have taken over the last reading} or {'unread'}
 LEASE = (
     PRELUDE
     + """
@@ -86,7 +86,9 @@ else
   redis.call('HSET', accounts .. account, 'tight', string.format('%.0f', now + TIGHT))
   redis.call('PEXPIRE', accounts .. account, KEEP)
 end
-return {'ok', granted, spent, held, held_spent}
+local settling = 0
+if now < tonumber(redis.call('HGET', meta, 'read_at')) + tonumber(ARGV[10]) then settling = 1 end
+return {'ok', granted, spent, held, held_spent, settling}
 """
 )
 
@@ -126,7 +128,7 @@ END_READING = (
 if tonumber(ARGV[3]) <= (tonumber(redis.call('HGET', meta, 'read')) or 0) then return {'ok'} end
 redis.call('DEL', books)
 for i = 5, #ARGV, 2 do redis.call('HSET', books, ARGV[i], ARGV[i + 1]) end
-redis.call('HSET', meta, 'read', ARGV[3], 'windows', ARGV[4])
+redis.call('HSET', meta, 'read', ARGV[3], 'windows', ARGV[4], 'read_at', now)
 return {'ok'}
 """
 )
