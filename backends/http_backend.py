@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from backends.errors import BackendError, UpstreamRejected, UpstreamTimeout, UpstreamUnavailable
-from backends.http_client import AiohttpClient, HttpClient
+from backends.http1_client import Http1Client
+from backends.http_client import HttpClient
 from backends.http_errors import error_from_status
 from backends.http_reply import (
     MAX_ANSWER_BYTES,
@@ -48,7 +49,7 @@ class HttpBackend:
         self, name: str, *, client: HttpClient | None = None, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         self._name = name
-        self._client: HttpClient = client or AiohttpClient(name)
+        self._client: HttpClient = client or Http1Client(name)
         self._now = now
 
     @property

@@ -1,4 +1,4 @@
-"""What talking to an upstream costs in CPU: HTTP clients side by side, and our adapter on top of the one it uses.
+"""What talking to an upstream costs in CPU: HTTP clients side by side, ours among them, and our adapter on top of it.
 
     python -m benchmarks.upstream_clients --json [--requests 400] [--rounds 3]
 
@@ -10,8 +10,6 @@ installed. The bar is a ratio within the run: our adapter, which also reads, met
 import argparse
 import asyncio
 import json
-import os
-import platform
 import subprocess
 import sys
 import time
@@ -21,8 +19,10 @@ from importlib.metadata import distributions
 
 import aiohttp
 
+from backends.http1_client import Http1Client
 from backends.openai_compatible import OpenAICompatibleBackend
 from backends.protocol import Call
+from benchmarks.report import Bar, build_report
 
 Send = Callable[[bytes], Awaitable[int]]
 CONCURRENCY = 32
@@ -80,6 +80,21 @@ async def through_pyreqwest(base_url: str) -> AsyncGenerator[Send]:
 
 
 @asynccontextmanager
+async def through_our_client(base_url: str) -> AsyncGenerator[Send]:
+    client = Http1Client("b")
+
+    async def send(body: bytes) -> int:
+        size = 0
+        response = await client.send("POST", f"{base_url}/chat/completions", HEADERS, body, connect_seconds=5)
+        while piece := await response.read():
+            size += len(piece)
+        return size
+
+    yield send
+    await client.aclose()
+
+
+@asynccontextmanager
 async def through_our_adapter(base_url: str) -> AsyncGenerator[Send]:
     backend = OpenAICompatibleBackend("b", base_url, None)
 
@@ -99,7 +114,8 @@ def clients() -> Mapping[str, Callable[[str], AbstractAsyncContextManager[Send]]
     optional = {"pyreqwest": through_pyreqwest, "httpx": through_httpx}
     present = {distribution.name.lower() for distribution in distributions()}
     installed = {name: client for name, client in optional.items() if name in present}
-    return {"our adapter": through_our_adapter, "aiohttp": through_aiohttp} | installed
+    ours = {"our adapter": through_our_adapter, "our client": through_our_client}
+    return ours | {"aiohttp": through_aiohttp} | installed
 
 
 async def cpu_microseconds(send: Send, body: bytes, requests: int) -> float:
@@ -129,29 +145,11 @@ async def measure(base_url: str, requests: int, rounds: int) -> dict[str, dict[s
     return least
 
 
-def commit() -> str:
-    result = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return result.stdout.strip()
-
-
 def report(costs: dict[str, dict[str, float]]) -> dict[str, object]:
+    results = {"cpu_microseconds": costs, "events_per_stream": EVENTS, "concurrency": CONCURRENCY}
     ratios = {what: round(costs["our adapter"][what] / costs["aiohttp"][what], 2) for what in ("request", "stream")}
-    bars: list[dict[str, object]] = []
-    for what, bar in (("request", 2.0), ("stream", 2.0)):
-        name = f"our adapter's CPU per {what} / bare aiohttp's"
-        bars.append({"what": name, "value": ratios[what], "bar": bar, "holds": ratios[what] <= bar})
-    return {
-        "name": "upstream_clients",
-        "machine": f"{platform.machine()}, Python {platform.python_version()}",
-        "commit": commit(),
-        "results": {
-            "cpu_microseconds": costs,
-            "events_per_stream": EVENTS,
-            "concurrency": CONCURRENCY,
-            "load_average": os.getloadavg()[0],  # well above 1 means others worked: believe the ratios only
-        },
-        "bars": bars,
-    }
+    named = [Bar(f"our adapter's CPU per {what} / bare aiohttp's", ratios[what], 1.0, "most") for what in ratios]
+    return build_report("upstream_clients", results, named)
 
 
 def main() -> None:

@@ -1,0 +1,122 @@
+"""The HTTP client of the token path: llhttp's parser (httptools) on bare asyncio, connections kept per origin.
+
+No redirect is followed, no cookie kept and no proxy taken from the environment, so what is sent with a key can only
+reach the address it was configured with. Knows nothing of models or formats.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from backends.errors import ConnectFailed
+from backends.http1_connection import Http1Connection, Http1Response
+
+KEEP_ALIVE_SECONDS: Final = 30.0
+LOCAL_KEEP_ALIVE_SECONDS: Final = 4.0
+"""Without TLS a new connection costs nothing, and uvicorn, under most engines, hangs up after 5 s: a request sent just
+then would be lost."""
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+class _Target(NamedTuple):
+    """A URL, taken apart once."""
+
+    scheme: str
+    host: str
+    port: int
+    head: bytes
+    """From the path to the end of the headers that every request to it carries."""
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        return self.scheme, self.host, self.port
+
+
+class Http1Client:
+    """A pool for one backend. Used from one event loop; opens nothing before the first `send`."""
+
+    def __init__(self, backend: str) -> None:
+        self._backend = backend
+        self._targets: dict[str, _Target] = {}
+        self._idle: dict[tuple[str, str, int], deque[Http1Connection]] = {}
+        self._open: set[Http1Connection] = set()
+        self._tls: ssl.SSLContext | None = None
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, *, connect_seconds: float
+    ) -> Http1Response:
+        target = self._targets.get(url) or self._remember(url)
+        connection = self._take_idle(target) or await self._connect(target, connect_seconds)
+        return await connection.exchange(_request_head(method, target, headers, body), body)
+
+    async def aclose(self) -> None:
+        for connection in list(self._open):
+            connection.close()
+        self._idle.clear()
+
+    def _remember(self, url: str) -> _Target:
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port or _DEFAULT_PORTS[parts.scheme]
+            if not host:
+                raise ValueError("no host")
+            name = host.encode("idna").decode("ascii") if not host.isascii() else host
+            path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            named = f"[{name}]" if ":" in name else name
+            host_header = named if port == _DEFAULT_PORTS[parts.scheme] else f"{named}:{port}"
+            head = f"{path} HTTP/1.1\r\nhost: {host_header}\r\nuser-agent: breakeven\r\naccept-encoding: identity\r\n"
+            target = _Target(parts.scheme, name, port, head.encode("ascii"))
+        except (ValueError, KeyError) as error:
+            raise ConnectFailed(f"{self._backend} has an address that cannot be used", backend=self._backend) from error
+        self._targets[url] = target
+        return target
+
+    def _take_idle(self, target: _Target) -> Http1Connection | None:
+        """The connection used last, if it is young enough to be alive; those that are not are closed."""
+        idle = self._idle.get(target.origin)
+        if not idle:
+            return None
+        limit = KEEP_ALIVE_SECONDS if target.scheme == "https" else LOCAL_KEEP_ALIVE_SECONDS
+        oldest_allowed = asyncio.get_running_loop().time() - limit
+        while idle and (idle[0].is_closed or idle[0].idle_since < oldest_allowed):
+            idle.popleft().close()
+        while idle:
+            connection = idle.pop()
+            if not connection.is_closed:
+                return connection
+        return None
+
+    async def _connect(self, target: _Target, connect_seconds: float) -> Http1Connection:
+        tls = self._context() if target.scheme == "https" else None
+        try:
+            async with asyncio.timeout(connect_seconds):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: Http1Connection(self._backend, self._freed(target), self._open),
+                    target.host,
+                    target.port,
+                    ssl=tls,
+                    server_hostname=target.host if tls else None,
+                )
+        except (OSError, TimeoutError, UnicodeError) as error:
+            message = f"{self._backend} is unreachable ({type(error).__name__})"
+            raise ConnectFailed(message, backend=self._backend) from error
+        return connection
+
+    def _freed(self, target: _Target) -> deque[Http1Connection]:
+        return self._idle.setdefault(target.origin, deque())
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+            self._tls.set_alpn_protocols(["http/1.1"])
+        return self._tls
+
+
+def _request_head(method: str, target: _Target, headers: Mapping[str, str], body: bytes | None) -> bytes:
+    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+    if body is not None:
+        lines.append(f"content-length: {len(body)}\r\n")
+    return b"%b %b%b\r\n" % (method.encode("ascii"), target.head, "".join(lines).encode("latin-1"))
