@@ -1,0 +1,18 @@
+"""The soak of benchmarks.engine_soak, for seconds: long enough that requests push each other out of the cache."""
+
+import pytest
+
+from benchmarks import engine_soak
+from local_engine.assembly import assemble
+from local_engine.weights import LoadedFile
+
+pytestmark = pytest.mark.engine
+
+
+def test_clients_that_come_and_go_leak_nothing_and_get_the_right_tokens(loaded: LoadedFile) -> None:
+    engine = assemble(loaded, engine_soak.config(engine_soak.best_weights(), kv_blocks=48))
+    report = engine_soak.run(engine, 10.0, long_tokens=300, progress=lambda _: None)
+    assert report.answers > 0
+    assert report.left_early > 0
+    assert report.preemptions > 0
+    assert [bar for bar in engine_soak.bars(report) if not bar.holds] == []
