@@ -120,6 +120,8 @@ def _payback(query: BreakEvenQuery, report: BreakEvenReport, plan: GpuPlan) -> P
         month_cost_usd=fixed,
         replaced_month_usd=float(report.month.plan_saving_usd) + rent + fixed,
         yearly_price_factor=query.yearly_price_factor,
+        yearly_volume_factor=query.yearly_volume_factor,
+        room=1 / offered if (offered := _offered_share(report, plan)) else 1.0,
     )
     return PayBack(
         purchase_usd=query.purchase_usd,
@@ -127,6 +129,12 @@ def _payback(query: BreakEvenQuery, report: BreakEvenReport, plan: GpuPlan) -> P
         best_recovered_usd=found.best_recovered_usd,
         best_month=found.best_month,
     )
+
+
+def _offered_share(report: BreakEvenReport, plan: GpuPlan) -> float:
+    """The whole load as a share of what the GPUs could serve if it came evenly."""
+    busy_seconds = report.observed.requests_per_day * report.unit.gpu_seconds_per_request
+    return busy_seconds / (86_400 * plan.replicas)
 
 
 def _scaled(row: HourlyTraffic, factor: float) -> HourlyTraffic:

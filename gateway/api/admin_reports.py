@@ -204,6 +204,7 @@ class BreakEvenQuery(PeriodQuery):
     fixed_usd_per_month: float | None = Field(default=None, ge=0, le=10_000_000)
     purchase_usd: float | None = Field(default=None, gt=0, le=100_000_000)
     yearly_price_factor: float = Field(default=1.0, gt=0, le=10)
+    yearly_volume_factor: float = Field(default=1.0, gt=0, le=100)
 
 
 class CurvePoint(BaseModel):

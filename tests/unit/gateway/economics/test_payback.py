@@ -17,3 +17,16 @@ def test_it_gives_up_at_the_horizon() -> None:
     result = payback(purchase_usd=1000, month_cost_usd=0, replaced_month_usd=1, months=12)
     assert result.month is None
     assert result.best_recovered_usd == pytest.approx(12)
+
+
+def test_growing_volume_pays_back_sooner_until_the_gpus_are_full() -> None:
+    flat = payback(purchase_usd=2400, month_cost_usd=0, replaced_month_usd=100)
+    doubling = payback(purchase_usd=2400, month_cost_usd=0, replaced_month_usd=100, yearly_volume_factor=2)
+    full = payback(purchase_usd=2400, month_cost_usd=0, replaced_month_usd=100, yearly_volume_factor=2, room=1.5)
+    no_room = payback(purchase_usd=2400, month_cost_usd=0, replaced_month_usd=100, yearly_volume_factor=2, room=0.4)
+    assert flat.month == no_room.month == 24
+    assert doubling.month is not None
+    assert full.month is not None
+    assert doubling.month < full.month < 24
+    shrinking = payback(purchase_usd=2400, month_cost_usd=0, replaced_month_usd=100, yearly_volume_factor=0.5)
+    assert shrinking.month is None
