@@ -18,6 +18,7 @@ from gateway.deployment import Deployment
 from gateway.errors import InvalidRequest
 from gateway.forecast_service import ForecastService
 from gateway.plans import own_engine_plan, rented_gpus, throughput
+from gateway.reconcile_service import ReconcileService
 from gateway.report_files import ReportFiles
 from gateway.routing.snapshot import Snapshot
 from gateway.stores import ReportStore
@@ -58,6 +59,7 @@ class ReportServices:
     reports: AllReports
     forecasts: ForecastService
     files: ReportFiles
+    reconciliations: ReconcileService
 
 
 def build_report_services(
@@ -73,4 +75,6 @@ def build_report_services(
     )
     reports = AllReports(books, BreakEvenService(store, books, compared))
     forecasts = ForecastService(store, now_us)
-    return ReportServices(books, reports, forecasts, ReportFiles(store, books, reports, forecasts))
+    return ReportServices(
+        books, reports, forecasts, ReportFiles(store, books, reports, forecasts), ReconcileService(store)
+    )

@@ -10,6 +10,7 @@ from gateway.api.admin_exports import build_exports_router
 from gateway.api.admin_forecast import build_forecast_router
 from gateway.api.admin_keys import KeyService
 from gateway.api.admin_operations import OwnEngine
+from gateway.api.admin_reconcile import build_reconcile_router
 from gateway.budgets_service import BudgetsService, DaysOfCost, Outlook
 from gateway.config.settings import LOCAL_BACKEND
 from gateway.replay_service import ReplayService
@@ -51,7 +52,11 @@ def build_admin(gateway: Gateway) -> APIRouter:
         rules=gateway.rules,
         replay=ReplayService(gateway.ledger, snapshot_of, now_us),
         reports=services.reports,
-        finance=(build_forecast_router(services.forecasts), build_exports_router(services.files)),
+        finance=(
+            build_forecast_router(services.forecasts),
+            build_exports_router(services.files),
+            build_reconcile_router(services.reconciliations),
+        ),
         bodies=SqlBodies(gateway.database, gateway.deployment.home.bodies_key()),
         entries=SqlEntries(gateway.database),
         budgets=BudgetsService(SqlBudgets(gateway.database), store, _look_ahead, now_us=now_us),

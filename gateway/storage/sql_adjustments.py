@@ -4,16 +4,18 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import func, literal, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.pricing.reprice import Booked
+from gateway.reconcile_service import Difference
 from gateway.storage.database import writing
+from gateway.storage.entry_rows import COST_FIELDS
 from gateway.storage.interned import insert_or_ignore
 from gateway.storage.rollup import HOUR_US, SKETCHES, SUMS
 from gateway.storage.sql_audit import append_audit
 from gateway.storage.sql_ledger import add_to_rollups
-from gateway.storage.tables import adjustments, entries
+from gateway.storage.tables import adjustments, dimensions, entries, hourly
 from gateway.stores import Adjustment
 
 CHUNK = 500
@@ -68,6 +70,54 @@ class SqlAdjustments:
                     detail=f"{booked} requests, {amount} pico-USD",
                 )
         return booked
+
+    async def book_difference(self, difference: Difference, *, author: str) -> bool:
+        """One correction without a request, beside the dearest group of the period; False where there is none, or one
+        with this reference."""
+        first, end = difference.since_us // HOUR_US, difference.until_us // HOUR_US
+        cost = sum((hourly.c[f"{name}_pico_usd"] for name in COST_FIELDS if name != "list"), literal(0))
+        largest = (
+            select(hourly.c.hour, hourly.c.dimension_id)
+            .join(dimensions, dimensions.c.id == hourly.c.dimension_id)
+            .where(
+                hourly.c.hour >= first,
+                hourly.c.hour < end,
+                dimensions.c.provider == difference.provider,
+                dimensions.c.upstream_model.in_(difference.upstream_models),
+                dimensions.c.is_simulated.is_(False),
+            )
+            .order_by(cost.desc(), hourly.c.hour, hourly.c.dimension_id)
+            .limit(1)
+        )
+        known = select(adjustments.c.id).where(
+            adjustments.c.kind == "reconciliation", adjustments.c.reference == difference.reference
+        )
+        async with writing(self._engine) as connection:
+            place = (await connection.execute(largest)).one_or_none()
+            if place is None or (await connection.execute(known)).first() is not None:
+                return False
+            row: dict[str, Any] = {
+                "at_us": self._now_us(),
+                "hour": place.hour,
+                "dimension_id": place.dimension_id,
+                "kind": "reconciliation",
+                "reference": difference.reference,
+                "amount_pico_usd": difference.amount_pico_usd,
+                "reason": difference.reason,
+                "author": author,
+            }
+            await connection.execute(adjustments.insert().values(**row))
+            await add_to_rollups(connection, _sums([row]))
+            await append_audit(
+                connection,
+                at_us=row["at_us"],
+                actor=author,
+                action="ledger.reconciliation",
+                subject=difference.reference,
+                reason=difference.reason,
+                detail=f"{difference.amount_pico_usd} pico-USD",
+            )
+        return True
 
     async def booked(self, request_ids: Sequence[str]) -> dict[str, Booked]:
         """Request id -> its price corrections so far; those without are left out."""

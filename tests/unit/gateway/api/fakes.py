@@ -15,6 +15,7 @@ from gateway.api.admin import build_admin_router
 from gateway.api.admin_exports import build_exports_router
 from gateway.api.admin_forecast import Anomalies, DailyQuery, ForecastQuery, ForecastView, build_forecast_router
 from gateway.api.admin_keys import KeyService
+from gateway.api.admin_reconcile import ReconcileBody, ReconciliationView, build_reconcile_router
 from gateway.api.admin_reports import BreakEvenQuery, BreakEvenView, CostQuery, CostTable, Overview, PeriodQuery
 from gateway.api.admin_reports import Utilisation as UtilisationView
 from gateway.api.admin_rules import ReplayResult
@@ -216,6 +217,9 @@ class NoReports:
     async def anomalies(self, query: DailyQuery) -> Anomalies:
         raise InvalidRequest("no anomalies")
 
+    async def reconcile(self, body: ReconcileBody) -> ReconciliationView:
+        raise InvalidRequest("no reconciliation")
+
 
 class NoFiles:
     """Every file is an empty table."""
@@ -271,7 +275,11 @@ class AdminRig:
                 rules=self.rules,
                 replay=self._replay,
                 reports=NoReports(),
-                finance=(build_forecast_router(NoReports()), build_exports_router(NoFiles())),
+                finance=(
+                    build_forecast_router(NoReports()),
+                    build_exports_router(NoFiles()),
+                    build_reconcile_router(NoReports()),
+                ),
                 entries=self.entries,
                 bodies=self.bodies,
                 budgets=BudgetsService(MemoryBudgets(), OneSum(), _no_outlook, now_us=lambda: NOW_US),

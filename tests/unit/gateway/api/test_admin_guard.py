@@ -18,6 +18,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/admin/v1/keys": {"name": "new"},
     "/admin/v1/keys/{key_id}/limits": {"limits": {}},
     "/admin/v1/budgets": {"scope": "team", "name": "red", "month_usd": "5"},
+    "/admin/v1/reports/reconcile": {"provider": "openai", "export": "x"},
     "/admin/v1/rules": {"text": "x", "expected_active": None},
     "/admin/v1/rules/validate": {"text": "x"},
     "/admin/v1/rules/replay": {"text": "x"},

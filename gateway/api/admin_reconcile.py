@@ -1,0 +1,72 @@
+"""`/admin/v1/reports/reconcile`: the books beside a provider's own export. Compares; books nothing."""
+
+from datetime import date
+from typing import Protocol
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.api.admin_guard import needs
+
+MOST_CHARACTERS = 30_000_000
+
+
+class ReconcileBody(BaseModel):
+    """`export` is the file's text: a usage or cost export of OpenAI or Anthropic, JSON or CSV.
+
+    `provider` is the name that the books have for whoever sent it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    provider: str = Field(min_length=1, max_length=120)
+    export: str = Field(max_length=MOST_CHARACTERS)
+
+
+class ReconciledRow(BaseModel):
+    """One UTC day and model. None: their export does not say. `difference_usd` is theirs less ours."""
+
+    day: date
+    model: str
+    our_requests: int
+    their_requests: int | None
+    our_input_tokens: int
+    their_input_tokens: int | None
+    our_output_tokens: int
+    their_output_tokens: int | None
+    our_usd: str
+    their_usd: str | None
+    difference_usd: str | None
+    likely_reason: str
+
+
+class ReconciliationView(BaseModel):
+    """`agrees`: the whole is within half a per cent, or within a cent; None where their export has no dollars."""
+
+    provider: str
+    first_day: date
+    last_day: date
+    our_usd: str
+    their_usd: str | None
+    difference_usd: str | None
+    difference_share: float | None
+    agrees: bool | None
+    rows: list[ReconciledRow]
+
+
+class Reconciliations(Protocol):
+    async def reconcile(self, body: ReconcileBody) -> ReconciliationView:
+        """Raises InvalidRequest, in a sentence, for a text that is no known export."""
+        ...
+
+
+def build_reconcile_router(reconciliations: Reconciliations) -> APIRouter:
+    """One path below `/reports`."""
+    router = APIRouter(prefix="/reports", tags=["admin: reports"])
+
+    @router.post("/reconcile", openapi_extra=needs("reports.read"))
+    async def reconcile(body: ReconcileBody) -> ReconciliationView:  # pyright: ignore[reportUnusedFunction]
+        """What a provider's export says beside the books, per day and model, with the likely reason of a difference."""
+        return await reconciliations.reconcile(body)
+
+    return router

@@ -1,0 +1,73 @@
+"""`breakeven reconcile`: the books beside a provider's own usage or cost export, day by day and model by model."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gateway.api.admin_reconcile import ReconciliationView
+from gateway.cli.state import open_state
+from gateway.errors import ConfigurationError
+from gateway.reconcile_service import book_differences, view_of
+from gateway.storage.sql_adjustments import SqlAdjustments
+
+
+def command(
+    file: Annotated[Path, typer.Argument(help="A usage or cost export of OpenAI or Anthropic: JSON or CSV.")],
+    provider: Annotated[str, typer.Option(help="The provider's name in the books, such as openai or anthropic.")],
+    book: Annotated[
+        str | None, typer.Option("--book", help="Book the differences as corrections under this invoice number.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Ours, theirs, the difference and its likely reason. A month should agree within half a per cent."""
+    try:
+        export = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot be read: {error}", file=str(file)) from error
+    view, booked = asyncio.run(_reconcile(provider, export, book))
+    if as_json:
+        print(view.model_dump_json(indent=2))
+    else:
+        show(view, Console(highlight=False))
+        if book is not None:
+            print(f"{booked} differences booked under {book!r}; those without a request of ours cannot be.")
+
+
+async def _reconcile(provider: str, export: str, book: str | None) -> tuple[ReconciliationView, int]:
+    async with open_state() as state:
+        compared = await (await state.report_services()).reconciliations.compare(provider, export)
+        view = view_of(compared)
+        if book is None:
+            return view, 0
+        store = SqlAdjustments(state.database)
+        return view, await book_differences(compared, store, reference=book, author="breakeven reconcile")
+
+
+def show(view: ReconciliationView, console: Console) -> None:
+    table = Table("day", "model", "ours $", "theirs $", "difference $", "likely reason", box=None)
+    for row in view.rows:
+        table.add_row(
+            str(row.day),
+            row.model or "(none)",
+            row.our_usd,
+            *cells(row.their_usd, row.difference_usd),
+            row.likely_reason,
+        )
+    console.print(table)
+    if view.their_usd is None:
+        console.print("Their export has no dollars: only tokens were compared.")
+        return
+    share = "" if view.difference_share is None else f" ({view.difference_share:+.2%})"
+    verdict = "agrees within 0.5 %" if view.agrees else "does not agree within 0.5 %"
+    console.print(
+        f"{view.provider}, {view.first_day} to {view.last_day}: ours ${view.our_usd}, theirs ${view.their_usd}, "
+        f"difference ${view.difference_usd}{share}: {verdict}."
+    )
+
+
+def cells(*texts: str | None) -> list[str]:
+    return ["" if text is None else f"{float(text):.6f}" for text in texts]

@@ -1,0 +1,168 @@
+"""A provider's export compared with this deployment's ledger, and differences booked. Knows stores' protocols only."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Protocol
+
+from gateway.api.admin_reconcile import ReconcileBody, ReconciledRow, ReconciliationView
+from gateway.api.admin_time import microseconds
+from gateway.errors import InvalidRequest
+from gateway.money import format_usd
+from gateway.reports.invoices import UnknownExport, model_key, parse_export
+from gateway.reports.reconciliation import Ours, Reconciled, agrees, reconcile
+from gateway.stores import ReportStore, Sums, SumsQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What one day and some names of one model must be corrected by. `reference` books once."""
+
+    since_us: int
+    until_us: int
+    provider: str
+    upstream_models: tuple[str, ...]
+    reference: str
+    amount_pico_usd: int
+    reason: str
+
+
+class Differences(Protocol):
+    """Where differences are booked."""
+
+    async def book_difference(self, difference: Difference, *, author: str) -> bool:
+        """False where it is booked already, or the day has no request to book it beside."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One export beside the books; `names` are the spellings of each model in the books."""
+
+    provider: str
+    rows: tuple[Reconciled, ...]
+    names: dict[str, tuple[str, ...]]
+
+
+class ReconcileService:
+    """Answers `/reports/reconcile` and `breakeven reconcile`."""
+
+    def __init__(self, store: ReportStore) -> None:
+        self._store = store
+
+    async def reconcile(self, body: ReconcileBody) -> ReconciliationView:
+        return view_of(await self.compare(body.provider, body.export))
+
+    async def compare(self, provider: str, export: str) -> Compared:
+        """Raises InvalidRequest, in a sentence."""
+        try:
+            theirs = await asyncio.to_thread(parse_export, export)
+        except UnknownExport as error:
+            raise InvalidRequest(f"This is no export that can be read: {error}.", param="export") from error
+        if not theirs:
+            raise InvalidRequest("The export has no day with usage or costs.", param="export")
+        days = [line.day for line in theirs]
+        since, until = day_us(min(days)), day_us(max(days) + timedelta(days=1))
+        query = SumsQuery(since, until, ("day", "upstream_model"), {"provider": provider, "is_simulated": "false"})
+        sums = await self._store.sums(query)
+        ours, names = _ours(sums)
+        return Compared(provider, tuple(reconcile(ours, theirs)), names)
+
+
+async def book_differences(compared: Compared, books: Differences, *, reference: str, author: str) -> int:
+    """As corrections of the day's largest group, so that each month closes on what was really charged."""
+    booked = 0
+    for row in compared.rows:
+        names = compared.names.get(row.ours.model)
+        if not row.difference_pico_usd or names is None:
+            continue
+        difference = Difference(
+            since_us=day_us(row.ours.day),
+            until_us=day_us(row.ours.day + timedelta(days=1)),
+            provider=compared.provider,
+            upstream_models=names,
+            reference=f"{reference} {row.ours.day} {row.ours.model}",
+            amount_pico_usd=row.difference_pico_usd,
+            reason=row.why.value,
+        )
+        booked += await books.book_difference(difference, author=author)
+    return booked
+
+
+def view_of(compared: Compared) -> ReconciliationView:
+    """The whole, and every day and model."""
+    rows = compared.rows
+    ours = sum(row.ours.cost_pico_usd for row in rows)
+    known = [row.theirs.cost_pico_usd for row in rows if row.theirs.cost_pico_usd is not None]
+    theirs = sum(known) if known else None
+    difference = None if theirs is None else theirs - ours
+    return ReconciliationView(
+        provider=compared.provider,
+        first_day=min(row.ours.day for row in rows),
+        last_day=max(row.ours.day for row in rows),
+        our_usd=format_usd(ours),
+        their_usd=_usd(theirs),
+        difference_usd=_usd(difference),
+        difference_share=None if not theirs or difference is None else difference / theirs,
+        agrees=None if theirs is None else agrees(ours, theirs),
+        rows=[_row(row) for row in rows],
+    )
+
+
+def _ours(sums: Sequence[Sums]) -> tuple[list[Ours], dict[str, tuple[str, ...]]]:
+    """By day and one spelling of the model, several names of which may be in use."""
+    groups: dict[tuple[date, str], list[Sums]] = {}
+    names: dict[str, set[str]] = {}
+    for row in sums:
+        name = row.group["upstream_model"] or ""
+        names.setdefault(model_key(name), set()).add(name)
+        groups.setdefault((date.fromisoformat(row.group["day"] or ""), model_key(name)), []).append(row)
+    ours = [_day(day, model, rows) for (day, model), rows in groups.items()]
+    return ours, {model: tuple(sorted(found)) for model, found in names.items()}
+
+
+def _day(day: date, model: str, rows: Sequence[Sums]) -> Ours:
+    corrections = sum(row.adjustment_pico_usd for row in rows)
+    is_bounded = not any(row.unbounded_requests for row in rows)
+    return Ours(
+        day=day,
+        model=model,
+        requests=sum(row.requests for row in rows),
+        input_tokens=sum(row.input_tokens for row in rows),
+        cached_input_tokens=sum(row.cached_input_tokens for row in rows),
+        output_tokens=sum(row.output_tokens for row in rows),
+        cost_pico_usd=sum(row.corrected_cost_pico_usd for row in rows),
+        lower_pico_usd=sum(row.lower_pico_usd for row in rows) + corrections,
+        upper_pico_usd=sum(row.upper_pico_usd for row in rows) + corrections if is_bounded else None,
+        unpriced_requests=sum(row.unpriced_requests for row in rows),
+        estimated_requests=sum(row.estimated_requests for row in rows),
+    )
+
+
+def _row(row: Reconciled) -> ReconciledRow:
+    return ReconciledRow(
+        day=row.ours.day,
+        model=row.ours.model,
+        our_requests=row.ours.requests,
+        their_requests=row.theirs.requests,
+        our_input_tokens=row.ours.input_tokens,
+        their_input_tokens=row.theirs.input_tokens,
+        our_output_tokens=row.ours.output_tokens,
+        their_output_tokens=row.theirs.output_tokens,
+        our_usd=format_usd(row.ours.cost_pico_usd),
+        their_usd=_usd(row.theirs.cost_pico_usd),
+        difference_usd=_usd(row.difference_pico_usd),
+        likely_reason=row.why.value,
+    )
+
+
+def _usd(pico: int | None) -> str | None:
+    return None if pico is None else format_usd(pico)
+
+
+def day_us(day: date) -> int:
+    """Its beginning, UTC."""
+    found = microseconds(datetime(day.year, day.month, day.day, tzinfo=UTC))
+    assert found is not None
+    return found

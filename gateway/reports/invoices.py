@@ -1,0 +1,214 @@
+"""What a provider says it charges, read from its usage and cost exports. Text to values; knows nothing of our books.
+
+| export | how it is recognised |
+|---|---|
+| OpenAI costs API and dashboard CSV | `organization.costs.result`; columns `amount_value`, `line_item` |
+| OpenAI usage API and dashboard CSV | `num_model_requests`, `input_cached_tokens` |
+| Anthropic cost report and console CSV | `amount` in cents beside `cost_type`; column `cost_usd` |
+| Anthropic usage report and console CSV | `uncached_input_tokens`; column `usage_input_tokens_no_cache` |
+
+A cost export has dollars and no tokens, a usage export tokens and no dollars: what is not there is None, never zero.
+"""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from gateway.money import PICO_PER_USD
+
+PICO_PER_CENT = PICO_PER_USD // 100
+Row = Mapping[str, Any]
+
+
+class UnknownExport(ValueError):
+    """The text is none of the exports that can be read, or one of its lines is broken; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """One provider's model on one UTC day. `model` is the provider's name for it; empty where it names none."""
+
+    day: date
+    model: str
+    cost_pico_usd: int | None = None
+    requests: int | None = None
+    input_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+def parse_export(text: str) -> list[Charged]:
+    """By day and model, in that order. Raises UnknownExport."""
+    stripped = text.lstrip("\ufeff \r\n\t")
+    try:
+        lines = list(_read_json(stripped) if stripped.startswith(("{", "[")) else _read_csv(stripped))
+    except (KeyError, TypeError, ValueError, InvalidOperation, AttributeError) as error:
+        if isinstance(error, UnknownExport):
+            raise
+        raise UnknownExport(f"a line cannot be read: {type(error).__name__} {error}") from error
+    return _added_up(lines)
+
+
+def _read_json(text: str) -> Iterator[Charged]:
+    """One page of an API, or a list of pages as they came."""
+    try:
+        document: Any = json.loads(text, parse_float=Decimal)
+    except json.JSONDecodeError as error:
+        raise UnknownExport(f"it is not valid JSON: {error}") from error
+    for page in document if isinstance(document, list) else [document]:
+        for bucket in page["data"]:
+            start: Any = bucket.get("start_time", bucket.get("starting_at"))
+            for result in bucket["results"]:
+                yield _json_reader(result)(_day(start), result)
+
+
+def _json_reader(result: Row) -> Callable[[date, Row], Charged]:
+    if result.get("object") == "organization.costs.result":
+        return _openai_cost
+    if "num_model_requests" in result:
+        return _openai_usage
+    if "uncached_input_tokens" in result:
+        return _anthropic_usage
+    if "amount" in result:
+        return _anthropic_cost
+    raise UnknownExport(f"no known export has results with the fields {', '.join(sorted(result)[:12])}")
+
+
+def _read_csv(text: str) -> Iterator[Charged]:
+    rows = csv.DictReader(io.StringIO(text))
+    columns = set(rows.fieldnames or ())
+    for needed, read in CSV_READERS.items():
+        if needed <= columns:
+            for row in rows:
+                if (found := read(row)) is not None:
+                    yield found
+            return
+    raise UnknownExport(f"no known export has the columns {', '.join(sorted(columns)[:12]) or '(none)'}")
+
+
+def _openai_cost(day: date, result: Row) -> Charged:
+    amount = result["amount"]
+    _require_dollars(amount["currency"])
+    return Charged(day, _line_item_model(result.get("line_item")), _pico(amount["value"], PICO_PER_USD))
+
+
+def _openai_usage(day: date, result: Row) -> Charged:
+    return Charged(
+        day,
+        result.get("model") or "",
+        requests=int(result["num_model_requests"]),
+        input_tokens=int(result["input_tokens"]),
+        cached_input_tokens=int(result.get("input_cached_tokens") or 0),
+        output_tokens=int(result.get("output_tokens") or 0),
+    )
+
+
+def _anthropic_cost(day: date, result: Row) -> Charged:
+    """`amount` is in cents; what is not of a model (searches, code execution) has no name."""
+    _require_dollars(result["currency"])
+    return Charged(day, result.get("model") or "", _pico(result["amount"], PICO_PER_CENT))
+
+
+def _anthropic_usage(day: date, result: Row) -> Charged:
+    """Its input excludes what was read from or written to a cache; ours includes both."""
+    written = result.get("cache_creation") or {}
+    read = int(result.get("cache_read_input_tokens") or 0)
+    fresh = int(result["uncached_input_tokens"]) + sum(int(tokens or 0) for tokens in written.values())
+    return Charged(
+        day,
+        result.get("model") or "",
+        input_tokens=fresh + read,
+        cached_input_tokens=read,
+        output_tokens=int(result["output_tokens"]),
+    )
+
+
+def _openai_cost_row(row: Row) -> Charged | None:
+    if not row["amount_value"]:
+        return None  # an empty day
+    _require_dollars(row["amount_currency"])
+    return Charged(_csv_day(row), _line_item_model(row["line_item"]), _pico(row["amount_value"], PICO_PER_USD))
+
+
+def _openai_usage_row(row: Row) -> Charged | None:
+    return _openai_usage(_csv_day(row), row) if row["num_model_requests"] else None
+
+
+def _anthropic_cost_row(row: Row) -> Charged:
+    """It names models as people do, `Claude Sonnet 4.5`."""
+    return Charged(_day(row["usage_date_utc"]), row["model"], _pico(row["cost_usd"] or "0", PICO_PER_USD))
+
+
+def _anthropic_usage_row(row: Row) -> Charged:
+    read = int(row["usage_input_tokens_cache_read"] or 0)
+    written = sum(int(row.get(f"usage_input_tokens_cache_write_{ttl}") or 0) for ttl in ("5m", "1h"))
+    return Charged(
+        _day(row["usage_date_utc"]),
+        row["model_version"],
+        input_tokens=int(row["usage_input_tokens_no_cache"] or 0) + written + read,
+        cached_input_tokens=read,
+        output_tokens=int(row["usage_output_tokens"] or 0),
+    )
+
+
+CSV_READERS: dict[frozenset[str], Callable[[Row], Charged | None]] = {
+    frozenset({"amount_value", "amount_currency", "line_item"}): _openai_cost_row,
+    frozenset({"num_model_requests", "input_tokens", "model"}): _openai_usage_row,
+    frozenset({"usage_date_utc", "cost_usd", "model"}): _anthropic_cost_row,
+    frozenset({"usage_date_utc", "usage_input_tokens_no_cache", "model_version"}): _anthropic_usage_row,
+}
+
+
+def model_key(name: str) -> str:
+    """One spelling of a model: lower case, dashes, without the date of its snapshot."""
+    dashed = re.sub(r"[ ._]+", "-", name.strip().lower())
+    return re.sub(r"-(20\d{6}|20\d\d-\d\d-\d\d|latest)$", "", dashed)
+
+
+def _line_item_model(line_item: str | None) -> str:
+    """`gpt-5.4-mini-2026-03-17, cached input` is of that model."""
+    return (line_item or "").partition(",")[0].strip()
+
+
+def _require_dollars(currency: str) -> None:
+    if currency.lower() != "usd":
+        raise UnknownExport(f"amounts are in {currency!r}; only USD can be compared with the books")
+
+
+def _pico(amount: Any, unit: int) -> int:
+    """Rounded half-even where a provider is finer than a pico-dollar."""
+    return round(Decimal(str(amount)) * unit)
+
+
+def _csv_day(row: Row) -> date:
+    return _day(row.get("start_time_iso") or int(row["start_time"]))
+
+
+def _day(start: Any) -> date:
+    if isinstance(start, int):
+        return datetime.fromtimestamp(start, UTC).date()
+    moment = datetime.fromisoformat(str(start).replace("Z", "+00:00"))
+    return (moment.astimezone(UTC) if moment.tzinfo else moment).date()
+
+
+def _added_up(lines: Sequence[Charged]) -> list[Charged]:
+    sums: dict[tuple[date, str], Charged] = {}
+    for line in lines:
+        key = (line.day, model_key(line.model))
+        sums[key] = line if key not in sums else _plus(sums[key], line)
+    return [replace(sums[key], model=key[1]) for key in sorted(sums)]
+
+
+def _plus(one: Charged, other: Charged) -> Charged:
+    names = ("cost_pico_usd", "requests", "input_tokens", "cached_input_tokens", "output_tokens")
+    return replace(one, **{name: _sum(getattr(one, name), getattr(other, name)) for name in names})
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else one + other

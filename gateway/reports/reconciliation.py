@@ -1,0 +1,134 @@
+"""Our books beside a provider's: what differs per day and model, and why it probably does. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from enum import StrEnum
+
+from gateway.reports.invoices import Charged
+
+TOLERANCE = 0.005
+"""A month should agree within half a per cent."""
+ROUNDING_PICO_USD = 10**10
+"""One cent: bills are rounded to it."""
+
+
+class Why(StrEnum):
+    """The likely reason of a difference, in the order in which they are tried."""
+
+    agrees = "within 0.5 %"
+    not_ours = "not in our books: calls that did not pass this gateway, or other keys of the account"
+    not_theirs = "not in their export: it ends too early, the calls were free, or the model has another name there"
+    next_day = "days are cut differently: together with a neighbouring day it agrees"
+    unpriced = "some of our requests have no known price: `breakeven prices reprice`"
+    estimated = "within what our estimated requests (cut off, or without usage) may have cost"
+    price = "same tokens, other price: a discount, a service tier or a price change that our catalogue lacks"
+    tokens = "other tokens: retries or failed calls that are charged, or usage that did not reach us"
+    unexplained = "no likely reason: their export has no tokens to compare"
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """Our books of one day and model; bounds are of what its estimated requests may have cost."""
+
+    day: date
+    model: str
+    requests: int = 0
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+    cost_pico_usd: int = 0
+    lower_pico_usd: int = 0
+    upper_pico_usd: int | None = 0
+    unpriced_requests: int = 0
+    estimated_requests: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """One day and model. `difference_pico_usd` is theirs less ours; None where their export has no dollars."""
+
+    ours: Ours
+    theirs: Charged
+    difference_pico_usd: int | None
+    why: Why
+
+
+def reconcile(ours: Sequence[Ours], theirs: Sequence[Charged]) -> list[Reconciled]:
+    """Every day and model that either side has, in order. Names must be spelt alike already (see model_key)."""
+    own = {(row.day, row.model): row for row in ours}
+    other = {(row.day, row.model): row for row in theirs}
+    has_dollars = any(row.cost_pico_usd is not None for row in theirs)
+    rows: list[Reconciled] = []
+    for key in sorted(own.keys() | other.keys()):
+        mine = own.get(key, Ours(*key))
+        missing = Charged(*key, cost_pico_usd=0 if has_dollars else None)
+        rows.append(_compared(mine, other.get(key, missing), is_theirs=key in other, is_ours=key in own))
+    return _with_neighbours(rows)
+
+
+def _compared(ours: Ours, theirs: Charged, *, is_ours: bool, is_theirs: bool) -> Reconciled:
+    difference = None if theirs.cost_pico_usd is None else theirs.cost_pico_usd - ours.cost_pico_usd
+    return Reconciled(ours, theirs, difference, _why(ours, theirs, is_ours=is_ours, is_theirs=is_theirs))
+
+
+def _why(ours: Ours, theirs: Charged, *, is_ours: bool, is_theirs: bool) -> Why:
+    same_tokens = _same_tokens(ours, theirs)
+    cost = theirs.cost_pico_usd
+    if cost is not None and agrees(ours.cost_pico_usd, cost):
+        return Why.agrees
+    if cost is None and same_tokens:
+        return Why.agrees
+    if not is_ours:
+        return Why.not_ours
+    if not is_theirs:
+        return Why.not_theirs
+    if ours.unpriced_requests:
+        return Why.unpriced
+    if ours.estimated_requests and _is_within_bounds(ours, cost):
+        return Why.estimated
+    if same_tokens is None:
+        return Why.unexplained
+    return Why.price if same_tokens else Why.tokens
+
+
+def agrees(ours: int, theirs: int) -> bool:
+    """Within the tolerance of the larger, or within a cent."""
+    difference = abs(ours - theirs)
+    return difference <= ROUNDING_PICO_USD or difference <= TOLERANCE * max(abs(ours), abs(theirs))
+
+
+def _is_within_bounds(ours: Ours, cost: int | None) -> bool:
+    return cost is None or (
+        ours.lower_pico_usd <= cost and (ours.upper_pico_usd is None or cost <= ours.upper_pico_usd)
+    )
+
+
+def _same_tokens(ours: Ours, theirs: Charged) -> bool | None:
+    """None where their export has none."""
+    if theirs.input_tokens is None or theirs.output_tokens is None:
+        return None
+    pairs = ((ours.input_tokens, theirs.input_tokens), (ours.output_tokens, theirs.output_tokens))
+    return all(abs(one - other) <= TOLERANCE * max(one, other) for one, other in pairs)
+
+
+def _with_neighbours(rows: Sequence[Reconciled]) -> list[Reconciled]:
+    """Two days that differ by opposite amounts were cut differently."""
+    by_key: Mapping[tuple[date, str], Reconciled] = {(row.ours.day, row.ours.model): row for row in rows}
+    found: list[Reconciled] = []
+    for row in rows:
+        days = (row.ours.day - timedelta(days=1), row.ours.day + timedelta(days=1))
+        beside = [by_key[day, row.ours.model] for day in days if (day, row.ours.model) in by_key]
+        if row.why is not Why.agrees and any(_cancel(row, other) for other in beside):
+            row = Reconciled(row.ours, row.theirs, row.difference_pico_usd, Why.next_day)
+        found.append(row)
+    return found
+
+
+def _cancel(one: Reconciled, other: Reconciled) -> bool:
+    if other.why is Why.agrees or one.difference_pico_usd is None or other.difference_pico_usd is None:
+        return False
+    ours = one.ours.cost_pico_usd + other.ours.cost_pico_usd
+    return one.difference_pico_usd * other.difference_pico_usd < 0 and agrees(
+        ours, ours + one.difference_pico_usd + other.difference_pico_usd
+    )
