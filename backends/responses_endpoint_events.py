@@ -202,17 +202,15 @@ class ResponsesEventWriter:
             return []
         text = "".join(item.pieces)
         self._done.append(item.wire())
-        ended = self._event("response.output_item.done", output_index=item.index, item=item.wire())
         if item.kind == "function_call":
             place: Fields = {"item_id": item.item_id, "output_index": item.index, "name": item.name}
-            return [self._event("response.function_call_arguments.done", **place, arguments=text), ended]
-        name = "response.output_text.done" if item.kind == "message" else "response.reasoning_text.done"
-        extra: Fields = {"logprobs": []} if item.kind == "message" else {}
-        return [
-            self._in_item(name, item, text=text, **extra),
-            self._in_item("response.content_part.done", item, part=item.part()),
-            ended,
-        ]
+            events = [self._event("response.function_call_arguments.done", **place, arguments=text)]
+        else:
+            name = "response.output_text.done" if item.kind == "message" else "response.reasoning_text.done"
+            extra: Fields = {"logprobs": []} if item.kind == "message" else {}
+            events = [self._in_item(name, item, text=text, **extra)]
+            events.append(self._in_item("response.content_part.done", item, part=item.part()))
+        return [*events, self._event("response.output_item.done", output_index=item.index, item=item.wire())]
 
     def _in_item(self, kind: str, item: _Item, **fields: object) -> bytes:
         return self._event(kind, item_id=item.item_id, output_index=item.index, content_index=0, **fields)

@@ -37,6 +37,8 @@ def chat_body_from_responses(body: bytes) -> bytes:
             raise untranslatable(name, "is kept at a provider; ask a model whose provider offers the Responses API")
     chat: Fields = {name: fields[name] for name in SAME if fields.get(name) is not None}
     chat["messages"] = list(_messages(fields))
+    if not chat["messages"]:
+        raise untranslatable("input", "needs at least one item")
     if fields.get("stream") is True:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     text = part_of(fields, "text")

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import cast
+from typing import Any, cast
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -13,6 +13,7 @@ from gateway import __version__
 from gateway.api.messages import PATH as MESSAGES
 from gateway.api.messages import MessagesPath
 from gateway.api.openai_errors import body_of, headers_of, status_of
+from gateway.api.openapi_hot import complete_document
 from gateway.api.token_path import ENDPOINTS, TokenPath
 from gateway.errors import BreakevenError, InvalidRequest, NotFound, RequestError
 from gateway.idempotency import Idempotency
@@ -35,9 +36,18 @@ class Root:
             await self._rest(scope, receive, send)
 
 
+class _Documented(FastAPI):
+    """Describes the model endpoints too, and the errors as they are."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            self.openapi_schema = complete_document(super().openapi())
+        return self.openapi_schema
+
+
 def build_fastapi() -> FastAPI:
     """An empty FastAPI application whose every error has OpenAI's shape."""
-    app = FastAPI(
+    app = _Documented(
         title="Breakeven",
         version=__version__,
         summary="A cost-aware LLM router and gateway with books that balance.",

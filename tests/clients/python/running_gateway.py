@@ -15,6 +15,7 @@ class Gateway:
     url: str
     provider_url: str
     key: str
+    owner_key: str
     poor_key: str
     model: str
 

@@ -53,10 +53,13 @@ async def serve() -> None:
         process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=subprocess.DEVNULL)
         try:
             await _until_ready(f"http://127.0.0.1:{port}/readyz", process)
-            keys = {
-                "key": await _create_key(environment, "clients"),
-                "poor_key": await _create_key(environment, "poor", "--budget-usd", "0.000000001"),
-            }
+            owner_key = await _create_owner(environment)
+            async with httpx.AsyncClient(headers={"authorization": f"Bearer {owner_key}"}, timeout=60) as client:
+                keys = {
+                    "owner_key": owner_key,
+                    "key": await _create_key(client, port, "clients"),
+                    "poor_key": await _create_key(client, port, "poor", budget_usd="0.000000001"),
+                }
             urls = {"url": f"http://127.0.0.1:{port}", "provider_url": f"http://127.0.0.1:{provider_port}"}
             print(json.dumps({**urls, **keys, "model": MODEL}), flush=True)
             await asyncio.to_thread(sys.stdin.read)
@@ -83,11 +86,18 @@ async def _until_ready(url: str, process: asyncio.subprocess.Process) -> None:
     raise SystemExit("the gateway ended before it was ready")
 
 
-async def _create_key(environment: Mapping[str, str], name: str, *options: str) -> str:
-    command = [sys.executable, "-m", "gateway", "keys", "create", "--name", name, "--json", *options]
+async def _create_owner(environment: Mapping[str, str]) -> str:
+    command = [sys.executable, "-m", "gateway", "keys", "create", "--name", "owner", "--role", "owner", "--json"]
     process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=subprocess.PIPE)
     output, _ = await process.communicate()
     return str(json.loads(output)["key"])
+
+
+async def _create_key(client: httpx.AsyncClient, port: int, name: str, **limits: str) -> str:
+    url = f"http://127.0.0.1:{port}/admin/v1/keys"
+    while (answer := await client.post(url, json={"name": name, "limits": limits})).status_code == 401:
+        await asyncio.sleep(0.05)  # the gateway has not read the owner's key yet
+    return str(answer.raise_for_status().json()["key"])
 
 
 asyncio.run(serve())

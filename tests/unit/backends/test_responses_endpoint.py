@@ -1,0 +1,221 @@
+"""The Responses API in front of a chat backend: the request's way there, the answer's way back, whole and streamed."""
+
+import json
+from typing import Any
+
+import pytest
+
+from backends.chat_chunks import (
+    Answer,
+    Head,
+    done_chunk,
+    finish_chunk,
+    reasoning_chunk,
+    role_chunk,
+    text_chunk,
+    tool_arguments_chunk,
+    tool_start_chunk,
+    usage_chunk,
+)
+from backends.errors import UpstreamRejected
+from backends.protocol import Call, Chunk
+from backends.responses_endpoint_events import ResponseHead, ResponsesEventWriter, response_from_answer
+from backends.responses_endpoint_format import chat_body_from_responses
+from backends.responses_format import ResponsesStreamReader, read_response
+from backends.scripted import Outcome, ScriptedBackend, follow
+from backends.sse import SseParser
+from backends.translating import TranslatingBackend
+from backends.usage import Usage
+
+HEAD = Head("chatcmpl-1", "m", 7)
+USAGE = Usage(input_tokens=12, cached_input_tokens=4, output_tokens=5, reasoning_tokens=2)
+FUNCTION = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": True}
+
+
+def chat(**fields: Any) -> dict[str, Any]:
+    return json.loads(chat_body_from_responses(json.dumps({"model": "m", "input": "hi", **fields}).encode()))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"instructions": "Brief."}, {"role": "system", "content": "Brief."}),
+        ({"input": [{"role": "developer", "content": "Brief."}]}, {"role": "system", "content": "Brief."}),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}]}]},
+            {"role": "user", "content": [{"type": "text", "text": "a"}]},
+        ),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x/i.png"}]}]},
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/i.png"}}]},
+        ),
+        (
+            {"input": [{"role": "assistant", "content": [{"type": "output_text", "text": "a"}]}]},
+            {"role": "assistant", "content": "a"},
+        ),
+        (
+            {"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}]},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+            },
+        ),
+        (
+            {"input": [{"type": "function_call_output", "call_id": "c", "output": "sunny"}]},
+            {"role": "tool", "tool_call_id": "c", "content": "sunny"},
+        ),
+        (
+            {"input": [{"type": "reasoning", "summary": []}, {"role": "user", "content": "a"}]},
+            {"role": "user", "content": "a"},
+        ),
+    ],
+)
+def test_each_kind_of_item_becomes_a_message(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert chat(**given)["messages"][0] == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"max_output_tokens": 5}, {"max_tokens": 5}),
+        ({"temperature": 0.5, "top_p": 0.1, "user": "u"}, {"temperature": 0.5, "top_p": 0.1, "user": "u"}),
+        ({"reasoning": {"effort": "low", "summary": "auto"}}, {"reasoning_effort": "low"}),
+        ({"text": {"verbosity": "low"}}, {"verbosity": "low"}),
+        ({"text": {"format": {"type": "json_object"}}}, {"response_format": {"type": "json_object"}}),
+        ({"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}),
+        ({"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 2}),
+        ({"tool_choice": "required"}, {"tool_choice": "required"}),
+        (
+            {"tool_choice": {"type": "function", "name": "f"}},
+            {"tool_choice": {"type": "function", "function": {"name": "f"}}},
+        ),
+        (
+            {"text": {"format": {"type": "json_schema", "name": "n", "schema": {}, "strict": True}}},
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {}, "strict": True}}},
+        ),
+        (
+            {"tools": [FUNCTION]},
+            {"tools": [{"type": "function", "function": {k: v for k, v in FUNCTION.items() if k != "type"}}]},
+        ),
+        ({"include": ["x"], "truncation": "auto", "store": True, "max_tool_calls": 1}, {}),
+    ],
+)
+def test_each_field_is_translated_or_dropped(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert chat(**given) == {"model": "m", "messages": [{"role": "user", "content": "hi"}], **expected}
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"conversation": "conv_1"}, "conversation"),
+        ({"background": True}, "background"),
+        ({"input": []}, "input"),
+        ({"input": 7}, "input"),
+        ({"input": ["a"]}, "input[0]"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
+        ({"input": [{"role": "robot", "content": "a"}]}, "input[0].role"),
+        ({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}, "input[0].content[0]"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice"),
+    ],
+)
+def test_what_cannot_be_said_is_refused_by_name(given: dict[str, Any], param: str) -> None:
+    with pytest.raises(UpstreamRejected) as refused:
+        chat(**given)
+    assert json.loads(refused.value.body)["error"]["param"] == param
+
+
+def call(*, is_stream: bool, **fields: Any) -> Call:
+    body = json.dumps({"model": "auto", "input": "hi", "stream": is_stream, **fields}).encode()
+    return Call("responses", "m", body, is_stream, "r1", wants_usage_chunk=True)
+
+
+async def opened(outcome: Outcome, asked: Call) -> list[Chunk]:
+    backend = TranslatingBackend(ScriptedBackend("one", follow([outcome])), now=lambda: 7.0)
+    reply = await backend.open(asked)
+    chunks = [chunk async for chunk in reply]
+    await reply.aclose()
+    return chunks
+
+
+async def test_a_whole_answer_reads_as_a_response() -> None:
+    (chunk,) = await opened(Outcome(), call(is_stream=False, temperature=0.5, metadata={"a": "b"}))
+    document = json.loads(chunk.payload)
+    read = read_response(chunk.payload, backend="one")
+    assert (read.finish_reason, read.usage, read.output_characters) == ("stop", chunk.usage, 13)
+    assert document["output"][0]["content"][0]["text"] == "Hello, world."
+    assert (document["id"], document["created_at"], document["status"]) == ("resp_r1", 7, "completed")
+    assert (document["temperature"], document["metadata"]) == (0.5, {"a": "b"})
+
+
+@pytest.mark.parametrize(("reason", "status"), [("stop", "completed"), ("length", "incomplete")])
+async def test_a_stream_reads_as_a_responses_stream(reason: str, status: str) -> None:
+    chunks = await opened(Outcome(finish_reason=reason), call(is_stream=True))
+    events = events_of(b"".join(chunk.payload for chunk in chunks))
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert "".join(one["delta"] for one in events if one["type"] == "response.output_text.delta") == "Hello, world."
+    assert (events[0]["type"], events[-1]["type"]) == ("response.created", f"response.{status}")
+    assert events[-1]["response"]["usage"]["input_tokens"] == 12
+    reader = ResponsesStreamReader("one")
+    read = [chunk for event in events for chunk in reader.read(json.dumps(event).encode())]
+    assert reader.is_done
+    assert sum(chunk.output_characters for chunk in read) == sum(chunk.output_characters for chunk in chunks)
+
+
+async def test_other_operations_pass_untouched() -> None:
+    inner = ScriptedBackend("one", follow([Outcome()]), keeps_calls=True)
+    asked = Call("chat.completions", "m", b'{"model":"m","messages":[]}', False, "r1")
+    await TranslatingBackend(inner).open(asked)
+    assert inner.calls == [asked]
+
+
+def events_of(payload: bytes) -> list[dict[str, Any]]:
+    parser = SseParser()
+    return [json.loads(event) for event in (*parser.receive(payload), *parser.finish())]
+
+
+def written(chunks: list[Chunk]) -> list[dict[str, Any]]:
+    writer = ResponsesEventWriter(ResponseHead("resp_1", 7, {}))
+    return events_of(b"".join(writer.write(chunk) for chunk in chunks))
+
+
+CHUNKS = [
+    role_chunk(HEAD),
+    reasoning_chunk(HEAD, "hm"),
+    text_chunk(HEAD, "It "),
+    text_chunk(HEAD, "is"),
+    tool_start_chunk(HEAD, 0, "c0", "one"),
+    tool_arguments_chunk(HEAD, 0, '{"a":'),
+    tool_arguments_chunk(HEAD, 0, "1}"),
+    tool_start_chunk(HEAD, 1, "c1", "two", "{}"),
+    finish_chunk(HEAD, "tool_calls"),
+    usage_chunk(HEAD, USAGE, is_shown=False, is_malformed=False),
+    done_chunk(),
+]
+
+
+def test_reasoning_text_and_calls_are_items_in_order() -> None:
+    events = written(CHUNKS)
+    output = events[-1]["response"]["output"]
+    assert [item["type"] for item in output] == ["reasoning", "message", "function_call", "function_call"]
+    assert output[0]["content"] == [{"type": "reasoning_text", "text": "hm"}]
+    assert output[1]["content"][0]["text"] == "It is"
+    assert [(item["call_id"], item["name"], item["arguments"]) for item in output[2:]] == [
+        ("c0", "one", '{"a":1}'),
+        ("c1", "two", "{}"),
+    ]
+    for place, item in enumerate(output):
+        mine = [event for event in events if event.get("output_index") == place]
+        assert mine[0]["type"] == "response.output_item.added"
+        assert mine[-1] == {**mine[-1], "type": "response.output_item.done", "item": item}
+        assert {event["item_id"] for event in mine if "item_id" in event} == {item["id"]}
+
+
+def test_whole_and_streamed_say_the_same() -> None:
+    answer = Answer(HEAD, text=["It is"], reasoning=["hm"], finish_reason="tool_calls", usage=USAGE)
+    answer.add_tool_call("c0", "one", '{"a":1}')
+    answer.add_tool_call("c1", "two", "{}")
+    whole = json.loads(response_from_answer(answer.chunk().payload, USAGE, ResponseHead("resp_1", 7, {})))
+    assert whole == written(CHUNKS)[-1]["response"]
