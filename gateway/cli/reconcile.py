@@ -53,8 +53,7 @@ def show(view: ReconciliationView, console: Console) -> None:
         table.add_row(
             str(row.day),
             row.model or "(none)",
-            row.our_usd,
-            *cells(row.their_usd, row.difference_usd),
+            *cells(row.our_usd, row.their_usd, row.difference_usd),
             row.likely_reason,
         )
     console.print(table)
