@@ -55,7 +55,7 @@ def parse_yaml(text: str, *, file: str) -> tuple[object, dict[Path, int]]:
 def _load(text: str) -> tuple[yaml.Node | None, object]:
     loader = _Loader(text)
     try:
-        node = cast("yaml.Node | None", loader.get_single_node())
+        node = loader.get_single_node()
         return node, None if node is None else loader.construct_document(node)
     finally:
         loader.dispose()
