@@ -1,0 +1,77 @@
+"""Asks a fleet, over a fresh connection each time or over many at once, and keeps what came back."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+TIMEOUT = aiohttp.ClientTimeout(total=120)
+PROMPT = "How many words does a question need to have, if nobody is going to read it? " * 2
+"""Estimated at more than the 20 tokens the provider reports for whatever it is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def request_id(self) -> str:
+        return self.headers["x-breakeven-request-id"]
+
+
+@asynccontextmanager
+async def connections(most: int) -> AsyncGenerator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=most), timeout=TIMEOUT) as session:
+        yield session
+
+
+async def chat(session: aiohttp.ClientSession, url: str, key: str, **changes: Any) -> Answered:
+    body: dict[str, Any] = {"model": "auto", "messages": [{"role": "user", "content": PROMPT}], **changes}
+    headers = {"authorization": f"Bearer {key}"}
+    async with session.post(f"{url}/v1/chat/completions", json=body, headers=headers) as response:
+        text = await response.read()
+        return Answered(response.status, {name.lower(): value for name, value in response.headers.items()}, text)
+
+
+async def chat_afresh(urls: Sequence[str], key: str, times: int, **changes: Any) -> list[Answered]:
+    """So often at each address, over a new connection each: the kernel deals them out to all workers."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True), timeout=TIMEOUT) as session:
+        return [await chat(session, url, key, **changes) for url in urls for _ in range(times)]
+
+
+@dataclass(slots=True)
+class Load:
+    """Callers that ask one after the other until told to stop; those whose connection breaks go on."""
+
+    urls: Sequence[str]
+    key: str
+    callers: int = 16
+    answered: list[str] = field(default_factory=list[str])
+    broken: int = 0
+    refused: list[Answered] = field(default_factory=list[Answered])
+    _stopped: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        async with connections(self.callers) as session:
+            await asyncio.gather(*(self._ask(session, number) for number in range(self.callers)))
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    async def _ask(self, session: aiohttp.ClientSession, number: int) -> None:
+        while not self._stopped.is_set():
+            try:
+                got = await chat(session, self.urls[number % len(self.urls)], self.key, max_tokens=16)
+            except aiohttp.ClientError:
+                self.broken += 1
+                await asyncio.sleep(0.05)
+                continue
+            if got.status == 200:
+                self.answered.append(got.request_id)
+            else:
+                self.refused.append(got)

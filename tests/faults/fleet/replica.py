@@ -1,0 +1,117 @@
+"""A replica as it is deployed: `breakeven serve --workers N` in a process of its own, with the whole tree in hand."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import psutil
+
+from gateway.server import free_port
+
+PATIENCE_SECONDS = 120.0
+PEPPER = "5a" * 32
+CONFIGURATION = """\
+engine: {{is_enabled: false}}
+simulated_hosted: never
+backends:
+  provider:
+    base_url: {provider}
+    provider: openai
+limits: {{teams: {{red: {{requests_per_minute: 30}}}}}}
+tiers: {{premium: [premium]}}
+"""
+RULES = """\
+version: 1
+models:
+  plain: {{backend: provider, upstream_model: plain, priced_as: openai/gpt-5.4-mini, context_window: 200000}}
+  premium: {{backend: provider, upstream_model: premium, priced_as: openai/gpt-5.4, context_window: 200000}}
+rules:
+  - name: {rule}
+    choose: {{from: {models}, by: order}}
+"""
+
+
+def rules_text(rule: str, models: str = "[plain]") -> str:
+    return RULES.format(rule=rule, models=models)
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"waited too long: {what}"
+        time.sleep(0.05)
+
+
+class Replica:
+    """`start` it, again after `kill` too: it keeps its home and its port."""
+
+    def __init__(self, home: Path, *, provider: str, database: str, redis: str, workers: int = 2) -> None:
+        self.home = home
+        self.workers = workers
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._log = home / "output.log"
+        home.mkdir(parents=True)
+        (home / "breakeven.yaml").write_text(CONFIGURATION.format(provider=provider), "utf-8")
+        (home / "rules.yaml").write_text(rules_text("first"), "utf-8")
+        self.environment: Mapping[str, str] = {
+            **{name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")},
+            "BREAKEVEN_HOME": str(home),
+            "BREAKEVEN_DATABASE_URL": database,
+            "BREAKEVEN_REDIS_URL": redis,
+            "BREAKEVEN_PEPPER": PEPPER,
+            "PYTHONUNBUFFERED": "1",
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def output(self) -> str:
+        return self._log.read_text("utf-8")
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "gateway", "serve", "--port", str(self.port), "--no-ui"]
+        with self._log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [*command, "--workers", str(self.workers)], stdout=output, stderr=output, env=dict(self.environment)
+            )
+
+    def wait_until_ready(self) -> None:
+        def is_ready() -> bool:
+            assert self._process is not None
+            assert self._process.poll() is None, self.output
+            return "Ready." in self.output
+
+        until(is_ready, f"{self.url} is not ready")
+
+    def owner_key(self) -> str | None:
+        """Of the replica that was first on an empty database."""
+        found = re.search(r"owner key.*(bk-\S+)", self.output)
+        return found[1] if found else None
+
+    def worker_processes(self) -> list[psutil.Process]:
+        assert self._process is not None
+        children = psutil.Process(self._process.pid).children()
+        return [child for child in children if "gateway.worker" in child.cmdline()]
+
+    def kill(self) -> None:
+        """-9 to every process of it, as if its machine had lost power but for its disk."""
+        assert self._process is not None
+        root = psutil.Process(self._process.pid)
+        for process in [root, *root.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait()
+
+    def terminate(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def wait(self) -> int:
+        """The exit status; 0 also if it was never started."""
+        return self._process.wait(PATIENCE_SECONDS) if self._process is not None else 0

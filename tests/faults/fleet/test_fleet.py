@@ -1,0 +1,299 @@
+"""Two replicas of two workers each, real PostgreSQL, real Redis: they agree, and what dies takes nothing with it."""
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+
+from tests.faults.fleet.caller import Load, chat, chat_afresh, connections
+from tests.faults.fleet.replica import PATIENCE_SECONDS, Replica, rules_text, until
+from tests.postgres_server import empty_postgres
+from tests.redis_server import RedisServer
+
+pytestmark = [pytest.mark.faults, pytest.mark.integration]
+FRESH = 8
+"""Connections to each replica when all its workers are meant: one in 128 times they all go to the same one."""
+PARALLEL = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    one: Replica
+    two: Replica
+    owner: str
+    socket_directory: str
+
+    @property
+    def urls(self) -> list[str]:
+        return [self.one.url, self.two.url]
+
+    def admin(self, method: str, path: str, *, at: Replica | None = None, **body: Any) -> Any:
+        url = f"{(at or self.one).url}/admin/v1{path}"
+        answer = httpx.request(
+            method, url, headers={"authorization": f"Bearer {self.owner}"}, json=body or None, timeout=60
+        )
+        assert answer.status_code < 300, answer.text
+        return answer.json()
+
+    def new_key(self, name: str, *, team: str | None = None, **limits: Any) -> tuple[str, str]:
+        """Id and secret; known to every worker when this returns."""
+        made = self.admin("POST", "/keys", name=name, team=team, limits=limits)
+        return made["id"], made["key"]
+
+    async def rows(self, query: str, *values: object) -> list[asyncpg.Record]:
+        connection = await asyncpg.connect(host=self.socket_directory, user="postgres", database="postgres")
+        try:
+            return await connection.fetch(query, *values)
+        finally:
+            await connection.close()
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[str]:
+    """In a process of its own: the test's has enough to do."""
+    command = [sys.executable, "-m", "tests.scripted_provider", "--pieces", "4"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.terminate()
+
+
+@pytest.fixture(scope="module")
+def fleet(
+    provider: str, postgres_directory: str, running_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
+    running_redis.flush()
+    database = asyncio.run(empty_postgres(postgres_directory))
+    root: Path = tmp_path_factory.mktemp("fleet")
+    one, two = (
+        Replica(root / name, provider=provider, database=database, redis=running_redis.url) for name in ("one", "two")
+    )
+    try:
+        one.start()
+        until(one.owner_key, "no first keys")
+        two.start()
+        for replica in (one, two):
+            replica.wait_until_ready()
+        owner = one.owner_key()
+        assert owner is not None
+        assert two.owner_key() is None, "there were keys already"
+        yield Fleet(one, two, owner, postgres_directory)
+    finally:
+        for replica in (one, two):
+            replica.terminate()
+        for replica in (one, two):
+            replica.wait()
+
+
+@pytest.fixture
+async def patience() -> AsyncIterator[None]:
+    async with asyncio.timeout(2 * PATIENCE_SECONDS):
+        yield
+
+
+async def statuses(fleet: Fleet, key: str) -> set[int]:
+    return {got.status for got in await chat_afresh(fleet.urls, key, FRESH)}
+
+
+async def until_all(fleet: Fleet, key: str, status: int) -> None:
+    """Every worker answers so."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (found := await statuses(fleet, key)) != {status}:
+        assert time.monotonic() < deadline, f"still {found}"
+
+
+async def test_a_new_key_works_and_a_revoked_one_stops_at_every_worker(fleet: Fleet) -> None:
+    key_id, key = fleet.new_key("short-lived")
+    await until_all(fleet, key, 200)
+    fleet.admin("POST", f"/keys/{key_id}/revoke", at=fleet.two)
+    await until_all(fleet, key, 401)
+
+
+async def test_rules_activated_at_one_replica_decide_at_every_worker(fleet: Fleet) -> None:
+    _, key = fleet.new_key("rules")
+    await until_all(fleet, key, 200)
+    active = fleet.admin("GET", "/rules")["active"]
+    fleet.admin("PUT", "/rules", text=rules_text("second"), expected_active=active, activate=True)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while {got.headers["x-breakeven-rule"] for got in await chat_afresh(fleet.urls, key, FRESH)} != {"second"}:
+        assert time.monotonic() < deadline
+
+
+async def test_a_teams_rate_is_one_for_all_workers(fleet: Fleet) -> None:
+    _, key = fleet.new_key("team", team="red")
+    began = time.monotonic()
+    answers = await chat_afresh(fleet.urls, key, 1)
+    while len(answers) < 90:
+        answers += await chat_afresh(fleet.urls, key, 4)
+    refilled = (time.monotonic() - began) * 30 / 60
+    admitted = sum(got.status == 200 for got in answers)
+    assert {got.status for got in answers} <= {200, 401, 429}
+    assert 30 <= admitted <= 30 + refilled + 1, f"{admitted} of {len(answers)}, {refilled:.1f} refilled"
+    assert "The team 'red' may use 30 requests a minute" in answers[-1].body.decode()
+
+
+async def test_a_tiers_quota_is_one_for_all_workers_and_no_prompt_buys_more(fleet: Fleet) -> None:
+    _, key = fleet.new_key("tiers", tier_quotas={"premium": {"requests": 5, "window": "day"}})
+    active = fleet.admin("GET", "/rules")["active"]
+    fleet.admin("PUT", "/rules", text=rules_text("third", "[premium, plain]"), expected_active=active, activate=True)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while {got.headers.get("x-breakeven-rule") for got in await chat_afresh(fleet.urls, key, 1)} != {"third"}:
+        assert time.monotonic() < deadline
+    routed = await chat_afresh(fleet.urls, key, 10)
+    assert {got.status for got in routed} == {200}
+    direct = await chat_afresh(fleet.urls, key, 2, model="premium")
+    assert {got.status for got in direct} == {429}
+    assert "5 requests per day answered by models of the tier 'premium'" in direct[0].body.decode()
+    rows = await _until_booked(fleet, 1, "where d.model = 'premium' and d.key_id = $1", await _key_id(fleet, "tiers"))
+    assert rows <= 5
+
+
+async def test_a_thousand_parallel_requests_spend_the_budget_and_no_more(fleet: Fleet, patience: None) -> None:
+    """Against a serial oracle: one request after the other, each holding its bound and then charged its cost."""
+    bound, cost = await _bound_and_cost(fleet)
+    budget = bound + cost * PARALLEL // 2
+    serial, spent = 0, 0
+    while spent + bound <= budget:
+        serial, spent = serial + 1, spent + cost
+    key_id, key = fleet.new_key("parallel", budget_usd=f"{budget}e-12", budget_window="month")
+    await until_known(fleet, key)
+    async with connections(PARALLEL) as session:
+        asked = [chat(session, fleet.urls[number % 2], key, max_tokens=4) for number in range(PARALLEL)]
+        answers = await asyncio.gather(*asked)
+    admitted = sum(got.status == 200 for got in answers)
+    assert {got.status for got in answers} == {200, 429}
+    assert await _until_booked(fleet, admitted, "where d.key_id = $1", key_id) == admitted
+    [row] = await fleet.rows(f"select {COST} as cost {ENTRIES} where d.key_id = $1", key_id)
+    assert row["cost"] <= budget, "not even one increment too much"
+    assert admitted >= 0.95 * serial, f"{admitted} admitted, one after the other {serial} would be"
+
+
+async def until_known(fleet: Fleet, key: str) -> None:
+    """A key is created at one worker; the others hear of it. Asks for the list of models, which costs nothing."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        async with httpx.AsyncClient(timeout=60, limits=httpx.Limits(max_keepalive_connections=0)) as client:
+            headers = {"authorization": f"Bearer {key}"}
+            got = [await client.get(f"{url}/v1/models", headers=headers) for url in fleet.urls for _ in range(FRESH)]
+        if {answer.status_code for answer in got} == {200}:
+            return
+        assert time.monotonic() < deadline
+
+
+async def _bound_and_cost(fleet: Fleet) -> tuple[int, int]:
+    """What such a request must hold, told by a key that cannot pay it, and what it costs."""
+    _, poor = fleet.new_key("poor", budget_usd="0.000000000001")
+    await until_known(fleet, poor)
+    async with connections(1) as session:
+        refused = await chat(session, fleet.one.url, poor, max_tokens=4)
+        assert refused.status == 429, refused.body
+        message = json.loads(refused.body)["error"]["message"]
+        _, key = fleet.new_key("rich")
+        await until_known(fleet, key)
+        answered = await chat(session, fleet.one.url, key, max_tokens=4)
+    needs = message.partition("this request needs $")[2].split(". ")[0]
+    return round(float(needs) * 1e12) + 10**6, round(float(answered.headers["x-breakeven-cost-usd"]) * 1e12)
+
+
+ENTRIES = "from entries e join dimensions d on d.id = e.dimension_id"
+COST = (
+    "coalesce(sum(e.input_pico_usd + e.cached_input_pico_usd + e.cache_write_pico_usd + e.output_pico_usd"
+    " + e.other_pico_usd + e.compute_pico_usd), 0)::bigint"
+)
+
+
+async def _key_id(fleet: Fleet, name: str) -> str:
+    [row] = await fleet.rows("select id from api_keys where name = $1", name)
+    return str(row["id"])
+
+
+async def _until_booked(fleet: Fleet, count: int, where: str, *values: object) -> int:
+    """How many entries there are once there are at least so many."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        [row] = await fleet.rows(f"select count(*) as count {ENTRIES} {where}", *values)
+        if row["count"] >= count:
+            return int(row["count"])
+        assert time.monotonic() < deadline, f"{row['count']} of {count} entries are in the database"
+        await asyncio.sleep(0.1)
+
+
+async def test_a_killed_worker_is_replaced_while_the_others_serve(fleet: Fleet, patience: None) -> None:
+    _, key = fleet.new_key("one-worker-dies")
+    await until_known(fleet, key)
+    load = Load(fleet.urls, key)
+    running = asyncio.create_task(load.run())
+    await _until_answered(load, 50)
+    victim = random.choice(fleet.one.worker_processes())
+    victim.kill()
+    await _until_answered(load, 50)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(alive := fleet.one.worker_processes()) < 2 or victim in alive:
+        assert time.monotonic() < deadline, "no new worker"
+        await asyncio.sleep(0.1)
+    await _until_answered(load, 50)
+    load.stop()
+    await running
+    assert not load.refused
+    await _all_are_booked_once(fleet, load.answered)
+
+
+async def test_a_replica_killed_under_load_loses_no_settled_entry(fleet: Fleet, patience: None) -> None:
+    key_id, key = fleet.new_key("replica-dies")
+    await until_known(fleet, key)
+    load = Load(fleet.urls, key, callers=32)
+    running = asyncio.create_task(load.run())
+    await _until_answered(load, 200)
+    fleet.two.kill()
+    await _until_answered(load, 100)
+    load.stop()
+    await running
+    assert load.broken, "nothing was under way when it died"
+    fleet.two.start()
+    fleet.two.wait_until_ready()
+    await _all_are_booked_once(fleet, load.answered)
+    [row] = await fleet.rows(f"select count(*) as whole {ENTRIES} where d.key_id = $1 and status = 'completed'", key_id)
+    assert row["whole"] >= len(load.answered)
+    totals = [fleet.admin("GET", "/reports/costs?by=key", at=replica)["total"] for replica in (fleet.one, fleet.two)]
+    assert totals[0] == totals[1], "whoever is asked tells the same"
+
+
+async def test_sigterm_under_load_drops_no_stream(fleet: Fleet, patience: None) -> None:
+    _, key = fleet.new_key("drained")
+    await until_known(fleet, key)
+    async with connections(64) as session:
+        asked = [asyncio.create_task(chat(session, fleet.two.url, key, stream=True, model="plain")) for _ in range(64)]
+        await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        fleet.two.terminate()
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+    whole = [got for got in answers if not isinstance(got, BaseException)]
+    assert {got.status for got in whole} == {200}
+    assert all(got.body.endswith(b"data: [DONE]\n\n") for got in whole)
+    assert await asyncio.to_thread(fleet.two.wait) == 0
+    await _all_are_booked_once(fleet, [got.request_id for got in whole])
+    assert fleet.two.output.rstrip().endswith("Stopped.")
+
+
+async def _until_answered(load: Load, more: int) -> None:
+    wanted = len(load.answered) + more
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(load.answered) < wanted:
+        assert time.monotonic() < deadline, f"{len(load.answered)} of {wanted} answered, {load.broken} broken"
+        await asyncio.sleep(0.02)
+
+
+async def _all_are_booked_once(fleet: Fleet, request_ids: list[str]) -> None:
+    assert len(set(request_ids)) == len(request_ids)
+    ids = [bytes.fromhex(one) for one in request_ids]
+    booked = await _until_booked(fleet, len(ids), "where e.request_id = any($1)", ids)
+    assert booked == len(ids)
