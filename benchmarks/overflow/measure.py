@@ -130,34 +130,34 @@ class Rig:
         await self.pipeline.answer(Incoming("chat.completions", KEY, json.dumps(body).encode()), Reader())
 
     async def capacity(self, slots: int, seconds: float) -> float:
-        """Requests a second with every slot always taken."""
+        """Requests a second with every slot always taken, between the first round of answers and the last."""
         ends = time.monotonic() + seconds
+        answered: list[float] = []
 
-        async def keep_busy() -> int:
-            done = 0
-            while time.monotonic() < ends:
+        async def keep_busy() -> None:
+            while time.monotonic() < ends or len(answered) < 3 * slots:
                 await self.ask(OWN)
-                done += time.monotonic() < ends
-            return done
+                answered.append(time.monotonic())
 
-        return sum(await asyncio.gather(*(keep_busy() for _ in range(slots)))) / seconds
+        await asyncio.gather(*(keep_busy() for _ in range(slots)))
+        steady = sorted(answered)[slots - 1 : -slots]
+        return (len(steady) - 1) / (steady[-1] - steady[0])
 
     async def cell(self, load: float, seconds: float, warm_up: float, own_share: float | None) -> Cell:
         """Poisson arrivals at `load`; `own_share` of them queue at the engine, or None: the decision sends them."""
+        self.books.settled_entries.clear()
         running: set[asyncio.Task[None]] = set()
-        begins = time.monotonic()
-        at = begins
+        begins = at = time.monotonic()
+        first_us = self.pipeline.now_us() + round(warm_up * 1e6)
         while at < begins + warm_up + seconds:
             at += self._dice.expovariate(load)
             await asyncio.sleep(max(0.0, at - time.monotonic()))
-            if at < begins + warm_up:
-                self.books.settled_entries.clear()
             model = "auto" if own_share is None else OWN if self._dice.random() < own_share else HOSTED
             running.add(task := asyncio.create_task(self.ask(model)))
             task.add_done_callback(running.discard)
-        entries = list(self.books.settled_entries)  # what ended in the period, at the pace the engine keeps
         await asyncio.gather(*running)
-        return _cell(entries, load)
+        arrived = [entry for entry in self.books.settled_entries if entry.intent.accepted_at_us >= first_us]
+        return _cell(arrived, load)
 
 
 def _cell(entries: list[Entry], load: float) -> Cell:
