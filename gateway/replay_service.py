@@ -1,7 +1,11 @@
-"""A rules text against logged traffic: reads entries in time order and decides them again, off the event loop."""
+"""A rules text against logged traffic: reads entries in time order and decides them again, off the event loop.
+
+Pages are read while earlier ones are decided; a few are in memory at a time, however long the period is.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import queue
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Protocol
 
 from gateway.api.admin_rules import ReplayMove, ReplayResult
@@ -18,7 +22,11 @@ from gateway.routing.snapshot import Snapshot
 
 WEEK_US = 7 * 24 * HOUR_US
 MOST_REQUESTS = 200_000
-"""What an editor waits for; more is cut and said."""
+"""What somebody waits for at an editor; more is cut and said. The command line takes all."""
+PAGES_AHEAD = 8
+LOOK_EVERY_SECONDS = 0.2
+Progress = Callable[[int], None]
+"""Hears how many requests are done, from another thread."""
 
 
 class EntryLog(Protocol):
@@ -33,26 +41,65 @@ class ReplayService:
     """Answers `/rules/replay`. `snapshot_of` puts a document together with the deployment's models and prices."""
 
     def __init__(
-        self, log: EntryLog, snapshot_of: Callable[[RulesDocument], Snapshot], now_us: Callable[[], int]
+        self,
+        log: EntryLog,
+        snapshot_of: Callable[[RulesDocument], Snapshot],
+        now_us: Callable[[], int],
+        *,
+        most_requests: int | None = MOST_REQUESTS,
+        progress: Progress | None = None,
     ) -> None:
+        """`most_requests` None: the whole period, however long that takes."""
         self._log = log
         self._snapshot_of = snapshot_of
         self._now_us = now_us
+        self._most_requests = most_requests
+        self._progress = progress
 
     async def __call__(self, document: RulesDocument, since_us: int | None, until_us: int | None) -> ReplayResult:
         """None, None: the last seven days."""
         until = until_us if until_us is not None else self._now_us()
         since = since_us if since_us is not None else until - WEEK_US
-        snapshot = self._snapshot_of(document)
-        logged: list[LoggedRequest] = []
+        scenario, feed = scenario_of(self._snapshot_of(document)), _Feed()
+        replaying = asyncio.create_task(asyncio.to_thread(replay, feed, scenario, progress=self._progress))
+        try:
+            is_cut = await self._fill(feed, since, until, replaying)
+        finally:
+            await feed.put([], unless=replaying)  # the end, also of a log that could not be read
+        return _result(await replaying, since, until, is_cut=is_cut)
+
+    async def _fill(self, feed: "_Feed", since: int, until: int, replaying: asyncio.Task[ReplayDiff]) -> bool:
+        """Whether there was more than may be replayed."""
+        left = self._most_requests
         async for page in self._log.entries(since, until):
-            logged += [logged_request_of(entry) for entry in page]
-            if len(logged) > MOST_REQUESTS:
-                break
-        is_cut = len(logged) > MOST_REQUESTS
-        del logged[MOST_REQUESTS:]
-        diff = await asyncio.to_thread(replay, logged, scenario_of(snapshot))
-        return _result(diff, since, until, is_cut=is_cut)
+            logged = [logged_request_of(entry) for entry in page]
+            if left is not None and len(logged) > left:
+                await feed.put(logged[:left], unless=replaying)
+                return True
+            left = None if left is None else left - len(logged)
+            await feed.put(logged, unless=replaying)
+            if replaying.done():  # it failed, and `await` says why
+                return False
+        return False
+
+
+class _Feed:
+    """Pages from the event loop to the thread that replays them; an empty page is the end."""
+
+    def __init__(self) -> None:
+        self._pages: queue.Queue[list[LoggedRequest]] = queue.Queue(PAGES_AHEAD)
+
+    async def put(self, page: list[LoggedRequest], *, unless: asyncio.Task[ReplayDiff]) -> None:
+        """Wait for room, but not for a reader that has ended."""
+        while not unless.done():
+            if not self._pages.full():  # nobody else puts
+                self._pages.put_nowait(page)
+                return
+            await asyncio.wait([unless], timeout=LOOK_EVERY_SECONDS)
+
+    def __iter__(self) -> Iterator[LoggedRequest]:
+        while page := self._pages.get():
+            yield from page
 
 
 def scenario_of(snapshot: Snapshot) -> Scenario:
@@ -68,7 +115,7 @@ def _result(diff: ReplayDiff, since_us: int, until_us: int, *, is_cut: bool) -> 
     if after.unpriced or before.unpriced:
         notes.append(f"{before.unpriced} requests before and {after.unpriced} after have no known price.")
     if is_cut:
-        notes.append(f"Only the first {MOST_REQUESTS:,} requests of the period; choose a shorter one to see the rest.")
+        notes.append(f"Only the first {diff.requests:,} requests of the period; choose a shorter one to see the rest.")
     if after.time_to_first_token_p50_seconds == 0:
         notes.append("No time to first token is known for the models that requests would move to.")
     return ReplayResult(

@@ -5,15 +5,18 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from gateway.api.admin_rules import ReplayResult
 from gateway.cli.state import open_state
 from gateway.config.settings import read_text
 from gateway.replay_service import ReplayService
+from gateway.stores import SumsQuery
 from gateway.wiring import now_us
 
 DAY_US = 86_400_000_000
+COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 
 def command(
@@ -42,5 +45,16 @@ def command(
 async def _replay(file: Path, days: float) -> ReplayResult:
     async with open_state() as state:
         document = state.deployment.catalogue.parse(read_text(file), file=str(file))
-        service = ReplayService(state.ledger, state.snapshot_of, now_us)
-        return await service(document, now_us() - round(days * DAY_US), None)
+        until = now_us()
+        since = until - round(days * DAY_US)
+        logged = sum(row.requests for row in await state.reports.sums(SumsQuery(since, until)))
+        with Progress(*COLUMNS, console=Console(stderr=True), transient=True) as shown:
+            task = shown.add_task("Deciding again", total=logged)
+            service = ReplayService(
+                state.ledger,
+                state.snapshot_of,
+                now_us,
+                most_requests=None,
+                progress=lambda done: shown.update(task, completed=done),
+            )
+            return await service(document, since, until)

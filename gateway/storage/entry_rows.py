@@ -21,6 +21,7 @@ MOST_TOKENS = 10**12
 MOST_PICO_USD = 10**17  # $100,000 for one request
 MOST_US = 10**15
 COST_FIELDS = ("input", "cached_input", "cache_write", "output", "other", "compute", "list")
+COST_COLUMNS = tuple(f"{name}_pico_usd" for name in COST_FIELDS)
 TOKEN_FIELDS = (
     "input_tokens",
     "cached_input_tokens",
@@ -141,6 +142,17 @@ def json_list(items: tuple[str, ...]) -> str:
     return json.dumps(list(items), ensure_ascii=False, separators=(",", ":"))
 
 
+@lru_cache(4096)
+def items_of(stored: str) -> tuple[Any, ...]:
+    """The items of a stored JSON array: the same few come with every row."""
+    return tuple(json.loads(stored))
+
+
+def has_attempt_rows(row: Row) -> bool:
+    """Whether the row's attempts may be kept apart."""
+    return DETAIL.decode(row["detail"]).attempt is None
+
+
 def dimension_of(entry: Entry) -> Dimension:
     intent = entry.intent
     return Dimension(
@@ -216,13 +228,14 @@ def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
     """From a row of entries joined with its dimension and circumstance, and its attempts in order."""
     detail = DETAIL.decode(row["detail"])
     was = (row["model"], row["backend"], row["provider"], row["upstream_model"], bool(row["is_simulated"]))
-    model, backend, provider, upstream_model, is_simulated = json.loads(row["intended"]) if row["intended"] else was
+    model, backend, provider, upstream_model, is_simulated = items_of(row["intended"]) if row["intended"] else was
     allowed = row["allowed_models"]
-    names = (*json.loads(row["candidates"]), *detail.more_names)
+    candidates = items_of(row["candidates"])
+    names = (*candidates, *detail.more_names)
     decision = Decision(
         rule=row["rule"],
         model=model,
-        candidates=tuple(json.loads(row["candidates"])),
+        candidates=candidates,
         expected_cost_pico_usd=detail.expected_cost,
         predicted_quality=detail.predicted_quality,
         propensity=detail.propensity,
@@ -237,7 +250,7 @@ def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
         key_id=row["key_id"],
         team=row["team"],
         project=row["project"],
-        tags=tuple(json.loads(row["tags"])),
+        tags=items_of(row["tags"]),
         operation=row["operation"],
         requested_model=row["requested_model"],
         is_stream=bool(row["is_stream"]),
@@ -247,11 +260,11 @@ def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
         upstream_model=upstream_model,
         cost_bound_pico_usd=detail.cost_bound,
         is_simulated=is_simulated,
-        allowed_models=None if allowed is None else tuple(json.loads(allowed)),
+        allowed_models=None if allowed is None else items_of(allowed),
     )
     cost = None
     if row["list_pico_usd"] is not None:
-        cost = Cost(**{f"{name}_pico_usd": row[f"{name}_pico_usd"] for name in COST_FIELDS})
+        cost = Cost(*[row[name] for name in COST_COLUMNS])
     bound = cost.total_pico_usd if cost and row["is_exact"] else None
     return Entry(
         intent=intent,
@@ -336,7 +349,8 @@ def _facts(detail: Detail, names: Sequence[str]) -> Facts:
 
 
 def _by_name(flat: Sequence[float], names: Sequence[str]) -> dict[str, float]:
-    return {names[int(flat[i])]: flat[i + 1] for i in range(0, len(flat), 2)}
+    places = iter(flat)
+    return {names[int(place)]: value for place, value in zip(places, places, strict=True)}
 
 
 def _attempt_row(one: Attempt) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.ledger.entry import Entry
 from gateway.storage.database import writing
-from gateway.storage.entry_rows import EntryRows, Row, entry_from, entry_rows
+from gateway.storage.entry_rows import EntryRows, Row, entry_from, entry_rows, has_attempt_rows
 from gateway.storage.interned import Interned, insert_or_ignore
 from gateway.storage.partitions import Partitions
 from gateway.storage.rollup import SKETCHES, SUMS, Rows, by_day, roll_up
@@ -168,7 +168,7 @@ async def read_entries(connection: AsyncConnection, query: Select[Any]) -> list[
     """Run a query made from `entry_select`, and fetch the attempts that are kept apart."""
     rows: list[Row] = [dict(row) for row in (await connection.execute(query)).mappings()]
     tries: dict[bytes, list[Row]] = {}
-    keys = [(row["request_id"], row["accepted_at_us"]) for row in rows]
+    keys = [(row["request_id"], row["accepted_at_us"]) for row in rows if has_attempt_rows(row)]
     for start in range(0, len(keys), CHUNK):
         wanted = tuple_(attempts.c.request_id, attempts.c.accepted_at_us).in_(keys[start : start + CHUNK])
         found = await connection.execute(select(attempts).where(wanted).order_by(attempts.c.number))
