@@ -23,7 +23,7 @@ PLACES = (
     "model", "base_url", "api_base", "endpoint", "url", "host", "proxy", "upstream", "backend", "provider",
     "azure_endpoint", "extra_body", "extra_headers", "metadata", "callback_url", "webhook", "user", "service_tier",
 )  # fmt: skip
-HEADERS = ("host", "x-forwarded-host", "x-upstream", "x-base-url", "x-breakeven-backend", "forwarded", "referer")
+HEADERS = ("x-forwarded-host", "x-upstream", "x-base-url", "x-breakeven-backend", "forwarded", "referer")
 
 
 def hosts() -> Iterator[str]:
