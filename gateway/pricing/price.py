@@ -70,16 +70,20 @@ def price_bound(
     The answer may come from the service tier asked for or from the ordinary one. Saying that a request neither
     writes a cache nor carries audio or images makes the bound tighter.
     """
-    share = 1 - prices.discount
+    ordinary, asked = (prices.ladder, ONE), service(prices, service_tier)
+    is_ordinary = asked[0] is prices.ladder and asked[1] is ONE
     bounds: list[int] = []
-    for ladder, multiplier in ((prices.ladder, Fraction(1)), service(prices, service_tier)):
+    for ladder, multiplier in (ordinary,) if is_ordinary else (ordinary, asked):
         reached = [ladder.base, *(step.rates for step in ladder.steps if input_tokens > step.above_input_tokens)]
         dearest_input = max(
             highest_input(rates, may_write_cache=may_write_cache, may_have_media=may_have_media) for rates in reached
         )
         dearest_output = max(highest_output(rates, may_have_media=may_have_media) for rates in reached)
         amount = input_tokens * dearest_input + max_output_tokens * dearest_output
-        bounds.append(math.ceil((amount * multiplier + prices.per_request_pico_usd) * share))
+        if multiplier is ONE and not prices.discount:  # whole pico-dollars stay whole
+            bounds.append(amount + prices.per_request_pico_usd)
+        else:
+            bounds.append(math.ceil((amount * multiplier + prices.per_request_pico_usd) * (1 - prices.discount)))
     return max(bounds) + ROUNDING_SLACK_PICO_USD
 
 
