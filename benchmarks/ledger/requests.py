@@ -200,7 +200,7 @@ async def measure_added(directory: Path, journal: Journal, disk: TimedDisk, entr
 def measure_disk(directory: Path) -> dict[str, float]:
     """What one sync of 4 kB takes here, by itself: nothing durable can add less to a request."""
     disk = TimedDisk(directory / "probe")
-    disk.create("probe.seg", 1 << 20, is_urgent=True)
+    disk.create("probe.seg", 1 << 20, is_urgent=lambda: True)
     file = disk.open("probe.seg")
     for place in range(256):
         file.write(place * 4096, b"x" * 4096)

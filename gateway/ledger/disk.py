@@ -3,6 +3,7 @@
 import errno
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -38,10 +39,10 @@ class Disk(Protocol):
         """Names of the files that were completely created, in no order."""
         ...
 
-    def create(self, name: str, size: int, *, is_urgent: bool) -> None:
+    def create(self, name: str, size: int, *, is_urgent: Callable[[], bool]) -> None:
         """Make a file of `size` zeros; file, zeros and name survive power loss when it returns.
 
-        Where it is not urgent, it leaves the disk to others half of the time. An error leaves nothing behind.
+        While it is not urgent, it leaves the disk to others half of the time. An error leaves nothing behind.
         """
         ...
 
@@ -91,7 +92,7 @@ class LocalDisk:
     def names(self) -> list[str]:
         return [path.name for path in self._directory.iterdir() if path.suffix == ".seg"]
 
-    def create(self, name: str, size: int, *, is_urgent: bool) -> None:
+    def create(self, name: str, size: int, *, is_urgent: Callable[[], bool]) -> None:
         path = self._directory / (name + ".new")
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -105,7 +106,7 @@ class LocalDisk:
         self._sync_names()
 
     @staticmethod
-    def _write_zeros(descriptor: int, size: int, *, is_urgent: bool) -> None:
+    def _write_zeros(descriptor: int, size: int, *, is_urgent: Callable[[], bool]) -> None:
         # Real zeros, not fallocate: a write into an unwritten extent costs a metadata commit at the next sync. Synced
         # piece by piece with pauses, so that a settlement that syncs another file meanwhile hardly ever waits for it.
         done = 0
@@ -116,7 +117,7 @@ class LocalDisk:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             done += written
             os.fdatasync(descriptor)
-            if not is_urgent:
+            if not is_urgent():
                 time.sleep(max(time.monotonic() - began, SHORTEST_PAUSE_SECONDS))
         os.fsync(descriptor)
 

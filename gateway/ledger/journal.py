@@ -9,37 +9,26 @@
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from gateway.errors import LedgerUnavailable
+from gateway.ledger.age import AgeMarks
 from gateway.ledger.disk import Disk, DiskFile, LocalDisk
 from gateway.ledger.entry import Checkpoint, Entry, Intent
 from gateway.ledger.record import Framing, Kind
-from gateway.ledger.recovery import OpenIntent, OpenIntents, settle_orphan
+from gateway.ledger.recovery import OpenIntent, OpenIntents, Recovered, settle_orphan
 from gateway.ledger.segments import NoRoom, Position, Segment, Segments
 
 SEGMENT_BYTES = 64 << 20
 SPARE_RETRY_SECONDS = 1.0
 # What a settlement adds to its intent (counts, cost, attempts with their errors), generously; see `_reserve`.
 SETTLE_OVERHEAD_BYTES = 4096
-MARK_EVERY_SECONDS = 0.5
 ENCODER = msgspec.msgpack.Encoder()
 ENTRY_DECODER = msgspec.msgpack.Decoder(Entry)
-
-
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """What was found at start: settled entries still to be shipped, the requests that died, torn bytes dropped."""
-
-    settled_entries: int
-    orphans: tuple[str, ...]
-    discarded_bytes: int
 
 
 class Journal:
@@ -75,7 +64,7 @@ class Journal:
         self._shipped_entries = 0
         self._syncs = 0
         self._open = OpenIntents()
-        self._marks: deque[tuple[float, Position]] = deque()
+        self._age = AgeMarks()
         self.recovered = self._recover()
         self._durable = self._segments.end
         self._shipped = self._segments.start
@@ -94,7 +83,7 @@ class Journal:
         self._prepare_spare()
         reserve = _reserve(payload)
         if self._segments.free_bytes < self._reserved_bytes + reserve + len(payload) + 512:
-            raise LedgerUnavailable("The journal's disk is full: make room, or wait until the database takes entries.")
+            raise LedgerUnavailable(self._why_no_room())
         position = self._append(Kind.INTENT, intent.request_id, payload)
         self._reserved_bytes += reserve
         self._open[intent.request_id] = OpenIntent(position.epoch, payload)
@@ -186,8 +175,7 @@ class Journal:
         """
         self._shipped = position
         self._shipped_entries += entries
-        while self._marks and self._marks[0][1] <= position:
-            self._marks.popleft()
+        self._age.shipped(position)
         finished = self._segments.before(position)
         if not finished or self._failure:
             return
@@ -213,11 +201,10 @@ class Journal:
         return True
 
     def gauges(self) -> Mapping[str, float]:
-        oldest = self._marks[0][0] if self._marks and self.unshipped_entries else None
         return {
             "open_intents": len(self._open),
             "unshipped_entries": self.unshipped_entries,
-            "unshipped_seconds": self._clock() - oldest if oldest is not None else 0.0,
+            "unshipped_seconds": self._age.oldest_seconds(self._clock()) if self.unshipped_entries else 0.0,
             "journal_bytes": self._segments.total_bytes,
             "free_bytes": max(self._segments.free_bytes - self._reserved_bytes, 0),
             "skipped_checkpoints": self._skipped_checkpoints,
@@ -246,7 +233,7 @@ class Journal:
         orphans = dict(self._open)
         self._reserved_bytes = sum(_reserve(opened.intent) for opened in orphans.values())
         if self._segments.free_bytes < self._reserved_bytes and not self._segments.has_spare:
-            self._segments.keep_spare(self._segments.create_spare(is_urgent=True))
+            self._segments.keep_spare(self._segments.create_spare())
         for opened in orphans.values():
             self._settle_open(settle_orphan(opened))
         _sync(self._segments.take_dirty())
@@ -281,6 +268,11 @@ class Journal:
         else:
             self._segments.keep_spare(created.result())
 
+    def _why_no_room(self) -> str:
+        if self._is_preparing:
+            return "The journal's disk is too slow for so many requests at once: try again in a second."
+        return "The journal's disk is full: make room, or wait until the database takes entries."
+
     def _refuse_if_stopped(self) -> None:
         if self._failure is not None:
             raise _stopped(self._failure)
@@ -288,14 +280,8 @@ class Journal:
             raise LedgerUnavailable("The journal is closed.")
 
     def _mark_time(self) -> None:
-        """Remember, to the half second, when the journal had reached where: the age of the oldest unshipped entry."""
-        now = self._clock()
-        if self._shipped >= self._durable:
-            return
-        if self._marks and now - self._marks[-1][0] < MARK_EVERY_SECONDS:
-            self._marks[-1] = (self._marks[-1][0], self._durable)
-        else:
-            self._marks.append((now, self._durable))
+        if self._shipped < self._durable:
+            self._age.reached(self._durable, self._clock())
 
 
 def _sync(files: Sequence[DiskFile]) -> None:

@@ -41,6 +41,15 @@ class OpenIntents(dict[str, OpenIntent]):
         self.pop(request_id, None)
 
 
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What was found at start: settled entries still to be shipped, the requests that died, torn bytes dropped."""
+
+    settled_entries: int
+    orphans: tuple[str, ...]
+    discarded_bytes: int
+
+
 def settle_orphan(opened: OpenIntent) -> Entry:
     """The entry of a request whose process died: what it cost is not known, only between what bounds it lies.
 

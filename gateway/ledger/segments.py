@@ -10,6 +10,7 @@ from gateway.ledger.disk import Disk, DiskFile
 from gateway.ledger.record import Framing, Kind, Record
 
 READ_BYTES = 1 << 17
+CALM_SHARE = 0.75
 
 
 @dataclass(slots=True)
@@ -96,7 +97,7 @@ class Segments:
             self.make_clean(segment, content)
         used = [segment for segment in found if segment.end]
         empty = [segment for segment in found if not segment.end]
-        self._used = used or [empty.pop(0) if empty else self._create(1, is_urgent=True)]
+        self._used = used or [empty.pop(0) if empty else self._create(1)]
         # Only a segment after the last used one may be used next: epochs must rise in the order of the records.
         for segment in empty:
             if segment.epoch > self.current.epoch and self._spare is None:
@@ -145,9 +146,12 @@ class Segments:
         self._dirty = {}
         return dirty
 
-    def create_spare(self, *, is_urgent: bool = False) -> Segment:
-        """Prepare the next segment; may run in a thread; hand the result to `keep_spare`. Raises OSError."""
-        return self._create(self.current.epoch + 1, is_urgent=is_urgent)
+    def create_spare(self) -> Segment:
+        """Prepare the next segment; may run in a thread; hand the result to `keep_spare`. Raises OSError.
+
+        It takes its time while most of the present one is still free.
+        """
+        return self._create(self.current.epoch + 1)
 
     def keep_spare(self, segment: Segment) -> None:
         self._spare = segment
@@ -187,11 +191,14 @@ class Segments:
             segment.file.close()
             self._disk.remove(segment.name)
 
+    def _is_spare_urgent(self) -> bool:
+        return not self._used or self.current.free_bytes < self._segment_bytes * CALM_SHARE
+
     def close(self) -> None:
         for segment in [*self._used, *([self._spare] if self._spare else [])]:
             segment.file.close()
 
-    def _create(self, epoch: int, *, is_urgent: bool) -> Segment:
+    def _create(self, epoch: int) -> Segment:
         name = segment_name(epoch)
-        self._disk.create(name, self._segment_bytes, is_urgent=is_urgent)
+        self._disk.create(name, self._segment_bytes, is_urgent=self._is_spare_urgent)
         return Segment(epoch, self._disk.open(name))

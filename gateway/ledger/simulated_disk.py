@@ -7,6 +7,7 @@ may be there after power loss, independently of its neighbours. Names are durabl
 import errno
 import os
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 SECTOR = 512
@@ -74,7 +75,7 @@ class SimulatedDisk:
     def names(self) -> list[str]:
         return list(self._files)
 
-    def create(self, name: str, size: int, *, is_urgent: bool) -> None:
+    def create(self, name: str, size: int, *, is_urgent: Callable[[], bool]) -> None:
         self.check_power()
         if size > self.free_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.ledger.entry import Entry
-from gateway.ledger.journal import Journal
+from gateway.ledger.journal import SEGMENT_BYTES, Journal
 from gateway.ledger.shipper import EntrySink, Shipper
 from gateway.storage.database import migrate, open_database
 from gateway.storage.sql_ledger import SqlLedger
@@ -26,6 +26,7 @@ SECONDS = float(os.environ.get("BREAKEVEN_OUTAGE_SECONDS", "1"))
 RATE = float(os.environ.get("BREAKEVEN_OUTAGE_RATE", "500"))
 COMMIT_SECONDS = SECONDS / 30  # 2 s of the real minute
 FLAT_BYTES = 512 << 10
+SMALL_SEGMENT = 8 << 20  # enough for the scaled rate, and soon made
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.timeout(30 + 10 * SECONDS)]
 
 
@@ -79,7 +80,11 @@ async def books(tmp_path: Path) -> AsyncIterator[AsyncEngine]:
 
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = Journal.open(tmp_path / "journal", on_failure=lambda error: None, segment_bytes=8 << 20)
+    opened = Journal.open(
+        tmp_path / "journal",
+        on_failure=lambda error: None,
+        segment_bytes=SMALL_SEGMENT if SECONDS < 10 else SEGMENT_BYTES,
+    )
     yield opened
     await opened.aclose()
 
