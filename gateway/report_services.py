@@ -14,6 +14,7 @@ from gateway.api.admin_reports import (
 )
 from gateway.books import Books, BooksOf
 from gateway.break_even_service import BreakEvenOf, BreakEvenService
+from gateway.config.gpu_table_file import load_gpu_table
 from gateway.deployment import Deployment
 from gateway.errors import InvalidRequest
 from gateway.forecast_service import ForecastService
@@ -22,6 +23,7 @@ from gateway.reconcile_service import ReconcileService
 from gateway.report_files import ReportFiles
 from gateway.routing.snapshot import Snapshot
 from gateway.stores import ReportStore
+from gateway.what_if_service import WhatIfOf, WhatIfService
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class ReportServices:
     forecasts: ForecastService
     files: ReportFiles
     reconciliations: ReconcileService
+    what_ifs: WhatIfService
 
 
 def build_report_services(
@@ -75,6 +78,12 @@ def build_report_services(
     )
     reports = AllReports(books, BreakEvenService(store, books, compared))
     forecasts = ForecastService(store, now_us)
+    asked = WhatIfOf(snapshot, lambda: load_gpu_table(deployment().home), now_us)
     return ReportServices(
-        books, reports, forecasts, ReportFiles(store, books, reports, forecasts), ReconcileService(store)
+        books=books,
+        reports=reports,
+        forecasts=forecasts,
+        files=ReportFiles(store, books, reports, forecasts),
+        reconciliations=ReconcileService(store),
+        what_ifs=WhatIfService(store, books, asked),
     )

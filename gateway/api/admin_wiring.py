@@ -11,6 +11,7 @@ from gateway.api.admin_forecast import build_forecast_router
 from gateway.api.admin_keys import KeyService
 from gateway.api.admin_operations import OwnEngine
 from gateway.api.admin_reconcile import build_reconcile_router
+from gateway.api.admin_what_if import build_what_if_router
 from gateway.budgets_service import BudgetsService, DaysOfCost, Outlook
 from gateway.config.settings import LOCAL_BACKEND
 from gateway.replay_service import ReplayService
@@ -56,6 +57,7 @@ def build_admin(gateway: Gateway) -> APIRouter:
             build_forecast_router(services.forecasts),
             build_exports_router(services.files),
             build_reconcile_router(services.reconciliations),
+            build_what_if_router(services.what_ifs),
         ),
         bodies=SqlBodies(gateway.database, gateway.deployment.home.bodies_key()),
         entries=SqlEntries(gateway.database),

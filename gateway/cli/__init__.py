@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "reconcile": ("gateway.cli.reconcile", "The books beside a provider's usage or cost export."),
     "forecast": ("gateway.cli.forecast", "Where spend is heading, how a budget fares, which days were unusual."),
     "break-even": ("gateway.cli.break_even", "Whether owning the GPU pays at your traffic, and from what volume."),
+    "what-if": ("gateway.cli.what_if", "What if we rented GPUs that we do not have, for another model."),
     "prices": ("gateway.cli.prices", "List, import, diff and re-apply the dated price catalogue."),
     "retention": ("gateway.cli.retention", "Forget single requests and stored texts that are old enough."),
     "logs": ("gateway.cli.logs", "Show ledger entries."),

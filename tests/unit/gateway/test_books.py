@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.api.admin_forecast import DailyQuery, ForecastQuery
 from gateway.api.admin_reports import BreakEvenQuery, CostQuery, PeriodQuery
+from gateway.api.admin_what_if import WhatIfQuery
 from gateway.books import Books, BooksOf
 from gateway.break_even_service import BreakEvenOf, BreakEvenService
 from gateway.cli.demo_month import write_demo_month
@@ -21,7 +22,7 @@ from gateway.ledger.entry import Entry
 from gateway.money import format_usd
 from gateway.plans import own_engine_plan, rented_gpus
 from gateway.replay_service import ReplayService
-from gateway.report_services import build_report_services
+from gateway.report_services import ReportServices, build_report_services
 from gateway.reports.tables import encode
 from gateway.routing.snapshot import Snapshot
 from gateway.storage.database import open_database
@@ -69,6 +70,11 @@ async def month(home: Path) -> AsyncIterator[Month]:
     await database.dispose()
 
 
+def services(month: Month) -> ReportServices:
+    store = SqlReports(month.database)
+    return build_report_services(store, lambda: month.deployment, lambda: month.snapshot, lambda: NOW_US)
+
+
 async def test_costs_by_team_are_the_entries_own_sums(month: Month) -> None:
     table = await month.books.costs(CostQuery(by="team", since=END - timedelta(days=31), until=END))
     by_hand: dict[str | None, int] = {}
@@ -100,9 +106,7 @@ async def test_a_cost_table_says_what_nobody_owns_and_what_was_saved(month: Mont
 
 
 async def test_the_focus_export_equals_the_screen_to_the_pico_dollar(month: Month) -> None:
-    files = build_report_services(
-        SqlReports(month.database), lambda: month.deployment, lambda: month.snapshot, lambda: NOW_US
-    ).files
+    files = services(month).files
     asked = PeriodQuery(since=END - timedelta(days=31, hours=5, minutes=13), until=END)
     table = await files.focus(asked)
     screen = await month.books.overview(asked)
@@ -117,14 +121,42 @@ async def test_the_focus_export_equals_the_screen_to_the_pico_dollar(month: Mont
         assert sum(Decimal(str(row["EffectiveCost"])) for row in rows) == cost
 
 
+async def test_a_gpu_that_is_not_there_yet_is_compared_on_the_traffic_that_would_move(month: Month) -> None:
+    ask = services(month).what_ifs.what_if
+    one = await ask(WhatIfQuery(until=END, gpu="nvidia-h100-sxm-80gb", model="llama-3.1-8b-instruct"))
+    [answer] = one.answers
+    assert Decimal(answer.saving_usd) == Decimal(answer.hosted_usd) - Decimal(answer.month_usd)
+    assert answer.price_source.startswith("Lambda")
+    assert one.refused == []
+    dearest = max({row.model for row in await SqlReports(month.database).hourly_traffic(0, NOW_US)})
+    part = await ask(WhatIfQuery(until=END, gpu=answer.gpu, model=answer.model, moved=f" {dearest} ,"))
+    assert 0 < part.requests_per_day < one.requests_per_day
+    everything = await ask(WhatIfQuery(until=END, model="llama-3.3-70b-instruct-fp8"))
+    assert {refused.gpu for refused in everything.refused} >= {"nvidia-l4-24gb", "nvidia-l40s-48gb"}
+    savings = [Decimal(row.saving_usd) for row in everything.answers]
+    assert savings == sorted(savings, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"gpu": "abacus", "model": "llama-3.1-8b-instruct"}, "'abacus' is not in the table"),
+        ({"gpu": "nvidia-l4-24gb", "model": "llama-3.3-70b-instruct-fp8"}, "use more GPUs per replica"),
+        ({"moved": "nobody"}, "there was:"),
+        ({"hosted_model": "nobody"}, "not a hosted model"),
+    ],
+)
+async def test_a_what_if_that_cannot_be_says_why(month: Month, wrong: dict[str, str], words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        await services(month).what_ifs.what_if(WhatIfQuery.model_validate({"until": END, **wrong}))
+
+
 def asked_by_team() -> CostQuery:
     return CostQuery(by="team", since=END - timedelta(days=31, hours=5, minutes=13), until=END)
 
 
 async def test_every_report_is_a_file_too(month: Month) -> None:
-    files = build_report_services(
-        SqlReports(month.database), lambda: month.deployment, lambda: month.snapshot, lambda: NOW_US
-    ).files
+    files = services(month).files
     costs = await files.costs(asked_by_team())
     assert [column.name for column in costs.columns][:2] == ["team", "requests"]
     assert sum(Decimal(str(row["cost_usd"])) for row in costs.rows) == Decimal(

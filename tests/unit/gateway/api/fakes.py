@@ -19,6 +19,7 @@ from gateway.api.admin_reconcile import ReconcileBody, ReconciliationView, build
 from gateway.api.admin_reports import BreakEvenQuery, BreakEvenView, CostQuery, CostTable, Overview, PeriodQuery
 from gateway.api.admin_reports import Utilisation as UtilisationView
 from gateway.api.admin_rules import ReplayResult
+from gateway.api.admin_what_if import WhatIfQuery, WhatIfView, build_what_if_router
 from gateway.api.app import build_fastapi
 from gateway.body_keeper import Bodies
 from gateway.budgets_service import BudgetsService, DaysOfCost, Outlook
@@ -217,6 +218,9 @@ class NoReports:
     async def anomalies(self, query: DailyQuery) -> Anomalies:
         raise InvalidRequest("no anomalies")
 
+    async def what_if(self, query: WhatIfQuery) -> WhatIfView:
+        raise InvalidRequest("no what-if")
+
     async def reconcile(self, body: ReconcileBody) -> ReconciliationView:
         raise InvalidRequest("no reconciliation")
 
@@ -279,6 +283,7 @@ class AdminRig:
                     build_forecast_router(NoReports()),
                     build_exports_router(NoFiles()),
                     build_reconcile_router(NoReports()),
+                    build_what_if_router(NoReports()),
                 ),
                 entries=self.entries,
                 bodies=self.bodies,

@@ -1,0 +1,92 @@
+"""`/admin/v1/reports/what-if`: GPUs and models that the deployment does not have, on the traffic that it has."""
+
+from typing import Annotated, Protocol
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+
+from gateway.api.admin_guard import needs
+from gateway.api.admin_reports import PeriodQuery
+
+
+class WhatIfQuery(PeriodQuery):
+    """Left out, `gpu` and `model` mean every one of the table; `moved` names the models whose traffic would move,
+    comma separated (the mid tier, say), all traffic when left out; `hosted_model` is what it is compared with."""
+
+    gpu: str | None = Field(default=None, max_length=120)
+    model: str | None = Field(default=None, max_length=120)
+    gpus_per_replica: int = Field(default=1, ge=1, le=64)
+    replicas: int = Field(default=1, ge=1, le=100)
+    moved: str | None = Field(default=None, max_length=2000)
+    hosted_model: str | None = Field(default=None, max_length=120)
+    quality: float | None = Field(default=None, ge=0, le=1)
+    fixed_usd_per_month: float = Field(default=0.0, ge=0, le=10_000_000)
+    time_per_output_token_seconds: float = Field(default=0.06, gt=0, le=10)
+
+    def moved_models(self) -> frozenset[str] | None:
+        if self.moved is None:
+            return None
+        return frozenset(name.strip() for name in self.moved.split(",") if name.strip())
+
+
+class WhatIfRow(BaseModel):
+    """One GPU and model, in a month. `basis` says how far to trust a figure: measured, published or assumed."""
+
+    gpu: str
+    model: str
+    gpus_per_replica: int
+    replicas: int
+    gpu_hour_usd: str
+    price_basis: str
+    price_source: str
+    speed_basis: str
+    speed_source: str
+    concurrency: int
+    hosted_usd: str
+    month_usd: str
+    saving_usd: str
+    saving_low_usd: str | None
+    saving_high_usd: str | None
+    probability_cheaper: float | None
+    break_even_utilisation: float | None
+    expected_utilisation: float
+    break_even_requests_per_day: float | None
+    verdict: str
+
+
+class Refused(BaseModel):
+    """What cannot be: the model does not fit, or is too slow there."""
+
+    gpu: str
+    model: str
+    reason: str
+
+
+class WhatIfView(BaseModel):
+    """The largest saving first. `hours_per_month` is the convention that monthly figures are stated in."""
+
+    hosted: str
+    requests_per_day: float
+    hours_per_month: float
+    answers: list[WhatIfRow]
+    refused: list[Refused]
+    gpus: list[str]
+    models: list[str]
+
+
+class WhatIfs(Protocol):
+    async def what_if(self, query: WhatIfQuery) -> WhatIfView:
+        """Raises InvalidRequest, in a sentence."""
+        ...
+
+
+def build_what_if_router(what_ifs: WhatIfs) -> APIRouter:
+    """One path below `/reports`."""
+    router = APIRouter(prefix="/reports", tags=["admin: reports"])
+
+    @router.get("/what-if", openapi_extra=needs("reports.read"))
+    async def what_if(query: Annotated[WhatIfQuery, Query()]) -> WhatIfView:  # pyright: ignore[reportUnusedFunction]
+        """What if we rented GPUs that we do not have, for a model that we do not serve yet."""
+        return await what_ifs.what_if(query)
+
+    return router

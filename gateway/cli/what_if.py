@@ -1,0 +1,77 @@
+"""`breakeven what-if`: what if we rented GPUs that we do not have, for a model that we do not serve yet."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gateway.api.admin_what_if import WhatIfQuery, WhatIfView
+from gateway.cli.export import read
+from gateway.cli.state import open_state
+
+
+def command(
+    gpu: Annotated[str | None, typer.Option(help="A GPU of the table; all when left out.")] = None,
+    model: Annotated[str | None, typer.Option(help="A model of the table; all when left out.")] = None,
+    gpus_per_replica: Annotated[int, typer.Option(min=1, max=64, help="GPUs that one copy of the model needs.")] = 1,
+    replicas: Annotated[int, typer.Option(min=1, max=100, help="Copies of the model.")] = 1,
+    moved: Annotated[str | None, typer.Option(help="Only the traffic of these models moves; comma separated.")] = None,
+    against: Annotated[str | None, typer.Option(help="The hosted model to compare with.")] = None,
+    since: Annotated[str | None, typer.Option(help="ISO 8601; 30 days ago when left out.")] = None,
+    until: Annotated[str | None, typer.Option(help="ISO 8601, exclusive; now when left out.")] = None,
+    fixed_usd: Annotated[float, typer.Option(min=0, help="What comes with it each month besides rent.")] = 0.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """On the ledger's traffic. The table is gpu_table.yaml in BREAKEVEN_HOME, or the one that is shipped."""
+    query = read(
+        WhatIfQuery,
+        gpu=gpu,
+        model=model,
+        gpus_per_replica=gpus_per_replica,
+        replicas=replicas,
+        moved=moved,
+        hosted_model=against,
+        since=since,
+        until=until,
+        fixed_usd_per_month=fixed_usd,
+    )
+    view = asyncio.run(_ask(query))
+    if as_json:
+        print(view.model_dump_json(indent=2))
+    else:
+        show(view, Console(highlight=False))
+
+
+async def _ask(query: WhatIfQuery) -> WhatIfView:
+    async with open_state() as state:
+        return await (await state.report_services()).what_ifs.what_if(query)
+
+
+def show(view: WhatIfView, console: Console) -> None:
+    title = (
+        f"Against {view.hosted}, {view.requests_per_day:.0f} requests a day, a month of {view.hours_per_month:g} hours"
+    )
+    table = Table(
+        "GPU", "model", "$/hour", "month $", "saves $", "90 % of draws", "breaks even at", "would use", "rests on",
+        title=title, box=None,
+    )  # fmt: skip
+    for one in view.answers:
+        low, high = one.saving_low_usd, one.saving_high_usd
+        table.add_row(
+            one.gpu if one.gpus_per_replica == 1 else f"{one.gpus_per_replica} × {one.gpu}",
+            one.model,
+            f"{float(one.gpu_hour_usd):.2f}",
+            f"{float(one.month_usd):.2f}",
+            f"{float(one.saving_usd):.2f}",
+            "" if low is None or high is None else f"{float(low):.2f} to {float(high):.2f}",
+            "never" if one.break_even_utilisation is None else f"{one.break_even_utilisation:.1%}",
+            f"{one.expected_utilisation:.1%}",
+            f"{one.price_basis} price, {one.speed_basis} speed",
+        )
+    console.print(table)
+    if view.answers:
+        console.print(view.answers[0].verdict)
+    for refused in view.refused:
+        console.print(f"- {refused.model} on {refused.gpu}: {refused.reason}")

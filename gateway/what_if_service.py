@@ -1,0 +1,145 @@
+"""What-ifs on this deployment's traffic: every GPU and model asked for, the best first. Computed off the event loop."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gateway.api.admin_time import moment_of
+from gateway.api.admin_what_if import Refused, WhatIfQuery, WhatIfRow, WhatIfView
+from gateway.books import Books
+from gateway.economics.errors import EconomicsError
+from gateway.economics.gpu_table import GpuTable
+from gateway.economics.traffic import HOUR_US, HostedAlternative, HourlyTraffic, Period
+from gateway.economics.whatif import Candidate, WhatIf, rank, what_if
+from gateway.errors import InvalidRequest
+from gateway.money import PICO_PER_USD, format_usd
+from gateway.plans import hosted_alternative, pick_alternative
+from gateway.routing.snapshot import Snapshot
+from gateway.stores import ReportStore
+
+SEED = 20261101
+"""Fixed, so that the same question has the same answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIfOf:
+    """What a question is asked against."""
+
+    snapshot: Callable[[], Snapshot]
+    table: Callable[[], GpuTable]
+    now_us: Callable[[], int]
+
+
+class WhatIfService:
+    """Answers `/reports/what-if` and `breakeven what-if`."""
+
+    def __init__(self, store: ReportStore, books: Books, deployment: WhatIfOf) -> None:
+        self._store = store
+        self._books = books
+        self._of = deployment
+
+    async def what_if(self, query: WhatIfQuery) -> WhatIfView:
+        """Raises InvalidRequest, in a sentence."""
+        bounds = self._books.bounds(query)
+        seen = await self._store.first_and_last_us()
+        if seen is None:
+            raise InvalidRequest("The ledger is empty: a what-if needs some hours of traffic.")
+        since = max(bounds.since_us, seen[0]) // HOUR_US * HOUR_US
+        until = -(-min(bounds.until_us, self._of.now_us()) // HOUR_US) * HOUR_US
+        rows = await self._store.hourly_traffic(since, until) if since < until else []
+        moved = query.moved_models()
+        chosen = [row for row in rows if moved is None or row.model in moved]
+        if not any(row.requests for row in chosen):
+            there = ", ".join(sorted({row.model for row in rows})) or "nothing"
+            raise InvalidRequest(
+                f"None of these models had traffic from {moment_of(since):%Y-%m-%d} to {moment_of(until):%Y-%m-%d}; "
+                f"there was: {there}.",
+                param="moved",
+            )
+        return await asyncio.to_thread(self._compute, query, chosen, Period(since, until))
+
+    def _compute(self, query: WhatIfQuery, rows: Sequence[HourlyTraffic], period: Period) -> WhatIfView:
+        table, snapshot = self._of.table(), self._of.snapshot()
+        counts: dict[str, int] = {}
+        for row in rows:
+            counts[row.model] = counts.get(row.model, 0) + row.requests
+        used = sorted(counts, key=lambda name: -counts[name])
+        hosted = hosted_alternative(pick_alternative(snapshot, query.hosted_model, used))
+        answers: list[WhatIf] = []
+        refused: list[Refused] = []
+        for candidate in _candidates(query, table):
+            try:
+                answers.append(self._one(candidate, rows, table, hosted, period))
+            except EconomicsError as error:
+                refused.append(Refused(gpu=candidate.gpu, model=candidate.model, reason=f"{error}."))
+        if not answers and len(refused) == 1:
+            raise InvalidRequest(refused[0].reason)
+        return WhatIfView(
+            hosted=hosted.name,
+            requests_per_day=sum(counts.values()) * 24 / period.hours,
+            hours_per_month=answers[0].report.month.hours if answers else 0.0,
+            answers=[_row(answer) for answer in rank(answers)],
+            refused=refused,
+            gpus=[gpu.name for gpu in table.gpus],
+            models=[model.name for model in table.models],
+        )
+
+    def _one(
+        self,
+        candidate: Candidate,
+        rows: Sequence[HourlyTraffic],
+        table: GpuTable,
+        hosted: HostedAlternative,
+        period: Period,
+    ) -> WhatIf:
+        day = moment_of(self._of.now_us()).date()
+        generator = np.random.default_rng(SEED)
+        return what_if(rows, candidate, table, hosted, day=day, generator=generator, period=period)
+
+
+def _candidates(query: WhatIfQuery, table: GpuTable) -> list[Candidate]:
+    """Names that the table lacks are refused later, in the words that list what it has."""
+    gpus = [query.gpu] if query.gpu is not None else [gpu.name for gpu in table.gpus]
+    models = [query.model] if query.model is not None else [model.name for model in table.models]
+    return [
+        Candidate(
+            gpu=gpu,
+            model=model,
+            gpus_per_replica=query.gpus_per_replica,
+            replicas=query.replicas,
+            quality=query.quality,
+            fixed_month_pico_usd=round(query.fixed_usd_per_month * PICO_PER_USD),
+            time_per_output_token_seconds=query.time_per_output_token_seconds,
+        )
+        for gpu in gpus
+        for model in models
+    ]
+
+
+def _row(answer: WhatIf) -> WhatIfRow:
+    report, candidate = answer.report, answer.candidate
+    confidence = report.confidence
+    return WhatIfRow(
+        gpu=candidate.gpu,
+        model=candidate.model,
+        gpus_per_replica=candidate.gpus_per_replica,
+        replicas=candidate.replicas,
+        gpu_hour_usd=format_usd(answer.price.pico_usd_per_hour, places=4),
+        price_basis=answer.price.basis,
+        price_source=answer.price.source,
+        speed_basis=answer.curve_basis,
+        speed_source=answer.curve_source,
+        concurrency=answer.concurrency,
+        hosted_usd=f"{report.month.all_hosted_usd:f}",
+        month_usd=f"{report.month.plan_usd:f}",
+        saving_usd=f"{report.month.plan_saving_usd:f}",
+        saving_low_usd=f"{confidence.saving_low_usd:f}" if confidence else None,
+        saving_high_usd=f"{confidence.saving_high_usd:f}" if confidence else None,
+        probability_cheaper=confidence.probability_owning_is_cheaper if confidence else None,
+        break_even_utilisation=report.unit.break_even_utilisation,
+        expected_utilisation=report.owned.utilisation,
+        break_even_requests_per_day=report.volume.hybrid.requests_per_day if report.volume.hybrid else None,
+        verdict=report.verdict,
+    )

@@ -1,0 +1,95 @@
+"""The finance commands over a made-up month: files, forecasts, what-ifs and reconciliation, as a user types them."""
+
+import asyncio
+import csv
+import io
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gateway.cli import build
+from gateway.cli.demo_month import write_demo_month
+from gateway.config.home import Home
+from gateway.errors import ConfigurationError, InvalidRequest, StateError
+
+PERIOD = ("--from", "2026-10-20", "--to", "2026-11-20")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = Home(tmp_path_factory.mktemp("home"))
+    month = asyncio.run(write_demo_month(home, now=datetime(2026, 11, 20, 12, tzinfo=UTC), requests=200))
+    assert month is not None
+    return month.home.root
+
+
+@pytest.fixture(autouse=True)
+def _home(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BREAKEVEN_HOME", str(root))
+
+
+def run(command: str, *words: str, exit_code: int = 0) -> str:
+    result = CliRunner().invoke(build(command), [command, *words], catch_exceptions=False)
+    assert result.exit_code == exit_code, result.output
+    return result.stdout if exit_code == 0 else result.output
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_focus_goes_to_the_terminal_or_a_file_whole_or_not_at_all(tmp_path: Path) -> None:
+    shown = rows(run("export", "focus", *PERIOD))
+    out = tmp_path / "focus.csv"
+    run("export", "focus", *PERIOD, "--out", str(out))
+    assert rows(out.read_text()) == shown
+    assert {row["ChargeCategory"] for row in shown} == {"Usage", "Purchase"}
+    parquet = tmp_path / "focus.parquet"
+    run("export", "focus", *PERIOD, "--format", "parquet", "--out", str(parquet))
+    assert parquet.read_bytes()[:4] == b"PAR1"
+    assert "--out" in run("export", "focus", "--format", "parquet", exit_code=2)
+    with pytest.raises(StateError, match="cannot write"):
+        run("export", "focus", *PERIOD, "--out", str(tmp_path / "nowhere" / "f.csv"))
+
+
+def test_exported_costs_equal_the_screen() -> None:
+    table = json.loads(run("costs", "--by", "team", "--since", "2026-10-20", "--until", "2026-11-20", "--json"))
+    exported = rows(run("export", "costs", "--by", "team", *PERIOD))
+    assert {row["team"]: Decimal(row["cost_usd"]) for row in exported} == {
+        row["group"]["team"] or "": Decimal(row["cost_usd"]) for row in table["rows"]
+    }
+    assert Decimal(table["unallocated_usd"]) == sum(Decimal(row["cost_usd"]) for row in exported if not row["team"])
+
+
+def test_a_wrong_word_is_refused_before_anything_is_read() -> None:
+    assert "takes one to three" in run("export", "costs", "--by", "colour", exit_code=2)
+    with pytest.raises(InvalidRequest, match="before"):
+        run("export", "focus", "--from", "2026-11-02", "--to", "2026-11-01")
+
+
+def test_a_forecast_says_how_the_budget_fares() -> None:
+    view = json.loads(run("forecast", "--days", "3", "--history", "900", "--budget-usd", "5", "--json"))
+    assert [len(view["days"]), view["budget"]["budget_usd"]] == [3, "5.000000000000"]
+    assert "Budget $5.00" in run("forecast", "--history", "900", "--budget-usd", "5")
+
+
+def test_a_what_if_names_its_sources() -> None:
+    words = ("--gpu", "nvidia-h100-sxm-80gb", "--model", "llama-3.1-8b-instruct", "--since", "2026-10-20")
+    [answer] = json.loads(run("what-if", *words, "--json"))["answers"]
+    assert answer["price_source"]
+    assert answer["speed_basis"] == "assumed"
+    assert "assumed speed" in " ".join(run("what-if", *words).split())
+
+
+def test_reconcile_reads_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "costs.csv"
+    file.write_text("start_time_iso,amount_value,amount_currency,line_item\n2026-11-02T00:00:00Z,0.5,usd,gpt-x\n")
+    view = json.loads(run("reconcile", str(file), "--provider", "openai", "--json"))
+    assert (view["their_usd"], view["agrees"]) == ("0.500000000000", False)
+    assert "0 differences booked" in run("reconcile", str(file), "--provider", "openai", "--book", "INV-1")
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        run("reconcile", str(tmp_path / "none.csv"), "--provider", "openai")
