@@ -24,7 +24,7 @@ def base(*, unit: str = "", is_time: bool = False, categories: Sequence[str] = (
         "animation": False,
         "aria": {"enabled": True},
         "textStyle": {"fontFamily": "inherit"},
-        "grid": {"left": 8, "right": 12, "top": 34, "bottom": 30, "containLabel": True},
+        "grid": {"left": 8, "right": 26, "top": 34, "bottom": 30, "containLabel": True},
         "legend": {
             "bottom": 0,
             "type": "scroll",
@@ -76,6 +76,7 @@ def rows(names: Sequence[str], values: Sequence[float], *, unit: str) -> Options
     options["xAxis"]["name"] = unit
     options["xAxis"]["nameLocation"] = "middle"
     options["xAxis"]["nameGap"] = 26
+    options["xAxis"]["nameTextStyle"] = {"color": INK, "align": "center"}
     options["yAxis"]["axisLabel"] = {"color": INK, "width": 150, "overflow": "truncate"}
     options["legend"] = {"show": False}
     options["series"] = [{"type": "bar", "barMaxWidth": 22, "data": list(reversed(values))}]
@@ -151,7 +152,7 @@ def cost_curves(points: Sequence[dict[str, Any]], here: float) -> Options:
         "silent": True,
         "symbol": "none",
         "lineStyle": {"color": COLOURS[3], "type": "dashed", "width": 2},
-        "label": {"formatter": "you are here", "color": INK},
+        "label": {"formatter": "you are here", "color": INK, "position": "insideEndTop"},
         "data": [{"xAxis": round(here, 2)}],
     }
     return options
@@ -163,6 +164,7 @@ def tornado(swings: Sequence[tuple[str, float, float]], middle: float) -> Option
     options = base(unit="", categories=[name for name, _, _ in ordered])
     options["xAxis"], options["yAxis"] = options["yAxis"], options["xAxis"]
     options["xAxis"] |= {"name": "change of the saving, $ / month", "nameLocation": "middle", "nameGap": 26}
+    options["xAxis"]["nameTextStyle"] = {"color": INK, "align": "center"}
     options["grid"]["bottom"] = 62
     options["tooltip"] = {"trigger": "item", "confine": True}
     options["series"] = [

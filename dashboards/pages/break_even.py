@@ -1,35 +1,62 @@
-"""Whether owning the GPU pays: verdict, curves, what moves it, and a form of what-ifs that the gateway computes."""
+"""Whether owning the GPU pays: verdict, curves, what moves it, and sliders of what-ifs that the gateway computes."""
 
+import json
 from html import escape
 from typing import Any
 
+from nicegui import ui
+
 from dashboards import charts, display, markup
 from dashboards.frame import View, chart, grid, html, panel
+from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
+from dashboards.levers import LEVERS
 from dashboards.markup import Cell, Column
+from dashboards.pages.break_even_levers import build_levers
 
-INPUTS = (
-    ("gpu_hour_usd", "GPU price, $ / hour", "0", "100", "any"),
-    ("replicas", "GPUs (replicas)", "1", "64", "1"),
-    ("hosted_price_factor", "Hosted price, × today's", "0.05", "10", "any"),
-    ("volume_factor", "Volume, × observed", "0.01", "1000", "any"),
-    ("fixed_usd_per_month", "Fixed cost, $ / month", "0", "1000000", "any"),
-    ("purchase_usd", "Or buy them for, $", "1", "100000000", "any"),
-    ("yearly_price_factor", "Hosted price in a year, × today's", "0.05", "10", "any"),
-)
+PATH = "/admin/v1/reports/break-even"
+OTHERS = ("hosted_model", "purchase_usd")
 
 
 async def build(view: View) -> None:
     """Everything here is computed by the gateway; `breakeven break-even` prints the same report."""
-    given = {name: view.query(name) for name, *_ in INPUTS} | {"hosted_model": view.query("hosted_model")}
-    found = await view.gateway.get("/admin/v1/reports/break-even", **view.period.bounds(), **given)
+    given = {name: view.query(name) for name in (*(lever.name for lever in LEVERS), *OTHERS)}
+    found = await view.gateway.get(PATH, **view.period.bounds(), **given)
+    box = panel("What if", "Move a handle: the report below is computed again. Growth and purchase are for payback.")
+    results = ui.element("div")
+    asked = 0
+
+    async def ask(changed: dict[str, str]) -> None:
+        """The same page for other values, in its place; its address keeps them. The last of quick changes counts."""
+        nonlocal asked
+        asked += 1
+        mine = asked
+        try:
+            again = await view.gateway.get(PATH, **view.period.bounds(), **changed)
+        except (GatewayRefused, GatewayUnreachable) as error:
+            results.clear()
+            with results:
+                html(markup.message("Nothing to show", str(error), tone="warn"))
+            return
+        if mine != asked:
+            return
+        results.clear()
+        with results:
+            _results(again)
+        ui.run_javascript(f"history.replaceState(null, '', {json.dumps(view.link('/break-even', **changed))})")
+
+    with box:
+        build_levers(found, given, ask)
+    with results:
+        _results(found)
+
+
+def _results(found: dict[str, Any]) -> None:
     report = found["report"]
     with panel("Verdict"):
         caveats = "".join(f"<li>{escape(one)}</li>" for one in report["caveats"])
         html(f'<div class="be-verdict">{escape(report["verdict"])}</div><ul class="be-caveats">{caveats}</ul>')
     html(markup.tiles([*_tiles(report), *_payback(found["payback"])]))
-    with panel("What if", "Change a value and compute; an empty field is what was observed or configured."):
-        html(_form(view, found))
-    here = report["observed"]["requests_per_day"] * float(given["volume_factor"] or 1)
+    here = report["observed"]["requests_per_day"]
     with panel(
         "Bills of a month over volume", f"US dollars per {report['month']['hours']:.0f} hours, at the observed mix."
     ):
@@ -153,25 +180,4 @@ def _observed(report: dict[str, Any]) -> str:
             ("Own, idle hours included", display.dollars(owned["allocated_usd_per_request"])),
             ("Own, busy seconds only", display.dollars(owned["busy_usd_per_request"])),
         ]
-    )
-
-
-def _form(view: View, found: dict[str, Any]) -> str:
-    shown: dict[str, Any] = found["inputs"]
-    fields = "".join(
-        f'<label class="be-field">{label}<input type="number" name="{name}" min="{low}" max="{high}" step="{step}" '
-        f'value="{escape(view.query(name) or "")}" placeholder="{escape(str(shown.get(name, "")))}"></label>'
-        for name, label, low, high, step in INPUTS
-    )
-    chosen = shown.get("hosted_model")
-    options = "".join(
-        f'<option value="{escape(name)}"{" selected" if name == chosen else ""}>{escape(name)}</option>'
-        for name in found["hosted_models"]
-    )
-    kept = "".join(f'<input type="hidden" name="{n}" value="{escape(v)}">' for n, v in view.period.address().items())
-    return (
-        f'<form class="be-filters" method="get" action="/ui/break-even">{fields}<label class="be-field">Compared with'
-        f'<select name="hosted_model">{options}</select></label>{kept}'
-        '<button class="be-button" type="submit">Compute</button>'
-        f'<a href="{escape(view.link("/break-even"))}">Reset</a></form>'
     )
