@@ -53,9 +53,13 @@ def bound_pico_usd(candidate: Candidate, view: RequestView) -> int | None:
 
 
 def increment_pico_usd(candidate: Candidate, view: RequestView, output_characters: int) -> int | None:
-    """What a stream that has come so far can cost at most until it has sent one increment more."""
-    sent = round(output_characters / CHARACTERS_PER_TOKEN)
-    return _most(candidate, view, min(_longest_output(view), sent + INCREMENT_TOKENS))
+    """What a stream that has come so far can cost at most until it has sent one increment more.
+
+    Only a limit of the caller's own ends it sooner: an assumed one would stop holding money while tokens still come.
+    """
+    to_come = round(output_characters / CHARACTERS_PER_TOKEN) + INCREMENT_TOKENS
+    is_limited = view.max_output_tokens is not None
+    return _most(candidate, view, min(_longest_output(view), to_come) if is_limited else to_come)
 
 
 def _longest_output(view: RequestView) -> int:

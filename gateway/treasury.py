@@ -78,7 +78,7 @@ class Treasury:
                     purse.books_read(standing.read)
                 purse.idle_reports += 1
                 is_wanted = purse.waiting or purse.idle_reports < IDLE_REPORTS
-                if not is_wanted or (purse.account in standing.tight and not purse.waiting):
+                if not is_wanted or purse.account in standing.tight:  # two that wait must not each keep a part
                     purse.give_back()
                     returned[purse.account] = purse.holding
                 if purse.is_empty and not is_wanted:

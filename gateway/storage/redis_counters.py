@@ -11,6 +11,7 @@ from typing import Any, cast
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError
 
 from gateway.counters import Account, Books, CountersDown, Grant, Holding, Rate, Shortage, Standing
@@ -144,8 +145,12 @@ class RedisCounters:
     async def _run(self, script: str, keys: Sequence[str], arguments: Sequence[Any]) -> list[Any]:
         run = cast("Callable[..., Awaitable[list[Any]]]", self._scripts[script])
         try:
-            answer = await run(keys=keys, args=arguments)
-        except (RedisError, OSError, TimeoutError) as error:
+            try:
+                answer = await run(keys=keys, args=arguments)
+            except ConnectionLost:  # idle connections do not survive its restart; what is asked twice does no harm
+                await self._client.connection_pool.disconnect(inuse_connections=False)
+                answer = await run(keys=keys, args=arguments)
+        except (RedisError, OSError) as error:
             self._is_down = True
             raise CountersDown(str(error) or type(error).__name__) from error
         self._is_down = False

@@ -25,12 +25,12 @@ class RedisNews:
     async def announce(self) -> None:
         try:
             await self._client.publish(CHANNEL, "changed")
-        except (RedisError, OSError, TimeoutError) as error:
+        except (RedisError, OSError) as error:
             log.warning("cannot announce a change over Redis (%s); the others find it in the database", error)
 
     async def listen(self, heard: Callable[[], None]) -> None:
         while True:
-            with contextlib.suppress(RedisError, OSError, TimeoutError):
+            with contextlib.suppress(RedisError, OSError):
                 await self._listen_once(heard)
             await asyncio.sleep(AGAIN_SECONDS)
 

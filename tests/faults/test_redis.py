@@ -1,0 +1,178 @@
+"""Redis down, restarted, flushed: requests go on, limits are never looser than the leases, and nothing is forgotten."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from backends.scripted import Outcome, follow
+from gateway.admission import Admission, parse_limits
+from gateway.budget_keeper import BudgetKeeper
+from gateway.counters import Account, Booked, budget_account
+from gateway.errors import BudgetExhausted, Overloaded
+from gateway.limits import window_id
+from gateway.storage.redis_counters import RedisCounters, connect
+from gateway.treasury import Treasury
+from tests.redis_server import RedisServer
+from tests.rig import Rig
+
+pytestmark = [pytest.mark.faults, pytest.mark.integration]
+PATIENCE_SECONDS = 60.0
+NANO = 1000
+NOW_US = 1_795_000_000_000_000
+ACCOUNT = budget_account("k", window_id("month", NOW_US))
+
+
+class Worker:
+    """One worker's admission over real counters, with books that the test keeps."""
+
+    def __init__(self, server: RedisServer, name: str, books: dict[Account, int], *, budget: int) -> None:
+        self.counters = RedisCounters(connect(server.url), worker=name, settle_seconds=0.3)
+        treasury = Treasury(self.counters)
+        self.admission = Admission(
+            limits={"k": parse_limits({"budget_usd": f"{budget * NANO}e-12"})}, treasury=treasury, wait_seconds=10.0
+        )
+        self._books = books
+        self.keeper = BudgetKeeper(treasury, self._read)
+        self._numbers = iter(range(10**6))
+
+    async def _read(self) -> Booked:
+        return Booked({ACCOUNT: 0, **self._books}, frozenset({ACCOUNT.window}))
+
+    async def spend(self, amount: int) -> bool:
+        """False when the budget is exhausted. Amounts are nano-dollars; what was spent is in the books at once."""
+        request = str(next(self._numbers))
+        try:
+            await self.admission.reserve(request, "k", amount * NANO, now_us=NOW_US)
+        except BudgetExhausted:
+            return False
+        self.admission.settle(request, amount * NANO)
+        return True
+
+    async def spend_all(self, amount: int) -> int:
+        """How much there was, in pieces of `amount`."""
+        spent = 0
+        while await self.spend(amount):
+            spent += amount
+        return spent
+
+
+Workers = Callable[..., Awaitable[tuple[Worker, Worker]]]
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
+    """Its own: it is stopped and emptied on purpose."""
+    with RedisServer(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def pair(server: RedisServer) -> AsyncIterator[tuple[Worker, Worker]]:
+    """Two workers with a budget of 1,000, keeping their books in step in the background."""
+    books: dict[Account, int] = {}
+    workers = Worker(server, "one", books, budget=1000), Worker(server, "two", books, budget=1000)
+    tasks = [asyncio.create_task(worker.keeper.run()) for worker in workers]
+    for worker in workers:
+        await until(lambda worker=worker: worker.spend(0))
+    yield workers
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for worker in workers:
+        await worker.counters.aclose()
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not await condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+
+
+async def is_back(worker: Worker) -> bool:
+    try:
+        return await worker.spend(1)
+    except Overloaded:
+        return False
+
+
+async def test_two_workers_spend_exactly_the_budget(pair: tuple[Worker, Worker]) -> None:
+    one, two = pair
+    spent = sum(await asyncio.gather(one.spend_all(7), two.spend_all(3)))
+    assert 1000 - 7 < spent <= 1000
+
+
+async def test_down_spends_the_lease_then_says_why_and_recovers_by_itself(
+    pair: tuple[Worker, Worker], server: RedisServer
+) -> None:
+    one, _ = pair
+    assert await one.spend(10)
+    server.stop()
+    from_lease = 0
+
+    async def spend_the_lease() -> None:
+        nonlocal from_lease
+        while True:
+            assert await one.spend(10), "nobody said that the budget is exhausted"
+            from_lease += 10
+
+    with pytest.raises(Overloaded, match="cannot be reached") as caught:
+        await spend_the_lease()
+    assert caught.value.retry_after_seconds
+    assert 0 < from_lease < 990, "the lease and no more"
+    await one.admission.reserve("free", "another key", 10**12, now_us=NOW_US)
+    server.start()
+    await until(lambda: is_back(one))
+
+
+async def test_a_flush_gives_nothing_back_that_was_spent(pair: tuple[Worker, Worker], server: RedisServer) -> None:
+    one, two = pair
+    for _ in range(10):
+        assert await one.spend(40)
+        assert await two.spend(20)
+    server.flush()
+    spent = 600 + sum(await asyncio.gather(one.spend_all(10), two.spend_all(10)))
+    assert spent == 1000
+
+
+async def test_a_restart_gives_nothing_back_that_was_spent(pair: tuple[Worker, Worker], server: RedisServer) -> None:
+    one, two = pair
+    for _ in range(10):
+        assert await one.spend(40)
+        assert await two.spend(20)
+    server.stop()
+    server.start()
+    await until(lambda: is_back(one))
+    spent = 601 + sum(await asyncio.gather(one.spend_all(9), two.spend_all(9)))
+    assert 1000 - 9 < spent <= 1000
+
+
+async def test_a_stream_under_way_ends_with_length_once_its_lease_is_spent(server: RedisServer) -> None:
+    """The pipeline as it is, on a key with a budget whose store dies while it answers."""
+    counters = RedisCounters(connect(server.url), worker="rig", settle_seconds=0.0)
+    treasury = Treasury(counters)
+    admission = Admission(limits={"key-1": parse_limits({"budget_usd": "100"})}, treasury=treasury, wait_seconds=1.0)
+
+    async def books() -> Booked:
+        window = window_id("month", time.time_ns() // 1000)
+        return Booked({budget_account("key-1", window): 0}, frozenset({window}))
+
+    await counters.read_books(books)
+    long = Outcome(pieces=("x" * 400,) * 1000)
+    rig = Rig(one=follow([Outcome(), Outcome(), long]), admission=admission)
+    await rig.ask(stream=True)
+    assert rig.entry.finish_reason == "stop"
+    server.stop()
+    rig.ledger.entries.clear()
+    await rig.ask(stream=True)
+    assert rig.entry.finish_reason == "stop", "paid from the lease"
+    rig.ledger.entries.clear()
+    await rig.ask(stream=True)
+    assert rig.entry.finish_reason == "length"
+    assert rig.entry.error == "budget_reached"
+    with pytest.raises(Overloaded):
+        await rig.ask(stream=True)
+    await counters.aclose()
