@@ -11,10 +11,10 @@ from gateway.server import bind
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp) -> AsyncGenerator[str]:
+async def serving(app: ASGIApp, *, http: type[asyncio.Protocol] | None = None) -> AsyncGenerator[str]:
     """The base URL of the running server."""
     listener = bind("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(app, http=http or "auto", log_level="warning", lifespan="off"))
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         while not server.started:

@@ -1,0 +1,116 @@
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from gateway.api.shedding import Load, Shedding
+from gateway.errors import BodyTooSlow, Overloaded
+
+
+class Endpoint:
+    """Reads its body, waits until it is let go, and remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.bodies: list[int] = []
+        self.refused: list[Exception] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        size, more = 0, True
+        try:
+            while more:
+                message = await receive()
+                size += len(message.get("body", b""))
+                more = message.get("more_body", False)
+        except (Overloaded, BodyTooSlow) as error:
+            self.refused.append(error)
+            return
+        self.bodies.append(size)
+        await self.go.wait()
+
+
+def parts(*sizes: int) -> Receive:
+    """A body in these parts, then silence."""
+
+    async def messages() -> AsyncIterator[Message]:
+        for number, size in enumerate(sizes):
+            more = number + 1 < len(sizes)
+            yield {"type": "http.request", "body": b"x" * size, "more_body": more}
+        await asyncio.Event().wait()
+
+    iterator = messages()
+
+    async def receive() -> Message:
+        return await anext(iterator)
+
+    return receive
+
+
+async def nowhere(message: Message) -> None:
+    raise AssertionError("nothing is sent here")
+
+
+def call(shedding: Shedding, receive: Receive, path: str = "/v1/chat/completions", method: str = "POST") -> Any:
+    return shedding({"type": "http", "method": method, "path": path}, receive, nowhere)
+
+
+async def all_started(load: Load, requests: int) -> None:
+    async with asyncio.timeout(30):
+        while load.requests < requests:
+            await asyncio.sleep(0)
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_more_requests_than_allowed_are_refused_and_room_is_made_again() -> None:
+    endpoint, load = Endpoint(), Load()
+    shedding = Shedding(endpoint, load, max_requests=2, max_buffered_bytes=1000)
+    running = [asyncio.ensure_future(call(shedding, parts(5))) for _ in range(3)]
+    await all_started(load, 2)
+    await running[2]
+    assert load.requests == 2
+    assert [str(error) for error in endpoint.refused] == [
+        "This gateway takes no more for now: 2 requests are under way here. Try again in a moment."
+    ]
+    assert load.shed == 1
+    endpoint.go.set()
+    await asyncio.gather(*running)
+    assert (load.requests, load.buffered_bytes) == (0, 0)
+    await call(shedding, parts(5))
+    assert endpoint.bodies == [5, 5, 5]
+
+
+async def test_bodies_are_bounded_all_together() -> None:
+    endpoint, load = Endpoint(), Load()
+    shedding = Shedding(endpoint, load, max_requests=100, max_buffered_bytes=3 << 20)
+    first = asyncio.ensure_future(call(shedding, parts(1 << 20, 1 << 20)))
+    await all_started(load, 1)
+    await call(shedding, parts(1 << 20, 1 << 20, 1 << 20))
+    assert "hold 3 MB" in str(endpoint.refused[0])
+    assert load.buffered_bytes == 2 << 20, "what was refused is forgotten at once"
+    endpoint.go.set()
+    await first
+    assert load.buffered_bytes == 0
+
+
+async def test_a_body_that_stops_arriving_is_given_up() -> None:
+    endpoint, load = Endpoint(), Load()
+    shedding = Shedding(endpoint, load, max_requests=1, max_buffered_bytes=1000, body_seconds=0.01)
+
+    async def never() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    await call(shedding, never)
+    assert isinstance(endpoint.refused[0], BodyTooSlow)
+    assert load.requests == 0
+
+
+@pytest.mark.parametrize(("path", "method"), [("/healthz", "GET"), ("/metrics", "GET"), ("/admin/v1/keys", "POST")])
+async def test_what_says_how_things_are_is_never_refused(path: str, method: str) -> None:
+    endpoint, load = Endpoint(), Load(requests=100)
+    endpoint.go.set()
+    await call(Shedding(endpoint, load, max_requests=1, max_buffered_bytes=1), parts(5000), path, method)
+    assert endpoint.bodies == [5000]
