@@ -1,5 +1,6 @@
 """The sliders of the break-even page on the screen. What they mean is in dashboards.levers."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -8,6 +9,8 @@ from nicegui import ui
 from dashboards.frame import grid
 from dashboards.levers import LEVERS, UTILISATION, Lever, utilisation_at, volume_at
 
+PAUSE_SECONDS = 0.3
+"""A handle that rested for so long was let go."""
 Ask = Callable[[dict[str, str]], Awaitable[None]]
 
 
@@ -24,6 +27,8 @@ class Levers:
             "requests_per_day": report["observed"]["requests_per_day"] / asked_volume,
             "gpu_seconds_per_request": report["unit"]["gpu_seconds_per_request"],
         }
+        self._moves = 0
+        self._is_placing = False
         self._sliders: dict[str, tuple[Lever, ui.slider, ui.label]] = {}
         with grid("be-levers"):
             for lever in LEVERS:
@@ -42,15 +47,16 @@ class Levers:
             slider.props(f'aria-label="{lever.label}"')
         self._sliders[lever.name] = (lever, slider, reads)
 
-        def moving(position: float | None) -> None:
-            reads.set_text(lever.says(lever.value(low if position is None else position)))
+        async def moving(position: float | None) -> None:
+            value = lever.value(low if position is None else position)
+            reads.set_text(lever.says(value))
+            self._moves += 1
+            move = self._moves
+            await asyncio.sleep(PAUSE_SECONDS)
+            if move == self._moves:
+                await self._moved_to(lever, value)
 
-        async def released(position: float) -> None:
-            await self._moved_to(lever, lever.value(position))
-
-        slider.on_value_change(lambda event: moving(event.value))
-
-        slider.on("change", lambda event: released(float(event.args)))
+        slider.on_value_change(lambda event: None if self._is_placing else moving(event.value))
 
     def _others(self, found: Mapping[str, Any]) -> None:
         with grid("be-filters"):
@@ -83,7 +89,9 @@ class Levers:
 
     def _place(self, name: str, value: float) -> None:
         lever, slider, reads = self._sliders[name]
+        self._is_placing = True
         slider.set_value(lever.position(value))
+        self._is_placing = False
         reads.set_text(lever.says(value))
 
     def _utilisation(self) -> float:
