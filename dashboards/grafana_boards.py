@@ -97,14 +97,7 @@ ENGINE = (
         "Per second. Cached input is part of input, reasoning part of output.",
     ),
 )  # fmt: skip
-FROM_HOURLY = (
-    "FROM hourly JOIN dimensions ON dimensions.id = hourly.dimension_id WHERE $__unixEpochFilter(hourly.hour * 3600)"
-)
-COST = (
-    "(hourly.input_pico_usd + hourly.cached_input_pico_usd + hourly.cache_write_pico_usd + hourly.output_pico_usd "
-    "+ hourly.other_pico_usd + hourly.compute_pico_usd + hourly.adjustment_pico_usd)"
-)
-SPEND = f"SUM({COST}) / 1e12"
+IN_TIME = "WHERE $__unixEpochFilter(start_epoch_seconds)"
 COSTS = (
     Panel(
         "Spend by model and hour",
@@ -112,8 +105,8 @@ COSTS = (
         (
             (
                 "",
-                f"SELECT to_timestamp(hourly.hour * 3600) AS time, dimensions.model AS metric, {SPEND} AS usd "
-                f"{FROM_HOURLY} GROUP BY 1, 2 ORDER BY 1",
+                "SELECT to_timestamp(start_epoch_seconds) AS time, model AS metric, SUM(cost_usd) AS usd "
+                f"FROM finance_hours {IN_TIME} GROUP BY 1, 2 ORDER BY 1",
             ),
         ),
         "From the ledger, corrections included.",
@@ -125,10 +118,11 @@ COSTS = (
         (
             (
                 "",
-                f"SELECT COALESCE(dimensions.team, 'none') AS team, {SPEND} AS usd {FROM_HOURLY} "
+                f"SELECT COALESCE(team, 'none') AS team, SUM(cost_usd) AS usd FROM finance_days {IN_TIME} "
                 "GROUP BY 1 ORDER BY 2 DESC",
             ),
         ),
+        "Whole UTC days.",
         is_sql=True,
         kind="barchart",
     ),
@@ -138,10 +132,9 @@ COSTS = (
         (
             (
                 "",
-                f"SELECT dimensions.model, {SPEND} / NULLIF(SUM(hourly.input_tokens + hourly.output_tokens), 0) * 1e6 "
-                "AS usd_per_million, SUM(hourly.input_tokens) AS input_tokens, SUM(hourly.cached_input_tokens) AS "
-                f"cached_input_tokens, SUM(hourly.output_tokens) AS output_tokens {FROM_HOURLY} "
-                "GROUP BY 1 ORDER BY 2 DESC",
+                "SELECT model, SUM(cost_usd) / NULLIF(SUM(input_tokens + output_tokens), 0) * 1e6 AS usd_per_million, "
+                "SUM(input_tokens) AS input_tokens, SUM(cached_input_tokens) AS cached_input_tokens, "
+                f"SUM(output_tokens) AS output_tokens FROM finance_days {IN_TIME} GROUP BY 1 ORDER BY 2 DESC",
             ),
         ),
         is_sql=True,
@@ -153,7 +146,7 @@ COSTS = (
         (
             (
                 "",
-                f"SELECT SUM(hourly.list_pico_usd) / 1e12 AS list_usd, {SPEND} AS paid_usd {FROM_HOURLY}",
+                f"SELECT SUM(list_usd) AS list_usd, SUM(cost_usd) AS paid_usd FROM finance_days {IN_TIME}",
             ),
         ),
         "Token-priced requests only: GPU time has no list price.",
@@ -161,13 +154,29 @@ COSTS = (
         kind="stat",
     ),
     Panel(
+        "Budgets of this month",
+        "currencyUSD",
+        (
+            (
+                "",
+                "SELECT scope, finance_budgets.name, month_usd, (SELECT COALESCE(SUM(cost_usd), 0) FROM finance_days "
+                "WHERE start_epoch_seconds >= EXTRACT(EPOCH FROM date_trunc('month', now() AT TIME ZONE 'UTC')) "
+                "AND (scope = 'all' OR (scope = 'team' AND team = finance_budgets.name) "
+                "OR (scope = 'project' AND project = finance_budgets.name))) AS spent_usd FROM finance_budgets",
+            ),
+        ),
+        "UTC month. The forecast and the chance of exceeding are in the web UI.",
+        is_sql=True,
+        kind="table",
+    ),
+    Panel(
         "Requests without a known price, or with estimated usage",
         "short",
         (
             (
                 "",
-                "SELECT SUM(hourly.unpriced_requests) AS unpriced, SUM(hourly.estimated_requests) AS estimated "
-                f"{FROM_HOURLY}",
+                "SELECT SUM(unpriced_requests) AS unpriced, SUM(estimated_requests) AS estimated "
+                f"FROM finance_days {IN_TIME}",
             ),
         ),
         "The first are in no sum of money.",
@@ -180,7 +189,7 @@ COSTS = (
         (("{{model}}, $ per hour", "sum by (model) (rate(breakeven_cost_usd_total[$__rate_interval])) * 3600"),),
         "Live, from the metrics; the ledger is what is billed.",
     ),
-)  # fmt: skip
+)
 BOARDS: dict[str, tuple[str, tuple[Panel, ...]]] = {
     "operations": ("Breakeven: operations", OPERATIONS),
     "cost": ("Breakeven: cost", COSTS),

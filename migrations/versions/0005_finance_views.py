@@ -32,7 +32,10 @@ def upgrade() -> None:
             f"({COST}) / 1e12 AS cost_usd, list_pico_usd / 1e12 AS list_usd, compute_pico_usd / 1e12 AS gpu_usd, "
             f"gpu_us / 1e6 AS gpu_seconds FROM {table} AS sums JOIN dimensions ON dimensions.id = sums.dimension_id"
         )
-    op.execute("CREATE VIEW finance_budgets AS SELECT scope, name, month_pico_usd / 1e12 AS month_usd FROM budgets")
+    # DISTINCT: PostgreSQL would take writes through a view that is one plain table.
+    op.execute(
+        "CREATE VIEW finance_budgets AS SELECT DISTINCT scope, name, month_pico_usd / 1e12 AS month_usd FROM budgets"
+    )
 
 
 def downgrade() -> None:

@@ -1,0 +1,62 @@
+"""Finance's views say what the ledger says, and every panel's query runs on the real database it is written for."""
+
+import re
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from dashboards.grafana_boards import BOARDS
+from gateway.money import usd
+from gateway.storage.sql_budgets import SqlBudgets
+from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql_reports import SqlReports
+from gateway.stores import Budget, SumsQuery
+from tests.unit.gateway.ledger.builders import make_entry, make_intent
+
+pytestmark = pytest.mark.integration
+FILTER = re.compile(r"\$__unixEpochFilter\((.*?)\)")
+QUERIES = [
+    (f"{name}: {panel.title}", query)
+    for name, (_, panels) in BOARDS.items()
+    for panel in panels
+    if panel.is_sql
+    for _, query in panel.queries
+]
+
+
+async def fill(engine: AsyncEngine) -> None:
+    entries = [make_entry(n, intent=make_intent(n * 900_000_000)) for n in range(40)]
+    await SqlLedger(engine).insert(entries)
+    await SqlBudgets(engine).set(Budget("all", "", 12_500_000_000_000, "ada", 1))
+
+
+@pytest.mark.parametrize("view", ["finance_hours", "finance_days"])
+async def test_a_view_adds_up_to_the_ledger(engine: AsyncEngine, view: str) -> None:
+    await fill(engine)
+    [total] = await SqlReports(engine).sums(SumsQuery(0, 2**60))
+    async with engine.connect() as connection:
+        sums = "SUM(cost_usd) AS cost, SUM(requests) AS requests, SUM(input_tokens) AS input, MIN(team) AS team"
+        row = (await connection.execute(text(f"SELECT {sums} FROM {view}"))).one()
+    assert float(row.cost) == pytest.approx(float(usd(total.corrected_cost_pico_usd)), rel=1e-12)
+    assert (row.requests, row.input) == (total.requests, total.input_tokens)
+
+
+async def test_views_cannot_be_written(engine: AsyncEngine) -> None:
+    await fill(engine)
+    for view in ("finance_hours", "finance_days", "finance_budgets"):
+        async with engine.connect() as connection:
+            with pytest.raises(DBAPIError):
+                await connection.execute(text(f"DELETE FROM {view}"))
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+async def test_every_panel_runs_on_postgresql(engine: AsyncEngine) -> None:
+    """Grafana's own word is replaced as Grafana does."""
+    await fill(engine)
+    assert len(QUERIES) > 4
+    async with engine.connect() as connection:
+        for where, query in QUERIES:
+            plain = FILTER.sub(r"\1 >= 0 AND \1 <= 9000000000", query)
+            assert (await connection.execute(text(plain))).all(), where
