@@ -194,7 +194,8 @@ class RulesService:
             self._report(problem_of(error), f"{self._file.path} is not valid; the last good version stays")
             return
         version, active = text_version(text), await self._store.active()
-        if version != active:
+        is_news = version != active and not await self._is_old(version, active)
+        if is_news:
             rules = StoredRules(version, text, FILE_AUTHOR, f"{self._file.path.name} changed", self._now_us())
             await self._store.put(rules)
             before = await self._store.get(active) if active else None
@@ -205,6 +206,11 @@ class RulesService:
                 return
         self._file.remember(text)
         self.problem = None
+
+    async def _is_old(self, version: str, active: str | None) -> bool:
+        """A new replica comes with the file that others took over long ago: that undoes nobody's edit since."""
+        assert self._file is not None
+        return self._file.taken() is None and active is not None and await self._store.get(version) is not None
 
     def _report(self, problem: Problem, consequence: str) -> None:
         if problem != self.problem:

@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -34,6 +35,9 @@ def create(
     budget_window: str = typer.Option("month", help="day, month or total (UTC)."),
     requests_per_minute: int | None = typer.Option(None, min=1),
     tokens_per_minute: int | None = typer.Option(None, min=1, help="Input tokens."),
+    tier_quota: list[str] = typer.Option(
+        [], help="TIER=REQUESTS/WINDOW, such as premium=100/day; tiers are named in breakeven.yaml. Repeatable."
+    ),
     keep_bodies: bool = typer.Option(False, "--keep-bodies", help="Store its prompts and answers, encrypted."),
     as_json: bool = typer.Option(False, "--json", help='Print {"id", "key"}.'),
 ) -> None:
@@ -47,6 +51,7 @@ def create(
         "budget_window": budget_window if budget_usd is not None else None,
         "requests_per_minute": requests_per_minute,
         "tokens_per_minute": tokens_per_minute,
+        "tier_quotas": dict(_quota(text) for text in tier_quota) or None,
     }
     limits = {name: value for name, value in given.items() if value is not None}
     try:
@@ -58,6 +63,15 @@ def create(
         print(json.dumps({"id": listed.record.id, "key": secret}))
     else:
         print(f"Key {listed.record.id} ({name}, {role}). Its secret, shown this once:\n{secret}")
+
+
+def _quota(text: str) -> tuple[str, dict[str, object]]:
+    """`premium=100/day` as it is stored."""
+    tier, _, amount = text.partition("=")
+    requests, _, window = amount.partition("/")
+    if not (tier and requests.isdigit() and window):
+        raise typer.BadParameter(f"{text!r} is not TIER=REQUESTS/WINDOW, as in premium=100/day")
+    return tier, {"requests": int(requests), "window": window}
 
 
 @app.command("list")
@@ -83,8 +97,13 @@ def revoke(key_id: str = typer.Argument(..., help="The key's id, as `keys list` 
     print(f"Revoked {key_id}.")
 
 
-async def _create(new: NewKey, limits: Mapping[str, object]) -> tuple[ListedKey, str]:
+async def _create(new: NewKey, limits: Mapping[str, Any]) -> tuple[ListedKey, str]:
     async with open_state() as state:
+        known = state.deployment.settings.tiers
+        if unknown := sorted(limits.get("tier_quotas", {}).keys() - known.keys()):
+            raise typer.BadParameter(
+                f"there is no tier {unknown[0]!r} in breakeven.yaml; there are: {', '.join(sorted(known)) or 'none'}"
+            )
         return await state.keys.create(new, author=AUTHOR, limits=limits)
 
 

@@ -61,6 +61,21 @@ async def test_a_broken_file_keeps_the_last_good_version_and_says_why(file: Path
     assert rig.rules.problem is None
 
 
+async def test_a_new_replica_with_the_old_file_does_not_undo_a_web_edit(file: Path) -> None:
+    rig = AdminRig(file)
+    await rig.rules.refresh()
+    await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=FIRST)
+    await rig.rules.activate(OTHER, author="ann", reason="", expected_active=FIRST)
+    file.with_suffix(".taken").unlink()
+    replica = AdminRig(file)
+    replica.rules_store.stored, replica.rules_store.log = rig.rules_store.stored, rig.rules_store.log
+    await replica.rules.refresh()
+    assert replica.rules.applied == OTHER
+    rewrite(file, FIRST_RULES + "\n# edited here\n")
+    await replica.rules.refresh()
+    assert replica.rules.applied == text_version(FIRST_RULES + "\n# edited here\n"), "its own edits count"
+
+
 async def test_a_restart_does_not_undo_a_web_edit(file: Path) -> None:
     rig = AdminRig(file)
     await rig.rules.refresh()
