@@ -25,7 +25,7 @@ async def watch_health(backends: Mapping[str, Backend], upstreams: Upstreams) ->
             before = upstreams.health.get(name)
             if before is not None and before.is_healthy != report.is_healthy:
                 log.warning("backend %s is %s%s", name, "up" if report.is_healthy else "down", _because(report.detail))
-            upstreams.health[name] = report
+            upstreams.note_health(name, report)
         await asyncio.sleep(HEALTH_SECONDS)
 
 

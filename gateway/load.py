@@ -46,6 +46,7 @@ class Upstreams:
     )
     health: dict[str, BackendHealth] = field(default_factory=dict[str, BackendHealth])
     running: dict[str, int] = field(default_factory=dict[str, int])
+    running_then: dict[str, int] = field(default_factory=dict[str, int])
     shelves: Mapping[str, KeyShelf] = field(default_factory=dict[str, KeyShelf])
     first_tokens: dict[tuple[str, str], FirstTokenTimes] = field(default_factory=dict[tuple[str, str], FirstTokenTimes])
 
@@ -65,11 +66,20 @@ class Upstreams:
                 found[candidate.name] = (0, round(wait, 3))
         return found
 
+    def note_health(self, backend: str, health: BackendHealth) -> None:
+        """A backend's own report, and what of the load in it is ours."""
+        self.health[backend] = health
+        self.running_then[backend] = self.running.get(backend, 0)
+
     def _free_slots(self, backend: str, health: BackendHealth) -> int:
-        """What the engine reported, less what this process sent since: a report is up to a second old."""
+        """What the engine reported, corrected by what this process has sent and got back since.
+
+        Never more than what is left beside our own calls: one that was just sent may not be in the report yet.
+        """
+        ours = self.running.get(backend, 0)
         reported = health.free_slots or 0
         capacity = reported + (health.running_requests or 0)
-        return max(0, min(reported, capacity - self.running.get(backend, 0)))
+        return max(0, min(reported + self.running_then.get(backend, 0), capacity) - ours)
 
     def is_down(self, candidate: Candidate, now: float) -> bool:
         """No key's breaker lets a call through."""

@@ -92,13 +92,8 @@ async def test_two_hundred_forms_of_an_address_reach_nobody_but_the_configured_u
         async with serving(build_app(rig.pipeline)) as url, httpx.AsyncClient(base_url=url, timeout=60) as client:
             for number, form in enumerate(urls):
                 headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
-                if (
-                    form.isascii()
-                    and form.isprintable()
-                    and form == form.strip()
-                    and (name := HEADERS[number % len(HEADERS)]) != "host"
-                ):
-                    headers[name] = form
+                if form.isascii() and form.isprintable() and form == form.strip():
+                    headers[HEADERS[number % len(HEADERS)]] = form
                 content = json.dumps(body_with(PLACES[number % len(PLACES)], form))
                 answer = await client.post("/v1/chat/completions", content=content, headers=headers)
                 statuses.add(answer.status_code)

@@ -72,11 +72,23 @@ def test_a_backend_whose_keys_are_all_full_is_not_down_but_behind_the_others() -
     assert upstreams.state([A], 0.0) == {"a": (0, 12.346)}
 
 
-def test_slots_are_what_the_engine_said_less_what_was_sent_since() -> None:
-    upstreams = Upstreams(health={"one": BackendHealth(True, free_slots=2, running_requests=1)})
+def test_slots_are_what_the_engine_said_and_what_was_sent_and_came_back_since() -> None:
+    upstreams = Upstreams()
+    upstreams.started(A, "", 0.0)
+    upstreams.note_health("one", BackendHealth(True, free_slots=2, running_requests=2))  # one of them is ours
     assert upstreams.state([A], 0.0) == {"a": (2, 0.0)}
     upstreams.started(A, "", 0.0)
-    upstreams.started(A, "", 0.0)
-    assert upstreams.state([A], 0.0) == {"a": (1, 0.0)}
-    upstreams.health["one"] = BackendHealth(False)
+    assert upstreams.state([A], 0.0) == {"a": (1, 0.0)}, "sent since the report"
+    upstreams.ended(A)
+    upstreams.ended(A)
+    assert upstreams.state([A], 0.0) == {"a": (3, 0.0)}, "came back since the report; the other's call runs on"
+    upstreams.note_health("one", BackendHealth(False))
     assert upstreams.state([A], 0.0) == {"a": DOWN}
+
+
+def test_a_call_that_the_engine_has_not_counted_yet_takes_a_slot_all_the_same() -> None:
+    upstreams = Upstreams()
+    for _ in range(3):
+        upstreams.started(A, "", 0.0)
+    upstreams.note_health("one", BackendHealth(True, free_slots=4, running_requests=0))
+    assert upstreams.state([A], 0.0) == {"a": (1, 0.0)}
