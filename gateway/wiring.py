@@ -11,7 +11,6 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backends.protocol import Backend
-from classifier.load import load_artefact
 from classifier.protocol import Classifier
 from gateway.admission import Admission
 from gateway.body_keeper import BodyKeeper
@@ -19,6 +18,7 @@ from gateway.budget_keeper import BudgetKeeper, CountingSink
 from gateway.catalogue import profiles
 from gateway.change_watch import ChangeWatch
 from gateway.chores import Chore
+from gateway.classifier_versions import ClassifierVersions
 from gateway.config.engine_curve import MeasuredEngine, load_engine_curve
 from gateway.config.settings import LOCAL_BACKEND
 from gateway.deployment import Deployment
@@ -27,8 +27,8 @@ from gateway.errors import BreakevenError
 from gateway.file_watch import FileWatch
 from gateway.fleet_metrics import WRITE_SECONDS, FleetRegistry
 from gateway.idempotency import Idempotency
-from gateway.key_limits import limits_of_keys
 from gateway.kept_answers import KeptAnswers, open_kept_answers
+from gateway.key_limits import limits_of_keys
 from gateway.keys import KeyRing
 from gateway.ledger.adoption import adopt_abandoned
 from gateway.ledger.directories import Claim, claim_directory
@@ -38,8 +38,8 @@ from gateway.ledger.shipper import Shipper
 from gateway.load import Upstreams
 from gateway.metrics import Metrics
 from gateway.pipeline import Pipeline
-from gateway.routing.fallback import RetryPolicy
 from gateway.response_cache import ResponseCache
+from gateway.routing.fallback import RetryPolicy
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.rules_service import RulesService
@@ -92,6 +92,8 @@ class Gateway:
     watch: ChangeWatch
     exposition: CollectorRegistry
     curve_watch: FileWatch
+    versions: ClassifierVersions
+    versions_watch: FileWatch
     classifier: Classifier
     document: RulesDocument
     text_version: str = ""
@@ -208,12 +210,15 @@ class Gateway:
             try:
                 if self.curve_watch.has_changed():
                     self.use_curve(load_engine_curve(self.deployment.home.curve_file))
+                if self.versions_watch.has_changed():
+                    self.classifier = self.versions.open()
+                    self.apply(self.document, self.text_version)
                 if time.monotonic() - priced_at >= PRICES_SECONDS:  # off-peak hours begin and end
                     self.pipeline.snapshot, priced_at = self._snapshot(), time.monotonic()
                 if isinstance(self.exposition, FleetRegistry):
                     self.exposition.write()
             except (OSError, BreakevenError):
-                log.exception("cannot take over a new throughput curve or leave metrics; tried again")
+                log.exception("cannot take over a new throughput curve or classifier, or leave metrics; tried again")
 
 
 async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
@@ -229,7 +234,9 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
     bodies = BodyKeeper(SqlBodies(database, deployment.home.bodies_key()))
     pepper = deployment.home.pepper()
     key_ring = KeyRing(pepper)
-    classifier = load_artefact().bind(profiles(deployment.catalogue.models(deployment.rules)))
+    versions = ClassifierVersions(deployment.home.classifier_directory)
+    versions_watch, frozen = FileWatch(versions.active_file), versions.open()
+    classifier = frozen.bind(profiles(deployment.catalogue.models(deployment.rules)))
     metrics = Metrics(journal)
     table = deployment.table
     kept = open_kept_answers(deployment.settings.redis, deployment.settings.kept_answers)
@@ -297,6 +304,8 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
         if workers == 1
         else FleetRegistry(metrics.registry, deployment.home.metrics_directory, claim.path.name),
         curve_watch=FileWatch(deployment.home.curve_file),
+        versions=versions,
+        versions_watch=versions_watch,
         classifier=classifier,
         document=deployment.rules,
     )

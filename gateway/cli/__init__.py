@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("gateway.cli.train", "Train the classifier, or adapt it to your own labels."),
     "classify": ("gateway.cli.classify", "Run the data path's classifier over a file of prompts."),
     "evaluate": ("gateway.cli.evaluate", "Grade a live model and write its profile."),
+    "classifier": ("gateway.cli.classifier", "Learn from feedback, promote a classifier, roll back."),
     "calibrate": ("gateway.cli.calibrate", "Calibrate a routing threshold to a quality target."),
     "bench": ("gateway.cli.bench", "Measure the engine's throughput curve."),
 }

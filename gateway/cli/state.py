@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from classifier.load import load_artefact
 from gateway.catalogue import profiles
+from gateway.classifier_versions import ClassifierVersions
 from gateway.config.home import find_home
 from gateway.deployment import Deployment, load_deployment
 from gateway.report_services import ReportServices, build_report_services
@@ -54,7 +54,8 @@ class State:
     def snapshot_of(self, document: RulesDocument, version: str = "") -> Snapshot:
         """What it would decide by under other rules."""
         deployment = self.deployment
-        classifier = load_artefact().bind(profiles(deployment.catalogue.models(document)))
+        frozen = ClassifierVersions(deployment.home.classifier_directory).open()
+        classifier = frozen.bind(profiles(deployment.catalogue.models(document)))
         return deployment.catalogue.snapshot(
             document,
             deployment.prices,

@@ -49,6 +49,11 @@ class Home:
         return self.root / "throughput-curve.json"
 
     @property
+    def classifier_directory(self) -> Path:
+        """Artefacts and corrections of this deployment, and which is in force."""
+        return self.root / "classifier"
+
+    @property
     def metrics_directory(self) -> Path:
         """Where the workers of this replica leave their metrics for each other."""
         return self.root / "metrics"

@@ -1,0 +1,107 @@
+"""Which classifier is in force: artefacts and corrections under BREAKEVEN_HOME, and the file that says which.
+
+Versions are never changed; `active.json` is replaced whole, so a reader sees the old choice or the new one.
+"""
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from classifier.artefact import ArtefactError, read_artefact
+from classifier.load import load_artefact
+from classifier.online.correction import CorrectedClassifier, Correction
+from classifier.protocol import Classifier
+from gateway.errors import StateError
+
+SHIPPED = "shipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """The artefact (`shipped` or a stored one) and the correction laid over it, if any; why, and since when."""
+
+    artefact: str = SHIPPED
+    correction: str | None = None
+    why: str = "the shipped artefact"
+    at_us: int = 0
+
+
+class ClassifierVersions:
+    """One directory. Raises StateError, saying which file is in the way."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.active_file = directory / "active.json"
+
+    def history(self) -> list[Active]:
+        """Every choice, oldest first; the last is in force. Never empty."""
+        try:
+            rows: list[dict[str, Any]] = json.loads(self.active_file.read_text("utf-8"))
+            return [Active(**row) for row in rows]
+        except FileNotFoundError:
+            return [Active()]
+        except (OSError, ValueError, TypeError) as error:
+            raise StateError(f"{self.active_file} cannot be read ({error}); restore it, or delete it") from error
+
+    def activate(self, chosen: Active) -> None:
+        self._write([*self.history(), chosen])
+
+    def rollback(self) -> Active:
+        """Back to the choice before. Raises StateError when there is none."""
+        history = self.history()
+        if len(history) < 2:
+            raise StateError("there is no earlier classifier to go back to; the shipped one is in force")
+        self._write(history[:-1])
+        return history[-2]
+
+    def corrections(self) -> list[str]:
+        return sorted(path.stem for path in self._directory.glob("corrections/*.json"))
+
+    def artefacts(self) -> list[str]:
+        return [SHIPPED, *sorted(path.name for path in self._directory.glob("artefacts/*"))]
+
+    def add_correction(self, correction: Correction, facts: dict[str, Any]) -> str:
+        """Store it with what it was learnt from; the same correction is stored once."""
+        path = self._directory / "corrections" / f"{correction.id}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"shifts": correction.shifts, **facts}, indent=1, sort_keys=True) + "\n", "utf-8")
+        return correction.id
+
+    def correction(self, name: str) -> Correction:
+        path = self._directory / "corrections" / f"{name}.json"
+        try:
+            shifts: dict[str, list[float]] = json.loads(path.read_text("utf-8"))["shifts"]
+            return Correction({model: (level, slope) for model, (level, slope) in shifts.items()})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise StateError(
+                f"there is no usable correction {name} ({error}); see `breakeven classifier list`"
+            ) from error
+
+    def add_artefact(self, folder: Path) -> str:
+        """A copy of a trained or adapted artefact. Raises StateError when it is none."""
+        try:
+            name = read_artefact(folder).sha256[:16]
+        except ArtefactError as error:
+            raise StateError(str(error)) from error
+        shutil.copytree(folder, self._directory / "artefacts" / name, dirs_exist_ok=True)
+        return name
+
+    def open(self) -> Classifier:
+        """The classifier in force, bound to no model yet."""
+        chosen = self.history()[-1]
+        try:
+            frozen = load_artefact(
+                None if chosen.artefact == SHIPPED else self._directory / "artefacts" / chosen.artefact
+            )
+        except ArtefactError as error:
+            raise StateError(f"{error}; `breakeven classifier rollback` goes back to the one before") from error
+        return frozen if chosen.correction is None else CorrectedClassifier(frozen, self.correction(chosen.correction))
+
+    def _write(self, history: list[Active]) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        draft = self.active_file.with_suffix(".draft")
+        draft.write_text(json.dumps([asdict(one) for one in history], indent=1) + "\n", "utf-8")
+        os.replace(draft, self.active_file)

@@ -1,0 +1,159 @@
+"""`breakeven classifier`: what is in force; learn from feedback, promote what is shown to help, go back."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from classifier.online.correction import NONE, Correction, learn
+from gateway.classifier_versions import Active, ClassifierVersions
+from gateway.cli.state import State, open_state
+from gateway.config.home import find_home
+from gateway.errors import ConfigurationError, StateError
+from gateway.learning import Judged, Verdict, correction_name, judge, latest, outcomes
+from gateway.storage.sql_entries import SqlEntries
+from gateway.storage.sql_feedback import SqlFeedback
+from gateway.stores import Feedback
+from gateway.wiring import now_us
+
+app = typer.Typer(help="The classifier in force: learn, promote, roll back.", no_args_is_help=True)
+LEAST_JUDGED = 50
+TAUGHT_SHARE = 0.7
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@app.command("list")
+def show(as_json: JsonFlag = False) -> None:
+    """What is in force, what was before, and what could be promoted."""
+    versions = _versions()
+    history = versions.history()
+    if as_json:
+        stored = {"artefacts": versions.artefacts(), "corrections": versions.corrections()}
+        print(json.dumps({"active": asdict(history[-1]), "history": [asdict(one) for one in history], **stored}))
+        return
+    for one in history:
+        mark = "*" if one is history[-1] else " "
+        since = datetime.fromtimestamp(one.at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M UTC") if one.at_us else "always"
+        print(f"{mark} {one.artefact} + {one.correction or 'no correction'}  since {since}: {one.why}")
+    print(f"artefacts: {', '.join(versions.artefacts())}")
+    print(f"corrections: {', '.join(versions.corrections()) or 'none yet; `breakeven classifier learn` makes one'}")
+
+
+@app.command("learn")
+def learn_correction(as_json: JsonFlag = False) -> None:
+    """A correction from all feedback of the books; it changes nothing until it is promoted."""
+    versions = _versions()
+    judged = asyncio.run(_judged())
+    if len(judged) < LEAST_JUDGED:
+        raise StateError(
+            f"{len(judged)} answers have feedback; a correction needs {LEAST_JUDGED}: send it to /v1/feedback"
+        )
+    correction_of = _correction_of(versions)
+    taught = judged[: round(len(judged) * TAUGHT_SHARE)]
+    found = learn(outcomes(taught, correction_of))
+    facts = {"judged": len(taught), "until_request": taught[-1].entry.intent.request_id}
+    name = versions.add_correction(found, facts)
+    if as_json:
+        print(json.dumps({"correction": name, "shifts": found.shifts, **facts}))
+        return
+    print(f"correction {name} from {len(taught)} of {len(judged)} judged answers (the newest are kept to test it on):")
+    for model, (level, slope) in found.shifts.items():
+        print(f"  {model}: {level:+.2f} logits, {slope:+.2f} more from the easiest to the hardest prompt")
+    print(f"next: breakeven classifier promote {name}")
+
+
+@app.command()
+def promote(
+    version: Annotated[str, typer.Argument(help="A correction, a stored artefact, or the folder of an artefact.")],
+    untested: Annotated[
+        str | None, typer.Option(help="Promote without a test; say why. Artefacts can only be promoted so.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Put it in force if doubly robust evaluation on judged traffic says that it helps; running gateways follow."""
+    versions = _versions()
+    active = versions.history()[-1]
+    if version in versions.corrections():
+        verdict = asyncio.run(_verdict(versions, version, active)) if untested is None else None
+        if verdict is not None and verdict.objection is not None:
+            raise StateError(f"correction {version} is not promoted: {verdict.objection}")
+        why = untested or f"tested on {verdict.requests if verdict else 0} judged requests"
+        chosen = Active(active.artefact, version, why, now_us())
+    else:
+        if untested is None:
+            raise ConfigurationError(
+                "an artefact reads prompts, which the books do not keep: test it with `breakeven calibrate --labels`, "
+                "then promote it with --untested 'what the test said'"
+            )
+        is_stored = version in versions.artefacts()
+        chosen = Active(version if is_stored else versions.add_artefact(Path(version)), None, untested, now_us())
+        verdict = None
+    versions.activate(chosen)
+    if as_json:
+        print(json.dumps({"active": asdict(chosen), "verdict": None if verdict is None else _facts(verdict)}))
+    else:
+        print(f"in force: {chosen.artefact} + {chosen.correction or 'no correction'} ({chosen.why})")
+
+
+@app.command()
+def rollback(as_json: JsonFlag = False) -> None:
+    """Back to what was in force before; running gateways follow within a few seconds."""
+    active = _versions().rollback()
+    if as_json:
+        print(json.dumps({"active": asdict(active)}))
+    else:
+        print(f"in force: {active.artefact} + {active.correction or 'no correction'} ({active.why})")
+
+
+def _versions() -> ClassifierVersions:
+    return ClassifierVersions(find_home().classifier_directory)
+
+
+def _correction_of(versions: ClassifierVersions) -> Callable[[str], Correction]:
+    @cache
+    def of(classifier_version: str) -> Correction:
+        name = correction_name(classifier_version)
+        return NONE if name is None else versions.correction(name)
+
+    return of
+
+
+async def _judged() -> list[Judged]:
+    async with open_state() as state:
+        return await _gather(state)
+
+
+async def _gather(state: State) -> list[Judged]:
+    """Every request with feedback, in the order in which they were accepted."""
+    store, entries = SqlFeedback(state.database), SqlEntries(state.database)
+    feedback: list[Feedback] = []
+    while batch := await store.after(feedback[-1].number if feedback else 0):
+        feedback += batch
+    found: list[Judged] = []
+    for request, (score, weight) in latest(feedback).items():
+        entry = await entries.get(request)
+        if entry is not None:
+            found.append(Judged(entry, score, weight))
+    return sorted(found, key=lambda one: one.entry.intent.request_id)
+
+
+async def _verdict(versions: ClassifierVersions, name: str, active: Active) -> Verdict:
+    async with open_state() as state:
+        judged = await _gather(state)
+        snapshot = await state.snapshot()
+    held = judged[round(len(judged) * TAUGHT_SHARE) :]
+    incumbent = NONE if active.correction is None else versions.correction(active.correction)
+    try:
+        return judge(held, snapshot, versions.correction(name), incumbent, _correction_of(versions))
+    except ValueError as error:
+        raise StateError(f"correction {name} is not promoted: {error}; gather more feedback") from error
+
+
+def _facts(verdict: Verdict) -> dict[str, Any]:
+    return {**asdict(verdict), "objection": verdict.objection}

@@ -1,0 +1,165 @@
+"""From judged answers in the books to a correction of the classifier, and whether it may be promoted. Pure.
+
+Everything follows from the ledger and the feedback table: the same rows give the same correction and the same verdict.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import msgspec
+
+from classifier.online.correction import NONE, Correction, Outcome
+from classifier.online.off_policy import Estimate, Logged, doubly_robust
+from gateway.errors import BreakevenError
+from gateway.ledger.entry import Entry
+from gateway.routing.decide import AUTO, decide
+from gateway.routing.snapshot import Snapshot, request_facts_of
+from gateway.stores import Feedback, FeedbackSource
+
+TRUST: dict[FeedbackSource, float] = {"caller": 1.0, "judge": 0.7, "shadow": 0.5}
+"""How much one judgement weighs: a caller knows what was wanted, a program that compares answers only guesses it."""
+LEAST_EFFECTIVE = 100.0
+TOLERANCE = 0.01
+
+
+class Judged(NamedTuple):
+    """One request with the trusted mean of its latest judgements."""
+
+    entry: Entry
+    score: float
+    weight: float
+
+
+class Pick(NamedTuple):
+    """The model that a policy sends a request to, and what that is expected to cost."""
+
+    model: str
+    cost_pico_usd: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Both policies on the same judged requests: mean score with its interval, and mean expected cost."""
+
+    requests: int
+    candidate: Estimate
+    incumbent: Estimate
+    candidate_cost_pico_usd: float
+    incumbent_cost_pico_usd: float
+
+    @property
+    def objection(self) -> str | None:
+        """Why the candidate may not be promoted; None when it may: surely better, or as good for less."""
+        if min(self.candidate.effective, self.incumbent.effective) < LEAST_EFFECTIVE:
+            return (
+                f"only {min(self.candidate.effective, self.incumbent.effective):.0f} judged requests speak for it, "
+                f"{LEAST_EFFECTIVE:.0f} are needed: gather feedback, and let the rules `explore`"
+            )
+        if self.candidate.low > self.incumbent.mean:
+            return None
+        is_cheaper = self.candidate_cost_pico_usd < self.incumbent_cost_pico_usd
+        if is_cheaper and self.candidate.low >= self.incumbent.mean - TOLERANCE:
+            return None
+        return (
+            f"its answers are not shown to be better (at least {self.candidate.low:.3f} against "
+            f"{self.incumbent.mean:.3f}), nor as good for less"
+        )
+
+
+def latest(feedback: Iterable[Feedback]) -> dict[str, tuple[float, float]]:
+    """(score, weight) of every request: the last word of each source, weighed by how far it is trusted."""
+    last: dict[str, dict[FeedbackSource, Feedback]] = {}
+    for one in sorted(feedback, key=lambda one: one.number):
+        last.setdefault(one.request_id, {})[one.source] = one
+    found: dict[str, tuple[float, float]] = {}
+    for request, by_source in last.items():
+        weight = sum(TRUST[source] for source in by_source)
+        found[request] = (sum(TRUST[source] * one.score for source, one in by_source.items()) / weight, weight)
+    return found
+
+
+def routed(judged: Iterable[Judged]) -> list[Judged]:
+    """Those that rules decided and whose chosen model answered: of the others nothing is known about the choice."""
+    return [
+        one
+        for one in judged
+        if one.entry.intent.requested_model == AUTO
+        and one.entry.model == one.entry.intent.decision.model
+        and one.entry.intent.decision.facts.difficulty is not None
+        and one.entry.model in one.entry.intent.decision.facts.quality
+    ]
+
+
+def outcomes(judged: Iterable[Judged], correction_of: Callable[[str], Correction]) -> list[Outcome]:
+    """What the frozen classifier had said of each answer; `correction_of` a decision's classifier version undoes it."""
+    found: list[Outcome] = []
+    for one in routed(judged):
+        decision = one.entry.intent.decision
+        difficulty, model = decision.facts.difficulty, one.entry.model
+        assert difficulty is not None
+        quality = correction_of(decision.classifier_version).undo(model, decision.facts.quality[model], difficulty)
+        found.append(Outcome(model, quality, difficulty, one.score, one.weight))
+    return found
+
+
+def correction_name(classifier_version: str) -> str | None:
+    """The correction that a decision's classifier version names."""
+    return classifier_version.partition("+")[2] or None
+
+
+def judge(
+    judged: Sequence[Judged],
+    snapshot: Snapshot,
+    candidate: Correction,
+    incumbent: Correction,
+    correction_of: Callable[[str], Correction] = lambda _: NONE,
+) -> Verdict:
+    """Re-decide every judged request under the rules in force, with each correction; doubly robust.
+
+    Raises ValueError for fewer than two usable requests.
+    """
+    log: list[Logged] = []
+    picks: list[tuple[Pick, Pick]] = []
+    for one in routed(judged):
+        new, old = (_pick(one.entry, snapshot, side, correction_of) for side in (candidate, incumbent))
+        if new is None or old is None:
+            continue
+        decision = one.entry.intent.decision
+        picks.append((new, old))
+        log.append(Logged(one.entry.model, decision.propensity, one.score, decision.facts.quality))
+    new_costs, old_costs = ([pair[side].cost_pico_usd for pair in picks] for side in (0, 1))
+    return Verdict(
+        len(log),
+        _estimate(log, [new.model for new, _ in picks]),
+        _estimate(log, [old.model for _, old in picks]),
+        sum(new_costs) / len(log),
+        sum(old_costs) / len(log),
+    )
+
+
+def _estimate(log: Sequence[Logged], models: Sequence[str]) -> Estimate:
+    """What sending each request to its model would have earned."""
+    chosen = {id(entry): model for entry, model in zip(log, models, strict=True)}
+    return doubly_robust(log, lambda entry: {chosen[id(entry)]: 1.0})
+
+
+def _pick(
+    entry: Entry, snapshot: Snapshot, correction: Correction, correction_of: Callable[[str], Correction]
+) -> Pick | None:
+    """Without exploration; None where it cannot be decided."""
+    request = request_facts_of(entry.intent)
+    facts, difficulty = request.facts, request.facts.difficulty
+    assert difficulty is not None
+    undo = correction_of(entry.intent.decision.classifier_version).undo
+    quality = {
+        name: correction.apply(name, undo(name, value, difficulty), difficulty) for name, value in facts.quality.items()
+    }
+    try:
+        corrected = msgspec.structs.replace(facts, quality=quality, draw=1.0)
+        decision = decide(replace(request, facts=corrected), snapshot).decision
+    except BreakevenError:
+        return None  # its models are gone: nothing can be said of it under the rules of today
+    if decision.model not in facts.quality:
+        return None
+    return Pick(decision.model, decision.expected_cost_pico_usd or 0)
