@@ -1,0 +1,23 @@
+import pytest
+
+from gateway.key_limits import limits_of_keys
+from gateway.limits import Limits, SharedLimits, TierQuota
+
+SHARED = SharedLimits(tiers={"premium": frozenset({"large"})})
+
+
+def test_keys_without_limits_are_left_out() -> None:
+    stored = {"a": {}, "b": {"requests_per_minute": 3}}
+    assert limits_of_keys(stored, SHARED) == {"b": Limits(requests_per_minute=3)}
+
+
+def test_a_quota_names_a_tier_that_there_is() -> None:
+    stored = {"a": {"tier_quotas": {"premium": {"requests": 3}}}}
+    assert limits_of_keys(stored, SHARED)["a"].tier_quotas == {"premium": TierQuota(3)}
+
+
+@pytest.mark.parametrize(
+    "stored", [{"budget_usd": "lots"}, {"tier_quotas": {"gone": {"requests": 3}}}, {"requests": 4}]
+)
+def test_limits_that_cannot_be_read_close_the_key(stored: dict[str, object]) -> None:
+    assert limits_of_keys({"a": stored}, SHARED) == {"a": Limits(budget_usd="0")}
