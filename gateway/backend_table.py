@@ -7,6 +7,7 @@ from functools import partial
 from backends.anthropic import AnthropicBackend
 from backends.gemini import GeminiBackend
 from backends.key_pool import KeyPool
+from backends.litellm_backend import LitellmBackend
 from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.protocol import Backend, Timeouts
 from backends.scripted import ScriptedBackend
@@ -94,6 +95,8 @@ def _add_block(table: BackendTable, name: str, block: BackendSettings, environ: 
 
 
 def _build_block(name: str, block: BackendSettings, provider: str, key: str | None) -> Backend:
+    if block.litellm is not None:
+        return LitellmBackend(name, provider=provider, settings={**block.litellm, **({"api_key": key} if key else {})})
     if block.wire_format != "openai":
         return build_adapter(block.wire_format, name, block.base_url, key, provider)
     return OpenAICompatibleBackend(

@@ -51,6 +51,10 @@ backends: {}
 #      prefill_tokens_per_second: 8000
 #      points: [[1, 90], [16, 1000], [64, 2400]]
 
+#  azure-eu:                     # Azure, Bedrock, Vertex and what else litellm speaks; needs the litellm extra
+#    litellm: {api_base: https://my.openai.azure.com, api_version: 2025-04-01-preview}
+#    api_key_env: AZURE_API_KEY  # its models' upstream_model carries litellm's prefix: azure/my-deployment
+
 # fallback: {first_token_seconds: 8, is_hedging: false}          # before the first token, see docs/reliability.md
 # database: postgresql+asyncpg://user:password@host/breakeven   # default: SQLite in this directory
 # redis: redis://host:6379/0      # shares budgets and rates; server.workers above 1 needs it, see docs/fleet.md
@@ -165,9 +169,14 @@ class FallbackSettings(Strict):
 
 
 class BackendSettings(Strict):
-    """One endpoint of the deployment's own. With `gpu_hour_usd` it is priced by the GPU-seconds of its throughput."""
+    """One endpoint of the deployment's own. With `gpu_hour_usd` it is priced by the GPU-seconds of its throughput.
 
-    base_url: str = Field(pattern=r"^https?://")
+    `litellm` in place of a `base_url` is for providers of another kind (Azure, Bedrock, Vertex, ...): litellm's own
+    arguments for every call, such as `api_base`, `api_version` or `aws_region_name`.
+    """
+
+    base_url: str = Field(default="", pattern=r"^(https?://.+)?$")
+    litellm: dict[str, str | int | float | bool] | None = None
     api_key_env: str | None = None
     keys: list[KeySettings] = Field(default_factory=list[KeySettings])
     provider: str | None = None
@@ -179,6 +188,14 @@ class BackendSettings(Strict):
     throughput: ThroughputSettings | None = None
     timeouts: TimeoutSettings = TimeoutSettings()
     prompt_cache: PromptCacheSettings = PromptCacheSettings()
+
+    @model_validator(mode="after")
+    def _one_way_there(self) -> "BackendSettings":
+        if bool(self.base_url) == (self.litellm is not None):
+            raise ValueError("give base_url, or litellm for a provider that litellm speaks to: one of the two")
+        if wrong := {"api_key", "model", "messages", "stream"} & (self.litellm or {}).keys():
+            raise ValueError(f"litellm: {', '.join(sorted(wrong))} is not set here; a key's variable is api_key_env")
+        return self
 
     @model_validator(mode="after")
     def _keys_once(self) -> "BackendSettings":
