@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.pricing.located_yaml import validate_yaml
 from gateway.warm_prefixes import AUTOMATIC, PromptCache
+from gateway.yaml_document import validate_yaml
 
 WireFormat = Literal["openai", "anthropic", "gemini"]
 OnDisconnect = Literal["cancel", "drain"]

@@ -12,7 +12,7 @@ from gateway.config.providers import OnDisconnect, WireFormat
 from gateway.config.sign_in import SignInSettings
 from gateway.errors import ConfigurationError, StateError
 from gateway.money import parse_usd
-from gateway.pricing.located_yaml import validate_yaml
+from gateway.yaml_document import validate_yaml
 
 LOCAL_BACKEND = "local"
 FIRST_CONFIGURATION = """\
@@ -212,19 +212,19 @@ class BackendSettings(Strict):
         return self
 
 
+class RetentionSettings(Strict):
+    """For how long single requests (None: for ever) and stored texts are kept. Sums are always kept."""
+
+    requests_days: int | None = Field(default=None, ge=1)
+    bodies_days: int = Field(default=30, ge=1)
+
+
 class KeptAnswerSettings(Strict):
     """Answers under idempotency keys and in the response cache. Without Redis each worker keeps its own, each of the
     two in so much memory."""
 
     memory_megabytes: int = Field(default=64, ge=1)
     idempotency_hours: float = Field(default=24, gt=0, le=24 * 30)
-
-
-class RetentionSettings(Strict):
-    """For how long single requests (None: for ever) and stored texts are kept. Sums are always kept."""
-
-    requests_days: int | None = Field(default=None, ge=1)
-    bodies_days: int = Field(default=30, ge=1)
 
 
 class Settings(Strict):

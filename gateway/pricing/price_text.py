@@ -26,7 +26,7 @@ from gateway.pricing.catalogue import (
     Step,
     Window,
 )
-from gateway.pricing.located_yaml import validate_yaml
+from gateway.yaml_document import validate_yaml
 
 
 def whole_pico(usd_per_mtok: Decimal) -> Decimal:

@@ -5,7 +5,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gateway.errors import ConfigurationError
-from gateway.routing.yaml_lines import nearest_line, parse_yaml
+from gateway.yaml_document import parse_yaml
+
+MAX_BYTES = 1_000_000
 
 Need = Literal["streaming", "tools", "json_schema", "vision", "audio", "reasoning"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}$")]
@@ -125,9 +127,11 @@ def parse_rules(text: str, *, file: str = "rules.yaml", known_models: frozenset[
     Raises ConfigurationError with file, line and field for the first thing wrong: unknown fields, unknown models,
     rules that can never match.
     """
-    raw, lines = parse_yaml(text, file=file)
+    if len(text.encode("utf-8", "replace")) > MAX_BYTES:
+        raise ConfigurationError(f"is larger than {MAX_BYTES:,} bytes", file=file)
+    written = parse_yaml(text, file=file)
     try:
-        document = RulesDocument.model_validate(raw)
+        document = RulesDocument.model_validate(written.value)
     except ValidationError as error:
         found = error.errors(include_url=False)
         # A misspelt field is also a missing one: name the misspelling.
@@ -137,13 +141,13 @@ def parse_rules(text: str, *, file: str = "rules.yaml", known_models: frozenset[
         raise ConfigurationError(
             problem.removeprefix("Value error, "),
             file=file,
-            line=nearest_line(lines, path),
+            line=written.line(path),
             field=".".join(str(part) for part in path),
         ) from error
 
     def fail(problem: str, *path: str | int) -> ConfigurationError:
         return ConfigurationError(
-            problem, file=file, line=nearest_line(lines, path), field=".".join(str(part) for part in path)
+            problem, file=file, line=written.line(path), field=".".join(str(part) for part in path)
         )
 
     if "auto" in document.models:

@@ -6,7 +6,7 @@ from gateway.config.home import Home, create_home
 from gateway.config.settings import FIRST_CONFIGURATION, Settings, load_settings, write_first_files
 from gateway.deployment import load_deployment
 from gateway.errors import ConfigurationError, StateError
-from gateway.pricing.located_yaml import validate_yaml
+from gateway.yaml_document import validate_yaml
 
 
 @pytest.fixture

@@ -100,10 +100,10 @@ def test_every_field_is_read_exactly() -> None:
         ),
         ("output: 2}\n", "output: 2}\n    - {from: 2026-06-01, source: x, input: 1, output: 2}\n", "must be appended"),
         ("    prices:", "    prices: []\n    alias:", "acme.yaml:4: models.large.prices: "),
-        ("provider: acme", "provider: acme\nprovider: other", "acme.yaml:2: provider: given twice"),
-        ("  large:\n", "  large: {aliases: [a], aliases: [b]}\n  other:\n", "acme.yaml:3: aliases: given twice"),
+        ("provider: acme", "provider: acme\nprovider: other", "acme.yaml:2: provider: stands twice"),
+        ("  large:\n", "  large: {aliases: [a], aliases: [b]}\n  other:\n", "acme.yaml:3: aliases: stands twice"),
         ("models:", "models: [", "acme.yaml:"),
-        (MINIMAL, "", "acme.yaml:1: the file is empty"),
+        (MINIMAL, "", "acme.yaml:1: is empty"),
         (MINIMAL, "- a\n- b\n", "acme.yaml:1: file: "),
     ],
 )

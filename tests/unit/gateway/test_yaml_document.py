@@ -1,0 +1,85 @@
+"""YAML that remembers its lines, in both readings of scalars."""
+
+from typing import Literal
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from gateway.errors import ConfigurationError
+from gateway.yaml_document import parse_yaml, validate_yaml
+
+TEXT = """\
+first: 1
+second:
+  - {name: a}
+  - name: b
+    deep: {x: 2.50}
+"""
+Scalars = Literal["typed", "text"]
+BOTH: tuple[Scalars, ...] = ("typed", "text")
+
+
+def test_scalars_are_typed_or_stay_text() -> None:
+    typed, text = (parse_yaml(TEXT, file="f", scalars=one).value for one in BOTH)
+    assert typed == {"first": 1, "second": [{"name": "a"}, {"name": "b", "deep": {"x": 2.5}}]}
+    assert text == {"first": "1", "second": [{"name": "a"}, {"name": "b", "deep": {"x": "2.50"}}]}
+
+
+@pytest.mark.parametrize("scalars", BOTH)
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ((), 1),
+        (("first",), 1),
+        (("second",), 2),
+        (("second", 1), 4),
+        (("second", 1, "deep", "x"), 5),
+        (("second", 7), 2),
+    ],
+)
+def test_a_path_has_the_line_of_its_deepest_part(path: tuple[str | int, ...], line: int, scalars: Scalars) -> None:
+    assert parse_yaml(TEXT, file="f", scalars=scalars).line(path) == line
+
+
+@pytest.mark.parametrize("scalars", BOTH)
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "f:1: is empty"),
+        ("# nothing\n", "f:1: is empty"),
+        ("a: 1\nb: 2\na: 3\n", "f:3: a: stands twice"),
+        ("a: {b: 1, c: [{d: 1, d: 2}]}\n", "f:1: d: stands twice"),
+        ("a: [1\n", "f:2: not valid YAML"),
+        ("é: ü\nb: \x07\n", "f:2: has the character '\\x07'"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(text: str, says: str, scalars: Scalars) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_yaml(text, file="f", scalars=scalars)
+    assert str(caught.value).startswith(says)
+
+
+def test_an_alias_that_stands_for_millions_costs_no_time() -> None:
+    lines = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60))]
+    line = parse_yaml("\n".join(lines), file="f").line(("a59",))
+    assert line == 60
+
+
+def test_a_list_that_holds_itself_is_read_once() -> None:
+    line = parse_yaml("a: &a [1, *a]\n", file="f").line(("a", 1, 1, 0))
+    assert line == 1
+
+
+class Small(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    count: int
+
+
+def test_a_schema_lists_everything_that_is_wrong() -> None:
+    assert validate_yaml(Small, "count: 3", "f").count == 3
+    with pytest.raises(ConfigurationError) as caught:
+        validate_yaml(Small, "count: many\nmore: 1\n", "f")
+    first, second = str(caught.value).splitlines()
+    assert first.startswith("f:1: count: ")
+    assert second.startswith("f:2: more: ")
