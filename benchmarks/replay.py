@@ -6,13 +6,12 @@ time to make the requests up is measured apart and taken off.
 
 import argparse
 import json
-import platform
 import random
-import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
+from benchmarks.report import Bar, build_report
 from gateway.economics.replay import Scenario, decide_with, replay
 from gateway.economics.replay_log import LoggedRequest, Served
 from gateway.economics.replay_snapshot import outcomes_with, price_with
@@ -42,18 +41,20 @@ RATES = {
 
 
 class SyntheticLog:
-    """Requests made up as they are asked for; `seconds` is the time that took."""
+    """Requests made up as they are asked for; `seconds` and `cpu_seconds` are the time that took."""
 
     def __init__(self, requests: int) -> None:
         self.requests = requests
         self.seconds = 0.0
+        self.cpu_seconds = 0.0
 
     def __iter__(self) -> Iterator[LoggedRequest]:
         source = random.Random(1)
         for index in range(self.requests):
-            started = time.perf_counter()
+            started, cpu_started = time.perf_counter(), time.process_time()
             one = make_request(index, source)
             self.seconds += time.perf_counter() - started
+            self.cpu_seconds += time.process_time() - cpu_started
             yield one
 
 
@@ -115,33 +116,24 @@ def make_scenario(snapshot: Snapshot) -> Scenario:
     )
 
 
-def measure(requests: int) -> dict[str, object]:
+def measure(requests: int) -> dict[str, Any]:
     """One replay; the bar is scaled from a million requests to those replayed."""
     log, scenario = SyntheticLog(requests), make_scenario(build_snapshot())
-    started = time.perf_counter()
+    started, cpu_started = time.perf_counter(), time.process_time()
     diff = replay(log, scenario)
     seconds = time.perf_counter() - started - log.seconds
+    cpu_seconds = time.process_time() - cpu_started - log.cpu_seconds
     per_million = seconds / requests * 1e6
-    return {
-        "name": "replay",
-        "machine": f"{platform.machine()} {platform.system()} Python {platform.python_version()}",
-        "commit": _commit(),
-        "results": {
-            "requests": requests,
-            "replay_seconds": seconds,
-            "microseconds_per_request": seconds / requests * 1e6,
-            "moved": diff.moved,
-            "cost_change_usd": diff.cost_change_pico_usd / 1e12,
-        },
-        "bars": [
-            {
-                "what": "seconds to replay a million requests at most",
-                "value": per_million,
-                "bar": BAR_SECONDS,
-                "holds": per_million <= BAR_SECONDS,
-            }
-        ],
+    results = {
+        "requests": requests,
+        "replay_seconds": seconds,
+        "replay_cpu_seconds": cpu_seconds,
+        "microseconds_per_request": per_million,
+        "moved": diff.moved,
+        "cost_change_usd": diff.cost_change_pico_usd / 1e12,
     }
+    bar = Bar("seconds to replay a million requests", per_million, BAR_SECONDS, "most")
+    return build_report("replay", results, [bar])
 
 
 def main() -> None:
@@ -151,12 +143,6 @@ def main() -> None:
     options = parser.parse_args()
     measured = measure(options.requests)
     print(json.dumps(measured, indent=2) if options.json else measured["results"])
-
-
-def _commit() -> str:
-    command = ["git", "rev-parse", "--short", "HEAD"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
-    return done.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.config.settings import ServerSettings
 from gateway.ledger.entry import Entry
 from gateway.ledger.journal import SEGMENT_BYTES, Journal
 from gateway.ledger.shipper import EntrySink, Shipper
@@ -26,6 +27,7 @@ SECONDS = float(os.environ.get("BREAKEVEN_OUTAGE_SECONDS", "1"))
 RATE = float(os.environ.get("BREAKEVEN_OUTAGE_RATE", "500"))
 COMMIT_SECONDS = SECONDS / 30  # 2 s of the real minute
 FLAT_BYTES = 512 << 10
+MOST_IN_FLIGHT = ServerSettings().max_requests_in_flight
 SMALL_SEGMENT = 8 << 20  # enough for the scaled rate, and soon made
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.timeout(30 + 10 * SECONDS)]
 
@@ -48,17 +50,18 @@ class TroubledSink:
 
 
 class Load:
-    """Requests at a rate, whatever becomes of them. An error that any caller would see ends the test."""
+    """Requests at a rate, as far as the gateway would let them in. An error that any caller would see ends the test."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self.sent = 0
+        self.ended = 0
 
     async def run(self, seconds: float) -> None:
         began, first = time.monotonic(), self.sent
         async with asyncio.TaskGroup() as callers:
             while (passed := time.monotonic() - began) < seconds:
-                while self.sent < first + passed * RATE:
+                while self.sent < first + passed * RATE and self.sent - self.ended < MOST_IN_FLIGHT:
                     self.sent += 1
                     callers.create_task(self._one(self.sent))
                 await asyncio.sleep(0.005)
@@ -67,6 +70,7 @@ class Load:
         self._journal.intend(make_intent(number))
         await asyncio.sleep(0.002)
         await self._journal.settle(make_entry(number))
+        self.ended += 1
 
 
 @pytest.fixture
