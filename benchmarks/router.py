@@ -13,13 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from classifier.encoder import HAND
+from benchmarks.router_judges import JUDGES, load_everyday, mendable_gap, rows_of
+from classifier.encoder import HAND, Encoder
+from classifier.lexicon import build_index
 from classifier.metrics import apgr, bootstrap_interval, brier, calibration_error, cpt, tie_aware_apgr
-from classifier.training.adapt import fit_adaptation
-from classifier.training.build import Bench, assemble, open_bench
+from classifier.training.adapt import View, fit_adaptation
+from classifier.training.build import Bench, assemble, measure_with, open_bench
 from classifier.training.corpus import Matrix, failure_shares, mean_known, strong_and_middle
-from classifier.training.folds import Sheet, fit_traits, left_out_traits
+from classifier.training.folds import Sheet, TraitFits, fit_traits, left_out_traits
 from classifier.training.ridge import Recipe
+from classifier.words import Vocabulary
 
 LABELS = (100, 400, 800, 1500)
 CURVES: Mapping[str, tuple[str, ...]] = {
@@ -52,7 +55,9 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
     chosen = parser.parse_args()
     with threadpool_limits(limits=1):
-        report = measure(open_bench(chosen.data, chosen.encoder, (lambda _: None) if chosen.json else print))
+        report = measure(
+            open_bench(chosen.data, chosen.encoder, (lambda _: None) if chosen.json else print, with_never_fitted=True)
+        )
     text = json.dumps(report, indent=1)
     if chosen.save:
         RESULT.parent.mkdir(exist_ok=True)
@@ -73,6 +78,9 @@ def measure(bench: Bench) -> dict[str, Any]:
     sources = {unit: judge(routers, pair, np.array(bench.corpus.units) == unit) for unit in units}
     easy = {unit: found for unit, found in sources.items() if found["strong_quality"] >= MOSTLY}
     means = {name: round(families_mean(bench, sources, name, "tie_aware_apgr"), 4) for name in routers}
+    judged = judges(bench, routers)
+    kinds = mean_by_kind(judged)
+    above = float(np.mean([kind["classifier"] - kind["length"] for kind in kinds.values()]))
     return {
         "name": "router",
         "machine": f"{platform.machine()} {platform.system()} Python {platform.python_version()}",
@@ -80,6 +88,8 @@ def measure(bench: Bench) -> dict[str, Any]:
         "results": {
             "note": "leave-one-family-out; strong: mean of a collection's best quarter of models, weak: of its 40-80 % "
             "best; always-cheapest has APGR 0 and needs no call",
+            "judges_tie_aware_apgr": {"mean_by_kind": kinds, "judges": judged},
+            "everyday_prompts": everyday(bench, recipe),
             "mean_over_families_tie_aware_apgr": means,
             "the_same_where_the_strong_model_mostly_succeeds": {
                 name: round(families_mean(bench, easy, name, "tie_aware_apgr"), 4) for name in routers
@@ -88,16 +98,62 @@ def measure(bench: Bench) -> dict[str, Any]:
             "sources": sources,
             "heads": head_errors(bench, traits),
             "learning_curves": {name: curve(bench, recipe, members) for name, members in CURVES.items()},
-            "ablations": ablations(bench, recipe, pair),
+            "ablations": ablations(bench, recipe),
         },
         "bars": [
             {
-                "what": "mean leave-one-family-out APGR above prompt length alone",
-                "value": round(means["classifier"] - means["length"], 4),
+                "what": "mean over kinds of judges, leave-one-family-out, above prompt length alone",
+                "value": round(
+                    above := float(np.mean([kind["classifier"] - kind["length"] for kind in kinds.values()])), 4
+                ),
                 "bar": 0.0,
-                "holds": means["classifier"] > means["length"],
+                "holds": above > 0.0,
             }
         ],
+    }
+
+
+def judges(bench: Bench, routers: Mapping[str, Matrix]) -> dict[str, dict[str, Any]]:
+    """Every router before every judge, with the classifier's bootstrap interval."""
+    gap, found = mendable_gap(bench.corpus), dict[str, dict[str, Any]]()
+    for kind, members in JUDGES.items():
+        for name, sources in members.items():
+            rows = rows_of(bench.corpus, sources)
+            if rows.sum() < MIN_PROMPTS:
+                continue
+            low, high = bootstrap_interval(routers["classifier"][rows], gap[rows], rounds=200, seed=0)
+            apgrs = {router: round(tie_aware_apgr(scores[rows], gap[rows]), 4) for router, scores in routers.items()}
+            found[name] = {
+                "kind": kind,
+                "prompts": int(rows.sum()),
+                **apgrs,
+                "interval": [round(low, 4), round(high, 4)],
+            }
+    return found
+
+
+def mean_by_kind(judged: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
+    return {
+        kind: {
+            router: round(float(np.mean([one[router] for one in judged.values() if one["kind"] == kind])), 4)
+            for router in ("classifier", "length", "random")
+        }
+        for kind in JUDGES
+        if any(one["kind"] == kind for one in judged.values())
+    }
+
+
+def everyday(bench: Bench, recipe: Recipe) -> dict[str, Any]:
+    """Prompts of eight kinds that nobody graded: APGR by their author's judgement, and the mean score of each kind."""
+    prompts = load_everyday()
+    vectors = measure_with(bench.table)(prompts.prompts).astype(np.float64)
+    scores = combined(fit_traits(bench.sheet, recipe).traits(vectors), recipe)
+    kinds = np.array(prompts.kinds)
+    return {
+        "classifier": round(tie_aware_apgr(scores, prompts.gaps), 4),
+        "length": round(tie_aware_apgr(vectors[:, 0], prompts.gaps), 4),
+        "best_possible": round(tie_aware_apgr(prompts.gaps, prompts.gaps), 4),
+        "mean_score": {kind: round(float(scores[kinds == kind].mean()), 2) for kind in dict.fromkeys(prompts.kinds)},
     }
 
 
@@ -203,8 +259,7 @@ def curve(bench: Bench, recipe: Recipe, members: Sequence[str]) -> dict[str, Any
     seeds = len(bench.sheet.units) - len(bench.corpus.units)
     held = np.r_[np.isin(np.array(bench.corpus.sources), members), np.zeros(seeds, bool)]
     fits = fit_traits(bench.sheet, recipe, ~held)
-    vectors = fits.frame.standardise(bench.vectors[rows])
-    scores = combined(fits.traits(bench.vectors[rows]), recipe)
+    view = view_of(bench, fits, recipe, rows)
     best, middle = strong_and_middle(graded, bench.corpus.models)
     outcomes = np.nan_to_num(graded[:, [best[0], middle[-1]]])
     gap = outcomes[:, 0] - outcomes[:, 1]
@@ -213,7 +268,7 @@ def curve(bench: Bench, recipe: Recipe, members: Sequence[str]) -> dict[str, Any
         "pair": [bench.corpus.models[best[0]], bench.corpus.models[middle[-1]]],
         "gap": round(float(gap.mean()), 4),
         "length": round(tie_aware_apgr(bench.vectors[rows, 0], gap), 4),
-        "0": round(tie_aware_apgr(scores, gap), 4),
+        "0": round(tie_aware_apgr(view.scores, gap), 4),
     }
     for labels in LABELS:
         if labels > len(rows) - MIN_PROMPTS:
@@ -222,21 +277,37 @@ def curve(bench: Bench, recipe: Recipe, members: Sequence[str]) -> dict[str, Any
         for seed in range(DRAWS):
             order = np.random.default_rng(seed).permutation(len(rows))
             train, test = order[:labels], order[labels:]
-            adaptation = fit_adaptation(scores[train], vectors[train], outcomes[train], ("strong", "weak"))
-            predicted = adaptation.predict(scores[test], vectors[test]).astype(np.float64)
+            size = len(bench.table.pieces)
+            adaptation = fit_adaptation(view.pick(train), outcomes[train], ("strong", "weak"), vocabulary=size)
+            predicted = np.array(
+                [adaptation.predict(view.scores[row], view.vectors[row], view.pieces[row]) for row in test.tolist()]
+            )
             values.append(tie_aware_apgr(predicted[:, 1] - predicted[:, 2], gap[test]))
         found[str(labels)] = round(float(np.mean(values)), 4)
     return found
 
 
-def ablations(bench: Bench, recipe: Recipe, pair: Pair) -> dict[str, Any]:
-    """Leave-one-family-out again with one part taken away: mean tie-aware APGR within sources and over mixtures."""
+def view_of(bench: Bench, fits: TraitFits, recipe: Recipe, rows: NDArray[np.intp]) -> View:
+    """What an artefact with these traits would see of the prompts."""
+    table, frame = bench.table, fits.frame
+    vocabulary = Vocabulary(table.pieces, build_index())
+    frame32 = (frame.centre.astype(np.float32), frame.spread.astype(np.float32))
+    encoder = Encoder(vocabulary, table.vectors, table.scale, table.weights, *frame32)
+    read = [encoder.encode_with_pieces(bench.corpus.prompts[row]) for row in map(int, rows)]
+    vectors = np.array([vector for vector, _ in read], dtype=np.float64)
+    return View(combined(fits.traits(bench.vectors[rows]), recipe), vectors, [pieces for _, pieces in read])
+
+
+def ablations(bench: Bench, recipe: Recipe) -> dict[str, Any]:
+    """Leave-one-family-out again with one part taken away: mean tie-aware APGR of the judges of each kind."""
     bare = bench.sheet.vectors.copy()
     bare[:, HAND:] = 0.0
     variants: dict[str, tuple[Sheet, Recipe]] = {
         "as shipped": (bench.sheet, recipe),
-        "no hand-written prior": (bench.sheet, replace(recipe, prior_share=0.0)),
-        "no seeds": (bench.sheet, replace(recipe, seed_weight=1e-9)),
+        "no written effects": (bench.sheet, replace(recipe, prior_share=0.0)),
+        "no seeds and topics": (bench.sheet, replace(recipe, judged_share=0.0)),
+        "no graded prompts in the first trait": (bench.sheet, replace(recipe, graded_share=0.0)),
+        "graded prompts alone": (bench.sheet, replace(recipe, judged_share=0.0, prior_share=0.0)),
         "no token vectors": (replace(bench.sheet, vectors=bare), recipe),
         "no pooled level": (bench.sheet, replace(recipe, level_share=0.0)),
         "pooled level alone": (bench.sheet, replace(recipe, level_share=1.0)),
@@ -244,23 +315,8 @@ def ablations(bench: Bench, recipe: Recipe, pair: Pair) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, (sheet, changed) in variants.items():
         scores = combined(left_out_traits(sheet, changed), changed)[: len(bench.corpus.prompts)]
-        units = np.array(bench.corpus.units)
-        gap = pair.strong - pair.weak
-        sources: dict[str, Any] = {
-            unit: {
-                "gap": float(gap[units == unit].mean()),
-                name: {"apgr": tie_aware_apgr(scores[units == unit], gap[units == unit])},
-            }
-            for unit in sorted(set(bench.corpus.units))
-            if (units == unit).sum() >= MIN_PROMPTS
-        }
-        mixed = np.array(bench.corpus.collections) == "llmrouter_mixed"
-        found[name] = {
-            "within_sources": round(families_mean(bench, sources, name, "apgr"), 4),
-            "llmrouter_mixed": round(tie_aware_apgr(scores[mixed], (pair.strong - pair.weak)[mixed]), 4)
-            if mixed.any()
-            else None,
-        }
+        kinds = mean_by_kind(judges(bench, {"classifier": scores, "length": scores, "random": scores}))
+        found[name] = {kind: means["classifier"] for kind, means in kinds.items()}
     return found
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from classifier.artefact import Artefact
-from classifier.encoder import LIMIT
+from classifier.encoder import LIMIT, Pieces
 
 Values = NDArray[np.floating[Any]]
 LOWEST, HIGHEST = 0.001, 0.999
@@ -17,6 +17,8 @@ LOWEST, HIGHEST = 0.001, 0.999
 class Adaptation:
     """Column 0 of `weights` predicts difficulty, the others each of `models`; rows are score, vector, constant.
 
+    `piece_weights` adds what single word pieces say, in the same columns: a prompt's pieces are weighed by
+    `piece_rarity` (0 for those that the labels do not know) and scaled to length 1.
     `noise` is the variance in logits that is left in the domain, in place of the one over unseen sources.
     """
 
@@ -24,6 +26,8 @@ class Adaptation:
     centre: Values
     spread: Values
     weights: Values
+    piece_rarity: Values
+    piece_weights: Values
     noise: float
 
     def design(self, score: float, vector: Values) -> Values:
@@ -35,14 +39,17 @@ class Adaptation:
         row[-1] = 1.0
         return row
 
-    def apply(self, score: float, vector: Values) -> tuple[float, dict[str, float]]:
+    def apply(self, score: float, vector: Values, pieces: Pieces) -> tuple[float, dict[str, float]]:
         """Difficulty and every labelled model's quality, as linear probabilities within (0, 1)."""
-        found = np.minimum(np.maximum(self.design(score, vector) @ self.weights, LOWEST), HIGHEST).tolist()
+        found = np.minimum(np.maximum(self.predict(score, vector, pieces), LOWEST), HIGHEST).tolist()
         return found[0], dict(zip(self.models, found[1:], strict=True))
 
-    def predict(self, scores: Values, vectors: Values) -> Values:
-        """Unclipped predictions of many prompts, one a row: difficulty, then each model."""
-        return np.array([self.design(*row) for row in zip(scores.tolist(), vectors, strict=True)]) @ self.weights
+    def predict(self, score: float, vector: Values, pieces: Pieces) -> Values:
+        """Unclipped: difficulty, then each model."""
+        found = self.design(score, vector) @ self.weights
+        weighed = pieces.weights * self.piece_rarity[pieces.ids]
+        size = float(np.sqrt(weighed @ weighed))
+        return found + (weighed / size) @ self.piece_weights[pieces.ids] if size > 0.0 else found
 
 
 def read_adaptation(artefact: Artefact) -> Adaptation | None:
@@ -56,5 +63,7 @@ def read_adaptation(artefact: Artefact) -> Adaptation | None:
         tensors["domain_centre"],
         tensors["domain_spread"],
         tensors["domain_weights"],
+        tensors["domain_piece_rarity"],
+        tensors["domain_piece_weights"],
         float(facts["noise"]),
     )

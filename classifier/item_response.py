@@ -100,7 +100,7 @@ class ItemResponseClassifier:
         text = visible_text(conversation)
         if not is_readable(text):
             return self._unknown()
-        vector = self._encoder.encode(text)
+        vector, pieces = self._encoder.encode_with_pieces(text)
         traits = self._traits
         theta = vector @ traits.weights
         shift = TOOL_SHIFT * (conversation.tool_count > 0) + SCHEMA_SHIFT * conversation.wants_json
@@ -110,7 +110,7 @@ class ItemResponseClassifier:
         noise, in_domain = traits.noise, NOTHING
         if self._adaptation:
             noise = self._adaptation.noise
-            difficulty, in_domain = self._adaptation.apply(score, vector)
+            difficulty, in_domain = self._adaptation.apply(score, vector, pieces)
         if shift:
             difficulty = _sigmoid(_logit(difficulty) + shift)
         logits = self._offsets - self._slopes @ theta - shift

@@ -2,7 +2,7 @@
 
 import math
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -49,15 +49,7 @@ def open_bench(folder: Path, encoder: Path | None, progress: Progress, *, with_n
     corpus, seeds, topics = load_corpus(folder, with_never_fitted=with_never_fitted), load_seeds(), load_topics()
     progress("distilling the token table")
     table = distil(encoder)
-    size = HAND + table.vectors.shape[1]
-    measure = Encoder(
-        Vocabulary(table.pieces, build_index()),
-        table.vectors,
-        table.scale,
-        table.weights,
-        np.zeros(size),
-        np.ones(size),
-    ).measure_all
+    measure = measure_with(table)
     progress(f"measuring {len(corpus.prompts):,} prompts")
     vectors = measure(corpus.prompts).astype(np.float64)
     judgement = Judgement(
@@ -67,6 +59,13 @@ def open_bench(folder: Path, encoder: Path | None, progress: Progress, *, with_n
         np.array([level for level, _ in topics]),
     )
     return Bench(corpus, table, vectors, build_sheet(corpus, vectors, judgement), len(seeds))
+
+
+def measure_with(table: TokenTable) -> Callable[[Sequence[str]], NDArray[np.float32]]:
+    """Texts to raw vectors, one a row."""
+    size = HAND + table.vectors.shape[1]
+    vocabulary = Vocabulary(table.pieces, build_index())
+    return Encoder(vocabulary, table.vectors, table.scale, table.weights, np.zeros(size), np.ones(size)).measure_all
 
 
 def train(folder: Path, out: Path, *, encoder: Path | None = None, progress: Progress = print) -> str:

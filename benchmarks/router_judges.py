@@ -1,0 +1,91 @@
+"""Who judges a router on the training files, fixed before any candidate was tried. Knows prompts and scores, no router.
+
+A held-out benchmark is one source, its strong model mostly succeeds (GPT-4 on MMLU, GSM8K, MT-Bench), and so what can
+be won lies in what the weak model fails. The files' strongest models fail far more. Each judge is therefore one traffic
+(a source, or sources of one kind), strong is *any of the three best models right*, and weak the mean of the models
+between the best 40 and 80 %. Everyday prompts carry their author's judgement; none of them is a seed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from classifier.training.corpus import FORMAT_FAILURES, Corpus, Matrix, mean_known, strong_and_middle
+
+EVERYDAY = Path(__file__).parent / "router_data" / "everyday_prompts.tsv"
+BEST = 3
+EXAMS = ("llmrouter-arc_challenge", "llmrouter-openbook_qa", "llmrouter-commonsense_qa")
+# kind -> judge -> sources
+JUDGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "exams": {
+        "mmlu-pro, all categories": ("mmlu-pro-stemez", "mmlu-pro-theoremQA", "mmlu-pro-scibench"),
+        "arc": EXAMS[:1],
+        "openbook": EXAMS[1:2],
+        "commonsense": EXAMS[2:],
+        "the three with gpqa": (*EXAMS, "llmrouter-gpqa"),
+    },
+    "word problems and mathematics": {
+        "gsm8k items": ("llmrouter-gsm8k",),
+        "math": ("llmrouter-math",),
+        "math level 5": ("zeroeval-math-l5",),
+    },
+    "code": {"crux": ("zeroeval-crux",), "human_eval": ("llmrouter-human_eval",)},
+    "facts": {"open questions": ("llmrouter-natural_qa", "llmrouter-trivia_qa")},
+    "mixtures": {
+        "kor-bench": ("kor-bench",),
+        "llmrouter_mixed": (
+            *EXAMS,
+            "llmrouter-agentverse-logicgrid",
+            "llmrouter-commongen",
+            "llmrouter-gpqa",
+            "llmrouter-gsm8k",
+            "llmrouter-human_eval",
+            "llmrouter-math",
+            "llmrouter-natural_qa",
+            "llmrouter-trivia_qa",
+        ),
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Everyday:
+    """Prompts of eight kinds with the gap that their author expects between a strong and a weak model."""
+
+    kinds: tuple[str, ...]
+    gaps: Matrix
+    prompts: tuple[str, ...]
+
+
+def load_everyday() -> Everyday:
+    rows = [line.split("\t", 2) for line in EVERYDAY.read_text(encoding="utf-8").splitlines()]
+    return Everyday(
+        tuple(row[0] for row in rows), np.array([float(row[1]) for row in rows]), tuple(row[2] for row in rows)
+    )
+
+
+def mendable_gap(corpus: Corpus) -> Matrix:
+    """Per prompt: whether any of its collection's three best models was right, less the middling models' mean."""
+    gap = np.zeros(len(corpus.prompts))
+    names = np.array(corpus.collections)
+    for collection in sorted(set(corpus.collections)):
+        rows = names == collection
+        _, middle = strong_and_middle(corpus.scores[rows], corpus.models)
+        best = np.nan_to_num(corpus.scores[np.ix_(rows, _best(corpus, rows))]).max(axis=1)
+        gap[rows] = best - mean_known(corpus.scores[np.ix_(rows, middle)])
+    return gap
+
+
+def rows_of(corpus: Corpus, sources: tuple[str, ...]) -> NDArray[np.bool_]:
+    return np.isin(np.array(corpus.sources), sources)
+
+
+def _best(corpus: Corpus, rows: NDArray[np.bool_]) -> list[int]:
+    scores = corpus.scores[rows]
+    answered = np.isfinite(scores).mean(axis=0) > 0.6
+    answered[[number for number, name in enumerate(corpus.models) if name in FORMAT_FAILURES]] = False
+    known = np.flatnonzero(answered)
+    return known[np.argsort(-np.nanmean(scores[:, known], axis=0), kind="stable")][:BEST].tolist()
