@@ -1,0 +1,117 @@
+"""`python -m benchmarks.engine_cpu --json [--llama-cpp-python PATH]`: rounds over all contenders, then ratios and bars.
+
+PATH is a Python with llama-cpp-python built for this machine: `python -m venv .venv-llama` and
+`CMAKE_ARGS=-DGGML_NATIVE=ON .venv-llama/bin/pip install --no-binary llama-cpp-python llama-cpp-python==0.3.36`. It is
+found by itself in .venv-llama; without one the rows of llama.cpp are left out, and said so.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import gguf
+import torch
+
+from benchmarks.engine_cpu.llama_rival import LlamaCpp, requantise
+from benchmarks.engine_cpu.ours import Ours
+from benchmarks.engine_cpu.sizes import Contender, Measure, Sizes
+from benchmarks.engine_cpu.transformers_rival import Transformers
+from benchmarks.report import Bar, build_report
+from local_engine.gguf_loader import load_gguf
+from local_engine.packages import DEFAULT_MODEL, default_models_directory, fetch_model, print_progress
+
+LLAMA_PYTHON = Path(__file__).resolve().parents[2] / ".venv-llama" / "bin" / "python"
+Rates = dict[str, dict[Measure, list[float]]]
+
+
+def measure_rounds(contenders: list[Contender], rounds: int) -> Rates:
+    """Every contender's every measure in every round, so that a slow minute of the machine falls on all of them."""
+    rates: Rates = {one.name: {what: [] for what in one.measures} for one in contenders}
+    for number in range(rounds):
+        for one in contenders:
+            print_progress(f"round {number + 1} of {rounds}: {one.name}")
+            for what in one.measures:
+                rates[one.name][what].append(one.measure(what))
+    return rates
+
+
+def best(rates: Rates, prefix: str, what: Measure) -> float:
+    """The best contender of that name by the median of its rounds."""
+    return max(median(values[what]) for name, values in rates.items() if name.startswith(prefix) and what in values)
+
+
+def bars(rates: Rates) -> list[Bar]:
+    """The rows of the target table that this run can judge; our best weight format against theirs."""
+
+    def ours(what: Measure) -> float:
+        return best(rates, "ours", what)
+
+    theirs = best(rates, "transformers", "concurrent")
+    judged = [
+        Bar("8 x (prompt + answer) vs transformers", ours("concurrent") / theirs, 2.0, "least"),
+        Bar("warm (80 % cached) vs cold time to first token", ours("warm_speedup"), 4.0, "least"),
+    ]
+    if not any(name.startswith("llama.cpp") for name in rates):
+        return judged
+    q8 = best(rates, "llama.cpp Q8_0", "decode")
+    return [
+        *judged,
+        Bar("prefill vs the best llama.cpp file", ours("prefill") / best(rates, "llama.cpp", "prefill"), 2.0, "least"),
+        Bar("decode b1 vs llama.cpp Q8_0", ours("decode") / q8, 0.8, "least"),
+        Bar("decode b1 grounded, drafted, vs llama.cpp Q8_0", ours("grounded_drafted") / q8, 1.5, "least"),
+        Bar(
+            "8 x (prompt + answer) vs llama.cpp's best file in one batch",
+            ours("concurrent") / best(rates, "llama.cpp", "concurrent"),
+            2.0,
+            "least",
+        ),
+    ]
+
+
+def llama_files(model: Path, folder: Path) -> dict[str, Path]:
+    """The file as it is, as Q8_0 and as float32."""
+    kinds = gguf.GGMLQuantizationType
+    requantised = {kind.name: requantise(model, folder / f"{kind.name}.gguf", kind) for kind in (kinds.Q8_0, kinds.F32)}
+    return {"Q4_1": model} | requantised
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one line")
+    parser.add_argument("--llama-cpp-python", default=str(LLAMA_PYTHON) if LLAMA_PYTHON.exists() else None)
+    parser.add_argument("--models-dir", type=Path, default=None)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--prompt", type=int, default=512, help="prompt tokens")
+    parser.add_argument("--output", type=int, default=64, help="answer tokens")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    sizes = Sizes(options.prompt, options.output, options.threads)
+    torch.set_num_threads(sizes.threads)
+    model = fetch_model(DEFAULT_MODEL, options.models_dir or default_models_directory())
+    loaded = load_gguf(model)
+    contenders: list[Contender] = [Ours(loaded, "float32", sizes), Ours(loaded, "int8", sizes)]
+    contenders.append(Transformers(loaded, sizes))
+    results: dict[str, Any] = {"threads": sizes.threads, "prompt_tokens": sizes.prompt, "output_tokens": sizes.output}
+    with ExitStack() as stack:
+        if options.llama_cpp_python:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            for name, path in llama_files(model, folder).items():
+                child = stack.enter_context(LlamaCpp(options.llama_cpp_python, name, path, sizes))
+                contenders.append(child)
+                results["llama_cpp_build"] = child.build
+        else:
+            print_progress("llama.cpp is left out: name a Python that has it with --llama-cpp-python")
+        rates = measure_rounds(contenders, options.rounds)
+    results["tokens_per_second"] = rates
+    print(json.dumps(build_report("engine_cpu", results, bars(rates)), indent=None if options.json else 1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
