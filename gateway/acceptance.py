@@ -4,9 +4,11 @@ A model at its limit (its own rate, or the key's quota of its tier) is left out 
 that no prompt, whatever it makes the classifier believe, buys more of a tier than its key may have.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from backends.json_splice import splice
+from backends.protocol import Operation
 from gateway.admission import Admission
 from gateway.bookkeeping import Bookkeeper
 from gateway.errors import ModelLimited, ModelNotFound, NoEligibleModel
@@ -17,6 +19,10 @@ from gateway.request_view import RequestView
 from gateway.routing.decide import AUTO, Choice
 from gateway.routing.snapshot import Candidate
 from gateway.run import Incoming, Run
+from gateway.settlement import OUTPUT_BOUND_TOKENS
+
+LIMITS: Mapping[Operation, str] = {"chat.completions": "max_tokens", "responses": "max_output_tokens"}
+"""How a caller limits the answer; completions are short by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,8 @@ class Acceptance:
                     raise limited from None
                 raise
             intent = new_intent(view, key, incoming.tags, choice, accepted_at_us=self.now_us())
-            run = Run(view, incoming.body, choice, intent, Meter(started_at), choice.order[0])
+            body = self._within_bound(incoming.body, view, key)
+            run = Run(view, body, choice, intent, Meter(started_at), choice.order[0])
             try:
                 await self.books.open(run)
             except ModelLimited as error:
@@ -51,6 +58,18 @@ class Acceptance:
                 key = replace(key, allowed_models=allowed - error.models)
             else:
                 return run
+
+    def _within_bound(self, body: bytes, view: RequestView, key: KeyRecord) -> bytes:
+        """On a key with a budget a whole answer may not be longer than what is held for it, whoever set no limit."""
+        limit = LIMITS.get(view.operation)
+        if (
+            limit is None
+            or view.is_stream
+            or view.max_output_tokens is not None
+            or not self.admission.has_budget(key.id)
+        ):
+            return body
+        return splice(body, {limit: b"%d" % OUTPUT_BOUND_TOKENS})
 
     def _with_free_fallbacks(self, choice: Choice, key: KeyRecord) -> Choice:
         """A model that is counted serves only whom it was counted for, so it is nobody's fallback."""

@@ -14,6 +14,7 @@ from gateway.treasury import Treasury
 log = logging.getLogger(__name__)
 REPORT_SECONDS = 0.5
 READ_SECONDS = 10.0
+BUSY_SECONDS = 0.25
 
 
 class CountingSink:
@@ -30,13 +31,21 @@ class CountingSink:
 
 
 class BudgetKeeper:
-    """`step` once before the first request, then `run` until cancelled."""
+    """`start` before the first request, then `run` until cancelled, then `stop`."""
 
     def __init__(self, treasury: Treasury, books: Books) -> None:
         self._treasury = treasury
         self._books = books
         self._read_at = float("-inf")
         self._is_down = False
+        self._has_read = False
+
+    async def start(self) -> None:
+        """Have a reading that shows what this worker's last life had spent: one that begins now."""
+        while True:
+            if not await self.step() or self._has_read:
+                return
+            await asyncio.sleep(BUSY_SECONDS)
 
     async def run(self) -> None:
         """Report twice a second, read the books every ten seconds or when somebody waits for them."""
@@ -74,5 +83,6 @@ class BudgetKeeper:
         now = self._treasury.monotonic()
         if is_urgent or now - self._read_at >= READ_SECONDS:
             self._treasury.wants_reading.clear()
-            await self._treasury.counters.read_books(self._books, is_urgent=is_urgent)
-            self._read_at = now
+            is_urgent = is_urgent or not self._has_read
+            self._has_read |= await self._treasury.counters.read_books(self._books, is_urgent=is_urgent)
+            self._read_at = now if self._has_read else self._read_at

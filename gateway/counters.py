@@ -69,8 +69,8 @@ class Grant:
     """`amount` is 0 where less than the need is left; then the rest says whether waiting can help.
 
     `spent` is what the books show, `held` what other workers hold, `held_spent` the part of it that will not come back.
-    `is_unread`: the books were not read for this account yet, and until then nothing is leased. `is_settling`: they were
-    read a moment ago, and what is in them by now may still be among what workers hold as spent.
+    `is_unread`: the books were not read for this account yet, and until then nothing is leased. `is_settling`: they
+    were read a moment ago, and what is in them by now may still be among what workers hold as spent.
     """
 
     amount: int
@@ -122,8 +122,8 @@ class Counters(Protocol):
         """Register what this worker holds now in these accounts, an empty holding included."""
         ...
 
-    async def read_books(self, books: Books, *, is_urgent: bool = False) -> None:
-        """Read the books for everybody, unless somebody else just did: a moment ago when it is urgent."""
+    async def read_books(self, books: Books, *, is_urgent: bool = False) -> bool:
+        """Read the books for everybody; False: somebody else just did, which where it is urgent is a moment ago."""
         ...
 
     async def aclose(self) -> None: ...

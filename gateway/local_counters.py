@@ -61,12 +61,13 @@ class LocalCounters:
         self._is_settling = False
         return Standing(self._begun, self._read, self._booked.windows, 1)
 
-    async def read_books(self, books: Books, *, is_urgent: bool = False) -> None:
+    async def read_books(self, books: Books, *, is_urgent: bool = False) -> bool:
         self._begun += 1
         number = self._begun
         booked = await books()
         if number > self._read:
             self._booked, self._read, self._is_settling = booked, number, True
+        return True
 
     async def aclose(self) -> None:
         """Nothing is open."""

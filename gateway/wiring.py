@@ -54,6 +54,7 @@ from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
 from gateway.storage.sql_rules import SqlRulesStore
 from gateway.treasury import Treasury
+from gateway.watching import Watching, open_watching
 
 log = logging.getLogger(__name__)
 PRICES_SECONDS = 60.0
@@ -89,6 +90,7 @@ class Gateway:
     idempotency: Idempotency
     sharing: Sharing
     kept: KeptAnswers
+    watching: Watching
     watch: ChangeWatch
     exposition: CollectorRegistry
     curve_watch: FileWatch
@@ -106,7 +108,7 @@ class Gateway:
         await self.shipper.drain(
             SHIP_AT_STOP_SECONDS
         )  # so that the books show what died here before anything is leased
-        await self.budgets.step()
+        await self.budgets.start()
         self.tasks = [
             asyncio.create_task(self.shipper.run(), name="shipper"),
             asyncio.create_task(self.watch.run(), name="changes"),
@@ -132,6 +134,7 @@ class Gateway:
             self.exposition.remove()
         await self.sharing.counters.aclose()
         await self.kept.aclose()
+        await self.watching.aclose()
         await self.sink.aclose()
         await self.journal.aclose()
         self.claim.release()
@@ -238,6 +241,7 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
     versions_watch, frozen = FileWatch(versions.active_file), versions.open()
     classifier = frozen.bind(profiles(deployment.catalogue.models(deployment.rules)))
     metrics = Metrics(journal)
+    watching = open_watching(deployment.settings.telemetry.otlp_endpoint, metrics)
     table = deployment.table
     kept = open_kept_answers(deployment.settings.redis, deployment.settings.kept_answers)
     sharing = open_sharing(deployment.settings.redis, journal=claim.path, workers=workers)
@@ -248,7 +252,7 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
         backends=table.adapters,
         upstreams=Upstreams(shelves=table.shelves),
         ledger=journal,
-        observer=metrics,
+        observer=watching.observer,
         snapshot=deployment.catalogue.snapshot(
             deployment.rules, deployment.prices, classifier_version=classifier.version, at_us=now_us()
         ),
@@ -297,6 +301,7 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
         idempotency=Idempotency(kept.idempotency, lambda credential: key_ring.authenticate(credential, now_us()).id),
         sharing=sharing,
         kept=kept,
+        watching=watching,
         watch=ChangeWatch(
             sharing.news, head=audit_head, refresh=refresh, follow_file=follow_file, monotonic=time.monotonic
         ),

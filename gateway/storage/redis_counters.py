@@ -117,15 +117,16 @@ class RedisCounters:
             tight=frozenset(by_name[name] for name in tight),
         )
 
-    async def read_books(self, books: Books, *, is_urgent: bool = False) -> None:
+    async def read_books(self, books: Books, *, is_urgent: bool = False) -> bool:
         answer = await self._in_epoch(BEGIN_READING, [READ_URGENTLY_EVERY_MS if is_urgent else READ_EVERY_MS])
         if answer[0] == "busy":
-            return
+            return False
         booked = await books()
         arguments: list[Any] = [answer[1], " ".join(sorted(booked.windows))]
         for account, spent in booked.spent.items():
             arguments += [_name(account), math.ceil(spent / account.unit)]
         await self._in_epoch(END_READING, arguments)
+        return True
 
     async def aclose(self) -> None:
         await self._client.aclose()

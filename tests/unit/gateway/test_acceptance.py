@@ -1,5 +1,8 @@
 """Limits of models and tiers on the whole path: nothing that a prompt does can buy more of a tier."""
 
+import json
+from typing import Any
+
 import pytest
 
 from backends.scripted import Outcome, Script, follow
@@ -8,6 +11,7 @@ from gateway.errors import ModelLimited, UpstreamFailed
 from gateway.limits import Rates
 from gateway.routing.decide import decide
 from gateway.routing.snapshot import request_facts_of
+from gateway.settlement import OUTPUT_BOUND_TOKENS
 from tests.builders import make_snapshot
 from tests.rig import A, B, Rig
 
@@ -67,6 +71,30 @@ async def test_a_request_that_no_other_model_may_serve_is_told_of_the_limit() ->
     rig.pipeline.snapshot = make_snapshot(BEST_FIRST, [B])
     with pytest.raises(ModelLimited):
         await rig.ask()
+
+
+@pytest.mark.parametrize(
+    ("body", "sent"),
+    [
+        ({}, OUTPUT_BOUND_TOKENS),
+        ({"max_tokens": None}, OUTPUT_BOUND_TOKENS),
+        ({"max_tokens": 7}, 7),
+        ({"max_completion_tokens": 7}, None),
+        ({"stream": True}, None),
+    ],
+)
+async def test_a_whole_answer_on_a_budget_is_no_longer_than_what_is_held_for_it(
+    body: dict[str, Any], sent: int | None
+) -> None:
+    rig = Rig(admission=Admission(limits={"key-1": parse_limits({"budget_usd": "1"})}))
+    await rig.ask(**body)
+    assert json.loads(rig.one.calls[0].body).get("max_tokens") == sent
+
+
+async def test_without_a_budget_the_callers_bytes_are_forwarded_as_they_are() -> None:
+    rig = Rig()
+    await rig.ask()
+    assert "max_tokens" not in json.loads(rig.one.calls[0].body)
 
 
 async def test_a_model_at_its_own_rate_is_left_out() -> None:
