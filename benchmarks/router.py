@@ -280,7 +280,10 @@ def curve(bench: Bench, recipe: Recipe, members: Sequence[str]) -> dict[str, Any
             size = len(bench.table.pieces)
             adaptation = fit_adaptation(view.pick(train), outcomes[train], ("strong", "weak"), vocabulary=size)
             predicted = np.array(
-                [adaptation.predict(view.scores[row], view.vectors[row], view.pieces[row]) for row in test.tolist()]
+                [
+                    adaptation.predict(float(view.scores[row]), view.vectors[row], view.pieces[row])
+                    for row in test.tolist()
+                ]
             )
             values.append(tie_aware_apgr(predicted[:, 1] - predicted[:, 2], gap[test]))
         found[str(labels)] = round(float(np.mean(values)), 4)
