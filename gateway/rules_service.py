@@ -182,8 +182,16 @@ class RulesService:
 
     async def _follow_file(self) -> None:
         """A rules.yaml whose content changed becomes a new version and is activated, unless it is broken."""
-        text = self._file.text_if_touched() if self._file is not None else None
-        if self._file is None or text is None:
+        if self._file is None:
+            return
+        consequence = f"{self._file.path} is not valid; the last good version stays"
+        try:
+            text = self._file.text_if_touched()
+        except UnicodeDecodeError as error:
+            line = error.object.count(b"\n", 0, error.start) + 1
+            self._report(Problem("is not UTF-8 text", line), consequence)
+            return
+        if text is None:
             return
         if text_version(text) == self._file.taken():
             self.problem = None
@@ -191,7 +199,7 @@ class RulesService:
         try:
             self.parse(text)
         except ConfigurationError as error:
-            self._report(problem_of(error), f"{self._file.path} is not valid; the last good version stays")
+            self._report(problem_of(error), consequence)
             return
         version, active = text_version(text), await self._store.active()
         is_news = version != active and not await self._is_old(version, active)
@@ -227,14 +235,14 @@ class _WatchedFile:
         self._looked_at: tuple[int, int] | None = None
 
     def text_if_touched(self) -> str | None:
-        """The text if the file changed since the last look; None also when there is no file or it is not text yet."""
+        """The text if the file changed since the last look; None also without a file. Raises UnicodeDecodeError."""
         try:
             stat = self.path.stat()
             signature = (stat.st_mtime_ns, stat.st_size)
             if signature == self._looked_at:
                 return None
             text = self.path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
+        except OSError:
             return None
         self._looked_at = signature
         return text

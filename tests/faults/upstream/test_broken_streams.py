@@ -92,3 +92,26 @@ def test_a_usage_that_names_an_unknown_service_tier_is_unpriced_and_never_free()
         assert rig.entry.cost is None
 
     run(go)
+
+
+@pytest.mark.parametrize("step_seconds", [-3600.0, 0.0, 1e9])
+def test_a_clock_that_jumps_or_stands_still_makes_no_duration_negative(step_seconds: float) -> None:
+    async def go() -> None:
+        rig = timed_rig(follow([Outcome(fault="unavailable"), Outcome(piece_delay_seconds=1.0)]))
+        told = [0.0]
+
+        def clock() -> float:
+            told[0] += step_seconds
+            return told[0]
+
+        rig.pipeline.monotonic = clock
+        rig.pipeline.now_us = lambda: int(clock() * 1e6) + 10**15
+        heard = await call(rig.pipeline, model="a", stream=True)
+        assert heard.is_complete
+        entry = rig.entry
+        assert entry.total_seconds >= 0
+        assert (entry.time_to_first_token_seconds or 0.0) >= 0
+        assert entry.decode_tokens_per_second is None or entry.decode_tokens_per_second > 0
+        assert all(one.started_after_seconds >= 0 and one.lasted_seconds >= 0 for one in entry.attempts)
+
+    run(go)
