@@ -4,10 +4,12 @@
 """
 
 import asyncio
+import gc
 import os
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -26,7 +28,7 @@ from tests.unit.gateway.ledger.builders import make_entry, make_intent
 SECONDS = float(os.environ.get("BREAKEVEN_OUTAGE_SECONDS", "1"))
 RATE = float(os.environ.get("BREAKEVEN_OUTAGE_RATE", "500"))
 COMMIT_SECONDS = SECONDS / 30  # 2 s of the real minute
-FLAT_BYTES = 512 << 10
+FLAT_BYTES = 100_000 + 20 * SECONDS * RATE * 3 / 4  # 20 bytes of each request are less than anything that was kept
 MOST_IN_FLIGHT = ServerSettings().max_requests_in_flight
 SMALL_SEGMENT = 8 << 20  # enough for the scaled rate, and soon made
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.timeout(30 + 10 * SECONDS)]
@@ -93,6 +95,15 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
     await opened.aclose()
 
 
+@asynccontextmanager
+async def shipping(shipper: Shipper) -> AsyncGenerator[None]:
+    """Ship meanwhile."""
+    running = asyncio.create_task(shipper.run())
+    yield
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 async def booked(engine: AsyncEngine) -> tuple[int, int]:
     """Rows, and what their sums count."""
     async with engine.connect() as connection:
@@ -103,22 +114,22 @@ async def booked(engine: AsyncEngine) -> tuple[int, int]:
 async def test_a_database_that_is_down_is_noticed_by_nobody(journal: Journal, books: AsyncEngine) -> None:
     sink = TroubledSink(SqlLedger(books))
     shipper, load = Shipper(journal, sink), Load(journal)
-    shipping = asyncio.create_task(shipper.run())
-    await load.run(0.2)
-    sink.is_down = True
-    await load.run(SECONDS / 4)
+    async with shipping(shipper):
+        await load.run(0.2)
+        sink.is_down = True
+        await load.run(SECONDS / 4)
+    gc.collect()
     tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    await load.run(SECONDS * 3 / 4)
-    grown = tracemalloc.get_traced_memory()[0] - before
+    async with shipping(shipper):
+        await load.run(SECONDS * 3 / 4)
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert sink.refused > 0
     assert journal.unshipped_entries > SECONDS * RATE / 4
     assert grown < FLAT_BYTES
     sink.is_down = False
     await load.run(0.2)
-    shipping.cancel()
-    await asyncio.gather(shipping, return_exceptions=True)
     assert await shipper.drain(timeout_seconds=30 + 5 * SECONDS)
     assert await booked(books) == (load.sent, load.sent)
 
@@ -127,10 +138,8 @@ async def test_commits_that_take_long_delay_the_books_and_nothing_else(journal: 
     sink = TroubledSink(SqlLedger(books))
     sink.commit_seconds = COMMIT_SECONDS
     shipper, load = Shipper(journal, sink), Load(journal)
-    shipping = asyncio.create_task(shipper.run())
-    await load.run(SECONDS)
-    shipping.cancel()  # in the middle of a commit, as likely as not: the batch comes again
-    await asyncio.gather(shipping, return_exceptions=True)
+    async with shipping(shipper):  # ends in the middle of a commit, as likely as not: the batch comes again
+        await load.run(SECONDS)
     assert await shipper.drain(timeout_seconds=30 + 5 * SECONDS)
     assert await booked(books) == (load.sent, load.sent)
     assert shipper.gauges()["shipping_failures"] == 0
