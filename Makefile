@@ -59,5 +59,5 @@ clean:
 .venv/.dev: .venv/bin/python pyproject.toml constraints.txt
 	@echo "Installing Breakeven with everything its tests need into .venv (once; a few minutes)"
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(PIP) -e '.[engine,train,postgres,redis,reports,litellm,ui]' --group dev
+	@$(PIP) -e '.[engine,train,postgres,redis,reports,litellm,ui,otel]' --group dev
 	@touch $@ .venv/.serve
