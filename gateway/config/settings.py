@@ -60,6 +60,7 @@ backends: {}
 # redis: redis://host:6379/0      # shares budgets and rates; server.workers above 1 needs it, see docs/fleet.md
 # limits: {teams: {red: {requests_per_minute: 600}}, models: {gpt-5.5: {tokens_per_minute: 100000}}}
 # tiers: {premium: [gpt-5.5]}     # what `breakeven keys create --tier-quota premium=100/day` counts
+# telemetry: {otlp_endpoint: "http://collector:4318"}            # traces and GenAI metrics; needs the otel extra
 # retention: {requests_days: 400, bodies_days: 30}               # sums stay; texts are stored for keys that opt in only
 # price_overrides: [prices.yaml]                                 # negotiated prices and discounts, see docs/prices.md
 # sign_in: {oidc: {issuer: https://id.example.com, ...}}         # people of your company, see docs/dashboards.md
@@ -227,6 +228,12 @@ class KeptAnswerSettings(Strict):
     idempotency_hours: float = Field(default=24, gt=0, le=24 * 30)
 
 
+class TelemetrySettings(Strict):
+    """OpenTelemetry over OTLP/HTTP to a collector, as in http://collector:4318; needs the otel extra."""
+
+    otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://.+")
+
+
 class Settings(Strict):
     """The whole of breakeven.yaml."""
 
@@ -241,6 +248,7 @@ class Settings(Strict):
     limits: LimitSettings = LimitSettings()
     tiers: dict[str, list[str]] = Field(default_factory=dict[str, list[str]])
     kept_answers: KeptAnswerSettings = KeptAnswerSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     price_overrides: list[str] = Field(default_factory=list[str])
     simulated_hosted: Literal["when_no_key", "never"] = "when_no_key"
     retention: RetentionSettings = RetentionSettings()
