@@ -50,7 +50,7 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def child(command: list[str], url: str, log: Path, environment: dict[str, str]) -> Generator[None]:
+def child(command: list[str], url: str, log: Path, environment: dict[str, str]) -> Generator[subprocess.Popen[bytes]]:
     """A process, from its first answer at `url` until the end of the block."""
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -65,7 +65,7 @@ def child(command: list[str], url: str, log: Path, environment: dict[str, str]) 
             assert process.poll() is None, f"{command} ended:\n{log.read_text()}"
             assert time.monotonic() < deadline, f"{command} does not answer:\n{log.read_text()}"
             time.sleep(0.2)
-        yield
+        yield process
     finally:
         process.send_signal(signal.SIGTERM)
         try:
