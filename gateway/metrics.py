@@ -19,6 +19,7 @@ class Metrics:
     def __init__(self, ledger: Ledger) -> None:
         self.registry = CollectorRegistry()
         self._ledger = ledger
+        self._listeners: list[Callable[[Entry], None]] = []
         self._requests = Counter(
             "breakeven_requests", "Settled requests.", ("model", "backend", "status"), registry=self.registry
         )
@@ -49,6 +50,10 @@ class Metrics:
         """Show a figure that somebody else keeps, as it is when asked."""
         Gauge(f"breakeven_{name}", text, registry=self.registry).set_function(read)
 
+    def tell(self, listener: Callable[[Entry], None]) -> None:
+        """Tell somebody else of every settled request too."""
+        self._listeners.append(listener)
+
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(f"breakeven_{name}", text, ("model",), buckets=buckets, registry=self.registry)
 
@@ -77,6 +82,8 @@ class Metrics:
         ):
             if value is not None:
                 histogram.labels(model).observe(value)
+        for listener in self._listeners:
+            listener(entry)
 
     def unclassified(self) -> None:
         """The classifier failed on a request."""

@@ -19,6 +19,7 @@ from gateway.catalogue import profiles
 from gateway.change_watch import ChangeWatch
 from gateway.chores import Chore
 from gateway.classifier_versions import ClassifierVersions
+from gateway.classifier_watch import ClassifierWatch
 from gateway.config.engine_curve import MeasuredEngine, load_engine_curve
 from gateway.config.settings import LOCAL_BACKEND
 from gateway.deployment import Deployment
@@ -49,6 +50,8 @@ from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.retention import apply_retention
 from gateway.storage.sql_audit import SqlAuditLog
 from gateway.storage.sql_bodies import SqlBodies
+from gateway.storage.sql_entries import SqlEntries
+from gateway.storage.sql_feedback import SqlFeedback
 from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
@@ -61,6 +64,7 @@ PRICES_SECONDS = 60.0
 SHIP_AT_STOP_SECONDS = 20.0
 ADOPT_SECONDS = 30.0
 RETENTION_SECONDS = 3600.0
+FEEDBACK_SECONDS = 15.0
 BODIES_AT_STOP_SECONDS = 5.0
 
 
@@ -96,6 +100,7 @@ class Gateway:
     curve_watch: FileWatch
     versions: ClassifierVersions
     versions_watch: FileWatch
+    classifier_watch: ClassifierWatch
     classifier: Classifier
     document: RulesDocument
     text_version: str = ""
@@ -116,6 +121,7 @@ class Gateway:
             asyncio.create_task(Chore("adopting journals", ADOPT_SECONDS, self._adopt_abandoned).run(), name="adopt"),
             asyncio.create_task(Chore("retention", RETENTION_SECONDS, self._forget).run(), name="retention"),
             asyncio.create_task(self.bodies.run(), name="bodies"),
+            asyncio.create_task(Chore("feedback", FEEDBACK_SECONDS, self.classifier_watch.look).run(), name="feedback"),
             asyncio.create_task(self.budgets.run(), name="budgets"),
             asyncio.create_task(watch_health(self._monitored(), self.pipeline.upstreams), name="health"),
         ]
@@ -241,6 +247,9 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
     versions_watch, frozen = FileWatch(versions.active_file), versions.open()
     classifier = frozen.bind(profiles(deployment.catalogue.models(deployment.rules)))
     metrics = Metrics(journal)
+    classifier_watch = ClassifierWatch(SqlFeedback(database), SqlEntries(database))
+    metrics.tell(classifier_watch.settled)
+    classifier_watch.show(metrics)
     watching = open_watching(deployment.settings.telemetry.otlp_endpoint, metrics)
     table = deployment.table
     kept = open_kept_answers(deployment.settings.redis, deployment.settings.kept_answers)
@@ -311,6 +320,7 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
         curve_watch=FileWatch(deployment.home.curve_file),
         versions=versions,
         versions_watch=versions_watch,
+        classifier_watch=classifier_watch,
         classifier=classifier,
         document=deployment.rules,
     )

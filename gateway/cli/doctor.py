@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from gateway.classifier_versions import ClassifierVersions
 from gateway.config.home import Home, find_home
 from gateway.config.providers import hosted_from_environment, load_providers
 from gateway.deployment import load_deployment
@@ -75,6 +76,11 @@ def examine(home: Home, port: int) -> Iterator[Finding]:
     yield _try("configuration", lambda: _configuration(home), "edit the file at the line named, then `breakeven check`")
     yield _keys()
     yield _try("gateway", lambda: _gateway(port), f"start it: breakeven serve --port {port}")
+    yield _try(
+        "classifier",
+        lambda: _classifier(home, port),
+        "see `breakeven classifier list`; `breakeven classifier learn` makes a correction from feedback",
+    )
 
 
 def _try(name: str, check: Callable[[], str], fix: str) -> Finding:
@@ -108,6 +114,21 @@ def _keys() -> Finding:
         return Finding("provider keys", True, ", ".join(found))
     names = ", ".join(provider.key_env for provider in load_providers())
     return Finding("provider keys", False, f"none: only the own engine answers. Any of {names} adds hosted models")
+
+
+def _classifier(home: Home, port: int) -> str:
+    """What is in force, and whether a running gateway's alarms are up."""
+    active = ClassifierVersions(home.classifier_directory).history()[-1]
+    what = f"{active.artefact} + {active.correction or 'no correction'}"
+    try:
+        lines = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=3).text.splitlines()
+    except httpx.HTTPError:
+        return what
+    figures = dict(line.rsplit(" ", 1) for line in lines if line.startswith("breakeven_classifier_"))
+    drift, alarms = (float(figures.get(f"breakeven_classifier_{name}", 0)) for name in ("drift", "alarms"))
+    if alarms:
+        raise OSError(f"{what}: {alarms:.0f} alarms (drift index {drift:.2f}); predictions no longer fit what is seen")
+    return f"{what}; no alarm"
 
 
 def _gateway(port: int) -> str:
