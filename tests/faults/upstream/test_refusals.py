@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from backends.protocol import BackendHealth
+from backends.protocol import BackendHealth, Timeouts
 from backends.scripted import Fault, Outcome, Script, follow
 from gateway.ledger.entry import Status
 from gateway.routing.fallback import RetryPolicy
@@ -210,11 +210,12 @@ def test_the_first_may_still_win_its_race_and_a_quick_answer_starts_none() -> No
 
 def test_one_that_fails_in_a_race_leaves_it_to_the_other() -> None:
     async def go() -> None:
-        rig = await hedging(follow([Outcome(fault="reset", first_piece_delay_seconds=5)]), follow([SLOW]))
-        rig.one._script = follow([Outcome(fault="silent")])  # pyright: ignore[reportPrivateUsage]
+        rig = await hedging(follow([Outcome(fault="silent")]), follow([SLOW]))
+        rig.pipeline.timeouts = {"one": Timeouts(first_byte_seconds=5)}
         heard = await call(rig.pipeline, stream=True)
         assert heard.headers["x-breakeven-model"] == "b"
         assert heard.is_complete
+        assert [(one.model, one.outcome) for one in rig.entry.attempts] == [("a", "UpstreamTimeout"), ("b", "answered")]
 
     run(go)
 
