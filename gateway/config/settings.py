@@ -108,6 +108,7 @@ class ServerSettings(Strict):
     max_requests_in_flight: int = Field(default=2000, ge=1)
     max_buffered_megabytes: int = Field(default=512, ge=1)
     slow_client_seconds: float = Field(default=60.0, gt=0)
+    budget_wait_seconds: float = Field(default=10.0, ge=0)
     workers: int = Field(default=1, ge=1, le=256)
 
 
