@@ -17,6 +17,7 @@ from gateway.server import free_port
 PATIENCE_SECONDS = 120.0
 PEPPER = "5a" * 32
 CONFIGURATION = """\
+server: {{budget_wait_seconds: 90}}  # machines that test are slow, and nobody is to be refused for that
 engine: {{is_enabled: false}}
 simulated_hosted: never
 backends:
@@ -91,6 +92,8 @@ class Replica:
 
     def owner_key(self) -> str | None:
         """Of the replica that was first on an empty database."""
+        assert self._process is not None
+        assert self._process.poll() is None, self.output
         found = re.search(r"owner key.*(bk-\S+)", self.output)
         return found[1] if found else None
 
