@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 TESTS ?= tests
 
-.PHONY: serve test test-clients lint format bench lock clean
+.PHONY: serve test test-clients lint format bench screenshots lock clean
 
 serve: .venv/.serve
 	@exec $(BIN)/breakeven serve --port $(PORT)
@@ -30,6 +30,9 @@ format: .venv/.dev
 
 bench: .venv/.dev
 	$(BIN)/python -m benchmarks
+
+screenshots: .venv/.dev
+	$(BIN)/python -m tests.browser.screenshots
 
 lock: .venv/.dev
 	@{ head -1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu//' | grep -viE '^(boto3|botocore|s3transfer)=='; } > constraints.new

@@ -1,12 +1,13 @@
 """`python -m dashboards.screenshots --url http://127.0.0.1:8081 --key bk-... --out DIR`: a picture of every page.
 
-Light and dark at laptop width and some at phone width. Needs Debian's chromium and chromium-driver, selenium and
-Pillow.
+Light and dark at laptop width, light at phone width too. `make screenshots` sets up a demonstration for it first. Needs
+Debian's chromium and chromium-driver, selenium and Pillow.
 """
 
 import argparse
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
@@ -19,7 +20,9 @@ PAGES = {
     "explorer": "/explorer?by=team&then=model",
     "break-even": "/break-even",
     "utilisation": "/utilisation?period=7d",
+    "budgets": "/budgets",
     "requests": "/requests",
+    "request": "/requests?status=completed",
     "rules": "/rules",
     "models": "/models",
     "backends": "/backends",
@@ -27,7 +30,7 @@ PAGES = {
     "try": "/try",
     "audit": "/audit",
 }
-ON_A_PHONE = ("overview", "break-even", "rules")
+THEMES = ("light", "dark")
 LAPTOP, PHONE = (1280, 860), (390, 844)
 TALLEST = 2400
 FLAGS = (
@@ -72,6 +75,11 @@ def wait_for_page(browser: webdriver.Chrome) -> None:
     WebDriverWait(browser, 30).until(lambda one: one.execute_script(READY))
 
 
+def wait_until_settled(browser: webdriver.Chrome) -> None:
+    """Until nothing is being computed for the page any more."""
+    WebDriverWait(browser, 60).until(lambda one: not one.find_elements(By.CLASS_NAME, "be-pending"))
+
+
 def picture(browser: webdriver.Chrome, size: tuple[int, int], file: Path) -> None:
     """The whole page at this width, up to a height."""
     metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE}
@@ -92,39 +100,51 @@ def _shrink(file: Path) -> None:
     small.save(file, optimize=True)
 
 
-def take_all(url: str, key: str, directory: Path) -> list[Path]:
-    """Every page; the files written."""
+def take_all(
+    browser: webdriver.Chrome, url: str, directory: Path, *, themes: Sequence[str] = THEMES, name: str = "ui"
+) -> list[Path]:
+    """Every page in these themes, and in the first of them as a phone shows it. The browser is signed in already."""
     written: list[Path] = []
-    with tempfile.TemporaryDirectory() as profile:
-        browser = open_browser(profile=profile)
-        try:
-            browser.get(f"{url}/ui/sign-in")
-            written.append(directory / "ui-sign-in.png")
-            picture(browser, LAPTOP, written[-1])
-            sign_in(browser, url, key)
-            for theme in ("light", "dark"):
-                browser.add_cookie({"name": "breakeven_theme", "value": theme, "path": "/ui"})
-                for name, path in PAGES.items():
-                    browser.get(f"{url}/ui{path}")
-                    wait_for_page(browser)
-                    sizes = {"": LAPTOP, "-phone": PHONE} if name in ON_A_PHONE and theme == "light" else {"": LAPTOP}
-                    for suffix, size in sizes.items():
-                        written.append(directory / f"ui-{name}-{theme}{suffix}.png")
-                        picture(browser, size, written[-1])
-        finally:
-            browser.quit()
+    for theme in themes:
+        browser.add_cookie({"name": "breakeven_theme", "value": theme, "path": "/ui"})
+        for page, path in PAGES.items():
+            browser.get(f"{url}/ui{path}")
+            wait_for_page(browser)
+            wait_until_settled(browser)
+            if page == "request" and not open_first_request(browser):
+                continue
+            for suffix, size in {"": LAPTOP, "-phone": PHONE}.items():
+                if not suffix or theme == THEMES[0]:
+                    written.append(directory / f"{name}-{page}-{theme}{suffix}.png")
+                    picture(browser, size, written[-1])
     return written
+
+
+def open_first_request(browser: webdriver.Chrome) -> bool:
+    """From the list of requests; False where it is empty."""
+    links = browser.find_elements(By.CSS_SELECTOR, "tbody tr a")
+    if not links:
+        return False
+    browser.get(links[0].get_attribute("href") or "")
+    wait_for_page(browser)
+    return True
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m dashboards.screenshots", description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:8081")
     parser.add_argument("--key", required=True)
-    parser.add_argument("--out", type=Path, default=Path("docs/images"))
+    parser.add_argument("--out", type=Path, default=Path("screenshots"))
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
-    for path in take_all(asked.url, asked.key, asked.out):
-        print(path)
+    with tempfile.TemporaryDirectory() as profile:
+        browser = open_browser(profile=profile)
+        try:
+            sign_in(browser, asked.url, asked.key)
+            for path in take_all(browser, asked.url, asked.out):
+                print(path)
+        finally:
+            browser.quit()
 
 
 if __name__ == "__main__":

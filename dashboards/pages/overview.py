@@ -31,7 +31,7 @@ async def build(view: View) -> None:
         )
         return
     html(markup.tiles(_tiles(found, view)))
-    month = html("")
+    month = html('<p class="be-note be-pending">Simulating the rest of this month…</p>')
     ui.timer(0.1, lambda: _show_month(view, month), once=True)
     _notes(found)
     with panel(f"Spend per {found['bucket']} by model", f"US dollars, {view.period.label.lower()}, UTC."):
