@@ -74,6 +74,7 @@ class Books:
         total = await self._rows(bounds, (), filters)
         everything = await self._one(bounds, filters)
         unallocated = await self._unallocated(bounds, by, filters)
+        shadow = await self._one(bounds, {**filters, "operation": SHADOW})
         spent = everything.corrected_cost_pico_usd
         return CostTable(
             since=moment_of(bounds.since_us),
@@ -83,8 +84,8 @@ class Books:
             total=total[0] if total else empty_row(),
             unallocated_usd=None if unallocated is None else format_usd(unallocated),
             unallocated_share=None if unallocated is None or not spent else unallocated / spent,
-            shadow_usd=format_usd(await self._shadow_pico_usd(bounds, filters)),
-            savings=[] if filters else await self._savings(bounds, everything),
+            shadow_usd=format_usd(shadow.corrected_cost_pico_usd),
+            savings=[] if filters else await self._savings(bounds, everything, shadow),
         )
 
     async def overview(self, query: PeriodQuery) -> Overview:
@@ -94,6 +95,7 @@ class Books:
         total = await self._rows(bounds, ())
         spend = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, (bucket, "model")))
         everything = await self._one(bounds)
+        shadow = await self._one(bounds, {"operation": SHADOW})
         idle = await self.gpus.idle(bounds)
         teamless = await self._one(bounds, {"team": None})
         spent = everything.corrected_cost_pico_usd
@@ -103,7 +105,7 @@ class Books:
             bucket=bucket,
             total=total[0] if total else empty_row(),
             models=models,
-            savings=savings(self._of.snapshot(), everything, _most_used(models), idle),
+            savings=savings(self._of.snapshot(), everything, shadow, _most_used(models), idle),
             forecast=await self._forecast(),
             idle=idle,
             unallocated_share=teamless.corrected_cost_pico_usd / spent if spent else None,
@@ -122,10 +124,10 @@ class Books:
     async def utilisation(self, query: PeriodQuery) -> Utilisation:
         return await self.gpus.utilisation(self.bounds(query))
 
-    async def _savings(self, bounds: Bounds, everything: Sums) -> list[Savings]:
+    async def _savings(self, bounds: Bounds, everything: Sums, shadow: Sums) -> list[Savings]:
         models = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, ("model",)))
         used = [row.group["model"] or "" for row in sorted(models, key=lambda row: -row.requests)]
-        return savings(self._of.snapshot(), everything, used, await self.gpus.idle(bounds))
+        return savings(self._of.snapshot(), everything, shadow, used, await self.gpus.idle(bounds))
 
     async def _unallocated(
         self, bounds: Bounds, by: Sequence[Dimension], filters: dict[Dimension, str | None]
@@ -136,9 +138,6 @@ class Books:
             return None
         nobody: dict[Dimension, str | None] = {**filters, owners[0]: None}
         return (await self._one(bounds, nobody)).corrected_cost_pico_usd
-
-    async def _shadow_pico_usd(self, bounds: Bounds, filters: dict[Dimension, str | None]) -> int:
-        return (await self._one(bounds, {**filters, "operation": SHADOW})).corrected_cost_pico_usd
 
     async def _one(self, bounds: Bounds, filters: dict[Dimension, str | None] | None = None) -> Sums:
         found = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, (), filters or {}))

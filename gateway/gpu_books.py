@@ -114,7 +114,7 @@ class GpuBooks:
 
     async def _hours(self, paid: Bounds, replicas: int) -> list[UtilisationPoint]:
         used: dict[int, tuple[float, int]] = {}
-        for row in await self._store.hourly_traffic(paid.since_us, paid.until_us):
+        for row in await self._store.hourly_traffic(paid.since_us, paid.until_us, with_shadow=True):
             if row.gpu_seconds:
                 seconds, requests = used.get(row.hour_start_us, (0.0, 0))
                 used[row.hour_start_us] = (seconds + row.gpu_seconds, requests + row.requests)

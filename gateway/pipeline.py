@@ -16,14 +16,13 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from backends.protocol import Backend, Timeouts
 from classifier.protocol import Classification, Classifier
 from gateway.acceptance import Acceptance
 from gateway.admission import Admission
-from gateway.body_keeper import BodyKeeper
 from gateway.body_keeper import BodyKeeper
 from gateway.bookkeeping import Bookkeeper
 from gateway.delivery import Delivery
@@ -33,15 +32,14 @@ from gateway.keys import KeyRecord, KeyRing, require_model_access
 from gateway.ledger.entry import Ledger, Status, tenant_of
 from gateway.load import Upstreams
 from gateway.memory_responses import MemoryResponses
-from gateway.memory_responses import MemoryResponses
 from gateway.request_facts import gather_facts, request_facts
 from gateway.request_view import RequestView, parse_request
-from gateway.response_cache import ResponseCache
 from gateway.response_cache import ResponseCache
 from gateway.routing.decide import Choice, decide
 from gateway.routing.fallback import RetryPolicy
 from gateway.routing.snapshot import Snapshot
 from gateway.run import Caller, Incoming, Observer, Run
+from gateway.shadow import ShadowCalls
 from gateway.warm_prefixes import MemoryWarmPrefixes, PromptCache, WarmPrefixes, note_answer
 
 log = logging.getLogger(__name__)
@@ -64,10 +62,9 @@ class Pipeline:
     prompt_caches: Mapping[str, PromptCache] = field(default_factory=dict[str, PromptCache])
     drains: frozenset[str] = frozenset()  # backends that bill the whole answer whoever listens
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
-    bodies: BodyKeeper | None = None
-    responses: ResponseCache = field(default_factory=lambda: ResponseCache(MemoryResponses()))
     responses: ResponseCache = field(default_factory=lambda: ResponseCache(MemoryResponses()))
     bodies: BodyKeeper | None = None
+    shadows: ShadowCalls | None = None
     monotonic: Callable[[], float] = time.monotonic
     now_us: Callable[[], int] = lambda: time.time_ns() // 1000
     draw: Callable[[], float] = random.random
@@ -82,10 +79,20 @@ class Pipeline:
         run = await acceptance.open(incoming, view, key, started_at)
         if key.keeps_bodies and self.bodies is not None:
             caller = self.bodies.listen(caller, request_id=run.intent.request_id, key_id=key.id, body=incoming.body)
-        if key.keeps_bodies and self.bodies is not None:
-            caller = self.bodies.listen(caller, request_id=run.intent.request_id, key_id=key.id, body=incoming.body)
+        if self.shadows is not None:
+            caller = self.shadows.listen(caller, run)
+        await self._booked(run, books, self._serve_cached(run, incoming.cache_seconds, books, caller))
+
+    async def serve_apart(self, run: Run, caller: Caller) -> None:
+        """A request of our own, beside the callers': booked like any other, on nobody's budget."""
+        books = Bookkeeper(self.ledger, Admission(), self.observer, self.monotonic)
+        await books.open(run)
+        await self._booked(run, books, self._serve(run, books, caller))
+
+    async def _booked(self, run: Run, books: Bookkeeper, serving: Awaitable[None]) -> None:
+        """However `serving` ends, the request is settled."""
         try:
-            await self._serve_cached(run, incoming.cache_seconds, books, caller)
+            await serving
         except asyncio.CancelledError:
             await asyncio.shield(books.settle(run, Status.cancelled, http_status=499, error="client_disconnected"))
             raise
@@ -127,15 +134,6 @@ class Pipeline:
             log.exception("classifier failed; the request is decided without it")
             self.observer.unclassified()
             return None
-
-    async def _serve_cached(self, run: Run, cache_seconds: int | None, books: Bookkeeper, caller: Caller) -> None:
-        """From the response cache, for whoever asked for it; else as ever."""
-        ticket = self.responses.ticket(run, cache_seconds, self.snapshot.rules)
-        if ticket is None:
-            await self._serve(run, books, caller)
-        elif not await ticket.replay(run, books, caller):
-            await self._serve(run, books, ticket.recording(caller))
-            await ticket.keep(run)
 
     async def _serve_cached(self, run: Run, cache_seconds: int | None, books: Bookkeeper, caller: Caller) -> None:
         """From the response cache, for whoever asked for it; else as ever."""

@@ -19,6 +19,7 @@ from gateway.ledger.entry import Entry
 from gateway.money import format_usd
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
+from gateway.stores import SHADOW
 
 WEEK_US = 7 * 24 * HOUR_US
 MOST_REQUESTS = 200_000
@@ -72,7 +73,10 @@ class ReplayService:
         """Whether there was more than may be replayed."""
         left = self._most_requests
         async for page in self._log.entries(since, until):
-            logged = [logged_request_of(entry) for entry in page]
+            # Shadow calls were no decision of the rules: they are not decided again.
+            logged = [logged_request_of(entry) for entry in page if entry.intent.operation != SHADOW]
+            if not logged:
+                continue
             if left is not None and len(logged) > left:
                 await feed.put(logged[:left], unless=replaying)
                 return True

@@ -10,8 +10,9 @@ from gateway.routing.snapshot import Snapshot
 from gateway.stores import Sums
 
 
-def savings(snapshot: Snapshot, total: Sums, used: Sequence[str], idle: IdleCost | None) -> list[Savings]:
-    """Against the hosted model used most (`used`: most used first), and against the dearest. Idle rent counts as spent.
+def savings(snapshot: Snapshot, total: Sums, shadow: Sums, used: Sequence[str], idle: IdleCost | None) -> list[Savings]:
+    """Against the hosted model used most (`used`: most used first), and against the dearest. Idle rent counts as spent,
+    and so do shadow calls, which nobody would have made there.
 
     At the prices of `snapshot`; empty without a priced hosted model or without requests.
     """
@@ -22,14 +23,14 @@ def savings(snapshot: Snapshot, total: Sums, used: Sequence[str], idle: IdleCost
     traffic = HourlyTraffic(
         hour_start_us=0,
         model="",
-        requests=total.requests,
-        input_tokens=total.input_tokens,
-        cached_input_tokens=total.cached_input_tokens,
-        output_tokens=total.output_tokens,
+        requests=total.requests - shadow.requests,
+        input_tokens=total.input_tokens - shadow.input_tokens,
+        cached_input_tokens=total.cached_input_tokens - shadow.cached_input_tokens,
+        output_tokens=total.output_tokens - shadow.output_tokens,
         gpu_seconds=0.0,
         cost_pico_usd=0,
         list_cost_pico_usd=0,
-        aborted_requests=total.aborted_requests,
+        aborted_requests=total.aborted_requests - shadow.aborted_requests,
     )
     spent = total.corrected_cost_pico_usd + (0 if idle is None else parse_usd(idle.idle_usd))
     found: list[Savings] = []
@@ -41,7 +42,7 @@ def savings(snapshot: Snapshot, total: Sums, used: Sequence[str], idle: IdleCost
                 would_have_cost_usd=format_usd(would),
                 saved_usd=format_usd(would - spent),
                 saved_share=(would - spent) / would if would else None,
-                covered_requests=total.requests,
+                covered_requests=traffic.requests,
             )
         )
     return found

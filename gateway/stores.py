@@ -350,9 +350,9 @@ class ReportStore(Protocol):
         ...
 
     async def hourly_traffic(
-        self, since_us: int, until_us: int, *, with_simulated: bool = True
+        self, since_us: int, until_us: int, *, with_simulated: bool = True, with_shadow: bool = False
     ) -> Sequence[HourlyTraffic]:
-        """By hour and model, in that order; whole hours only."""
+        """By hour and model, in that order; whole hours only. Shadow calls are nobody's traffic."""
         ...
 
     async def first_and_last_us(self) -> tuple[int, int] | None:

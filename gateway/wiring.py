@@ -44,6 +44,7 @@ from gateway.routing.fallback import RetryPolicy
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.rules_service import RulesService
+from gateway.shadow import ShadowBudget, ShadowCalls
 from gateway.sharing import Sharing, open_sharing
 from gateway.spending import Spending
 from gateway.storage.database import migrate_engine, open_database
@@ -65,6 +66,7 @@ SHIP_AT_STOP_SECONDS = 20.0
 ADOPT_SECONDS = 30.0
 RETENTION_SECONDS = 3600.0
 FEEDBACK_SECONDS = 15.0
+SHADOWS_AT_STOP_SECONDS = 10.0
 BODIES_AT_STOP_SECONDS = 5.0
 
 
@@ -114,6 +116,8 @@ class Gateway:
             SHIP_AT_STOP_SECONDS
         )  # so that the books show what died here before anything is leased
         await self.budgets.start()
+        if self.pipeline.shadows is not None:
+            await self.pipeline.shadows.start(SqlReports(self.database))
         self.tasks = [
             asyncio.create_task(self.shipper.run(), name="shipper"),
             asyncio.create_task(self.watch.run(), name="changes"),
@@ -129,6 +133,8 @@ class Gateway:
     async def stop(self) -> None:
         """Ship what is settled and close everything; what could not be shipped is shipped at the next start."""
         await self.idempotency.aclose()
+        if self.pipeline.shadows is not None:
+            await self.pipeline.shadows.drain(SHADOWS_AT_STOP_SECONDS)
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -254,7 +260,11 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
     table = deployment.table
     kept = open_kept_answers(deployment.settings.redis, deployment.settings.kept_answers)
     sharing = open_sharing(deployment.settings.redis, journal=claim.path, workers=workers)
-    admission = Admission(shared=deployment.shared_limits, treasury=Treasury(sharing.counters))
+    admission = Admission(
+        shared=deployment.shared_limits,
+        treasury=Treasury(sharing.counters),
+        wait_seconds=deployment.settings.server.budget_wait_seconds,
+    )
     spending = Spending(SqlReports(database), admission, now_us)
     pipeline = Pipeline(
         keys=key_ring,
@@ -274,6 +284,12 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
         retry_policy=RetryPolicy(**deployment.settings.fallback.model_dump()),
         bodies=bodies,
     )
+    shadows = deployment.settings.shadow_calls
+    if shadows.share:
+        purse = ShadowBudget(shadows.budget_pico_usd // workers)
+        pipeline.shadows = ShadowCalls(
+            shadows.share, purse, pipeline.serve_apart, SqlFeedback(database), now_us=now_us, monotonic=time.monotonic
+        )
 
     audit = SqlAuditLog(database)
 

@@ -235,6 +235,18 @@ class TelemetrySettings(Strict):
     otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://.+")
 
 
+class ShadowSettings(Strict):
+    """Shadow calls: `share` of the requests is asked again of another model that its rule allows, off the path, while
+    the UTC day's money lasts. Costs money and sends prompts to that model too, so it is off until it is asked for."""
+
+    share: float = Field(default=0.0, ge=0, le=1)
+    budget_usd_per_day: Usd = Decimal(1)
+
+    @property
+    def budget_pico_usd(self) -> int:
+        return parse_usd(self.budget_usd_per_day)
+
+
 class Settings(Strict):
     """The whole of breakeven.yaml."""
 
@@ -253,6 +265,7 @@ class Settings(Strict):
     price_overrides: list[str] = Field(default_factory=list[str])
     simulated_hosted: Literal["when_no_key", "never"] = "when_no_key"
     retention: RetentionSettings = RetentionSettings()
+    shadow_calls: ShadowSettings = ShadowSettings()
     sign_in: SignInSettings = SignInSettings()
 
 

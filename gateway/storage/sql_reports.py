@@ -19,7 +19,7 @@ from gateway.storage.sketch import percentile
 from gateway.storage.sql_entries import has_tag
 from gateway.storage.sql_ledger import entry_select, read_entries
 from gateway.storage.tables import daily, dimensions, entries, hourly
-from gateway.stores import Latencies, Sums, SumsQuery
+from gateway.stores import SHADOW, Latencies, Sums, SumsQuery
 
 COLUMNS = {
     "key": "key_id",
@@ -64,7 +64,7 @@ class SqlReports:
         return [_sums(query, values, groups[values]) for values in ordered]
 
     async def hourly_traffic(
-        self, since_us: int, until_us: int, *, with_simulated: bool = True
+        self, since_us: int, until_us: int, *, with_simulated: bool = True, with_shadow: bool = False
     ) -> Sequence[HourlyTraffic]:
         first, end = -(-since_us // HOUR_US), until_us // HOUR_US
         aborted = dimensions.c.status.in_(("cancelled", "partial"))
@@ -84,6 +84,8 @@ class SqlReports:
         )
         if not with_simulated:
             query = query.where(dimensions.c.is_simulated.is_(False))
+        if not with_shadow:
+            query = query.where(dimensions.c.operation != SHADOW)
         async with self._engine.connect() as connection:
             rows = (await connection.execute(query)).mappings().all()
         return [
