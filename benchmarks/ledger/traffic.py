@@ -35,9 +35,9 @@ def make_entry(number: int, chance: random.Random, accepted_at_us: int) -> Entry
     facts = Facts(
         input_tokens=input_tokens,
         max_output_tokens=1024,
-        difficulty=chance.random(),
-        uncertainty=chance.random() / 5,
-        quality={"small-local": chance.random(), "mid-hosted": chance.random()},
+        difficulty=round(chance.random(), 4),
+        uncertainty=round(chance.random() / 5, 4),
+        quality={"small-local": round(chance.random(), 4), "mid-hosted": round(chance.random(), 4)},
         output_tokens={"small-local": 200.5, "mid-hosted": 250.25},
         draw=chance.random(),
     )

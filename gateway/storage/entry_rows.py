@@ -6,20 +6,16 @@ kept exactly: a decision is replayed from them.
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import msgspec
-
-from gateway.ledger.entry import Attempt, Cost, Decision, Entry, Facts, Intent, Status
+from gateway.ledger.entry import Attempt, Cost, Decision, Entry, Intent, Status
+from gateway.storage.bounded import MOST_TOKENS, clean, finite, fit, micros, money, seconds
+from gateway.storage.entry_detail import Detail, decode_detail, encode_detail, facts_from, long
 
 Row = Mapping[str, Any]
-MOST_TOKENS = 10**12
-MOST_PICO_USD = 10**17  # $100,000 for one request
-MOST_US = 10**15
 COST_FIELDS = ("input", "cached_input", "cache_write", "output", "other", "compute", "list")
 COST_COLUMNS = tuple(f"{name}_pico_usd" for name in COST_FIELDS)
 TOKEN_FIELDS = (
@@ -68,27 +64,6 @@ class Circumstance(NamedTuple):
     allowed_models: str | None
 
 
-class Detail(msgspec.Struct, frozen=True, array_like=True):
-    """The rest of an entry. Names of models are numbers: places in the candidates, then in `more_names`."""
-
-    input_tokens: int
-    max_output_tokens: int | None
-    difficulty: float | None
-    uncertainty: float | None
-    quality: list[float]
-    output_tokens: list[float]
-    needs: tuple[str, ...]
-    warm_tokens: list[int]
-    backend_state: list[float]
-    draw: float
-    expected_cost: int | None
-    predicted_quality: float | None
-    propensity: float
-    cost_bound: int | None
-    more_names: tuple[str, ...] = ()
-    attempt: tuple[int, float, float, int | None, int | None] | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class EntryRows:
     """Everything to insert for one entry; `row` still lacks its two ids."""
@@ -99,42 +74,9 @@ class EntryRows:
     attempts: list[dict[str, Any]]
 
 
-ENCODER = msgspec.msgpack.Encoder()
-DETAIL = msgspec.msgpack.Decoder(Detail)
-
-
 def digest(values: Sequence[object]) -> bytes:
     """The unique key of a dimension or circumstance."""
     return hashlib.blake2b(json.dumps(list(values), separators=(",", ":")).encode(), digest_size=16).digest()
-
-
-def micros(seconds: float | None) -> int | None:
-    """Whole microseconds; None too for what is not a finite number: one absurd figure must not stop the ledger."""
-    return fit(round(seconds * 1e6), MOST_US) if seconds is not None and math.isfinite(seconds) else None
-
-
-def finite(number: float | None) -> float | None:
-    return number if number is not None and math.isfinite(number) else None
-
-
-def seconds(us: int | None) -> float | None:
-    return None if us is None else us / 1e6
-
-
-def fit(number: int, most: int) -> int:
-    """Within bounds that nothing real reaches: an absurd count must not overflow a sum, nor stop the ledger."""
-    return max(-most, min(most, number))
-
-
-def money(pico_usd: int | None) -> int | None:
-    return None if pico_usd is None else fit(pico_usd, MOST_PICO_USD)
-
-
-def clean(text: str | None) -> Any:
-    """PostgreSQL takes no NUL in text, nor lone surrogates."""
-    if text is None or (text.isascii() and "\0" not in text):
-        return text
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 @lru_cache(4096)
@@ -150,7 +92,7 @@ def items_of(stored: str) -> tuple[Any, ...]:
 
 def has_attempt_rows(row: Row) -> bool:
     """Whether the row's attempts may be kept apart."""
-    return DETAIL.decode(row["detail"]).attempt is None
+    return decode_detail(row["detail"]).attempt is None
 
 
 def dimension_of(entry: Entry) -> Dimension:
@@ -218,7 +160,7 @@ def entry_rows(entry: Entry) -> EntryRows:
         "total_us": micros(entry.total_seconds) or 0,
         "prefill_tokens_per_second": finite(entry.prefill_tokens_per_second),
         "decode_tokens_per_second": finite(entry.decode_tokens_per_second),
-        "detail": ENCODER.encode(_detail(entry, is_plain=plain)),
+        "detail": encode_detail(entry, is_plain=plain),
     }
     attempts = [] if plain else [{**key, **_attempt_row(one)} for one in entry.attempts]
     return EntryRows(dimension_of(entry), circumstance_of(entry), row, attempts)
@@ -226,7 +168,7 @@ def entry_rows(entry: Entry) -> EntryRows:
 
 def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
     """From a row of entries joined with its dimension and circumstance, and its attempts in order."""
-    detail = DETAIL.decode(row["detail"])
+    detail = decode_detail(row["detail"])
     was = (row["model"], row["backend"], row["provider"], row["upstream_model"], bool(row["is_simulated"]))
     model, backend, provider, upstream_model, is_simulated = items_of(row["intended"]) if row["intended"] else was
     allowed = row["allowed_models"]
@@ -237,12 +179,12 @@ def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
         model=model,
         candidates=candidates,
         expected_cost_pico_usd=detail.expected_cost,
-        predicted_quality=detail.predicted_quality,
-        propensity=detail.propensity,
+        predicted_quality=None if detail.predicted_quality is None else long(detail.predicted_quality),
+        propensity=long(detail.propensity),
         rules_version=row["rules_version"],
         prices_version=row["prices_version"],
         classifier_version=row["classifier_version"],
-        facts=_facts(detail, names),
+        facts=facts_from(detail, names),
     )
     intent = Intent(
         request_id=bytes(row["request_id"]).hex(),
@@ -305,54 +247,6 @@ def _is_plain(entry: Entry) -> bool:
     return not others and first.outcome == "answered" and (first.model, first.backend) == (entry.model, entry.backend)
 
 
-def _detail(entry: Entry, *, is_plain: bool) -> Detail:
-    decision, facts = entry.intent.decision, entry.intent.decision.facts
-    keyed = (facts.quality, facts.output_tokens, facts.warm_tokens, facts.backend_state)
-    names = list(decision.candidates)
-    names += sorted({name for mapping in keyed for name in mapping} - set(names))
-    place = {name: number for number, name in reversed(list(enumerate(names)))}
-    one = entry.attempts[0] if is_plain and entry.attempts else None
-    return Detail(
-        input_tokens=facts.input_tokens,
-        max_output_tokens=facts.max_output_tokens,
-        difficulty=facts.difficulty,
-        uncertainty=facts.uncertainty,
-        quality=[part for name, value in facts.quality.items() for part in (place[name], value)],
-        output_tokens=[part for name, value in facts.output_tokens.items() for part in (place[name], value)],
-        needs=facts.needs,
-        warm_tokens=[part for name, value in facts.warm_tokens.items() for part in (place[name], value)],
-        backend_state=[part for name, value in facts.backend_state.items() for part in (place[name], *value)],
-        draw=facts.draw,
-        expected_cost=decision.expected_cost_pico_usd,
-        predicted_quality=decision.predicted_quality,
-        propensity=decision.propensity,
-        cost_bound=entry.intent.cost_bound_pico_usd,
-        more_names=tuple(names[len(decision.candidates) :]),
-        attempt=one and (one.number, one.started_after_seconds, one.lasted_seconds, one.cost_pico_usd, one.http_status),
-    )
-
-
-def _facts(detail: Detail, names: Sequence[str]) -> Facts:
-    states = detail.backend_state
-    return Facts(
-        input_tokens=detail.input_tokens,
-        max_output_tokens=detail.max_output_tokens,
-        difficulty=detail.difficulty,
-        uncertainty=detail.uncertainty,
-        quality=_by_name(detail.quality, names),
-        output_tokens=_by_name(detail.output_tokens, names),
-        needs=detail.needs,
-        warm_tokens={name: int(value) for name, value in _by_name(detail.warm_tokens, names).items()},
-        backend_state={names[int(states[i])]: (int(states[i + 1]), states[i + 2]) for i in range(0, len(states), 3)},
-        draw=detail.draw,
-    )
-
-
-def _by_name(flat: Sequence[float], names: Sequence[str]) -> dict[str, float]:
-    places = iter(flat)
-    return {names[int(place)]: value for place, value in zip(places, places, strict=True)}
-
-
 def _attempt_row(one: Attempt) -> dict[str, Any]:
     return {
         "number": one.number,
@@ -369,7 +263,7 @@ def _attempt_row(one: Attempt) -> dict[str, Any]:
 def _attempts(detail: Detail, was: tuple[str, str, str, str, bool], rows: Sequence[Row]) -> tuple[Attempt, ...]:
     if detail.attempt is not None:
         number, started, lasted, cost, status = detail.attempt
-        return (Attempt(number, was[0], was[1], "answered", started, lasted, cost, status),)
+        return (Attempt(number, was[0], was[1], "answered", started / 1e6, lasted / 1e6, cost, status),)
     return tuple(
         Attempt(
             row["number"],

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.ledger.entry import Entry
-from gateway.storage.entry_rows import COST_FIELDS, MOST_TOKENS, TOKEN_FIELDS, finite, fit, micros, money
+from gateway.storage.bounded import MOST_TOKENS, finite, fit, micros, money
+from gateway.storage.entry_rows import COST_FIELDS, TOKEN_FIELDS
 from gateway.storage.sketch import sketch
 
 HOUR_US = 3_600_000_000

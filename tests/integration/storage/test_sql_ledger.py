@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.ledger.entry import Attempt, Entry, Status
-from gateway.storage.entry_rows import MOST_TOKENS
+from gateway.storage.bounded import MOST_TOKENS
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.tables import entries, hourly
 from tests.unit.gateway.ledger.builders import (

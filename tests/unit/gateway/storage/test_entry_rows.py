@@ -79,7 +79,7 @@ def test_an_entry_comes_back(entry: Entry) -> None:
 def test_an_ordinary_request_has_no_attempt_rows_and_a_small_detail() -> None:
     row, attempt_rows = joined(make_entry())
     assert attempt_rows == []
-    assert len(row["detail"]) < 140
+    assert len(row["detail"]) < 90
 
 
 def test_the_columns_are_those_of_the_tables() -> None:

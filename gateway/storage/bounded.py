@@ -1,0 +1,37 @@
+"""Numbers and texts of an entry as a database takes them: one absurd figure must not stop the ledger. Pure."""
+
+import math
+from typing import Any
+
+MOST_TOKENS = 10**12
+MOST_PICO_USD = 10**17  # $100,000 for one request
+MOST_US = 10**15
+
+
+def micros(seconds: float | None) -> int | None:
+    """Whole microseconds; None too for what is not a finite number: one absurd figure must not stop the ledger."""
+    return fit(round(seconds * 1e6), MOST_US) if seconds is not None and math.isfinite(seconds) else None
+
+
+def finite(number: float | None) -> float | None:
+    return number if number is not None and math.isfinite(number) else None
+
+
+def seconds(us: int | None) -> float | None:
+    return None if us is None else us / 1e6
+
+
+def fit(number: int, most: int) -> int:
+    """Within bounds that nothing real reaches: an absurd count must not overflow a sum, nor stop the ledger."""
+    return max(-most, min(most, number))
+
+
+def money(pico_usd: int | None) -> int | None:
+    return None if pico_usd is None else fit(pico_usd, MOST_PICO_USD)
+
+
+def clean(text: str | None) -> Any:
+    """PostgreSQL takes no NUL in text, nor lone surrogates."""
+    if text is None or (text.isascii() and "\0" not in text):
+        return text
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
