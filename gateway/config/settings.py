@@ -62,6 +62,7 @@ backends: {}
 # tiers: {premium: [gpt-5.5]}     # what `breakeven keys create --tier-quota premium=100/day` counts
 # telemetry: {otlp_endpoint: "http://collector:4318"}            # traces and GenAI metrics; needs the otel extra
 # retention: {requests_days: 400, bodies_days: 30}               # sums stay; texts are stored for keys that opt in only
+# shadow_calls: {share: 0.02, budget_usd_per_day: "1.00"}        # ask 2 % again of another model, to learn from both
 # price_overrides: [prices.yaml]                                 # negotiated prices and discounts, see docs/prices.md
 # sign_in: {oidc: {issuer: https://id.example.com, ...}}         # people of your company, see docs/dashboards.md
 """
