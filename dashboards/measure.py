@@ -1,4 +1,4 @@
-"""`python -m dashboards.measure --url ... --key ...`: first paint, time until every chart is drawn, and page weight.
+"""`python -m dashboards.measure --url ... --key ...`: first paint, first figures, charts drawn, and page weight.
 
 In a real Chromium, one cold and several warm loads of each page; prints one JSON object. Times are of this machine.
 """
@@ -7,49 +7,68 @@ import argparse
 import json
 import statistics
 import tempfile
-import time
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
-from dashboards.screenshots import PAGES, open_browser, sign_in, wait_for_page
+from dashboards.pages import PAGES as SPECS
+from dashboards.screenshots import PAGES, open_browser, sign_in
 
 WARM_LOADS = 3
-PAINT = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
+LONGEST_SECONDS = 120
+WITH_PERIOD = {spec.path for spec in SPECS if spec.has_period}
+WATCH = """(() => {
+  const seen = window.beSeen = {};
+  const look = () => {
+    const main = '.be-main .be-panel, .be-main .be-tile, .be-main .be-message';
+    if (!('figures' in seen) && document.querySelector(main)) seen.figures = performance.now();
+    const charts = [...document.querySelectorAll('.be-chart')];
+    if (!('charts' in seen) && 'figures' in seen && document.readyState === 'complete'
+      && charts.every((one) => one.querySelector('canvas'))) seen.charts = performance.now();
+  };
+  new MutationObserver(look).observe(document, {childList: true, subtree: true});
+  addEventListener('load', look);
+})()"""
+SEEN = """const paint = performance.getEntriesByName('first-contentful-paint')[0]?.startTime;
+return window.beSeen?.charts && paint ? {...window.beSeen, paint} : null"""
 
 
 def load(browser: webdriver.Chrome, url: str) -> dict[str, float]:
-    """One load of one page."""
+    """One load of one page; seconds since its navigation began."""
     browser.get_log("performance")  # pyright: ignore[reportUnknownMemberType]
-    began = time.monotonic()
     browser.get(url)
-    wait_for_page(browser)
-    charts_seconds = time.monotonic() - began
-    paint = WebDriverWait(browser, 10).until(lambda one: one.execute_script(PAINT))
+    seen: dict[str, float] = WebDriverWait(browser, LONGEST_SECONDS).until(lambda one: one.execute_script(SEEN))
     received = 0
     for record in browser.get_log("performance"):  # pyright: ignore[reportUnknownMemberType]
         event: dict[str, Any] = json.loads(record["message"])["message"]
         if event["method"] == "Network.loadingFinished":
             received += round(event["params"]["encodedDataLength"])
     return {
-        "first_paint_seconds": round(paint / 1000, 3),
-        "charts_seconds": round(charts_seconds, 3),
+        "first_paint_seconds": round(seen["paint"] / 1000, 3),
+        "figures_seconds": round(seen["figures"] / 1000, 3),
+        "charts_seconds": round(seen["charts"] / 1000, 3),
         "received_kilobytes": round(received / 1000, 1),
     }
 
 
-def measure(url: str, key: str) -> dict[str, Any]:
-    """Every page: its first load with an empty cache, and the median of warm ones."""
+def measure(url: str, key: str, period: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Every page: its first load with an empty cache, and the median of warm ones. `period` is since and until."""
     results: dict[str, Any] = {}
     for name, path in PAGES.items():
+        address = f"{url}/ui{path}"
+        if period and path.partition("?")[0] in WITH_PERIOD:
+            address += ("&" if "?" in path else "?") + urlencode(period)
         with tempfile.TemporaryDirectory() as profile:
             browser = open_browser(profile=profile)
             try:
                 sign_in(browser, url, key)
+                browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
                 browser.execute_cdp_cmd("Network.clearBrowserCache", {})
-                cold = load(browser, f"{url}/ui{path}")
-                warm = [load(browser, f"{url}/ui{path}") for _ in range(WARM_LOADS)]
+                cold = load(browser, address)
+                warm = [load(browser, address) for _ in range(WARM_LOADS)]
             finally:
                 browser.quit()
         medians = {field: statistics.median(one[field] for one in warm) for field in cold}

@@ -1,4 +1,4 @@
-"""`make screenshots`: every page over a demonstration's month and over an empty ledger; the best go into docs/images."""
+"""`make screenshots`: every page over a demonstration month and over an empty ledger; the best go into docs/images."""
 
 import argparse
 import asyncio
