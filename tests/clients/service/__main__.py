@@ -1,5 +1,6 @@
 """Starts provider and gateway, prints one line of JSON saying where they are, and ends both when its input closes."""
 
+import argparse
 import asyncio
 import json
 import os
@@ -39,8 +40,8 @@ rules:
 """
 
 
-async def serve() -> None:
-    runner = web.AppRunner(Provider().app())
+async def serve(provider: Provider) -> None:
+    runner = web.AppRunner(provider.app())
     await runner.setup()
     provider_port, port = free_port(), free_port()
     await web.TCPSite(runner, "127.0.0.1", provider_port).start()
@@ -100,4 +101,12 @@ async def _create_key(client: httpx.AsyncClient, port: int, name: str, **limits:
     return str(answer.raise_for_status().json()["key"])
 
 
-asyncio.run(serve())
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--first-word", type=float, default=0.0, help="seconds before a stream's first word")
+    parser.add_argument("--word", type=float, default=0.0, help="seconds before each other word")
+    given = parser.parse_args()
+    asyncio.run(serve(Provider(first_word_seconds=given.first_word, word_seconds=given.word)))
+
+
+main()

@@ -1,5 +1,6 @@
 """An OpenAI-compatible provider over HTTP: chat, completions and embeddings. What it says is answering.py's affair."""
 
+import asyncio
 import base64
 import struct
 from typing import cast
@@ -20,9 +21,11 @@ USAGE = {
 
 
 class Provider:
-    """`calls` counts what arrived at each path."""
+    """`calls` counts what arrived at each path. A stream waits before its first word, and before each other one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, first_word_seconds: float = 0.0, word_seconds: float = 0.0) -> None:
+        self._first_word_seconds = first_word_seconds
+        self._word_seconds = word_seconds
         self.calls: dict[str, int] = {}
 
     def app(self) -> web.Application:
@@ -49,7 +52,7 @@ class Provider:
             error = {"message": "refused as asked", "type": "server_error", "param": None, "code": None}
             return web.json_response({"error": error}, status=said.status)
         if body.get("stream") is True:
-            return await _stream(request, body, said)
+            return await self._stream(request, body, said)
         message: Json = {"role": "assistant", "content": said.text or None}
         if said.tool_call:
             message["tool_calls"] = [_call(said.tool_call)]
@@ -73,24 +76,25 @@ class Provider:
         usage = {"prompt_tokens": 4, "total_tokens": 4}
         return web.json_response({"object": "list", "model": body["model"], "data": rows, "usage": usage})
 
+    async def _stream(self, request: web.Request, body: Json, said: Said) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        for place, delta in enumerate(({"role": "assistant", "content": ""}, *_deltas(said))):
+            if place:
+                await asyncio.sleep(self._first_word_seconds if place == 1 else self._word_seconds)
+            choice: Json = {"index": 0, "delta": delta, "finish_reason": None}
+            await _event(response, _document("chat.completion.chunk", body, [choice]))
+        last: Json = {"index": 0, "delta": {}, "finish_reason": said.finish_reason}
+        await _event(response, _document("chat.completion.chunk", body, [last]))
+        options = cast(Json, body.get("stream_options") or {})
+        if options.get("include_usage") is True:
+            await _event(response, _document("chat.completion.chunk", body, []) | {"usage": USAGE})
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
     async def _received(self, request: web.Request) -> Json:
         self.calls[request.path] = self.calls.get(request.path, 0) + 1
         return msgspec.json.decode(await request.read(), type=Json)
-
-
-async def _stream(request: web.Request, body: Json, said: Said) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"content-type": "text/event-stream"})
-    await response.prepare(request)
-    for delta in ({"role": "assistant", "content": ""}, *_deltas(said)):
-        choice: Json = {"index": 0, "delta": delta, "finish_reason": None}
-        await _event(response, _document("chat.completion.chunk", body, [choice]))
-    last: Json = {"index": 0, "delta": {}, "finish_reason": said.finish_reason}
-    await _event(response, _document("chat.completion.chunk", body, [last]))
-    options = cast(Json, body.get("stream_options") or {})
-    if options.get("include_usage") is True:
-        await _event(response, _document("chat.completion.chunk", body, []) | {"usage": USAGE})
-    await response.write(b"data: [DONE]\n\n")
-    return response
 
 
 def _deltas(said: Said) -> list[Json]:

@@ -1,0 +1,174 @@
+"""Time to first token as a client sees it and as the ledger has it, of the same requests; and as aiperf measures it.
+
+    python -m benchmarks.ttft_agreement [--json] [--save] [--requests 200] [--concurrency 4] [--aiperf PATH]
+
+The provider waits 200 ms before its first word. The client is OpenAI's own, its clock runs from the call to the first
+chunk with text, and every figure is paired with the ledger's for that request. `--aiperf` is the command of an aiperf
+0.13 (`pip install aiperf` in a venv of its own); guidellm cannot be installed without a CUDA build of torch.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+
+from benchmarks.report import Bar, build_report
+
+RESULT = Path(__file__).parent / "results" / "ttft_agreement.json"
+FIRST_WORD_SECONDS = 0.2
+ENTRIES_SECONDS = 30.0
+MOST_RELATIVE_DIFFERENCE = 0.05
+WARM_UP = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The gateway under measurement."""
+
+    url: str
+    key: str
+    owner_key: str
+    model: str
+
+
+@contextlib.contextmanager
+def running_gateway() -> Generator[Running]:
+    command = [sys.executable, "-m", "tests.clients.service", "--first-word", str(FIRST_WORD_SECONDS), "--word", "0.01"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as service:
+        assert service.stdin is not None
+        assert service.stdout is not None
+        said = json.loads(service.stdout.readline())
+        yield Running(said["url"], said["key"], said["owner_key"], said["model"])
+        service.stdin.close()
+        service.wait(60)
+
+
+async def ask(client: openai.AsyncOpenAI, model: str) -> tuple[str, float]:
+    """(request id, seconds to the first text)."""
+    began = time.perf_counter()
+    raw = await client.chat.completions.with_raw_response.create(
+        model=model, messages=[{"role": "user", "content": "What is the capital of France?"}], stream=True
+    )
+    first: float | None = None
+    async for chunk in raw.parse():
+        if first is None and chunk.choices and chunk.choices[0].delta.content:
+            first = time.perf_counter() - began
+    assert first is not None
+    return raw.headers["x-breakeven-request-id"], first
+
+
+async def measure(gateway: Running, requests: int, concurrency: int) -> dict[str, float]:
+    """Seconds by request id, as the client has them."""
+    slots = asyncio.Semaphore(concurrency)
+    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.key) as client:
+
+        async def one() -> tuple[str, float]:
+            async with slots:
+                return await ask(client, gateway.model)
+
+        for _ in range(WARM_UP):
+            await one()
+        return dict(await asyncio.gather(*(one() for _ in range(requests))))
+
+
+def ledger_seconds(gateway: Running, at_least: int) -> dict[str, float]:
+    """Seconds by request id, as the books have them, once so many have reached the database."""
+    headers = {"authorization": f"Bearer {gateway.owner_key}"}
+    deadline = time.monotonic() + ENTRIES_SECONDS
+    with httpx.Client(base_url=gateway.url, headers=headers, timeout=30) as client:
+        while True:
+            found: dict[str, float] = {}
+            query: dict[str, str | int] = {"limit": 200}
+            while True:
+                page = client.get("/admin/v1/entries", params=query).raise_for_status().json()
+                for entry in page["entries"]:
+                    if entry["time_to_first_token_seconds"] is not None:
+                        found[entry["request_id"]] = entry["time_to_first_token_seconds"]
+                if page["next_before"] is None:
+                    break
+                query["before"] = page["next_before"]
+            if len(found) >= at_least or time.monotonic() > deadline:
+                return found
+            time.sleep(0.2)
+
+
+def measure_aiperf(command: str, gateway: Running, requests: int, concurrency: int) -> dict[str, Any]:
+    """aiperf's own summary of the time to first token, in seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["--model", gateway.model, "--url", gateway.url, "--api-key", gateway.key, "--endpoint-type", "chat"]
+        load = ["--request-count", str(requests), "--concurrency", str(concurrency), "--streaming"]
+        shape = ["--tokenizer", "builtin", "--isl", "20", "--osl", "8", "--ui", "none", "--artifact-dir", folder]
+        subprocess.run([command, "profile", *options, *load, *shape], check=True, stdout=sys.stderr)
+        (file,) = Path(folder).rglob("profile_export_aiperf.json")
+        summary = json.loads(file.read_text())["time_to_first_token"]
+    return {name: summary[name] / 1000 for name in ("avg", "p50", "p90", "p99")}
+
+
+def compare(client: dict[str, float], ledger: dict[str, float]) -> dict[str, Any]:
+    """Of requests that both have."""
+    pairs = [(seconds, ledger[request_id]) for request_id, seconds in client.items() if request_id in ledger]
+    apart = sorted(seen - booked for seen, booked in pairs)
+    return {
+        "requests": len(client),
+        "in_the_ledger": len(pairs),
+        "client_p50_seconds": statistics.median(seen for seen, _ in pairs),
+        "ledger_p50_seconds": statistics.median(booked for _, booked in pairs),
+        "client_less_ledger_p50_seconds": statistics.median(apart),
+        "client_less_ledger_p99_seconds": apart[min(len(apart) - 1, round(len(apart) * 0.99))],
+        "client_less_ledger_least_seconds": apart[0],
+    }
+
+
+def run(requests: int, concurrency: int, aiperf: str | None) -> dict[str, Any]:
+    with running_gateway() as gateway:
+        seen = asyncio.run(measure(gateway, requests, concurrency))
+        booked = ledger_seconds(gateway, requests + WARM_UP)
+        results: dict[str, Any] = {"openai": compare(seen, booked)}
+        difference = abs(results["openai"]["client_less_ledger_p50_seconds"]) / results["openai"]["client_p50_seconds"]
+        bars = [
+            Bar("requests the ledger has a first-token time of", results["openai"]["in_the_ledger"], requests, "least"),
+            Bar("median difference / client's median", round(difference, 4), MOST_RELATIVE_DIFFERENCE, "most"),
+        ]
+        if aiperf is not None:
+            results["aiperf"] = measure_aiperf(aiperf, gateway, requests, concurrency)
+            later = ledger_seconds(gateway, len(booked) + requests)
+            theirs = statistics.median(later[request_id] for request_id in later.keys() - booked.keys())
+            results["aiperf"]["ledger_p50_seconds"] = theirs
+            relative = abs(results["aiperf"]["p50"] - theirs) / results["aiperf"]["p50"]
+            bars.append(Bar("aiperf's median from the ledger's", round(relative, 4), MOST_RELATIVE_DIFFERENCE, "most"))
+    return build_report("ttft_agreement", results, bars)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--save", action="store_true", help=f"write {RESULT}")
+    parser.add_argument("--requests", type=int, default=200)
+    parser.add_argument("--concurrency", type=int, default=4)
+    parser.add_argument("--aiperf", metavar="PATH", help="the command of an installed aiperf")
+    given = parser.parse_args()
+    report = run(given.requests, given.concurrency, given.aiperf)
+    text = json.dumps(report, indent=2)
+    if given.save:
+        RESULT.write_text(text + "\n")
+    if given.json:
+        print(text)
+        return
+    for bar in report["bars"]:
+        print(f"{bar['what']}: {bar['value']} ({bar['bar']}) {'holds' if bar['holds'] else 'FAILS'}")
+
+
+if __name__ == "__main__":
+    main()
