@@ -50,7 +50,7 @@ class Bookkeeper:
 
     async def fund(self, run: Run, candidates: Iterable[Candidate]) -> None:
         """Lease what the dearest of these that can be afforded would need, so that `can_pay` has it at hand."""
-        if self.admission.has_budget(run.intent.key_id):
+        if self.has_budget(run):
             for amount in sorted({self._amount(run, one) or 0 for one in candidates}, reverse=True):
                 if await self.admission.fund(run.intent.request_id, amount, wait_seconds=0.0):
                     return
@@ -88,8 +88,16 @@ class Bookkeeper:
         self.observer.settled(entry)
         return entry
 
+    def has_budget(self, run: Run) -> bool:
+        """Whether money is counted for whoever asked."""
+        return self.admission.has_budget(run.intent.key_id)
+
     def _amount(self, run: Run, candidate: Candidate) -> int | None:
-        """What the budget must hold at a candidate: all of a whole answer, of a stream its next increment."""
+        """What the budget must hold at a candidate: all of a whole answer, of a stream its next increment, and what
+        attempts that were given up may have cost."""
         if run.view.is_stream:
-            return increment_pico_usd(candidate, run.view, run.meter.output_characters)
-        return bound_pico_usd(candidate, run.view)
+            amount = increment_pico_usd(candidate, run.view, run.meter.output_characters)
+        else:
+            amount = bound_pico_usd(candidate, run.view)
+        extra = run.extra.estimate_pico_usd
+        return None if amount is None or extra is None else amount + extra

@@ -77,7 +77,8 @@ class Dispatcher:
 
     def _steps(self, run: Run) -> Generator[Try | None, BackendError | Silence]:
         limit = run.choice.first_token_seconds or self.policy.first_token_seconds
-        is_hedging = self.policy.is_hedging and run.view.is_stream
+        # A race may cost twice what a budget holds for one answer, so whoever has a budget runs none.
+        is_hedging = self.policy.is_hedging and run.view.is_stream and not self.books.has_budget(run)
         return fallback_policy(
             run.choice.order,
             self.policy,

@@ -7,7 +7,9 @@ import pytest
 
 from backends.protocol import BackendHealth, Timeouts
 from backends.scripted import Fault, Outcome, Script, follow
+from gateway.admission import Admission
 from gateway.ledger.entry import Status
+from gateway.limits import parse_limits
 from gateway.routing.fallback import RetryPolicy
 from tests.builders import make_candidate, make_local, make_prices, make_snapshot
 from tests.faults.upstream.service import call, timed_rig
@@ -204,6 +206,25 @@ def test_the_first_may_still_win_its_race_and_a_quick_answer_starts_none() -> No
         assert [one.outcome for one in rig.ledger.entries[0].attempts] == ["answered", "called_off"]
         await call(rig.pipeline, stream=True)
         assert len(rig.two.calls) == 1, "the second answer came in time"
+
+    run(go)
+
+
+def test_whoever_has_a_budget_runs_no_race_and_given_up_attempts_count_against_it() -> None:
+    async def go() -> None:
+        rig = await hedging(follow([SLOW]), follow([GOOD]))
+        rig.pipeline.admission = Admission(limits={"key-1": parse_limits({"budget_usd": "1"})})
+        heard = await call(rig.pipeline, stream=True)
+        assert heard.headers["x-breakeven-model"] == "a"
+        assert len(rig.entry.attempts) == 1
+
+        tight = limited(follow([SLOW]), follow([GOOD]))
+        # Two increments of b: 256 tokens at 40 and 12 at 10 micro-dollars each, and 6 of a's prompt at 1.
+        enough = (256 * 40 + 12 * 10 + 6) * 1_000_000 / 1e12
+        for budget, answers in ((enough * 1.05, "b"), (enough * 0.9, "a")):
+            tight.pipeline.admission = Admission(limits={"key-1": parse_limits({"budget_usd": f"{budget:.9f}"})})
+            heard = await call(tight.pipeline, stream=True)
+            assert heard.headers["x-breakeven-model"] == answers
 
     run(go)
 
