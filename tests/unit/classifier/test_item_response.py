@@ -2,6 +2,7 @@
 
 import math
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -14,101 +15,7 @@ NAMES = ("gpt-5.4-mini", "gpt-4o-mini", "mixtral-8x7b-instruct-v0.1", "smollm2-1
 SHIPPED = load_artefact()
 BOUND = SHIPPED.bind([ModelProfile(name) for name in NAMES])
 
-GREETINGS = [
-    "Hello",
-    "Hola",
-    "Bonjour",
-    "Hallo",
-    "Ciao",
-    "Olá",
-    "Привет",
-    "Здравствуйте",
-    "你好",
-    "您好",
-    "こんにちは",
-    "안녕하세요",
-    "مرحبا",
-    "שלום",
-    "नमस्ते",
-    "নমস্কার",
-    "வணக்கம்",
-    "నమస్కారం",
-    "ನಮಸ್ಕಾರ",
-    "നമസ്കാരം",
-    "ਸਤਿ",
-    "સ્વાગત",
-    "ආයුබෝවන්",
-    "สวัสดี",
-    "ສະບາຍດີ",
-    "မင်္ဂလာပါ",
-    "សួស្តី",
-    "გამარჯობა",
-    "Բարեւ",
-    "Γειά",
-    "Hej",
-    "Hei",
-    "Halló",
-    "Tere",
-    "Sveiki",
-    "Labas",
-    "Ahoj",
-    "Cześć",
-    "Szia",
-    "Zdravo",
-    "Здраво",
-    "Здравей",
-    "Вітаю",
-    "Прывітанне",
-    "Сәлем",
-    "Salom",
-    "Салам",
-    "Merhaba",
-    "Salam",
-    "سلام",
-    "ہیلو",
-    "سلام",
-    "Selam",
-    "ሰላም",
-    "Habari",
-    "Sawubona",
-    "Molo",
-    "Dumela",
-    "Mhoro",
-    "Muraho",
-    "Bawo",
-    "Nnọọ",
-    "Sannu",
-    "Salaan",
-    "Akkam",
-    "Manao",
-    "Kia-ora",
-    "Talofa",
-    "Bula",
-    "Aloha",
-    "Mabuhay",
-    "Kumusta",
-    "Halo",
-    "Apa-kabar",
-    "Xin-chào",
-    "Сайн-байна-уу",
-    "བཀྲ་ཤིས།",
-    "Dia-dhuit",
-    "Helo",
-    "Demat",
-    "Kaixo",
-    "Bon-dia",
-    "Moien",
-    "Grüezi",
-    "Bongiorno",
-    "Bunâ",
-    "Përshëndetje",
-    "Merħba",
-    "Saluton",
-    "ⴰⵣⵓⵍ",
-    "ߌ-ߣߌ",
-    "ᎣᏏᏲ",
-    "ᐊᐃᓐᖓᐃ",
-]
+GREETINGS = (Path(__file__).parent / "greetings.txt").read_text(encoding="utf-8").splitlines()
 
 
 def classify(text: str, classifier: ItemResponseClassifier = BOUND) -> Classification:
@@ -159,6 +66,10 @@ def test_a_greeting_in_any_language_is_easier_than_the_usual_prompt(greeting: st
     answer = classify(greeting)
     check(answer)
     assert answer.difficulty < 0.45
+
+
+def test_there_are_two_hundred_greetings() -> None:
+    assert len(set(GREETINGS)) >= 200
 
 
 def test_nothing_to_read_is_unknown() -> None:
