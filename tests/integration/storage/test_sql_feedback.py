@@ -4,8 +4,10 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.storage.sql_feedback import SqlFeedback
-from gateway.stores import Feedback, ShadowCall
-from tests.unit.gateway.ledger.builders import request_id
+from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql_reports import SqlReports
+from gateway.stores import SHADOW, Feedback, ShadowCall, SumsQuery
+from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
 
 pytestmark = pytest.mark.integration
 
@@ -47,3 +49,19 @@ async def test_a_shadow_call_is_kept_once(engine: AsyncEngine) -> None:
         await store.add_shadow(call)
     assert await store.shadows(0, 10) == calls
     assert await store.shadows(2, 3) == [calls[1]]
+
+
+async def test_shadow_calls_are_in_the_books_and_nobodys_traffic(engine: AsyncEngine) -> None:
+    at_us = 1_767_225_600_000_000
+    shadow = make_intent(2, accepted_at_us=at_us, operation=SHADOW, key_id=SHADOW, team=None)
+    await SqlLedger(engine).insert(
+        [make_entry(1, intent=make_intent(1, accepted_at_us=at_us)), make_entry(2, intent=shadow)]
+    )
+    reports = SqlReports(engine)
+    until_us = at_us + 3_600_000_000
+    [row] = await reports.hourly_traffic(at_us, until_us)
+    assert row.requests == 1
+    [both] = await reports.hourly_traffic(at_us, until_us, with_shadow=True)
+    assert both.requests == 2
+    [apart] = await reports.sums(SumsQuery(at_us, until_us, (), {"operation": SHADOW}))
+    assert apart.requests == 1
