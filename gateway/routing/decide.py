@@ -147,7 +147,11 @@ def _with_limit_reason(ranked: Ranked, choose: Choose) -> Ranked:
 
 
 def _apply_limits(able: list[Ranked], choose: Choose) -> list[Ranked]:
-    return [ranked for ranked in able if _limit_reason(ranked, choose) is None]
+    kept = [ranked for ranked in able if _limit_reason(ranked, choose) is None]
+    if choose.keep_quality is None:
+        return kept
+    best = max((ranked.quality for ranked in able if ranked.quality is not None), default=0.0)
+    return [one for one in kept if one.quality is None or one.quality >= choose.keep_quality * best]
 
 
 def _by_quality(ranked: list[Ranked]) -> list[Ranked]:

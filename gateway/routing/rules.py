@@ -78,13 +78,14 @@ class When(Strict):
 class Choose(Strict):
     """Which models may answer and what makes the best of them.
 
-    `from` is a list of model names or one of `any`, `hosted`, `local`. Candidates below `min_quality` are dropped; if
-    none is left, `if_none` says whether the one of highest predicted quality answers or the request is refused.
+    `from` is a list of model names or one of `any`, `hosted`, `local`. Candidates below `min_quality`, and
+    those below the share `keep_quality` of the best candidate's predicted quality, are dropped; if none is left, `if_none` says whether the one of highest predicted quality answers or the request is refused.
     """
 
     from_: Names | Literal["any", "hosted", "local"] = Field(alias="from")
     by: Literal["expected_cost", "quality", "order"] = "expected_cost"
     min_quality: float | None = Field(default=None, ge=0, le=1)
+    keep_quality: float | None = Field(default=None, gt=0, le=1)
     max_cost_usd: float | None = Field(default=None, gt=0)
     max_time_to_first_token_seconds: float | None = Field(default=None, gt=0)
     if_none: Literal["best_quality", "refuse"] = "best_quality"

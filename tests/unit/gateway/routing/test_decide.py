@@ -17,6 +17,10 @@ def rules(choose: str, *, when: str = "") -> Snapshot:
         ("{from: any}", ["local", "mid", "large"]),
         ("{from: any, min_quality: 0.7}", ["mid", "large", "local"]),
         ("{from: any, min_quality: 0.99}", ["large", "mid", "local"]),
+        ("{from: any, keep_quality: 0.6}", ["local", "mid", "large"]),
+        ("{from: any, keep_quality: 0.8}", ["mid", "large", "local"]),
+        ("{from: any, keep_quality: 1}", ["large", "mid", "local"]),
+        ("{from: any, min_quality: 0.7, keep_quality: 0.5}", ["mid", "large", "local"]),
         ("{from: any, by: quality}", ["large", "mid", "local"]),
         ("{from: [large, local, mid], by: order}", ["large", "local", "mid"]),
         ("{from: hosted}", ["mid", "large"]),
@@ -49,6 +53,10 @@ def test_every_condition(when: str, matching: dict[str, object], other: dict[str
     snapshot = rules("{from: [mid]}", when=when)
     assert decide(make_request(**matching), snapshot).decision.rule == "special"
     assert decide(make_request(**other), snapshot).decision.rule == "default"
+
+
+def test_a_quality_to_keep_says_nothing_where_no_quality_is_known() -> None:
+    assert decide(make_request(quality={}), rules("{from: any, keep_quality: 0.95}")).decision.model == "local"
 
 
 def test_a_full_engine_overflows_at_once() -> None:
