@@ -20,7 +20,7 @@ from classifier.names import canonical
 from classifier.training.corpus import CorpusError, Matrix, mean_known, quality_gap, read_rows
 
 MIN_LABELS = 30
-PRIOR_SLOPE = 0.3
+PRIOR_SLOPE = 0.15
 
 
 # What labels of one domain can settle soonest: how much there is to read and to count.
@@ -31,11 +31,11 @@ PLAIN = ("log_characters", "log_stem_words", "log_sentences", "log_numbers", "lo
 class Penalties:
     """Ridge penalties of the correction; chosen by leave-one-source-out learning curves (docs/decisions)."""
 
-    score: float = 100.0
+    score: float = 50.0
     plain: float = 100.0
     hand: float = 4000.0
     pooled: float = 10_000.0
-    piece: float = 30.0
+    piece: float = 60.0
 
     def diagonal(self, size: int) -> Matrix:
         hand = [self.plain if name in PLAIN else self.hand for name in FEATURE_NAMES]

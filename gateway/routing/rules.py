@@ -78,8 +78,9 @@ class When(Strict):
 class Choose(Strict):
     """Which models may answer and what makes the best of them.
 
-    `from` is a list of model names or one of `any`, `hosted`, `local`. Candidates below `min_quality`, and
-    those below the share `keep_quality` of the best candidate's predicted quality, are dropped; if none is left, `if_none` says whether the one of highest predicted quality answers or the request is refused.
+    `from` is a list of model names or one of `any`, `hosted`, `local`. Candidates below `min_quality`, and those below
+    the share `keep_quality` of the best candidate's predicted quality, are dropped; if none is left, `if_none` says
+    whether the one of highest predicted quality answers or the request is refused.
     """
 
     from_: Names | Literal["any", "hosted", "local"] = Field(alias="from")
