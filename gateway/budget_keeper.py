@@ -51,7 +51,8 @@ class BudgetKeeper:
         """Report twice a second, read the books every ten seconds or when somebody waits for them."""
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._treasury.wants_reading.wait(), REPORT_SECONDS)
+                async with asyncio.timeout(REPORT_SECONDS):
+                    await self._treasury.wants_reading.wait()
             if not await self.step():
                 await asyncio.sleep(REPORT_SECONDS)
 

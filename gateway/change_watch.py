@@ -35,11 +35,22 @@ class ChangeWatch:
         self._seen: int | None = None
         self._refreshed_at = float("-inf")
 
+    async def listen(self) -> None:
+        """Hear what others announce; until cancelled."""
+        await self._news.listen(self._hear)
+
     async def run(self) -> None:
-        """Until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._news.listen(self._hear))
-            group.create_task(self._look_for_ever())
+        """Look when told to, and twice a second; until cancelled."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._woken.wait()
+            self._woken.clear()
+            try:
+                await self.look()
+            except Exception:
+                log.exception("cannot read keys and rules from the database; the last known ones stay in force")
+                await asyncio.sleep(LOOK_SECONDS)
 
     def wake(self) -> None:
         """Something changed here: look soon, and tell the others."""
@@ -61,14 +72,3 @@ class ChangeWatch:
     def _hear(self) -> None:
         self._is_told = True
         self._woken.set()
-
-    async def _look_for_ever(self) -> None:
-        while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), LOOK_SECONDS)
-            self._woken.clear()
-            try:
-                await self.look()
-            except Exception:
-                log.exception("cannot read keys and rules from the database; the last known ones stay in force")
-                await asyncio.sleep(LOOK_SECONDS)

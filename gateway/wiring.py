@@ -57,6 +57,7 @@ from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
 from gateway.storage.sql_rules import SqlRulesStore
+from gateway.tasks import end_tasks
 from gateway.treasury import Treasury
 from gateway.watching import Watching, open_watching
 
@@ -121,6 +122,7 @@ class Gateway:
         self.tasks = [
             asyncio.create_task(self.shipper.run(), name="shipper"),
             asyncio.create_task(self.watch.run(), name="changes"),
+            asyncio.create_task(self.watch.listen(), name="news"),
             asyncio.create_task(self._turn_for_ever(), name="turn"),
             asyncio.create_task(Chore("adopting journals", ADOPT_SECONDS, self._adopt_abandoned).run(), name="adopt"),
             asyncio.create_task(Chore("retention", RETENTION_SECONDS, self._forget).run(), name="retention"),
@@ -135,9 +137,7 @@ class Gateway:
         await self.idempotency.aclose()
         if self.pipeline.shadows is not None:
             await self.pipeline.shadows.drain(SHADOWS_AT_STOP_SECONDS)
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await end_tasks(self.tasks)
         if not await self.shipper.drain(SHIP_AT_STOP_SECONDS):
             log.warning("%d entries stay in the journal for the next start", self.journal.unshipped_entries)
         await self.bodies.drain(BODIES_AT_STOP_SECONDS)

@@ -1,9 +1,8 @@
 import asyncio
 from collections.abc import Callable
 
-import pytest
-
 from gateway.change_watch import REFRESH_SECONDS, ChangeWatch
+from gateway.tasks import end_tasks
 
 
 class Recorder:
@@ -58,7 +57,7 @@ async def test_everything_is_read_again_now_and_then() -> None:
 
 async def test_what_one_was_told_is_not_told_again() -> None:
     seen = Recorder()
-    running = asyncio.create_task(seen.watch.run())
+    running = [asyncio.create_task(one) for one in (seen.watch.run(), seen.watch.listen())]
     async with asyncio.timeout(30):
         seen.watch.wake()
         while "refresh" not in seen.done or seen.heard is None:
@@ -69,9 +68,7 @@ async def test_what_one_was_told_is_not_told_again() -> None:
         while "refresh" not in seen.done:
             await asyncio.sleep(0.005)
     assert "announce" not in seen.done
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
+    await end_tasks(running)
 
 
 async def test_a_database_that_is_down_ends_nothing() -> None:
@@ -84,6 +81,4 @@ async def test_a_database_that_is_down_ends_nothing() -> None:
     async with asyncio.timeout(30):
         while "refresh" not in seen.done:
             await asyncio.sleep(0.005)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
+    await end_tasks([running])
