@@ -4,6 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+LONG_VALUE = 11
+"""More signs than this are set smaller in a tile."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -45,9 +48,10 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]], *, ca
 
 def tile(label: str, value: str, note: str, *, tone: str = "", title: str = "") -> str:
     """One number: what it is, its value with unit, and the time it is about."""
+    size = " long" if len(value) > LONG_VALUE else ""
     return (
         f'<div class="be-tile {escape(tone)}"{_title(title)}><div class="be-tile-label">{escape(label)}</div>'
-        f'<div class="be-tile-value">{escape(value)}</div><div class="be-tile-note">{escape(note)}</div></div>'
+        f'<div class="be-tile-value{size}">{escape(value)}</div><div class="be-tile-note">{escape(note)}</div></div>'
     )
 
 

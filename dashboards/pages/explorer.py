@@ -29,9 +29,13 @@ async def build(view: View) -> None:
     earlier = {tuple(row["group"].values()): row["cost_usd"] for row in before["rows"]}
     with panel(f"Spend by {wanted.replace(',', ' and ')}", f"US dollars, {view.period.label.lower()}."):
         top = found["rows"][:15]
-        names = [_name(row) for row in top]
+        names = ["\n".join(value or "none" for value in row["group"].values()) for row in top]
         values = [float(row["cost_usd"]) for row in top]
-        chart(charts.rows(names, values, unit="$"), "Spend by group; the table below has every number")
+        chart(
+            charts.rows(names, values, unit="$"),
+            "Spend by group; the table below has every number",
+            is_tall=len(top) > 10,
+        )
     if found["unallocated_share"]:
         html(
             f'<div class="be-banner">{display.share(found["unallocated_share"])} of this spend '
@@ -60,7 +64,7 @@ def _table(view: View, found: dict[str, Any], earlier: dict[tuple[str | None, ..
         *(Column(name.capitalize()) for name in found["by"]),
         Column("Requests", is_number=True),
         Column("Input", is_number=True, title="tokens"),
-        Column("of it cached", is_number=True),
+        Column("Cached", is_number=True, title="share of the input"),
         Column("Output", is_number=True, title="tokens"),
         Column("Spend", is_number=True),
         Column("Change", is_number=True, title="against the period before"),
@@ -101,13 +105,9 @@ def _change(now: str, before: str | None) -> Cell:
     if before is None or not Decimal(before):
         return Cell("new" if before is None else display.UNKNOWN, tone="muted")
     ratio = Decimal(now) / Decimal(before) - 1
-    if ratio > LARGEST_CHANGE:
-        return Cell(f"over +{100 * LARGEST_CHANGE} %", tone="muted")
+    if ratio >= LARGEST_CHANGE:
+        return Cell(f"over {LARGEST_CHANGE} ×", tone="muted")
     return Cell(f"{'+' if ratio >= 0 else '−'}{abs(100 * ratio):.0f} %", tone="muted")
-
-
-def _name(row: dict[str, Any]) -> str:
-    return " · ".join(value or "none" for value in row["group"].values())
 
 
 def _form(view: View, by: str, then: str | None, given: dict[str, str | None]) -> str:

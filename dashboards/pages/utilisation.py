@@ -8,7 +8,16 @@ async def build(view: View) -> None:
     """Rent = used + idle, hour by hour."""
     found = await view.gateway.get("/admin/v1/reports/utilisation", **view.period.bounds())
     idle = found["idle"]
-    if not found["is_configured"] or idle is None:
+    if found["is_configured"] and idle is None:
+        html(
+            markup.message(
+                "No hours yet",
+                "The own engine counts as paid from the ledger's first request on. Ask it something, or choose a "
+                "longer time range above.",
+            )
+        )
+        return
+    if idle is None:
         html(
             markup.message(
                 "No GPU of your own",
