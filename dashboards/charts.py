@@ -77,7 +77,7 @@ def rows(names: Sequence[str], values: Sequence[float], *, unit: str) -> Options
     options["xAxis"]["nameLocation"] = "middle"
     options["xAxis"]["nameGap"] = 26
     options["xAxis"]["nameTextStyle"] = {"color": INK, "align": "center"}
-    options["yAxis"]["axisLabel"] = {"color": INK, "width": 150, "overflow": "truncate", "lineHeight": 12}
+    options["yAxis"]["axisLabel"] = {"color": INK, "width": 210, "overflow": "truncate"}
     options["legend"] = {"show": False}
     options["series"] = [{"type": "bar", "barMaxWidth": 22, "data": list(reversed(values))}]
     return options

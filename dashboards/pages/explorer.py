@@ -28,8 +28,8 @@ async def build(view: View) -> None:
     before = await view.gateway.get("/admin/v1/reports/costs", by=wanted, **view.period.before().bounds(), **given)
     earlier = {tuple(row["group"].values()): row["cost_usd"] for row in before["rows"]}
     with panel(f"Spend by {wanted.replace(',', ' and ')}", f"US dollars, {view.period.label.lower()}."):
-        top = found["rows"][:15]
-        names = ["\n".join(value or "none" for value in row["group"].values()) for row in top]
+        top = found["rows"][:12]
+        names = [" · ".join(value or "none" for value in row["group"].values()) for row in top]
         values = [float(row["cost_usd"]) for row in top]
         chart(
             charts.rows(names, values, unit="$"),
