@@ -33,9 +33,10 @@ class CountingSink:
 class BudgetKeeper:
     """`start` before the first request, then `run` until cancelled, then `stop`."""
 
-    def __init__(self, treasury: Treasury, books: Books) -> None:
+    def __init__(self, treasury: Treasury, books: Books, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self._treasury = treasury
         self._books = books
+        self._busy_seconds = busy_seconds
         self._read_at = float("-inf")
         self._is_down = False
         self._has_read = False
@@ -45,7 +46,7 @@ class BudgetKeeper:
         while True:
             if not await self.step() or self._has_read:
                 return
-            await asyncio.sleep(BUSY_SECONDS)
+            await asyncio.sleep(self._busy_seconds)
 
     async def run(self) -> None:
         """Report twice a second, read the books every ten seconds or when somebody waits for them."""

@@ -21,6 +21,7 @@ class Treasury:
 
     counters: Counters = field(default_factory=LocalCounters)
     monotonic: Callable[[], float] = time.monotonic
+    idle_reports: int = IDLE_REPORTS
     wants_reading: asyncio.Event = field(default_factory=asyncio.Event)
     _purses: dict[Account, Purse] = field(default_factory=dict[Account, Purse])
     _queues: dict[Account, asyncio.Lock] = field(default_factory=dict[Account, asyncio.Lock])
@@ -77,7 +78,7 @@ class Treasury:
                 if purse.account.window in standing.windows:
                     purse.books_read(standing.read)
                 purse.idle_reports += 1
-                is_wanted = purse.waiting or purse.idle_reports < IDLE_REPORTS
+                is_wanted = purse.waiting or purse.idle_reports < self.idle_reports
                 if not is_wanted or purse.account in standing.tight:  # two that wait must not each keep a part
                     purse.give_back()
                     returned[purse.account] = purse.holding
