@@ -175,7 +175,7 @@ def alternatives(run: Run) -> tuple[Candidate, ...]:
         for ranked in run.choice.weighed
         if ranked.candidate.name != run.candidate.name
         and not ranked.candidate.is_simulated
-        and (ranked.rejected is None or "quality" in ranked.rejected)
+        and ranked.rejected is None  # a rule's limits reject nobody here: models held too weak are worth asking
     )
 
 

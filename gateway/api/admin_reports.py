@@ -1,7 +1,7 @@
 """`/admin/v1/reports/*`: the books as sums. The figures come from the reports that the command line prints too."""
 
 from datetime import datetime
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, ClassVar, Literal, Protocol
 
 from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -51,6 +51,8 @@ class PeriodQuery(BaseModel):
 class CostQuery(PeriodQuery):
     """Group by one to three dimensions, comma separated; keep only rows of the given team, model, ..."""
 
+    FILTERS: ClassVar = ("model", "team", "project", "key", "backend", "provider", "rule", "tag")
+
     by: Annotated[str, AfterValidator(_dimensions)] = "model"
     model: str | None = Field(default=None, max_length=120)
     team: str | None = Field(default=None, max_length=64)
@@ -65,8 +67,7 @@ class CostQuery(PeriodQuery):
         return self.by.split(",")
 
     def filters(self) -> dict[str, str]:
-        names = ("model", "team", "project", "key", "backend", "provider", "rule", "tag")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        return {name: value for name in self.FILTERS if (value := getattr(self, name)) is not None}
 
 
 class CostRow(BaseModel):

@@ -6,11 +6,11 @@ import sys
 from typing import get_args
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Column, Table
 
 from gateway.api.admin_reports import CostQuery, CostRow, CostTable, Dimension
+from gateway.cli.export import read
 from gateway.cli.state import open_state
 
 DIMENSIONS: tuple[str, ...] = get_args(Dimension)
@@ -20,17 +20,12 @@ def command(
     by: str = typer.Option("model", help=f"One to three of {', '.join(DIMENSIONS)}; comma separated."),
     since: str | None = typer.Option(None, help="ISO 8601; 30 days ago when left out."),
     until: str | None = typer.Option(None, help="ISO 8601, exclusive; now when left out."),
+    where: list[str] = typer.Option([], help="Only these, as team=search; may be repeated."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
     as_csv: bool = typer.Option(False, "--csv", help="Print CSV, the total left out."),
 ) -> None:  # fmt: skip
     """Dollars are exact; per-million prices are empty where there were no tokens. Unpriced requests are in no sum."""
-    given = {name: value for name, value in (("by", by), ("since", since), ("until", until)) if value is not None}
-    try:
-        query = CostQuery.model_validate(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise typer.BadParameter(f"{first['loc'][-1]}: {first['msg']}") from error
-    table = asyncio.run(_ask(query))
+    table = asyncio.run(_ask(read(CostQuery, by=by, since=since, until=until, **filters(where))))
     if as_json:
         print(table.model_dump_json(indent=2))
     elif as_csv:
@@ -40,6 +35,17 @@ def command(
         console.print(shown(table))
         for sentence in sentences(table):
             console.print(sentence)
+
+
+def filters(where: list[str]) -> dict[str, str]:
+    """`team=search` as a field of the query. Raises BadParameter naming what can be filtered."""
+    found: dict[str, str] = {}
+    for text in where:
+        name, sign, value = text.partition("=")
+        if not sign or name not in CostQuery.FILTERS:
+            raise typer.BadParameter(f"--where {text}: takes NAME=VALUE with one of {', '.join(CostQuery.FILTERS)}")
+        found[name] = value
+    return found
 
 
 async def _ask(query: CostQuery) -> CostTable:

@@ -65,6 +65,16 @@ def test_exported_costs_equal_the_screen() -> None:
     assert Decimal(table["unallocated_usd"]) == sum(Decimal(row["cost_usd"]) for row in exported if not row["team"])
 
 
+def test_costs_of_one_team_are_its_row() -> None:
+    since = ("--since", "2026-10-20", "--until", "2026-11-20", "--json")
+    table = json.loads(run("costs", "--by", "team", *since))
+    [row] = [row for row in table["rows"] if row["group"]["team"] == "search"]
+    one = json.loads(run("costs", "--by", "model", "--where", "team=search", *since))
+    assert one["total"]["cost_usd"] == row["cost_usd"]
+    for wrong in ("team", "colour=red"):
+        assert "takes NAME=VALUE" in run("costs", "--where", wrong, exit_code=2)
+
+
 def test_a_wrong_word_is_refused_before_anything_is_read() -> None:
     assert "takes one to three" in run("export", "costs", "--by", "colour", exit_code=2)
     with pytest.raises(InvalidRequest, match="before"):
