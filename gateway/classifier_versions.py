@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from classifier.artefact import ArtefactError, read_artefact
+from classifier.item_response import ItemResponseClassifier
 from classifier.load import load_artefact
 from classifier.online.correction import CorrectedClassifier, Correction
 from classifier.protocol import Classifier
@@ -91,14 +92,16 @@ class ClassifierVersions:
 
     def open(self) -> Classifier:
         """The classifier in force, bound to no model yet."""
-        chosen = self.history()[-1]
+        chosen, frozen = self.history()[-1], self.open_frozen()
+        return frozen if chosen.correction is None else CorrectedClassifier(frozen, self.correction(chosen.correction))
+
+    def open_frozen(self) -> ItemResponseClassifier:
+        """The artefact in force, without its correction."""
+        name = self.history()[-1].artefact
         try:
-            frozen = load_artefact(
-                None if chosen.artefact == SHIPPED else self._directory / "artefacts" / chosen.artefact
-            )
+            return load_artefact(None if name == SHIPPED else self._directory / "artefacts" / name)
         except ArtefactError as error:
             raise StateError(f"{error}; `breakeven classifier rollback` goes back to the one before") from error
-        return frozen if chosen.correction is None else CorrectedClassifier(frozen, self.correction(chosen.correction))
 
     def _write(self, history: list[Active]) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from classifier.online.correction import NONE, Correction, learn
+from gateway.catalogue import profiles
 from gateway.classifier_versions import Active, ClassifierVersions
 from gateway.cli.state import State, open_state
 from gateway.config.home import find_home
@@ -43,6 +44,21 @@ def show(as_json: JsonFlag = False) -> None:
         print(f"{mark} {one.artefact} + {one.correction or 'no correction'}  since {since}: {one.why}")
     print(f"artefacts: {', '.join(versions.artefacts())}")
     print(f"corrections: {', '.join(versions.corrections()) or 'none yet; `breakeven classifier learn` makes one'}")
+
+
+@app.command()
+def models(as_json: JsonFlag = False) -> None:
+    """Where each catalogue model's predicted quality comes from: a head, averages, graded prompts, or its name."""
+    active = _versions().history()[-1]
+    corrected = () if active.correction is None else tuple(_versions().correction(active.correction).shifts)
+    origins = asyncio.run(_origins(_versions()))
+    if as_json:
+        print(
+            json.dumps({name: {"origin": origin, "corrected": name in corrected} for name, origin in origins.items()})
+        )
+        return
+    for name, origin in origins.items():
+        print(f"{name}: {origin}{', corrected by feedback' if name in corrected else ''}")
 
 
 @app.command("learn")
@@ -122,6 +138,13 @@ def _correction_of(versions: ClassifierVersions) -> Callable[[str], Correction]:
         return NONE if name is None else versions.correction(name)
 
     return of
+
+
+async def _origins(versions: ClassifierVersions) -> dict[str, str]:
+    async with open_state() as state:
+        document, _ = await state.active_rules()
+        catalogue = state.deployment.catalogue.models(document)
+    return dict(versions.open_frozen().bind(profiles(catalogue)).origins)
 
 
 async def _judged() -> list[Judged]:
