@@ -83,8 +83,14 @@ def linear_builder(weights: WeightFormat) -> LinearBuilder:
     return Int8Linear if weights == "int8" else DenseLinear
 
 
-def assemble(loaded: LoadedFile, config: EngineConfig, *, progress: Callable[[str], None] | None = None) -> Engine:
-    """Build an engine around weights that are open already."""
+def assemble(
+    loaded: LoadedFile,
+    config: EngineConfig,
+    *,
+    compute: Compute | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Engine:
+    """Build an engine around weights that are open already, or around a `compute` that holds them."""
     context_window = min(config.context_window or loaded.config.context_window, loaded.config.context_window)
     check_device(config)
     blocks = plan_blocks(loaded.config, config, context_window, available_bytes(config.device))
@@ -102,7 +108,7 @@ def assemble(loaded: LoadedFile, config: EngineConfig, *, progress: Callable[[st
         chunk_alignment=DETERMINISTIC_CHUNK if is_deterministic else None,
     )
     constraints = ConstraintCompiler(loaded.tokenizer, loaded.config.vocabulary_size)
-    compute = build_compute(loaded, config, blocks, context_window, constraints, progress)
+    compute = compute or build_compute(loaded, config, blocks, context_window, constraints, progress)
     core = EngineCore(
         compute.runner,
         scheduler,

@@ -4,7 +4,6 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -19,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Threads that spin at a barrier starve whoever shares the machine, the gateway first of all: let them sleep.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        return {"fetch": _fetch, "serve": _serve, "bench": _bench}[options.command](options)
+        return {"fetch": _fetch, "serve": _serve}[options.command](options)
     except EngineError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -42,22 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
     serve.add_argument("--exit-with-parent", action="store_true", help="stop when the parent process dies")
     serve.add_argument("--drain-seconds", type=float, default=30.0, help="how long SIGTERM waits for running answers")
     _add_engine_options(serve)
-    bench = commands.add_parser("bench", help="measure throughput against concurrency")
-    bench.add_argument("--model", default=DEFAULT_MODEL, help="a path, or package:NAME==VERSION")
-    bench.add_argument("--models-dir", type=Path, default=None, help="folder for weights")
-    bench.add_argument("--concurrency", type=_counts, default=[1, 2, 4, 8], help="comma-separated (default: 1,2,4,8)")
-    bench.add_argument("--prompt-tokens", type=int, default=256)
-    bench.add_argument("--output-tokens", type=int, default=32)
-    bench.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    _add_engine_options(bench)
     return parser
-
-
-def _counts(text: str) -> list[int]:
-    counts = [int(part) for part in text.split(",")]
-    if not counts or min(counts) < 1:
-        raise argparse.ArgumentTypeError("concurrencies are positive numbers")
-    return counts
 
 
 def _add_engine_options(parser: argparse.ArgumentParser) -> None:
@@ -109,21 +93,6 @@ def engine_config(options: argparse.Namespace) -> EngineConfig:
 def _fetch(options: argparse.Namespace) -> int:
     print(fetch_model(options.model, options.into or default_models_directory()))
     return 0
-
-
-def _bench(options: argparse.Namespace) -> int:
-    path = fetch_model(options.model, options.models_dir or default_models_directory())
-    from local_engine.bench_command import run_bench
-
-    config = engine_config(options)
-    return run_bench(
-        path,
-        replace(config, max_running_requests=max(options.concurrency)),
-        concurrencies=options.concurrency,
-        prompt_tokens=options.prompt_tokens,
-        output_tokens=options.output_tokens,
-        is_json=options.json,
-    )
 
 
 def _serve(options: argparse.Namespace) -> int:

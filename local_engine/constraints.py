@@ -1,16 +1,13 @@
 """Keeps an answer inside a JSON schema, a regular expression or a grammar; the library behind it loads on first use."""
 
 import json
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import torch
 
 from local_engine.errors import InvalidRequest
-from local_engine.sampling_params import Constraint
+from local_engine.sampling_params import JSON_STYLE, Constraint
 from local_engine.tokenizer import Tokenizer
-
-# Fixed separators: a small model given free whitespace may write nothing else.
-JSON_STYLE: Final[Any] = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
 class Matcher(Protocol):

@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from llguidance import LLMatcher, LLTokenizer
 
-from local_engine.constraints import JSON_STYLE
 from local_engine.errors import InvalidRequest
-from local_engine.sampling_params import Constraint
+from local_engine.sampling_params import JSON_STYLE, Constraint
 from local_engine.tokenizer import Tokenizer
 
 

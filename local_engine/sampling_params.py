@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Final
 
 from local_engine.errors import InvalidRequest
 
+# Fixed separators: a small model given free whitespace may write nothing else.
+JSON_STYLE: Final[Any] = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 MAX_STOP_STRINGS = 16
 MAX_TOP_LOGPROBS = 20
 

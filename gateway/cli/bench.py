@@ -1,7 +1,8 @@
-"""`breakeven bench engine`: measure the running engine's throughput curve, which break-even and routing use."""
+"""`breakeven bench engine`: measure the engine's throughput curve, which break-even and routing use."""
 
 import asyncio
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -9,12 +10,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.config.engine_curve import MeasuredEngine, save_engine_curve
-from gateway.config.home import find_home
-from gateway.config.settings import load_settings
+from gateway.cli.serve_children import engine_supervisor
+from gateway.config.engine_curve import CurveFile, MeasuredEngine, save_engine_curve
+from gateway.config.home import Home, find_home
+from gateway.config.settings import EngineSettings, load_settings, write_first_files
 from gateway.economics.errors import EconomicsError
 from gateway.engine_monitor import measure_curve
 from gateway.errors import StateError
+from gateway.server import free_port
+
+BAR_WIDTH = 20
+POLL_SECONDS = 0.5
+START_SECONDS = 300.0
 
 app = typer.Typer(help="Measure this machine.")
 
@@ -26,21 +33,28 @@ def group() -> None:
 
 @app.command()
 def engine(
-    url: str = typer.Option(..., help="The engine's base URL, as in http://127.0.0.1:9000/v1."),
+    url: str | None = typer.Option(
+        None, help="A running engine's base URL, as in http://127.0.0.1:9000/v1; left out, one is started for this."
+    ),
     concurrency: str = typer.Option("1,2,4,8", help="Concurrencies to sweep, at least three."),
     plot: Path | None = typer.Option(None, help="Draw the curve into this PNG (needs the reports extra)."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Sweep concurrency, fit t(N) = a + bN (ECONOMICS §2) and store the curve for routing and break-even."""
     home = find_home()
-    name = load_settings(home).engine.name
+    if url is None:
+        write_first_files(home)
+    settings = load_settings(home).engine
     console = Console(stderr=True)
-    steps = tuple(int(step) for step in concurrency.split(","))
+    steps = parse_steps(concurrency)
     try:
-        curve = asyncio.run(measure_curve(url.rstrip("/"), name, sweep=steps, progress=console.print))
+        if url is None:
+            curve = asyncio.run(_measure_own(home, settings, steps, console))
+        else:
+            curve = asyncio.run(measure_curve(url.rstrip("/"), settings.name, sweep=steps, progress=console.print))
         measured = save_engine_curve(home.curve_file, curve)
     except httpx.HTTPError as error:
-        raise StateError(f"the engine at {url} does not answer: {error}; is it running?") from error
+        raise StateError(f"the engine at {url or home.engine_log} does not answer: {error}; is it running?") from error
     except EconomicsError as error:
         raise StateError(f"the sweep makes no curve: {error}") from error
     if plot is not None:
@@ -48,17 +62,59 @@ def engine(
     if as_json:
         print(json.dumps(describe(measured)))
         return
-    table = Table("concurrency", "decode tokens/s, all together", "seconds per step", title=f"{name} on this machine")
-    for point in measured.engine.curve.points:
-        table.add_row(str(point.concurrency), f"{point.decode_tokens_per_second:.1f}", f"{point.step_seconds:.4f}")
     out = Console()
-    out.print(table)
+    out.print(curve_table(measured, f"{settings.name} on this machine"))
     fit = measured.engine.curve
     out.print(
         f"t(N) = {fit.step_base_seconds:.4f} + {fit.step_seconds_per_sequence:.4f}·N s; working point N* = "
         f"{measured.engine.concurrency}; prefill {measured.engine.prefill_tokens_per_second:.0f} tokens/s. "
         f"Written to {home.curve_file}."
     )
+
+
+def parse_steps(text: str) -> tuple[int, ...]:
+    """Concurrencies out of `1,2,4`. Raises StateError."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise StateError(f"--concurrency takes positive numbers with commas between, as in 1,2,4; not {text!r}")
+    return tuple(int(part) for part in parts)
+
+
+async def _measure_own(home: Home, settings: EngineSettings, steps: tuple[int, ...], console: Console) -> CurveFile:
+    """Start the configured engine, measure it, stop it."""
+    url = f"http://127.0.0.1:{free_port()}/v1"
+    console.print(f"starting {settings.model} (log: {home.engine_log})")
+    child = asyncio.create_task(engine_supervisor(home, settings, url).run())
+    try:
+        await _until_healthy(url, home)
+        return await measure_curve(url, settings.name, sweep=steps, progress=console.print)
+    finally:
+        child.cancel()
+        await asyncio.gather(child, return_exceptions=True)
+
+
+async def _until_healthy(url: str, home: Home) -> None:
+    """Return when the engine answers. Raises StateError after START_SECONDS."""
+    deadline = asyncio.get_running_loop().time() + START_SECONDS
+    async with httpx.AsyncClient(base_url=url.removesuffix("/v1"), timeout=5) as client:
+        while asyncio.get_running_loop().time() < deadline:
+            with suppress(httpx.HTTPError):
+                if (await client.get("/health")).is_success:
+                    return
+            await asyncio.sleep(POLL_SECONDS)
+    raise StateError(f"the engine did not start within {START_SECONDS:.0f} s; {home.engine_log} says why")
+
+
+def curve_table(measured: MeasuredEngine, title: str) -> Table:
+    """The points as numbers and as bars."""
+    points = measured.engine.curve.points
+    fastest = max(point.decode_tokens_per_second for point in points)
+    table = Table("concurrency", "decode tokens/s, all together", "", "seconds per step", title=title)
+    for point in points:
+        bar = "█" * max(1, round(BAR_WIDTH * point.decode_tokens_per_second / fastest))
+        speed, seconds = f"{point.decode_tokens_per_second:.1f}", f"{point.step_seconds:.4f}"
+        table.add_row(str(point.concurrency), speed, bar, seconds)
+    return table
 
 
 def describe(measured: MeasuredEngine) -> dict[str, object]:

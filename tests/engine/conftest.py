@@ -8,12 +8,17 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from local_engine.assembly import Engine, assemble
+from local_engine.assembly import Compute, Engine, assemble
+from local_engine.attention.cpu import CpuAttention
 from local_engine.config import EngineConfig
 from local_engine.errors import ModelUnavailable
 from local_engine.gguf_loader import load_gguf
+from local_engine.layers.linear import DenseLinear
+from local_engine.model import DecoderModel
+from local_engine.model_runner import ModelRunner
 from local_engine.packages import DEFAULT_MODEL, fetch_model
 from local_engine.request import Request
+from local_engine.sampler import Sampler
 from local_engine.sampling_params import SamplingParams
 from local_engine.weights import LoadedFile, WeightSource
 
@@ -54,15 +59,35 @@ def loaded(model_path: Path) -> LoadedFile:
 
 
 @pytest.fixture(scope="session")
-def build(loaded: LoadedFile) -> EngineBuilder:
-    """Build an engine with the given configuration; equal configurations share one engine."""
+def model(loaded: LoadedFile) -> DecoderModel:
+    """The float32 model, which every engine of the session computes with."""
+    return DecoderModel(
+        loaded.config, loaded.weights, build_linear=DenseLinear, attention=CpuAttention(), context_window=4096
+    )
+
+
+@pytest.fixture(scope="session")
+def build(loaded: LoadedFile, model: DecoderModel) -> EngineBuilder:
+    """Build an engine with the given configuration; equal configurations share one engine, float32 ones the model."""
     built: dict[EngineConfig, Engine] = {}
+
+    def float32_compute(config: EngineConfig) -> Compute:
+        assert config.kv_blocks is not None
+        runner = ModelRunner(
+            model,
+            blocks=config.kv_blocks,
+            block_size=config.block_size,
+            kv_dtype=torch.float32,
+            is_deterministic=config.is_deterministic,
+        )
+        return Compute(runner, Sampler(runner.device))
 
     def engine(**changes: object) -> Engine:
         defaults: dict[str, object] = {"kv_blocks": 1024, "context_window": 4096}
         config = EngineConfig(**(defaults | changes))  # pyright: ignore[reportArgumentType]
         if config not in built:
-            built[config] = assemble(loaded, config)
+            compute = float32_compute(config) if config.weights == "float32" else None
+            built[config] = assemble(loaded, config, compute=compute)
         return built[config]
 
     return engine

@@ -24,14 +24,13 @@ def test_the_answer_is_still_right(build: EngineBuilder, loaded: LoadedFile) -> 
 def test_it_mostly_chooses_what_float32_chooses(build: EngineBuilder) -> None:
     """Given the float32 answer so far, how often int8 would have gone on with the same token."""
     exact, rounded = build(), build(weights="int8", kv_blocks=128)
-    agreed = total = 0
-    for text in CHATS[::10]:
-        ids = exact.tokenizer.encode_chat([{"role": "user", "content": text}])
-        answer = run(exact, [greedy(ids, tokens=12)])[0]
-        for length in range(0, 12, 3):
-            agreed += run(rounded, [greedy(ids + answer[:length], tokens=1)])[0][0] == answer[length]
-            total += 1
-    assert agreed / total >= 0.85, f"{agreed} of {total}"
+    prompts = [exact.tokenizer.encode_chat([{"role": "user", "content": text}]) for text in CHATS[::10]]
+    answers = run(exact, [greedy(ids, tokens=12, name=str(i)) for i, ids in enumerate(prompts)])
+    pairs = list(zip(prompts, answers, strict=True))
+    cut = [(ids + answer[:length], answer[length]) for ids, answer in pairs for length in range(0, 12, 3)]
+    chosen = run(rounded, [greedy(ids, tokens=1, name=str(i)) for i, (ids, _) in enumerate(cut)])
+    agreed = sum(ids == [wanted] for ids, (_, wanted) in zip(chosen, cut, strict=True))
+    assert agreed / len(cut) >= 0.85, f"{agreed} of {len(cut)}"
 
 
 def test_concurrent_answers_are_those_of_each_alone(build: EngineBuilder) -> None:
