@@ -163,7 +163,7 @@ async def _gather(state: State) -> list[Judged]:
         entry = await entries.get(request)
         if entry is not None:
             found.append(Judged(entry, score, weight))
-    return sorted(found, key=lambda one: one.entry.intent.request_id)
+    return sorted(found, key=lambda one: (one.entry.intent.accepted_at_us, one.entry.intent.request_id))
 
 
 async def _verdict(versions: ClassifierVersions, name: str, active: Active) -> Verdict:
