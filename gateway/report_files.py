@@ -1,5 +1,7 @@
 """Every report as a table that can be written to a file; the figures are those of the reports themselves."""
 
+import asyncio
+
 from gateway.api.admin_forecast import Anomaly, DailyQuery, ForecastPoint, ForecastQuery, Forecasts
 from gateway.api.admin_reports import (
     BreakEvenQuery,
@@ -34,7 +36,9 @@ class ReportFiles:
         bounds = self._books.bounds(query)
         groups = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, GROUP_BY))
         capacity = await self._books.gpus.capacity(bounds)
-        return focus_table(groups, capacity, Period(moment_of(bounds.since_us), moment_of(bounds.until_us)))
+        period = Period(moment_of(bounds.since_us), moment_of(bounds.until_us))
+        # Off the event loop: a year of many keys is many rows, and answers pass here too.
+        return await asyncio.to_thread(focus_table, groups, capacity, period)
 
     async def costs(self, query: CostQuery) -> ReportTable:
         """The total is left out: it would be one row too many for whoever adds them up."""

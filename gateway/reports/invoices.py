@@ -48,7 +48,7 @@ def parse_export(text: str) -> list[Charged]:
     stripped = text.lstrip("\ufeff \r\n\t")
     try:
         lines = list(_read_json(stripped) if stripped.startswith(("{", "[")) else _read_csv(stripped))
-    except (KeyError, TypeError, ValueError, InvalidOperation, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, InvalidOperation, AttributeError, csv.Error, RecursionError) as error:
         if isinstance(error, UnknownExport):
             raise
         raise UnknownExport(f"a line cannot be read: {type(error).__name__} {error}") from error

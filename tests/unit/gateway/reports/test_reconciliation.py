@@ -142,6 +142,8 @@ def test_every_export_is_read_exactly(export: str, expected: list[Charged]) -> N
         ("a,b\n1,2\n", "a, b"),
         ("{", "not valid JSON"),
         ("{}", "cannot be read"),
+        ("[" * 100_000, "cannot be read"),
+        (OPENAI_COST_CSV + '"' + "x" * 200_000, "cannot be read"),
         ('{"data": [{"start_time": 0, "results": [{"what": 1}]}]}', "what"),
         ('{"data": [{"start_time": 0, "results": [7]}]}', "cannot be read"),
         (json.dumps(OPENAI_COSTS).replace("usd", "eur"), "'eur'"),
