@@ -1,0 +1,124 @@
+"""What a strict budget adds to a request: in one process, and shared with other workers through a real Redis.
+
+    python -m benchmarks.budgets [--json] [--requests 20000]
+
+One worker reserves and settles, one request after the other, on a budget that is far from spent, and then with so many
+at once. Beside it: what a rate costs, which is one visit to Redis for every request. Times are of this worker's CPU.
+"""
+
+import argparse
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import Bar, build_report
+from gateway.admission import Admission, parse_limits
+from gateway.counters import Account, Booked, Counters, Grant, Holding, Rate, Shortage, budget_account
+from gateway.limits import window_id
+from gateway.local_counters import LocalCounters
+from gateway.storage.redis_counters import RedisCounters, connect
+from gateway.treasury import Treasury
+from tests.redis_server import RedisServer
+
+NOW_US = 1_795_000_000_000_000
+HELD, COST = 40_000_000, 25_000_000  # pico-dollars
+ACCOUNT = budget_account("k", window_id("month", NOW_US))
+
+
+class Counting(RedisCounters):
+    """Also counts how often Redis is asked."""
+
+    visits = 0
+
+    async def lease(self, account: Account, *, limit: int, holding: Holding, need: int, want: int) -> Grant:
+        self.visits += 1
+        return await super().lease(account, limit=limit, holding=holding, need=need, want=want)
+
+    async def take(self, rates: Sequence[Rate]) -> Shortage | None:
+        self.visits += 1
+        return await super().take(rates)
+
+
+async def books() -> Booked:
+    return Booked({ACCOUNT: 0}, frozenset({ACCOUNT.window}))
+
+
+async def budget_seconds(counters: Counters, requests: int, *, at_once: int) -> float:
+    """Per request."""
+    await counters.read_books(books, is_urgent=True)
+    limits = parse_limits({"budget_usd": "1000000"})
+    admission = Admission(limits={"k": limits}, treasury=Treasury(counters))
+    await admission.reserve("first", "k", HELD, now_us=NOW_US)
+    admission.settle("first", COST)
+
+    async def ask(first: int) -> None:
+        for number in range(first, requests, at_once):
+            name = str(number)
+            await admission.reserve(name, "k", HELD, now_us=NOW_US)
+            admission.settle(name, COST)
+
+    began = time.process_time()
+    await asyncio.gather(*(ask(first) for first in range(at_once)))
+    return (time.process_time() - began) / requests
+
+
+async def rate_seconds(counters: Counters, requests: int) -> float:
+    admission = Admission(limits={"k": parse_limits({"requests_per_minute": 10**9})}, treasury=Treasury(counters))
+    began = time.process_time()
+    for _ in range(requests):
+        await admission.admit("k", tokens=100)
+    return (time.process_time() - began) / requests
+
+
+async def measure(requests: int, directory: Path) -> Mapping[str, Any]:
+    with RedisServer(directory) as server:
+        shared = Counting(connect(server.url), worker="benchmark", settle_seconds=0.0)
+        results: dict[str, Any] = {"requests": requests}
+        for at_once in (1, 64):
+            before = shared.visits
+            alone = await budget_seconds(LocalCounters(), requests, at_once=at_once)
+            leased = await budget_seconds(shared, requests, at_once=at_once)
+            results[f"budget_{at_once}_at_once"] = {
+                "one_process_us": round(alone * 1e6, 2),
+                "shared_us": round(leased * 1e6, 2),
+                "visits_per_request": round((shared.visits - before) / requests, 4),
+            }
+        visits = max(1, requests // 10)
+        results["rate"] = {
+            "one_process_us": round(await rate_seconds(LocalCounters(), visits) * 1e6, 2),
+            "shared_us": round(await rate_seconds(shared, visits) * 1e6, 2),
+        }
+        await shared.aclose()
+    return results
+
+
+def bars(results: Mapping[str, Any]) -> list[Bar]:
+    visit = results["rate"]["shared_us"]
+    return [
+        Bar("visits to Redis per budgeted request", results["budget_1_at_once"]["visits_per_request"], 0.1, "most"),
+        Bar(
+            "a leased budget against a visit to Redis, time",
+            round(results["budget_1_at_once"]["shared_us"] / visit, 3),
+            0.25,
+            "most",
+        ),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print JSON alone")
+    parser.add_argument("--requests", type=int, default=20_000)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        results = asyncio.run(measure(options.requests, Path(directory)))
+    report = build_report("budgets", results, bars(results))
+    print(json.dumps(report, indent=None if options.json else 2))
+
+
+if __name__ == "__main__":
+    main()
