@@ -17,6 +17,7 @@ from benchmarks.router_judges import JUDGES, load_everyday, mendable_gap, rows_o
 from classifier.encoder import HAND, Encoder
 from classifier.lexicon import build_index
 from classifier.metrics import apgr, bootstrap_interval, brier, calibration_error, cpt, tie_aware_apgr
+from classifier.plots import draw_learning_curves
 from classifier.training.adapt import View, fit_adaptation
 from classifier.training.build import Bench, assemble, measure_with, open_bench
 from classifier.training.corpus import Matrix, failure_shares, mean_known, strong_and_middle
@@ -36,6 +37,7 @@ DRAWS = 4
 MIN_PROMPTS = 100
 MIN_GAP = 0.05
 MOSTLY = 0.75
+PLOT = Path(__file__).parents[1] / "docs" / "images" / "classifier-learning.png"
 RESULT = Path(__file__).parent / "results" / "router.json"
 
 
@@ -62,6 +64,10 @@ def main() -> None:
     if chosen.save:
         RESULT.parent.mkdir(exist_ok=True)
         RESULT.write_text(text + "\n", encoding="utf-8")
+        curves: dict[str, dict[str, Any]] = report["results"]["learning_curves"]
+        draw_learning_curves(
+            {name: {int(key): found[key] for key in found if key.isdigit()} for name, found in curves.items()}, PLOT
+        )
     print(text)
 
 

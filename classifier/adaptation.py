@@ -10,7 +10,7 @@ from classifier.artefact import Artefact
 from classifier.encoder import LIMIT, Pieces
 
 Values = NDArray[np.floating[Any]]
-LOWEST, HIGHEST = 0.001, 0.999
+ROOM = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Adaptation:
 
     def apply(self, score: float, vector: Values, pieces: Pieces) -> tuple[float, dict[str, float]]:
         """Difficulty and every labelled model's quality, as linear probabilities within (0, 1)."""
-        found = np.minimum(np.maximum(self.predict(score, vector, pieces), LOWEST), HIGHEST).tolist()
+        found = _within_bounds(self.predict(score, vector, pieces)).tolist()
         return found[0], dict(zip(self.models, found[1:], strict=True))
 
     def predict(self, score: float, vector: Values, pieces: Pieces) -> Values:
@@ -50,6 +50,13 @@ class Adaptation:
         weighed = pieces.weights * self.piece_rarity[pieces.ids]
         size = float(np.sqrt(weighed @ weighed))
         return found + (weighed / size) @ self.piece_weights[pieces.ids] if size > 0.0 else found
+
+
+def _within_bounds(linear: Values) -> Values:
+    """Shares in (0, 1): as they are between 0.05 and 0.95, bent beyond so that no two become equal."""
+    far = np.minimum(np.maximum(ROOM - linear, linear - (1.0 - ROOM)), 30.0 * ROOM)
+    edge = ROOM * np.exp(-np.maximum(far, 0.0) / ROOM)
+    return np.where(far <= 0.0, linear, np.where(linear < 0.5, edge, 1.0 - edge))
 
 
 def read_adaptation(artefact: Artefact) -> Adaptation | None:

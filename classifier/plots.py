@@ -1,6 +1,6 @@
 """Pictures of a calibration, for people: cost against quality, and predicted against observed. Needs matplotlib."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -31,6 +31,17 @@ def draw_reliability(predicted: Array, outcome: Array, out: Path, *, bins: int =
     axes.plot([0, 1], [0, 1], linestyle="--")
     axes.plot([predicted[part].mean() for part in parts], [outcome[part].mean() for part in parts], marker="o")
     axes.set(xlabel="predicted quality", ylabel="observed quality", xlim=(0, 1), ylim=(0, 1))
+    _save(figure, out)
+
+
+def draw_learning_curves(curves: Mapping[str, Mapping[int, float]], out: Path) -> None:
+    """APGR by domain against the number of labels that the classifier was adapted to."""
+    figure, axes = plt.subplots(figsize=(6, 4))
+    for name, points in curves.items():
+        axes.plot(list(points), list(points.values()), marker="o", label=name)
+    axes.axhline(0.5, linestyle="--", color="grey")
+    axes.set(xlabel="labels of the domain", ylabel="APGR (0.5 is random)")
+    axes.legend(fontsize="small")
     _save(figure, out)
 
 

@@ -1,12 +1,16 @@
 """A few hundred labels bend the artefact: planted structure is found, bad labels are refused by line."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from classifier.adaptation import read_adaptation
+from classifier.artefact import read_artefact
 from classifier.batch import PromptFileError, classify_file
+from classifier.encoder import Pieces
 from classifier.load import load_artefact
 from classifier.metrics import tie_aware_apgr
 from classifier.protocol import ModelProfile
@@ -96,3 +100,20 @@ def test_a_prompt_file_is_checked_by_line(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"id": 1, "prompt": "hi"}\n\n{"id": 2}\n')
     with pytest.raises(PromptFileError, match=r"in\.jsonl:3 needs"):
         classify_file(tmp_path / "in.jsonl", tmp_path / "out", load_artefact())
+
+
+def test_adapted_shares_stay_within_bounds_and_never_tie(adapted: Path) -> None:
+    adaptation = read_adaptation(read_artefact(adapted / "artefact"))
+    assert adaptation is not None
+    vector, nothing = np.zeros(len(adaptation.centre) - 1), Pieces(np.zeros(0, np.int32), np.zeros(0, np.float32))
+    row = adaptation.weights.copy()
+    row[:] = 0.0
+    levels = (-0.4, -0.1, 0.02, 0.5, 0.97, 1.02, 1.3)
+    found: list[float] = []
+    for level in levels:
+        row[-1] = level
+        found.append(replace(adaptation, weights=row.copy()).apply(0.0, vector, nothing)[0])
+    assert found == sorted(set(found))
+    assert 0.0 < found[0] < 0.01
+    assert found[3] == pytest.approx(0.5)
+    assert 0.99 < found[-1] < 1.0
