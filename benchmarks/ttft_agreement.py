@@ -3,8 +3,12 @@
     python -m benchmarks.ttft_agreement [--json] [--save] [--requests 200] [--concurrency 4] [--aiperf PATH]
 
 The provider waits 200 ms before its first word. The client is OpenAI's own, its clock runs from the call to the first
-chunk with text, and every figure is paired with the ledger's for that request. `--aiperf` is the command of an aiperf
-0.13 (`pip install aiperf` in a venv of its own); guidellm cannot be installed without a CUDA build of torch.
+chunk with text, and every figure is paired with the ledger's for that request. `--aiperf` is the command of an aiperf:
+
+    python -m venv .venv-aiperf && .venv-aiperf/bin/pip install --no-deps -r benchmarks/aiperf_constraints.txt
+    python -m benchmarks.ttft_agreement --json --save --aiperf .venv-aiperf/bin/aiperf
+
+guidellm cannot be installed without a CUDA build of torch.
 """
 
 import argparse
@@ -23,6 +27,10 @@ from typing import Any
 
 import httpx
 import openai
+from tokenizers import Tokenizer
+from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
 
 from benchmarks.report import Bar, build_report
 
@@ -104,12 +112,35 @@ def ledger_seconds(gateway: Running, at_least: int) -> dict[str, float]:
             time.sleep(0.2)
 
 
+def write_tokenizer(folder: Path) -> None:
+    """One token a byte: aiperf wants a tokenizer to make its prompts with, and would fetch one from the network."""
+    folder.mkdir()
+    vocabulary = {letter: place for place, letter in enumerate(sorted(ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = ByteLevelDecoder()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+
+
 def measure_aiperf(command: str, gateway: Running, requests: int, concurrency: int) -> dict[str, Any]:
     """aiperf's own summary of the time to first token, in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         options = ["--model", gateway.model, "--url", gateway.url, "--api-key", gateway.key, "--endpoint-type", "chat"]
         load = ["--request-count", str(requests), "--concurrency", str(concurrency), "--streaming"]
-        shape = ["--tokenizer", "builtin", "--isl", "20", "--osl", "8", "--ui", "none", "--artifact-dir", folder]
+        write_tokenizer(Path(folder, "tokenizer"))
+        shape = [
+            "--tokenizer",
+            f"{folder}/tokenizer",
+            "--isl",
+            "20",
+            "--osl",
+            "8",
+            "--ui",
+            "none",
+            "--artifact-dir",
+            folder,
+        ]
         subprocess.run([command, "profile", *options, *load, *shape], check=True, stdout=sys.stderr)
         (file,) = Path(folder).rglob("profile_export_aiperf.json")
         summary = json.loads(file.read_text())["time_to_first_token"]
