@@ -24,6 +24,7 @@ PAGES = {
     "requests": "/requests",
     "request": "/requests?status=completed",
     "rules": "/rules",
+    "rules-form": "/rules?view=form",
     "models": "/models",
     "backends": "/backends",
     "keys": "/keys",

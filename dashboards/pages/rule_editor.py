@@ -158,6 +158,8 @@ async def build_editor(view: View, base: str | None, base_text: str, text: str, 
         code.set_visibility(not is_form)
 
     shown.on_value_change(switch)
+    if view.query("view") == "form":
+        shown.set_value("form")
     code.on_value_change(editor.changed)
     ui.run_javascript(ATTACH.format(id=code.id))
     with actions:

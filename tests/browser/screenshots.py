@@ -30,6 +30,7 @@ IN_DOCS = (
     "ui-budgets-light",
     "ui-request-light",
     "ui-rules-light",
+    "ui-rules-form-light",
     "ui-keys-dark",
 )
 
