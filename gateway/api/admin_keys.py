@@ -1,6 +1,6 @@
 """`/admin/v1/keys` and `/admin/v1/me`: who may call, created with a secret that is shown once."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 
 from gateway.admission import Limits, parse_limits
 from gateway.api.admin_guard import Caller, needs
-from gateway.errors import Conflict, NotFound
+from gateway.errors import Conflict, InvalidRequest, NotFound
 from gateway.keys import Role
 from gateway.roles import PERMISSIONS
 from gateway.stores import KeyStore, ListedKey, NewKey
@@ -127,10 +127,20 @@ Refresh = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class KeyService:
-    """The store, and how this process takes a change over at once."""
+    """The store, how this process takes a change over at once, and the tiers that a quota may name."""
 
     store: KeyStore
     refresh: Refresh = field(repr=False)
+    tiers: Collection[str] = ()
+
+    def require_tiers(self, limits: Mapping[str, Any]) -> None:
+        """Raises InvalidRequest for a quota that would count nothing: such a key could spend nothing."""
+        unknown = sorted(limits.get("tier_quotas", {}).keys() - set(self.tiers))
+        if unknown:
+            known = ", ".join(sorted(self.tiers)) or "none"
+            raise InvalidRequest(
+                f"There is no tier {unknown[0][:64]!r} in breakeven.yaml; there are: {known}.", param="limits"
+            )
 
 
 def build_keys_router(keys: KeyService) -> APIRouter:
@@ -161,6 +171,7 @@ def build_keys_router(keys: KeyService) -> APIRouter:
     @router.post("/keys", status_code=201, openapi_extra=needs("keys.write"))
     async def create_key(asked: CreateKey, caller: Caller) -> CreatedKey:  # pyright: ignore[reportUnusedFunction]
         """Create a key. Its secret is in this answer and nowhere else."""
+        keys.require_tiers(asked.limits)
         created, secret = await keys.store.create(asked.new_key(), author=caller.name, limits=asked.limits)
         await keys.refresh()
         return CreatedKey.model_validate({**_fields(created, asked.limits), "key": secret})
@@ -168,6 +179,7 @@ def build_keys_router(keys: KeyService) -> APIRouter:
     @router.put("/keys/{key_id}/limits", openapi_extra=needs("keys.write"))
     async def set_limits(key_id: str, new: NewLimits, caller: Caller) -> KeyList:  # pyright: ignore[reportUnusedFunction]
         """Replace a key's limits; they hold in every process within a second."""
+        keys.require_tiers(new.limits)
         if not await keys.store.set_limits(key_id, new.limits, author=caller.name):
             raise _unknown(key_id)
         await keys.refresh()

@@ -61,3 +61,13 @@ async def test_limits_that_mean_nothing_are_refused_in_words(limits: dict[str, A
     answer = rig.ask("owner", "POST", KEYS, name="bot", limits=limits)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "limits"
+
+
+async def test_a_quota_of_a_tier_that_there_is_not_is_refused_at_creation_and_later() -> None:
+    rig = await AdminRig().start()
+    limits = {"tier_quotas": {"premium": {"requests": 3}}}
+    key_id = rig.ask("owner", "POST", KEYS, name="bot").json()["id"]
+    for method, path, body in (("POST", KEYS, {"name": "bot"}), ("PUT", f"{KEYS}/{key_id}/limits", {})):
+        answer = rig.ask("owner", method, path, **body, limits=limits)
+        assert answer.status_code == 400
+        assert answer.json()["error"]["message"] == "There is no tier 'premium' in breakeven.yaml; there are: none."
