@@ -1,0 +1,47 @@
+"""What a person does with a page, in a word each."""
+
+from selenium import webdriver
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+
+from dashboards.screenshots import wait_for_page
+from tests.browser.conftest import Running
+
+
+def go(browser: webdriver.Chrome, running: Running, path: str) -> None:
+    browser.get(f"{running.ui}/ui{path}")
+    wait_for_page(browser)
+
+
+def see(browser: webdriver.Chrome, text: str) -> None:
+    """Wait until the page says so."""
+    WebDriverWait(browser, 20, ignored_exceptions=[StaleElementReferenceException, NoSuchElementException]).until(
+        lambda one: text in one.find_element(By.TAG_NAME, "body").text, f"the page never said {text!r}"
+    )
+
+
+def button(browser: webdriver.Chrome, label: str) -> WebElement:
+    found = [one for one in browser.find_elements(By.TAG_NAME, "button") if one.text.strip() == label]
+    assert found, f"no button {label!r}"
+    return found[0]
+
+
+def tile(browser: webdriver.Chrome, label: str) -> WebElement:
+    tiles = browser.find_elements(By.CSS_SELECTOR, ".be-tile")
+    return next(one for one in tiles if one.find_element(By.CLASS_NAME, "be-tile-label").text == label)
+
+
+def set_rules(browser: webdriver.Chrome, old: str, new: str) -> None:
+    """Edit as CodeMirror would: through its own transaction, which tells the server."""
+    changed = browser.execute_script(
+        """const content = document.querySelector('.cm-content'), view = content.cmTile?.view ?? content.cmView?.view;
+        const text = view.state.doc.toString(), at = text.lastIndexOf(arguments[0]);
+        if (at < 0) return false;
+        view.dispatch({changes: {from: at, to: at + arguments[0].length, insert: arguments[1]}});
+        return true;""",
+        old,
+        new,
+    )
+    assert changed, f"{old!r} is not in the editor"
