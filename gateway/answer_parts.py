@@ -3,8 +3,12 @@
 import msgspec
 
 from backends.errors import BackendError, RateLimited, UpstreamRejected, UpstreamTimeout, UpstreamUnavailable
+from backends.responses_endpoint_events import ResponseHead
 from gateway.errors import UpstreamFailed
 from gateway.run import Run
+
+ABOVE_EVERY_EVENT = (1 << 31) - 1
+"""A sequence number for an event of our own in a stream whose events were numbered elsewhere."""
 
 
 def answer_headers(run: Run) -> dict[str, str]:
@@ -44,6 +48,8 @@ def stream_error(run: Run, error: BackendError) -> bytes:
 
 def budget_end(run: Run) -> bytes:
     """A clean end for a stream whose budget allows no more, as if it had reached its output limit."""
+    if run.view.operation == "responses":
+        return _responses_end(run)
     choice = {"index": 0, "delta": {}, "finish_reason": "length"}
     chunk = {
         "id": f"chatcmpl-{run.intent.request_id}",
@@ -53,6 +59,17 @@ def budget_end(run: Run) -> bytes:
         "choices": [choice],
     }
     return b"data: " + msgspec.json.encode(chunk) + b"\n\ndata: [DONE]\n\n"
+
+
+def _responses_end(run: Run) -> bytes:
+    """The same in the Responses API. What was said is in the events before: it is not kept to be said again."""
+    head = ResponseHead(f"resp_{run.intent.request_id}", run.intent.accepted_at_us // 1_000_000, {})
+    event = {
+        "type": "response.incomplete",
+        "sequence_number": ABOVE_EVERY_EVENT,
+        "response": head.document(run.candidate.name, [], "incomplete", None),
+    }
+    return b"event: response.incomplete\ndata: " + msgspec.json.encode(event) + b"\n\n"
 
 
 def upstream_failure(run: Run, error: BackendError | None, rest_seconds: float | None) -> UpstreamFailed:

@@ -1,0 +1,23 @@
+"""How a stream of the Responses API ends when we end it ourselves."""
+
+import json
+
+from backends.scripted import Outcome, ScriptedBackend, follow
+from backends.translating import TranslatingBackend
+from gateway.admission import Admission
+from gateway.limits import Limits
+from gateway.run import Incoming
+from tests.rig import KEY, RecordingCaller, Rig
+
+
+async def test_a_spent_budget_ends_it_as_incomplete() -> None:
+    rig = Rig(admission=Admission({"key-1": Limits(budget_usd="0.005")}))
+    long = ScriptedBackend("one", follow([Outcome(pieces=("x" * 400,) * 40)]))
+    rig.pipeline.backends = {"one": TranslatingBackend(long)}
+    caller, body = RecordingCaller(), json.dumps({"model": "a", "input": "hello", "stream": True}).encode()
+    await rig.pipeline.answer(Incoming("responses", f"Bearer {KEY}", body), caller)
+    kind, _, data = caller.sent[-1].decode().strip().partition("\n")
+    event = json.loads(data.removeprefix("data: "))
+    assert (kind, event["type"]) == ("event: response.incomplete", "response.incomplete")
+    assert event["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert rig.entry.error == "budget_reached"
