@@ -1,0 +1,40 @@
+"""A running gateway takes over a promoted classifier and its rollback, and says so in what it decides by."""
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+from classifier.online.correction import Correction
+from gateway.classifier_versions import SHIPPED, Active
+from gateway.cli.demo_month import write_demo_month
+from gateway.config.home import Home
+from gateway.deployment import load_deployment
+from gateway.wiring import Gateway, open_gateway
+
+
+async def decides_by(gateway: Gateway, *, corrected: bool) -> str:
+    """The version that decisions name, once it is of that kind."""
+    for _ in range(600):
+        version = gateway.pipeline.snapshot.classifier_version
+        if ("+" in version) is corrected:
+            return version
+        await asyncio.sleep(0.1)
+    raise AssertionError("the gateway never took it over")
+
+
+async def test_promotion_and_rollback_reach_a_running_gateway(tmp_path: Path) -> None:
+    month = await write_demo_month(Home(tmp_path), now=datetime(2026, 11, 20, 12, tzinfo=UTC), requests=5)
+    assert month is not None
+    gateway = await open_gateway(load_deployment(month.home, environ={}))
+    await gateway.start()
+    try:
+        before = await decides_by(gateway, corrected=False)
+        name = gateway.versions.add_correction(Correction({"some-model": (-1.0, 0.0)}), {})
+        gateway.versions.activate(Active(SHIPPED, name, "test", 1))
+        assert (await decides_by(gateway, corrected=True)) == f"{before}+{name}"
+        assert gateway.pipeline.classifier is not None
+        assert gateway.pipeline.classifier.version == f"{before}+{name}"
+        gateway.versions.rollback()
+        assert await decides_by(gateway, corrected=False) == before
+    finally:
+        await gateway.stop()
