@@ -46,6 +46,7 @@ class Engine:
     """A core with the parts that others ask about."""
 
     core: EngineCore
+    runner: Runner
     kv_cache: KvCacheManager
     tokenizer: Tokenizer
     constraints: ConstraintCompiler
@@ -117,7 +118,7 @@ def assemble(
         sampler=compute.sampler,
         speculative_tokens=0 if is_deterministic else config.speculative_tokens,
     )
-    return Engine(core, kv_cache, loaded.tokenizer, constraints, loaded.config, config, context_window)
+    return Engine(core, compute.runner, kv_cache, loaded.tokenizer, constraints, loaded.config, config, context_window)
 
 
 def check_device(config: EngineConfig) -> None:

@@ -1,7 +1,8 @@
 """Runs under the Python that has llama-cpp-python: rates of one GGUF file through llama.cpp's own batches.
 
-Knows nothing of Breakeven. Takes one JSON argument; prints its build, then for every measure named on standard input
-one JSON line. Several sequences decode in one batch, as llama-server's slots do.
+Knows nothing of Breakeven. Takes one JSON argument; prints its build, then one JSON line for every line of standard
+input: a measure's name, or a list of token ids to predict. Several sequences decode in one batch, as llama-server's
+slots do.
 """
 # pyright: basic, reportMissingImports=false
 # llama-cpp-python lives in the other Python; its bindings are ctypes without types.
@@ -53,9 +54,23 @@ class Llama:
             self.decode(entries)
         return self.best(-1)
 
+    def logits(self, row: int) -> np.ndarray:
+        return np.ctypeslib.as_array(lib.llama_get_logits_ith(self._context, row), shape=(self._vocabulary,))
+
     def best(self, row: int) -> int:
-        logits = lib.llama_get_logits_ith(self._context, row)
-        return int(np.ctypeslib.as_array(logits, shape=(self._vocabulary,)).argmax())
+        return int(self.logits(row).argmax())
+
+    def predict(self, ids: list[int]) -> dict:
+        """Losses and likeliest tokens of a text that fits one batch."""
+        self.reset()
+        self.decode([(token, i, 0, True) for i, token in enumerate(ids)])
+        losses, likeliest = [], []
+        for row, token in enumerate(ids[1:]):
+            logits = self.logits(row).astype(np.float64)
+            peak = logits.max()
+            losses.append(float(np.log(np.exp(logits - peak).sum()) + peak - logits[token]))
+            likeliest.append(int(logits.argmax()))
+        return {"losses": losses, "likeliest": likeliest}
 
     def reset(self) -> None:
         lib.llama_memory_clear(lib.llama_get_memory(self._context), True)
@@ -96,7 +111,10 @@ def main() -> None:
     llama.rate("decode")
     print(json.dumps({"build": lib.llama_print_system_info().decode()}), flush=True)
     for line in sys.stdin:
-        print(json.dumps({"rate": llama.rate(line.strip())}), flush=True)
+        wanted = line.strip()
+        is_text = wanted.startswith("[")
+        answer = llama.predict(json.loads(wanted)) if is_text else {"rate": llama.rate(wanted)}
+        print(json.dumps(answer), flush=True)
 
 
 main()

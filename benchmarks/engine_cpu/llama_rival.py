@@ -35,10 +35,18 @@ class LlamaCpp:
         self.build = str(self._read()["build"])
 
     def measure(self, what: Measure) -> float:
+        return float(self._ask(what)["rate"])
+
+    def predict(self, token_ids: list[int]) -> tuple[list[float], list[int]]:
+        """Negative log-probability of every token but the first, and the likeliest token in its place."""
+        answer = self._ask(json.dumps(token_ids))
+        return answer["losses"], answer["likeliest"]
+
+    def _ask(self, line: str) -> dict[str, Any]:
         assert self._child.stdin is not None
-        self._child.stdin.write(what + "\n")
+        self._child.stdin.write(line + "\n")
         self._child.stdin.flush()
-        return float(self._read()["rate"])
+        return self._read()
 
     def _read(self) -> dict[str, Any]:
         assert self._child.stdout is not None
