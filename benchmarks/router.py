@@ -4,7 +4,7 @@ import argparse
 import json
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,27 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from benchmarks.router_curves import CURVES, combined, curve
 from benchmarks.router_judges import JUDGES, load_everyday, mendable_gap, rows_of
-from classifier.encoder import HAND, Encoder
-from classifier.lexicon import build_index
+from classifier.encoder import HAND
 from classifier.metrics import apgr, bootstrap_interval, brier, calibration_error, cpt, tie_aware_apgr
 from classifier.plots import draw_learning_curves
-from classifier.training.adapt import View, fit_adaptation
 from classifier.training.build import Bench, assemble, measure_with, open_bench
 from classifier.training.corpus import Matrix, failure_shares, mean_known, strong_and_middle
-from classifier.training.folds import Sheet, TraitFits, fit_traits, left_out_traits
+from classifier.training.folds import Sheet, fit_traits, left_out_traits
 from classifier.training.ridge import Recipe
-from classifier.words import Vocabulary
 
-LABELS = (100, 400, 800, 1500)
-CURVES: Mapping[str, tuple[str, ...]] = {
-    "mmlu-pro": ("mmlu-pro-stemez", "mmlu-pro-theoremQA", "mmlu-pro-scibench"),
-    "arc+openbook+commonsense": ("llmrouter-arc_challenge", "llmrouter-openbook_qa", "llmrouter-commonsense_qa"),
-    "gsm8k-train": ("llmrouter-gsm8k",),
-    "open-qa": ("llmrouter-natural_qa", "llmrouter-trivia_qa"),
-    "crux": ("zeroeval-crux",),
-}
-DRAWS = 4
 MIN_PROMPTS = 100
 MIN_GAP = 0.05
 MOSTLY = 0.75
@@ -163,10 +152,6 @@ def everyday(bench: Bench, recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def combined(traits: Matrix, recipe: Recipe) -> Matrix:
-    return traits @ np.array([1.0 - recipe.level_share, recipe.level_share])
-
-
 def build_pair(bench: Bench) -> Pair:
     """Strong and weak quality of every prompt, by its collection's models."""
     corpus = bench.corpus
@@ -256,55 +241,6 @@ def head_errors(bench: Bench, traits: Matrix) -> dict[str, Any]:
         "difficulty_calibration_error": round(calibration_error(difficulty, failures), 4),
         "variance_of_a_new_source_in_logits": round(float(model["source_variance"]), 3),
     }
-
-
-def curve(bench: Bench, recipe: Recipe, members: Sequence[str]) -> dict[str, Any]:
-    """APGR on the rest of a domain after so many of its prompts were labelled for one pair; mean over draws."""
-    rows = np.flatnonzero(np.isin(np.array(bench.corpus.sources), members))
-    graded = bench.corpus.scores[rows]
-    seeds = len(bench.sheet.units) - len(bench.corpus.units)
-    held = np.r_[np.isin(np.array(bench.corpus.sources), members), np.zeros(seeds, bool)]
-    fits = fit_traits(bench.sheet, recipe, ~held)
-    view = view_of(bench, fits, recipe, rows)
-    best, middle = strong_and_middle(graded, bench.corpus.models)
-    outcomes = np.nan_to_num(graded[:, [best[0], middle[-1]]])
-    gap = outcomes[:, 0] - outcomes[:, 1]
-    found: dict[str, Any] = {
-        "prompts": len(rows),
-        "pair": [bench.corpus.models[best[0]], bench.corpus.models[middle[-1]]],
-        "gap": round(float(gap.mean()), 4),
-        "length": round(tie_aware_apgr(bench.vectors[rows, 0], gap), 4),
-        "0": round(tie_aware_apgr(view.scores, gap), 4),
-    }
-    for labels in LABELS:
-        if labels > len(rows) - MIN_PROMPTS:
-            continue
-        values: list[float] = []
-        for seed in range(DRAWS):
-            order = np.random.default_rng(seed).permutation(len(rows))
-            train, test = order[:labels], order[labels:]
-            size = len(bench.table.pieces)
-            adaptation = fit_adaptation(view.pick(train), outcomes[train], ("strong", "weak"), vocabulary=size)
-            predicted = np.array(
-                [
-                    adaptation.predict(float(view.scores[row]), view.vectors[row], view.pieces[row])
-                    for row in test.tolist()
-                ]
-            )
-            values.append(tie_aware_apgr(predicted[:, 1] - predicted[:, 2], gap[test]))
-        found[str(labels)] = round(float(np.mean(values)), 4)
-    return found
-
-
-def view_of(bench: Bench, fits: TraitFits, recipe: Recipe, rows: NDArray[np.intp]) -> View:
-    """What an artefact with these traits would see of the prompts."""
-    table, frame = bench.table, fits.frame
-    vocabulary = Vocabulary(table.pieces, build_index())
-    frame32 = (frame.centre.astype(np.float32), frame.spread.astype(np.float32))
-    encoder = Encoder(vocabulary, table.vectors, table.scale, table.weights, *frame32)
-    read = [encoder.encode_with_pieces(bench.corpus.prompts[row]) for row in map(int, rows)]
-    vectors = np.array([vector for vector, _ in read], dtype=np.float64)
-    return View(combined(fits.traits(bench.vectors[rows]), recipe), vectors, [pieces for _, pieces in read])
 
 
 def ablations(bench: Bench, recipe: Recipe) -> dict[str, Any]:
