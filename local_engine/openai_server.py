@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,20 +15,18 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from local_engine.answer_stream import events, whole
 from local_engine.assembly import Engine
 from local_engine.async_engine import Admission, AsyncEngine
 from local_engine.chat import Prepared, prepare_chat, prepare_completion
 from local_engine.constraints import ConstraintCompiler
 from local_engine.embeddings_endpoint import answer_embeddings
 from local_engine.encoder import SentenceEncoder
-from local_engine.engine_core import Delta
-from local_engine.errors import EngineDraining, EngineError, InvalidRequest, QueueFull, StepFailed
-from local_engine.openai_answers import AnswerWire, Collected, ToolSplit, error_body
-from local_engine.request import Request
+from local_engine.errors import EngineDraining, EngineError, InvalidRequest, QueueFull
+from local_engine.openai_answers import AnswerWire, error_body
 from local_engine.tokenizer import Tokenizer
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
-FINISH = {"stop": "stop", "length": "length", "cancelled": "stop", "error": "stop"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +133,11 @@ async def _answer(served: Served, http: HttpRequest, prepared: Prepared) -> Resp
     admission = served.engine.admit(prepared.prompt_token_ids, answers=len(prepared.choices))
     wire = AnswerWire(prepared.kind, served.model_name, served.tokenizer)
     if prepared.is_stream:
-        events = _events(served, prepared, wire)
+        answer = events(served.engine, prepared, wire)
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-        return AdmittedStream(admission, events, headers)
+        return AdmittedStream(admission, answer, headers)
     try:
-        return json_response(await _unless_left(http, _whole(served, prepared, wire)))
+        return json_response(await _unless_left(http, whole(served.engine, prepared, wire)))
     finally:
         admission.release()
 
@@ -176,102 +173,6 @@ async def _disconnected(http: HttpRequest) -> None:
     """Return when the client has left; call only after the body was read."""
     while (await http.receive())["type"] != "http.disconnect":
         pass
-
-
-async def _deltas(served: Served, prepared: Prepared) -> AsyncIterator[tuple[int, Delta]]:
-    """Deltas of all choices as they come. The first choice computes the prompt; the others start from its cache."""
-    merged: asyncio.Queue[tuple[int, Delta]] = asyncio.Queue()
-    prompt_done = asyncio.Event()
-
-    async def follow(choice: int) -> None:
-        if choice:
-            await prompt_done.wait()
-        stream = served.engine.generate(
-            prepared.prompt_token_ids,
-            prepared.choices[choice],
-            cache_salt=prepared.cache_salt,
-            priority=prepared.priority,
-        )
-        async with aclosing(stream) as deltas:  # pyright: ignore[reportArgumentType]
-            async for delta in deltas:
-                prompt_done.set()
-                merged.put_nowait((choice, delta))
-
-    tasks = [asyncio.create_task(follow(choice)) for choice in range(len(prepared.choices))]
-    open_choices = len(tasks)
-    try:
-        while open_choices:
-            choice, delta = await merged.get()
-            open_choices -= delta.finish_reason is not None
-            yield choice, delta
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _whole(served: Served, prepared: Prepared, wire: AnswerWire) -> dict[str, Any]:
-    collected = [Collected() for _ in prepared.choices]
-    async with aclosing(_deltas(served, prepared)) as deltas:  # pyright: ignore[reportArgumentType]
-        async for choice, delta in deltas:
-            collected[choice].add(delta)
-    failed = next((answer.error for answer in collected if answer.error), None)
-    if failed:
-        raise StepFailed(failed)
-    requests = [answer.request for answer in collected if answer.request is not None]
-    choices = [_choice(wire, index, answer, has_tools=prepared.has_tools) for index, answer in enumerate(collected)]
-    return wire.body(choices, requests, time.monotonic())
-
-
-def _choice(wire: AnswerWire, index: int, answer: Collected, *, has_tools: bool) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "index": index,
-        "logprobs": wire.logprobs(answer.logprobs),
-        "finish_reason": FINISH[answer.finish_reason or "stop"],
-    }
-    if wire.kind == "text":
-        return entry | {"text": answer.text}
-    message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": None}
-    if has_tools:
-        split = ToolSplit()
-        text, calls = split.push(answer.text, is_last=True)
-        if calls:
-            entry["finish_reason"] = "tool_calls"
-            message |= {"content": text.strip() or None, "tool_calls": calls}
-    return entry | {"message": message}
-
-
-async def _events(served: Served, prepared: Prepared, wire: AnswerWire) -> AsyncIterator[bytes]:
-    """Server-sent events. A failure after the first byte is an error event, and no [DONE] follows it."""
-    requests: dict[int, Request] = {}
-    splits = [ToolSplit() if prepared.has_tools else None for _ in prepared.choices]
-    async with aclosing(_deltas(served, prepared)) as deltas:  # pyright: ignore[reportArgumentType]
-        async for choice, delta in deltas:
-            if delta.error is not None:
-                yield event(error_body(delta.error, kind="server_error", code="engine_error"))
-                return
-            if choice not in requests and wire.kind == "chat":
-                yield event(wire.chunk(choice, {"role": "assistant", "content": ""}))
-            requests[choice] = delta.request
-            logprobs = wire.logprobs(delta.logprobs)
-            text, finish, split = delta.text, FINISH.get(delta.finish_reason or ""), splits[choice]
-            if split is not None:
-                text, calls = split.push(text, is_last=finish is not None)
-                for position, call in enumerate(calls, split.calls - len(calls)):
-                    yield event(wire.chunk(choice, {"tool_calls": [{"index": position} | call]}))
-                finish = "tool_calls" if finish and split.calls else finish
-            if text or logprobs:
-                yield event(wire.chunk(choice, {"content": text}, logprobs))
-            if finish is not None:
-                yield event(wire.chunk(choice, {}, finish=finish))
-    if prepared.wants_usage_chunk:
-        yield event(wire.usage_chunk([requests[choice] for choice in sorted(requests)], time.monotonic()))
-    yield b"data: [DONE]\n\n"
-
-
-def event(body: Any) -> bytes:
-    """One server-sent event."""
-    return b"data: " + msgspec.json.encode(body) + b"\n\n"
 
 
 def _model_entry(served: Served) -> dict[str, Any]:
