@@ -158,7 +158,11 @@ inline void product_tile(const Quantised& x, long row, const Matrix& w, long pan
     for (long i = 0; i < k; i += 4) {
         __m512i b[panels];
         UNROLL
-        for (int p = 0; p < panels; ++p) b[p] = _mm512_loadu_si512(weights + (p * k + i) * kLanes);
+        for (int p = 0; p < panels; ++p) {
+            b[p] = _mm512_loadu_si512(weights + (p * k + i) * kLanes);
+            // The first rows read weights from memory, and a panel ends before the hardware has learnt its stream.
+            if (row == 0) _mm_prefetch(weights + ((p + panels) * k + i) * kLanes, _MM_HINT_T1);
+        }
         UNROLL
         for (int r = 0; r < rows; ++r) {
             int32_t four;
