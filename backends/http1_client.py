@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from backends.errors import ConnectFailed
-from backends.http1_connection import Http1Connection, Http1Response
+from backends.http1_connection import Http1Connection
+from backends.http1_response import Http1Response
 
 KEEP_ALIVE_SECONDS: Final = 30.0
 LOCAL_KEEP_ALIVE_SECONDS: Final = 4.0

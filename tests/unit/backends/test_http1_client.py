@@ -17,7 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from backends.errors import ConnectFailed, UpstreamUnavailable
 from backends.http1_client import Http1Client
-from backends.http1_connection import MAX_HEADER_BYTES, MAX_WAITING_BYTES
+from backends.http1_connection import MAX_HEADER_BYTES
+from backends.http1_response import MAX_WAITING_BYTES
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

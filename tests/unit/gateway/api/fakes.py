@@ -160,7 +160,7 @@ class OneSum:
         return [] if query.by else [Sums({}, requests=1, input_pico_usd=25 * 10**12)]
 
     async def hourly_traffic(
-        self, since_us: int, until_us: int, *, with_simulated: bool = True
+        self, since_us: int, until_us: int, *, with_simulated: bool = True, with_shadow: bool = False
     ) -> Sequence[HourlyTraffic]:
         return []
 

@@ -1,0 +1,180 @@
+"""An HTTP/1.1 answer whose head has come: its body as it arrives, decoded, and what a broken or unread one becomes."""
+
+import asyncio
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
+
+from backends.errors import UpstreamUnavailable
+
+MAX_WAITING_BYTES: Final = 1024 * 1024
+"""Read ahead of the reader before the upstream is made to wait."""
+_DECODED_AT_ONCE_BYTES: Final = 1024 * 1024
+"""A compressed body is decoded so much at a time: the reader, who counts, stops a bomb."""
+_FINISH_SECONDS: Final = 1.0
+
+
+class Connection(Protocol):
+    """What an answer may do to the connection it comes over."""
+
+    def close(self) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
+class Decoder(Protocol):
+    """A decompressor of the standard library."""
+
+    @property
+    def unconsumed_tail(self) -> bytes: ...
+
+    @property
+    def eof(self) -> bool: ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+class Headers(Mapping[str, str]):
+    """Looked up whatever the name's case; a repeated header's values are joined with a comma."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+
+    def add(self, name: str, value: str) -> None:
+        lower = name.lower()
+        before = self._values.get(lower)
+        self._values[lower] = value if before is None else f"{before}, {value}"
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+class Http1Response:
+    """An answer whose head has come."""
+
+    __slots__ = (
+        "_backend",
+        "_connection",
+        "_decoder",
+        "_error",
+        "_finishing",
+        "_pieces",
+        "_waiter",
+        "_waiting_bytes",
+        "headers",
+        "is_complete",
+        "status",
+    )
+
+    def __init__(self, connection: Connection, backend: str) -> None:
+        self.status = 0
+        self.headers = Headers()
+        self.is_complete = False
+        self._backend = backend
+        self._connection = connection
+        self._decoder: Decoder | None = None
+        self._pieces: list[bytes] = []
+        self._waiting_bytes = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._error: UpstreamUnavailable | None = None
+        self._finishing: asyncio.TimerHandle | None = None
+
+    async def read(self) -> bytes:
+        """As `HttpResponse.read`."""
+        while True:
+            if self._pieces or (self._decoder is not None and self._decoder.unconsumed_tail):
+                if piece := self._take():
+                    return piece
+                continue
+            if self._error is not None:
+                raise self._error
+            if self.is_complete:
+                self._check_decoder()
+                return b""
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+
+    def close(self) -> None:
+        """As `HttpResponse.close`."""
+        self._stop_finishing()
+        if not self.is_complete:
+            self._connection.close()
+            self.fail("was closed by us")
+
+    def finish(self) -> None:
+        """As `HttpResponse.finish`."""
+        if not self.is_complete and self._error is None:
+            self._finishing = asyncio.get_running_loop().call_later(_FINISH_SECONDS, self.close)
+
+    def begin(self, status: int) -> None:
+        """The head is whole."""
+        self.status = status
+        encoding = self.headers.get("content-encoding", "identity").lower()
+        if encoding in ("gzip", "deflate"):
+            self._decoder = zlib.decompressobj(wbits=47)  # zlib's or gzip's head, whichever it finds
+        elif encoding != "identity":
+            self.fail(f"encoded its answer as {encoding[:20]!r}, which was not asked for")
+
+    def add(self, piece: bytes) -> None:
+        """A piece of the body came."""
+        if self._finishing is not None:
+            return  # nobody reads it any more
+        self._pieces.append(piece)
+        self._waiting_bytes += len(piece)
+        if self._waiting_bytes > MAX_WAITING_BYTES:
+            self._connection.pause()
+        self._wake()
+
+    def end(self) -> None:
+        """The body is whole."""
+        self.is_complete = True
+        self._stop_finishing()
+        self._wake()
+
+    def fail(self, what: str) -> None:
+        """The body will not become whole."""
+        if self._error is None and not self.is_complete:
+            self._error = UpstreamUnavailable(f"{self._backend} {what}", backend=self._backend)
+            self._wake()
+
+    def _take(self) -> bytes:
+        pieces = self._pieces
+        found = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        if self._waiting_bytes > MAX_WAITING_BYTES:
+            self._connection.resume()
+        self._waiting_bytes = 0
+        return found if self._decoder is None else self._decoded(self._decoder, found)
+
+    def _decoded(self, decoder: Decoder, piece: bytes) -> bytes:
+        try:
+            return decoder.decompress(decoder.unconsumed_tail + piece, _DECODED_AT_ONCE_BYTES)
+        except zlib.error as error:
+            self.fail("sent a body that does not decompress")
+            raise UpstreamUnavailable(f"{self._backend} sent a broken body", backend=self._backend) from error
+
+    def _check_decoder(self) -> None:
+        if self._decoder is not None and not self._decoder.eof:
+            raise UpstreamUnavailable(f"{self._backend} cut its compressed answer", backend=self._backend)
+
+    def _stop_finishing(self) -> None:
+        if self._finishing is not None:
+            self._finishing.cancel()
+            self._finishing = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
