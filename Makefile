@@ -12,7 +12,7 @@ serve: .venv/.serve
 
 test: .venv/.dev
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile $(TESTS)
+	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 # The clients that people use, in a venv of their own: some of them disagree with our pins, and with each other's newest.
 test-clients: .venv/.dev .venv-clients/.installed
