@@ -1,5 +1,6 @@
 """The real weights, loaded once; the reference is transformers on the same float32 tensors."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -138,5 +139,6 @@ def run(engine: Engine, requests: list[Request], *, stagger: int = 0) -> list[li
 
 @pytest.fixture(scope="session", autouse=True)
 def _few_threads() -> None:
-    """Two at most: a test machine has two cores, and spinning threads slow each other down."""
-    torch.set_num_threads(min(2, torch.get_num_threads()))
+    """Two at most, and one beside other test processes: threads that wait for a busy core spin and slow all down."""
+    others = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    torch.set_num_threads(min(1 if others > 1 else 2, torch.get_num_threads()))
