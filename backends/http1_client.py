@@ -46,6 +46,11 @@ class Http1Client:
         self._open: set[Http1Connection] = set()
         self._tls: ssl.SSLContext | None = None
 
+    @property
+    def connections(self) -> int:
+        """How many are open now, idle ones included."""
+        return len(self._open)
+
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, *, connect_seconds: float
     ) -> Http1Response:

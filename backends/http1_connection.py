@@ -114,6 +114,11 @@ class Http1Connection(asyncio.Protocol):
 
     # What the parser calls.
 
+    def on_message_begin(self) -> None:
+        """An answer that nobody asked for, behind one that somebody did, must never become the next call's."""
+        if self._response is None:
+            self.close()
+
     def on_header(self, name: bytes, value: bytes) -> None:
         self._header_bytes += len(name) + len(value)
         if self._header_bytes > MAX_HEADER_BYTES:

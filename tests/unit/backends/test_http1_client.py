@@ -73,6 +73,12 @@ async def client() -> AsyncGenerator[Http1Client]:
         await made.aclose()
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
 async def fetch(made: Http1Client, url: str, body: bytes | None = b"{}") -> tuple[int, bytes]:
     response = await made.send("POST", url, {"x-a": "1"}, body, connect_seconds=5)
     pieces: list[bytes] = []
@@ -160,7 +166,7 @@ async def test_a_connection_is_used_again_and_a_closed_one_is_not() -> None:
         for _ in range(2):
             await fetch(made, url)
         assert len(connections) == 1
-        await asyncio.sleep(0.05)  # the server hangs up
+        await until(lambda: made.connections == 0)  # the server hangs up
         await fetch(made, url)
         assert len(connections) == 2
 
@@ -179,11 +185,30 @@ async def test_a_connection_whose_server_wants_to_close_is_not_kept() -> None:
     assert len(connections) == 2
 
 
+EVIL = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"
+
+
+@pytest.mark.parametrize("size", range(1, len(EVIL) + 1))
+async def test_an_answer_nobody_asked_for_is_never_the_next_calls(size: int) -> None:
+    async with server(says(OK + EVIL[:size], OK, keeps=False)) as url, client() as made:
+        assert await fetch(made, url) == (200, b"ok")
+        assert await fetch(made, url) == (200, b"ok")
+
+
 async def test_bytes_nobody_asked_for_end_the_connection() -> None:
-    async with server(says(OK + OK, OK)) as url, client() as made:
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(OK)
+        await proceed.wait()
+        writer.write(EVIL)
+        await reader.read()
+
+    proceed = asyncio.Event()
+    async with server(handler) as url, client() as made:
         assert await fetch(made, url) == (200, b"ok")
-        await asyncio.sleep(0.05)
-        assert await fetch(made, url) == (200, b"ok")
+        assert made.connections == 1
+        proceed.set()
+        await until(lambda: made.connections == 0)
 
 
 async def test_many_at_once_have_a_connection_each() -> None:
@@ -213,16 +238,17 @@ async def test_closing_early_cuts_the_connection_and_a_read_under_way() -> None:
 
 
 async def test_a_cancelled_call_cuts_the_connection() -> None:
-    left = asyncio.Event()
+    asked, left = asyncio.Event(), asyncio.Event()
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
+        asked.set()
         assert await reader.read() == b""
         left.set()
 
     async with server(handler) as url, client() as made:
         call = asyncio.create_task(made.send("POST", url, {}, b"{}", connect_seconds=5))
-        await asyncio.sleep(0.05)
+        await asyncio.wait_for(asked.wait(), 10)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
         await asyncio.wait_for(left.wait(), 10)
