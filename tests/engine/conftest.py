@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
+from benchmarks.engine_cpu.transformers_rival import build as build_transformers
 from local_engine.assembly import Compute, Engine, assemble
 from local_engine.attention.cpu import CpuAttention
 from local_engine.config import EngineConfig
@@ -97,27 +98,7 @@ def build(loaded: LoadedFile, model: DecoderModel) -> EngineBuilder:
 @pytest.fixture(scope="session")
 def reference(loaded: LoadedFile) -> LlamaForCausalLM:
     """transformers' own Llama, float32, with the dequantised tensors of the file."""
-    config = loaded.config
-    reference = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=config.vocabulary_size,
-            hidden_size=config.hidden_size,
-            intermediate_size=config.intermediate_size,
-            num_hidden_layers=config.layers,
-            num_attention_heads=config.heads,
-            num_key_value_heads=config.kv_heads,
-            max_position_embeddings=config.context_window,
-            rms_norm_eps=config.norm_epsilon,
-            rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
-            tie_word_embeddings=config.has_tied_embedding,
-        )
-    ).eval()
-    state = {
-        name: loaded.weights.tensor("model.embed_tokens.weight" if name == "lm_head.weight" else name)
-        for name in reference.state_dict()
-    }
-    reference.load_state_dict(state)
-    return reference
+    return build_transformers(loaded)
 
 
 def greedy(prompt: list[int], *, tokens: int = 24, name: str = "r", **changes: object) -> Request:
