@@ -50,6 +50,7 @@ class _Hold:
     quota_models: frozenset[str] = frozenset()
     cost: int = 0
     counts: bool = False
+    is_sent: bool = False
 
 
 @dataclass(slots=True)
@@ -155,8 +156,20 @@ class Admission:
         if hold := self._holds.pop(request_id, None):
             self._release(hold)
 
+    def sending(self, entries: Iterable[Entry]) -> None:
+        """These are about to be in the database, if they are not yet from an attempt before."""
+        for entry in entries:
+            hold = self._settled.get(entry.intent.request_id)
+            if hold is None or hold.is_sent:
+                continue
+            hold.is_sent = True
+            if hold.purse is not None:
+                hold.purse.sending(hold.cost)
+            if hold.quota is not None:
+                hold.quota.sending(int(hold.counts))
+
     def shipped(self, entries: Iterable[Entry]) -> None:
-        """These are in the database now."""
+        """These are in the database now; `sending` named them before."""
         for entry in entries:
             hold = self._settled.pop(entry.intent.request_id, None)
             if hold is None:

@@ -15,16 +15,18 @@ log = logging.getLogger(__name__)
 REPORT_SECONDS = 0.5
 READ_SECONDS = 10.0
 BUSY_SECONDS = 0.25
+REST_SECONDS = 0.1  # however many requests wait for a reading
 
 
 class CountingSink:
-    """An EntrySink that tells admission what has reached the database."""
+    """An EntrySink that tells admission what is on its way to the database and what has reached it."""
 
     def __init__(self, sink: EntrySink, admission: Admission) -> None:
         self._sink = sink
         self._admission = admission
 
     async def insert(self, batch: Sequence[Entry]) -> int:
+        self._admission.sending(batch)
         inserted = await self._sink.insert(batch)
         self._admission.shipped(batch)
         return inserted
@@ -54,14 +56,14 @@ class BudgetKeeper:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REPORT_SECONDS):
                     await self._treasury.wants_reading.wait()
-            if not await self.step():
-                await asyncio.sleep(REPORT_SECONDS)
+            await asyncio.sleep(REST_SECONDS if await self.step() else REPORT_SECONDS)
 
     async def step(self) -> bool:
         """Whatever fails is tried again at the next step; until then leases are spent and nothing is added to them."""
         try:
             read = await self._treasury.report()
-            await self._read_books(is_urgent=read == 0 or self._treasury.wants_reading.is_set())
+            if await self._read_books(is_urgent=read == 0 or self._treasury.wants_reading.is_set()):
+                await self._treasury.report()
             if self._is_down:
                 log.warning("budgets and rates are shared again")
             self._is_down = False
@@ -81,10 +83,14 @@ class BudgetKeeper:
         with contextlib.suppress(CountersDown):  # then it is forgotten when this worker has been silent for a minute
             await self._treasury.close()
 
-    async def _read_books(self, *, is_urgent: bool) -> None:
+    async def _read_books(self, *, is_urgent: bool) -> bool:
+        """Whether there is a new reading, and it was made here."""
         now = self._treasury.monotonic()
-        if is_urgent or now - self._read_at >= READ_SECONDS:
-            self._treasury.wants_reading.clear()
-            is_urgent = is_urgent or not self._has_read
-            self._has_read |= await self._treasury.counters.read_books(self._books, is_urgent=is_urgent)
-            self._read_at = now if self._has_read else self._read_at
+        if not is_urgent and now - self._read_at < READ_SECONDS:
+            return False
+        self._treasury.wants_reading.clear()
+        is_urgent = is_urgent or not self._has_read
+        has_read = await self._treasury.counters.read_books(self._books, is_urgent=is_urgent)
+        self._has_read |= has_read
+        self._read_at = now if self._has_read else self._read_at
+        return has_read

@@ -58,10 +58,16 @@ def quota_account(key_id: str, tier: str, window: str) -> Account:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Of one worker in one account: all it accounts for, and how much of that is spent for good."""
+    """Of one worker in one account: all it accounts for, and how much of that is spent for good.
+
+    `unsent` is the part of `spent` that is not even on its way to the database: no reading up to `as_of`, the last one
+    this worker had heard of, can show it.
+    """
 
     total: int
     spent: int
+    unsent: int = 0
+    as_of: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +75,16 @@ class Grant:
     """`amount` is 0 where less than the need is left; then the rest says whether waiting can help.
 
     `spent` is what the books show, `held` what other workers hold, `held_spent` the part of it that will not come back.
-    `is_unread`: the books were not read for this account yet, and until then nothing is leased. `is_settling`: they
-    were read a moment ago, and what is in them by now may still be among what workers hold as spent.
+    A charge may be in both `spent` and `held_spent` for a while; `surely_gone` counts nothing twice, and includes what
+    the asking worker spent. `is_unread`: the books were not read for this account yet; until then nothing is leased.
     """
 
     amount: int
     spent: int = 0
     held: int = 0
     held_spent: int = 0
+    surely_gone: int = 0
     is_unread: bool = False
-    is_settling: bool = False
 
 
 @dataclass(frozen=True, slots=True)

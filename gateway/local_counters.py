@@ -35,7 +35,6 @@ class LocalCounters:
         self._booked = NOTHING_READ
         self._begun = 0
         self._read = 0
-        self._is_settling = False
 
     async def take(self, rates: Sequence[Rate]) -> Shortage | None:
         now, share = self._clock(), self._share()
@@ -55,10 +54,10 @@ class LocalCounters:
         if spent is None:
             return Grant(0, is_unread=True)
         free = limit - spent - holding.total
-        return Grant(min(want, free) if need <= free else 0, spent, is_settling=self._is_settling)
+        surely_gone = spent + (holding.unsent if holding.as_of >= self._read else 0)
+        return Grant(min(want, free) if need <= free else 0, spent, surely_gone=surely_gone)
 
     async def report(self, holdings: Mapping[Account, Holding]) -> Standing:
-        self._is_settling = False
         return Standing(self._begun, self._read, self._booked.windows, 1)
 
     async def read_books(self, books: Books, *, is_urgent: bool = False) -> bool:
@@ -66,7 +65,7 @@ class LocalCounters:
         number = self._begun
         booked = await books()
         if number > self._read:
-            self._booked, self._read, self._is_settling = booked, number, True
+            self._booked, self._read = booked, number
         return True
 
     async def aclose(self) -> None:

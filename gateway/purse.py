@@ -17,7 +17,9 @@ class Purse:
     limit: int
     free: int = 0
     reserved: int = 0
+    as_of: int = 0  # the last reading of the books this purse knows of
     unshipped: int = 0
+    _unsent: int = 0
     _shipped: int = 0
     _unread: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
     _unread_sum: int = 0
@@ -27,7 +29,7 @@ class Purse:
     @property
     def holding(self) -> Holding:
         spent = self.unshipped + self._shipped + self._unread_sum
-        return Holding(self.free + self.reserved + spent, spent)
+        return Holding(self.free + self.reserved + spent, spent, self._unsent, self.as_of)
 
     def reserve(self, amount: int) -> bool:
         """Set money aside for a request, if it is here."""
@@ -43,6 +45,11 @@ class Purse:
         self.reserved -= reserved
         self.free += reserved - cost
         self.unshipped += cost
+        self._unsent += cost
+
+    def sending(self, cost: int) -> None:
+        """A settled request is on its way to the database: from now on a reading of the books may show it."""
+        self._unsent -= cost
 
     def shipped(self, cost: int) -> None:
         """A settled request is in the database; a reading of the books that begins from now on will see it."""
@@ -63,6 +70,7 @@ class Purse:
 
     def books_read(self, number: int) -> None:
         """Reading `number` of the books is done: what it saw is not held here any more."""
+        self.as_of = number
         while self._unread and self._unread[0][0] <= number:
             self._unread_sum -= self._unread.popleft()[1]
 

@@ -26,12 +26,13 @@ class Treasury:
     _purses: dict[Account, Purse] = field(default_factory=dict[Account, Purse])
     _queues: dict[Account, asyncio.Lock] = field(default_factory=dict[Account, asyncio.Lock])
     _wire: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _read: int = 0
 
     def purse(self, account: Account, limit: int) -> Purse:
         """This worker's purse of an account; its limit is the one last named."""
         purse = self._purses.get(account)
         if purse is None:
-            purse = self._purses[account] = Purse(account, limit)
+            purse = self._purses[account] = Purse(account, limit, as_of=self._read)
         purse.limit = limit
         return purse
 
@@ -49,11 +50,10 @@ class Treasury:
                     grant = await self._lease(purse, amount)
                     if grant is None or grant.amount:
                         continue
-                    gone = grant.spent + grant.held_spent + purse.holding.spent
-                    if grant.is_unread:
-                        self.wants_reading.set()
-                    elif amount > purse.limit - gone and not grant.is_settling:
+                    if not grant.is_unread and amount > purse.limit - grant.surely_gone:
                         return grant
+                    if grant.is_unread or amount > purse.limit - _gone_at_most(grant, purse):
+                        self.wants_reading.set()  # only the books can tell: a charge may be in them and held too
                     if self.monotonic() >= deadline:
                         return grant
                     await asyncio.sleep(POLL_SECONDS)
@@ -72,20 +72,23 @@ class Treasury:
             purses = list(self._purses.values())
             shipped = [(purse, purse.shipped_amount) for purse in purses]
             standing = await self.counters.report({purse.account: purse.holding for purse in purses})
-            returned: dict[Account, Holding] = {}
+            changed: dict[Account, Holding] = {}
             for purse, amount in shipped:
                 purse.await_reading(standing.begun + 1, amount)
                 if purse.account.window in standing.windows:
                     purse.books_read(standing.read)
                 purse.idle_reports += 1
                 is_wanted = purse.waiting or purse.idle_reports < self.idle_reports
-                if not is_wanted or purse.account in standing.tight:  # two that wait must not each keep a part
+                is_returned = not is_wanted or purse.account in standing.tight
+                if is_returned:  # two that wait must not each keep a part
                     purse.give_back()
-                    returned[purse.account] = purse.holding
+                if is_returned or standing.read != self._read:
+                    changed[purse.account] = purse.holding
                 if purse.is_empty and not is_wanted:
                     del self._purses[purse.account]
-            if returned:
-                await self.counters.report(returned)
+            self._read = standing.read
+            if changed:
+                await self.counters.report(changed)
             return standing.read
 
     async def close(self) -> None:
@@ -106,3 +109,7 @@ class Treasury:
             )
             purse.free += grant.amount
             return grant
+
+
+def _gone_at_most(grant: Grant, purse: Purse) -> int:
+    return grant.spent + grant.held_spent + purse.holding.spent

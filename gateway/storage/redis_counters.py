@@ -90,7 +90,7 @@ class RedisCounters:
                 self._worker,
                 _name(account),
                 limit // unit,
-                *_up(holding, unit),
+                *_in_units(holding, unit),
                 math.ceil(need / unit),
                 math.ceil(want / unit),
                 self._settle_ms,
@@ -98,14 +98,14 @@ class RedisCounters:
         )
         if answer[0] == "unread":
             return Grant(0, is_unread=True)
-        granted, spent, held, held_spent = (int(number) * unit for number in answer[1:5])
-        return Grant(granted, spent, held, held_spent, is_settling=bool(answer[5]))
+        granted, spent, held, held_spent, surely_gone = (int(number) * unit for number in answer[1:])
+        return Grant(granted, spent, held, held_spent, surely_gone)
 
     async def report(self, holdings: Mapping[Account, Holding]) -> Standing:
         by_name = {_name(account): account for account in holdings}
         arguments: list[Any] = [self._worker]
         for account, holding in holdings.items():
-            arguments += [_name(account), *_up(holding, account.unit)]
+            arguments += [_name(account), *_in_units(holding, account.unit)]
         answer = await self._in_epoch(REPORT, arguments)
         _, begun, read, windows, workers, *tight = answer
         self._workers = max(1, int(workers))
@@ -162,5 +162,6 @@ def _name(account: Account) -> str:
     return f"{account.name}@{account.window}"
 
 
-def _up(holding: Holding, unit: int) -> tuple[int, int]:
-    return math.ceil(holding.total / unit), math.ceil(holding.spent / unit)
+def _in_units(holding: Holding, unit: int) -> tuple[int, int, int, int]:
+    """As the scripts take it; only what is surely gone is rounded for the spender."""
+    return math.ceil(holding.total / unit), math.ceil(holding.spent / unit), holding.unsent // unit, holding.as_of

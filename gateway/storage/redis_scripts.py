@@ -3,9 +3,9 @@
 Keys, all below one prefix:
 
     epoch                   the server's run id and when these counters began; another one after a flush or restart
-    EPOCH:meta              opened, begun, read, read_at (milliseconds), windows
+    EPOCH:meta              opened, begun, began_at, read, windows
     EPOCH:books             account -> spent, as the books had it at the last reading
-    EPOCH:account:ACCOUNT   worker -> "total:spent" that it holds; "tight" -> until when nothing is leased ahead
+    EPOCH:account:ACCOUNT   worker -> "total:spent:unsent:as_of", a Holding; "tight" -> nothing is leased ahead until
     workers                 worker -> when it was last heard of
     rate:BUCKET             level, at
 
@@ -36,30 +36,32 @@ local meta = ARGV[2] .. epoch .. ':meta'
 local books = ARGV[2] .. epoch .. ':books'
 local accounts = ARGV[2] .. epoch .. ':account:'
 local workers = ARGV[2] .. 'workers'
-local function hold(account, worker, total, spent)
+local function hold(account, worker, total, spent, unsent, as_of)
   local key = accounts .. account
   if total == '0' and spent == '0' then
     redis.call('HDEL', key, worker)
   else
-    redis.call('HSET', key, worker, total .. ':' .. spent)
+    redis.call('HSET', key, worker, table.concat({total, spent, unsent, as_of}, ':'))
     redis.call('PEXPIRE', key, KEEP)
   end
 end
 """
 )
 
-# ARGV: 3 worker, 4 account, 5 limit, 6 total, 7 spent, 8 need, 9 want, 10 how long a new epoch leases nothing.
-# -> {'ok', granted, spent, held, held_spent, 1 while workers may not have taken over the last reading} or {'unread'}
+# ARGV: 3 worker, 4 account, 5 limit, 6 total, 7 spent, 8 unsent, 9 as_of, 10 need, 11 want, 12 how long a new epoch
+# leases nothing. -> {'ok', granted, spent, held, held_spent, surely_gone} or {'unread'}
 LEASE = (
     PRELUDE
     + """
 local worker, account = ARGV[3], ARGV[4]
-hold(account, worker, ARGV[6], ARGV[7])
+hold(account, worker, ARGV[6], ARGV[7], ARGV[8], ARGV[9])
 redis.call('ZADD', workers, now, worker)
 local booked = redis.call('HGET', books, account)
 local opened = tonumber(redis.call('HGET', meta, 'opened'))
-if not booked or now < opened + tonumber(ARGV[10]) then return {'unread'} end
-local held, held_spent, tight = 0, 0, 0
+if not booked or now < opened + tonumber(ARGV[12]) then return {'unread'} end
+local read = tonumber(redis.call('HGET', meta, 'read'))
+local held, held_spent, unsent, tight = 0, 0, 0, 0
+if tonumber(ARGV[9]) >= read then unsent = tonumber(ARGV[8]) end
 local fields = redis.call('HGETALL', accounts .. account)
 for i = 1, #fields, 2 do
   local name = fields[i]
@@ -68,31 +70,31 @@ for i = 1, #fields, 2 do
   elseif name ~= worker then
     local seen = redis.call('ZSCORE', workers, name)
     if seen and now - tonumber(seen) < SILENT then
-      local total, spent = string.match(fields[i + 1], '(-?%d+):(%d+)')
+      local total, spent, fresh, as_of = string.match(fields[i + 1], '(-?%d+):(%d+):(%d+):(%d+)')
       held, held_spent = held + tonumber(total), held_spent + tonumber(spent)
+      if tonumber(as_of) >= read then unsent = unsent + tonumber(fresh) end
     else
       redis.call('HDEL', accounts .. account, name)
     end
   end
 end
-local spent, need, want = tonumber(booked), tonumber(ARGV[8]), tonumber(ARGV[9])
+local spent, need, want = tonumber(booked), tonumber(ARGV[10]), tonumber(ARGV[11])
 local free = tonumber(ARGV[5]) - spent - held - tonumber(ARGV[6])
 local granted = 0
 if need <= free then
   granted = need
   if now >= tight then granted = need + math.floor(math.min(want - need, (free - need) / 8)) end
-  hold(account, worker, string.format('%.0f', tonumber(ARGV[6]) + granted), ARGV[7])
+  hold(account, worker, string.format('%.0f', tonumber(ARGV[6]) + granted), ARGV[7], ARGV[8], ARGV[9])
 else
   redis.call('HSET', accounts .. account, 'tight', string.format('%.0f', now + TIGHT))
   redis.call('PEXPIRE', accounts .. account, KEEP)
 end
-local settling = 0
-if now < tonumber(redis.call('HGET', meta, 'read_at')) + tonumber(ARGV[10]) then settling = 1 end
-return {'ok', granted, spent, held, held_spent, settling}
+return {'ok', granted, spent, held, held_spent, spent + unsent}
 """
 )
 
-# ARGV: 3 worker, then account, total, spent of each. -> {'ok', begun, read, windows, workers, tight accounts ...}
+# ARGV: 3 worker, then account, total, spent, unsent, as_of of each.
+# -> {'ok', begun, read, windows, workers, tight accounts ...}
 REPORT = (
     PRELUDE
     + """
@@ -100,8 +102,8 @@ redis.call('ZADD', workers, now, ARGV[3])
 redis.call('ZREMRANGEBYSCORE', workers, '-inf', now - SILENT)
 local answer = {'ok', redis.call('HGET', meta, 'begun'), redis.call('HGET', meta, 'read') or '0',
   redis.call('HGET', meta, 'windows') or '', redis.call('ZCARD', workers)}
-for i = 4, #ARGV, 3 do
-  hold(ARGV[i], ARGV[3], ARGV[i + 1], ARGV[i + 2])
+for i = 4, #ARGV, 5 do
+  hold(ARGV[i], ARGV[3], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4])
   local tight = redis.call('HGET', accounts .. ARGV[i], 'tight')
   if tight and tonumber(tight) > now then answer[#answer + 1] = ARGV[i] end
 end
@@ -109,12 +111,12 @@ return answer
 """
 )
 
-# ARGV: 3 how long others are kept from reading too. -> {'ok', number} or {'busy'}
+# ARGV: 3 how long ago the last reading must have begun. -> {'ok', number} or {'busy'}
 BEGIN_READING = (
     PRELUDE
     + """
-if now < (tonumber(redis.call('HGET', meta, 'reading_until')) or 0) then return {'busy'} end
-redis.call('HSET', meta, 'reading_until', string.format('%.0f', now + tonumber(ARGV[3])))
+if now < (tonumber(redis.call('HGET', meta, 'began_at')) or 0) + tonumber(ARGV[3]) then return {'busy'} end
+redis.call('HSET', meta, 'began_at', now)
 local number = string.format('%.0f', math.max(now, tonumber(redis.call('HGET', meta, 'begun')) + 1))
 redis.call('HSET', meta, 'begun', number)
 return {'ok', number}
@@ -128,7 +130,7 @@ END_READING = (
 if tonumber(ARGV[3]) <= (tonumber(redis.call('HGET', meta, 'read')) or 0) then return {'ok'} end
 redis.call('DEL', books)
 for i = 5, #ARGV, 2 do redis.call('HSET', books, ARGV[i], ARGV[i + 1]) end
-redis.call('HSET', meta, 'read', ARGV[3], 'windows', ARGV[4], 'read_at', now)
+redis.call('HSET', meta, 'read', ARGV[3], 'windows', ARGV[4])
 return {'ok'}
 """
 )

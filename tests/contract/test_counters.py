@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 
 import pytest
 
@@ -37,10 +36,8 @@ async def lease(
         grant = await counters.lease(
             account, limit=limit * unit, holding=holding, need=need * unit, want=max(need, want) * unit
         )
-        if not (grant.is_unread or grant.is_settling):
+        if not grant.is_unread:
             return grant
-        if grant.amount:
-            return replace(grant, is_settling=False)
         await counters.report({})
         assert time.monotonic() < deadline, "the books were read and still nothing is leased"
         await asyncio.sleep(0.05)
@@ -93,7 +90,7 @@ async def test_a_lease_never_passes_the_limit(counters: Counters) -> None:
     await counters.read_books(books_showing(40))
     assert (await lease(counters, 100, need=61)).amount == 0
     refused = await lease(counters, 100, need=51, holding=Holding(10 * NANO, 4 * NANO))
-    assert refused == Grant(0, 40 * NANO)
+    assert refused == Grant(0, 40 * NANO, surely_gone=40 * NANO)
     assert (await lease(counters, 100, need=50, holding=Holding(10 * NANO, 4 * NANO))).amount == 50 * NANO
 
 
@@ -152,13 +149,25 @@ async def test_two_workers_share_one_limit(pair: Pair) -> None:
     await one.read_books(books_showing(0))
     assert (await lease(one, 100, need=60)).amount == 60 * NANO
     refused = await lease(two, 100, need=50)
-    assert refused == Grant(0, 0, 60 * NANO, 0)
+    assert refused == Grant(0, 0, 60 * NANO, 0, surely_gone=0)
     standing = await one.report({ACCOUNT: Holding(60 * NANO, 25 * NANO)})
     assert standing.tight == {ACCOUNT}, "the other one was refused: what is free should go back"
     assert standing.workers == 2
     await one.report({ACCOUNT: Holding(25 * NANO, 25 * NANO)})
-    assert await lease(two, 100, need=76) == Grant(0, 0, 25 * NANO, 25 * NANO)
+    assert await lease(two, 100, need=76) == Grant(0, 0, 25 * NANO, 25 * NANO, surely_gone=0)
     assert (await lease(two, 100, need=75)).amount == 75 * NANO
+
+
+async def test_only_what_no_reading_can_show_is_surely_gone(pair: Pair) -> None:
+    """A charge that one worker still holds and the books show already must not refuse the other worker's request."""
+    one, two = pair
+    await one.read_books(books_showing(30))
+    read = (await one.report({})).read
+    await one.report({ACCOUNT: Holding(50 * NANO, 50 * NANO, 20 * NANO, read)})
+    assert await lease(two, 100, need=21) == Grant(0, 30 * NANO, 50 * NANO, 50 * NANO, surely_gone=50 * NANO)
+    while not await two.read_books(books_showing(50), is_urgent=True):
+        await asyncio.sleep(0.05)
+    assert await lease(two, 100, need=21) == Grant(0, 50 * NANO, 50 * NANO, 50 * NANO, surely_gone=50 * NANO)
 
 
 async def test_two_workers_share_one_rate(pair: Pair) -> None:
@@ -196,7 +205,7 @@ async def test_after_a_flush_nothing_is_leased_until_the_books_were_read_and_eve
     assert (await two.report({})).read == 0
     await two.read_books(books_showing(20), is_urgent=True)
     await one.report({ACCOUNT: Holding(50 * NANO, 10 * NANO)})
-    assert await lease(two, 100, need=31) == Grant(0, 20 * NANO, 50 * NANO, 10 * NANO)
+    assert await lease(two, 100, need=31) == Grant(0, 20 * NANO, 50 * NANO, 10 * NANO, surely_gone=20 * NANO)
     assert (await lease(two, 100, need=30)).amount == 30 * NANO
 
 

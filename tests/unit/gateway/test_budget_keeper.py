@@ -111,7 +111,7 @@ async def test_at_the_end_it_gives_back_what_was_not_spent() -> None:
     await rig.admission.reserve("a", "k", 10, now_us=NOW_US)
     rig.admission.settle("a", 4)
     await rig.keeper.stop()
-    assert rig.counters.reported[-1] == {ACCOUNT: Holding(4, 4)}
+    assert rig.counters.reported[-1] == {ACCOUNT: Holding(4, 4, unsent=4, as_of=1)}
     rig.counters.is_down = True
     await rig.keeper.stop()
 
@@ -143,10 +143,12 @@ async def test_what_reached_the_database_is_told_to_admission_and_what_did_not_i
 
     sink = Sink()
     counting = CountingSink(sink, rig.admission)
-    with pytest.raises(OSError, match="no database"):
-        await counting.insert([entry])
-    [purse] = [rig.treasury.purse(ACCOUNT, 100)]
-    assert (purse.unshipped, purse.shipped_amount) == (50, 0)
+    purse = rig.treasury.purse(ACCOUNT, 100)
+    assert purse.holding.unsent == 50
+    for _ in range(2):
+        with pytest.raises(OSError, match="no database"):
+            await counting.insert([entry])
+    assert (purse.unshipped, purse.shipped_amount, purse.holding.unsent) == (50, 0, 0)
     sink.fails = False
     assert await counting.insert([entry]) == 1
     assert (purse.unshipped, purse.shipped_amount) == (0, 50)
@@ -154,3 +156,24 @@ async def test_what_reached_the_database_is_told_to_admission_and_what_did_not_i
     await rig.counters.read_books(rig.read)
     await rig.keeper.step()
     assert purse.holding.spent == 0
+
+
+async def test_a_charge_the_books_show_and_the_worker_holds_refuses_nobody() -> None:
+    """It reached the database after the last report and before the reading, so it is counted twice until the next."""
+    entry = make_entry(1)
+    rig = Rig()
+    rig.admission.wait_seconds = 30.0
+    await rig.keeper.start()
+    await rig.admission.reserve(entry.intent.request_id, "k", 50, now_us=NOW_US)
+    rig.admission.settle(entry.intent.request_id, 50)
+    rig.admission.sending([entry])
+    rig.spent = 50
+    await rig.counters.read_books(rig.read)
+    rig.admission.shipped([entry])
+    asking = asyncio.create_task(rig.admission.reserve("next", "k", 50, now_us=NOW_US))
+    running = asyncio.create_task(rig.keeper.run())
+    await asking
+    rig.admission.settle("next", 50)
+    with pytest.raises(BudgetExhausted):
+        await rig.admission.reserve("one more", "k", 1, now_us=NOW_US)
+    await end_tasks([running])
