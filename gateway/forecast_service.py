@@ -1,10 +1,8 @@
 """Forecast, budget burn and unusual days of this deployment's ledger. Computed off the event loop; reads no clock."""
 
 import asyncio
-import calendar
 import importlib
 from collections.abc import Callable, Sequence
-from datetime import date, timedelta
 from types import ModuleType
 from typing import cast
 
@@ -21,16 +19,11 @@ from gateway.api.admin_forecast import (
     ForecastView,
 )
 from gateway.api.admin_time import moment_of
-from gateway.economics.traffic import HOUR_US
+from gateway.daily_history import read_daily_costs
 from gateway.errors import InvalidRequest
 from gateway.money import format_usd
 from gateway.reports.daily_costs import BudgetBurn, DailyCost, Range, TooShort
-from gateway.stores import Dimension, ReportStore, SumsQuery
-
-SEED = 20261101
-"""Fixed, so that the same question has the same answer."""
-DAY_US = 24 * HOUR_US
-EPOCH_DAY = date(1970, 1, 1)
+from gateway.stores import Dimension, ReportStore
 
 
 class ForecastService:
@@ -49,23 +42,16 @@ class ForecastService:
         history, _ = await self._history(query)
         return await asyncio.to_thread(_anomalies, history)
 
-    async def _history(self, query: DailyQuery) -> tuple[list[DailyCost], int]:
-        """Complete days, the ledger's first incomplete one left out; and what today has cost so far."""
-        today = self._now_us() // DAY_US
-        seen = await self._store.first_and_last_us()
-        first = today if seen is None else max(today - query.history_days, -(-seen[0] // DAY_US))
+    async def _history(self, query: DailyQuery) -> tuple[Sequence[DailyCost], int]:
         filters = cast("dict[Dimension, str | None]", query.filters())
-        rows = await self._store.sums(SumsQuery(first * DAY_US, (today + 1) * DAY_US, ("day",), filters))
-        costs = {row.group["day"]: row.corrected_cost_pico_usd for row in rows}
-        days = [EPOCH_DAY + timedelta(days=number) for number in range(first, today)]
-        history = [DailyCost(day, costs.get(day.isoformat(), 0)) for day in days]
-        return history, costs.get((EPOCH_DAY + timedelta(days=today)).isoformat(), 0)
+        return await read_daily_costs(self._store, filters, self._now_us(), query.history_days)
 
     def _forecast(self, query: ForecastQuery, history: Sequence[DailyCost], today_pico: int) -> ForecastView:
-        models = _models()
+        models, outlook = _import("gateway.reports.forecast"), _import("gateway.reports.outlook")
         try:
-            found = models.forecast(history, query.days, generator=np.random.default_rng(SEED))
-            burn = self._burn(query.budget_pico_usd, history)
+            found = models.forecast(history, query.days, generator=np.random.default_rng(outlook.SEED))
+            budget = query.budget_pico_usd
+            burn = outlook.burn_of_month(history, budget, moment_of(self._now_us()).date()) if budget else None
         except TooShort as error:
             raise InvalidRequest(f"{error}.") from error
         return ForecastView(
@@ -76,17 +62,9 @@ class ForecastService:
             budget=None if burn is None else _budget(burn, today_pico),
         )
 
-    def _burn(self, budget_pico_usd: int | None, history: Sequence[DailyCost]) -> BudgetBurn | None:
-        if budget_pico_usd is None:
-            return None
-        today = moment_of(self._now_us()).date()
-        last = today.replace(day=calendar.monthrange(today.year, today.month)[1])
-        generator = np.random.default_rng(SEED)
-        return _models().burn_budget(history, budget_pico_usd, today.replace(day=1), last, generator=generator)
-
 
 def _anomalies(history: Sequence[DailyCost]) -> Anomalies:
-    models = _models()
+    models = _import("gateway.reports.forecast")
     try:
         found = models.find_unusual_days(history)
     except TooShort as error:
@@ -125,9 +103,9 @@ def _range(given: Range) -> dict[str, str]:
     }
 
 
-def _models() -> ModuleType:
+def _import(name: str) -> ModuleType:
     """statsmodels takes a second to import and belongs to an extra: only when somebody asks."""
     try:
-        return importlib.import_module("gateway.reports.forecast")
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise InvalidRequest("Forecasts need statsmodels: pip install 'breakeven[reports]'.") from error

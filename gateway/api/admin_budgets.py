@@ -9,9 +9,10 @@ from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from gateway.api.admin_guard import Caller, needs
-from gateway.budgets_service import BudgetsService, Outlook, Standing
+from gateway.budgets_service import BudgetsService, Standing
 from gateway.errors import InvalidRequest, NotFound
 from gateway.money import format_usd, parse_usd
+from gateway.reports.daily_costs import BudgetBurn
 from gateway.stores import Budget, BudgetScope
 
 LARGEST_USD = 1_000_000
@@ -112,19 +113,19 @@ def _row(standing: Standing) -> BudgetRow:
         month_usd=format_usd(budget.month_pico_usd),
         spent_usd=format_usd(standing.spent_pico_usd),
         spent_share=standing.spent_pico_usd / budget.month_pico_usd,
-        outlook=_outlook(standing.outlook),
+        outlook=_outlook(standing.burn),
         set_by=budget.set_by,
         set_at_us=budget.set_at_us,
     )
 
 
-def _outlook(outlook: Outlook | None) -> BudgetOutlook | None:
-    if outlook is None:
+def _outlook(burn: BudgetBurn | None) -> BudgetOutlook | None:
+    if burn is None:
         return None
     return BudgetOutlook(
-        low_usd=format_usd(outlook.low_pico_usd),
-        expected_usd=format_usd(outlook.expected_pico_usd),
-        high_usd=format_usd(outlook.high_pico_usd),
-        probability_of_exceeding=outlook.probability_of_exceeding,
-        runs_out=outlook.runs_out,
+        low_usd=format_usd(burn.projected.low_pico_usd),
+        expected_usd=format_usd(burn.projected.middle_pico_usd),
+        high_usd=format_usd(burn.projected.high_pico_usd),
+        probability_of_exceeding=burn.probability_of_exceeding,
+        runs_out=burn.runs_out_middle,
     )

@@ -1,6 +1,7 @@
 """The admin API of one running gateway: the part of the composition root that names its stores and services."""
 
 import importlib.util
+from collections.abc import Sequence
 from datetime import date
 
 from fastapi import APIRouter
@@ -12,10 +13,11 @@ from gateway.api.admin_keys import KeyService
 from gateway.api.admin_operations import OwnEngine
 from gateway.api.admin_reconcile import build_reconcile_router
 from gateway.api.admin_what_if import build_what_if_router
-from gateway.budgets_service import BudgetsService, DaysOfCost, Outlook
+from gateway.budgets_service import BudgetsService
 from gateway.config.settings import LOCAL_BACKEND
 from gateway.replay_service import ReplayService
 from gateway.report_services import build_report_services
+from gateway.reports.daily_costs import BudgetBurn, DailyCost, TooShort
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.storage.sql_audit import SqlAuditLog
@@ -67,10 +69,13 @@ def build_admin(gateway: Gateway) -> APIRouter:
     )
 
 
-def _look_ahead(days: DaysOfCost, budget_pico_usd: int, first: date, last: date) -> Outlook | None:
+def _look_ahead(days: Sequence[DailyCost], budget_pico_usd: int, today: date) -> BudgetBurn | None:
     """Imported when first asked for: statsmodels takes seconds, and is an extra."""
     if importlib.util.find_spec("statsmodels") is None:
         return None
-    from gateway.reports.outlook import look_ahead
+    from gateway.reports.outlook import burn_of_month
 
-    return look_ahead(days, budget_pico_usd, first, last)
+    try:
+        return burn_of_month(days, budget_pico_usd, today)
+    except TooShort:
+        return None

@@ -5,9 +5,10 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from gateway.budgets_service import BudgetsService, DaysOfCost, Outlook
+from gateway.budgets_service import BudgetsService
 from gateway.economics.traffic import HourlyTraffic
-from gateway.reports.outlook import look_ahead
+from gateway.reports.daily_costs import BudgetBurn, DailyCost, TooShort
+from gateway.reports.outlook import burn_of_month
 from gateway.stores import Budget, Sums, SumsQuery
 from tests.unit.gateway.api.fakes import MemoryBudgets
 
@@ -18,6 +19,10 @@ FIRST_HOUR = datetime(2026, 11, 1, 7, tzinfo=UTC)
 
 def us(moment: datetime) -> int:
     return round(moment.timestamp()) * 1_000_000
+
+
+def ten_dollars_a_day(first: date, days: int) -> tuple[DailyCost, ...]:
+    return tuple(DailyCost(first + timedelta(days=n), 10 * USD) for n in range(days))
 
 
 class TenDollarsADay:
@@ -45,31 +50,30 @@ class TenDollarsADay:
 
 async def test_spent_includes_today_and_the_outlook_rests_on_complete_days() -> None:
     store, reports = MemoryBudgets(), TenDollarsADay()
-    seen: list[tuple[DaysOfCost, int, date, date]] = []
+    seen: list[tuple[Sequence[DailyCost], int, date]] = []
 
-    def note(days: DaysOfCost, budget: int, first: date, last: date) -> Outlook | None:
-        seen.append((days, budget, first, last))
+    def note(days: Sequence[DailyCost], budget: int, today: date) -> BudgetBurn | None:
+        seen.append((days, budget, today))
         return None
 
     service = BudgetsService(store, reports, note, now_us=lambda: us(NOW))
     await store.set(Budget("team", "red", 200 * USD, "ada", 1))
     [standing] = await service.standings()
     assert standing.spent_pico_usd == 110 * USD
-    assert seen == [(DaysOfCost(date(2026, 11, 2), (10 * USD,) * 9), 200 * USD, date(2026, 11, 1), date(2026, 11, 30))]
+    assert seen == [(ten_dollars_a_day(date(2026, 11, 2), 9), 200 * USD, date(2026, 11, 11))]
     assert all(query.filters == {"team": "red"} for query in reports.asked)
     await service.standings()
     assert len(seen) == 1, "the same days were simulated twice"
 
 
 def test_a_steady_spend_meets_the_budget_when_it_should() -> None:
-    days = DaysOfCost(date(2026, 11, 1), (10 * USD,) * 10)
-    outlook = look_ahead(days, 205 * USD, date(2026, 11, 1), date(2026, 11, 30))
-    assert outlook is not None
-    assert outlook.expected_pico_usd == pytest.approx(300 * USD, rel=0.01)
-    assert outlook.low_pico_usd <= outlook.expected_pico_usd <= outlook.high_pico_usd
-    assert outlook.probability_of_exceeding == 1
-    assert outlook.runs_out == date(2026, 11, 21)
+    burn = burn_of_month(ten_dollars_a_day(date(2026, 11, 1), 10), 205 * USD, date(2026, 11, 11))
+    assert burn.projected.middle_pico_usd == pytest.approx(300 * USD, rel=0.01)
+    assert burn.projected.low_pico_usd <= burn.projected.middle_pico_usd <= burn.projected.high_pico_usd
+    assert burn.probability_of_exceeding == 1
+    assert burn.runs_out_middle == date(2026, 11, 21)
 
 
 def test_one_day_says_nothing() -> None:
-    assert look_ahead(DaysOfCost(date(2026, 11, 1), (USD,)), USD, date(2026, 11, 1), date(2026, 11, 30)) is None
+    with pytest.raises(TooShort):
+        burn_of_month(ten_dollars_a_day(date(2026, 11, 1), 1), USD, date(2026, 11, 2))

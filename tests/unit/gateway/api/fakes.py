@@ -22,7 +22,7 @@ from gateway.api.admin_rules import ReplayResult
 from gateway.api.admin_what_if import WhatIfQuery, WhatIfView, build_what_if_router
 from gateway.api.app import build_fastapi
 from gateway.body_keeper import Bodies
-from gateway.budgets_service import BudgetsService, DaysOfCost, Outlook
+from gateway.budgets_service import BudgetsService
 from gateway.catalogue import BackendFacts, Catalogue
 from gateway.economics.traffic import HourlyTraffic
 from gateway.errors import InvalidRequest
@@ -31,6 +31,7 @@ from gateway.ledger.entry import Entry
 from gateway.load import Upstreams
 from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import ModelRecord, PriceBook, ProviderPrices
+from gateway.reports.daily_costs import BudgetBurn, DailyCost
 from gateway.reports.tables import Column, ReportTable
 from gateway.routing.rules import ModelSpec, RulesDocument
 from gateway.rules_service import Activation, RulesService, StoredRules
@@ -329,7 +330,7 @@ class AdminRig:
         )
 
 
-def _no_outlook(days: DaysOfCost, budget: int, first: date, last: date) -> Outlook | None:
+def _no_outlook(days: Sequence[DailyCost], budget: int, today: date) -> BudgetBurn | None:
     return None
 
 

@@ -1,0 +1,50 @@
+"""Daily costs as forecasts and budgets read them: complete days without a gap, and today apart."""
+
+from datetime import UTC, date, datetime
+
+import pytest
+
+from gateway.daily_history import read_daily_costs
+from gateway.reports.daily_costs import DailyCost
+from gateway.stores import Sums, SumsQuery
+from tests.unit.gateway.api.fakes import OneSum
+
+COSTS = {date(2026, 11, 1): 1, date(2026, 11, 2): 2, date(2026, 11, 4): 4}
+
+
+def us(moment: datetime) -> int:
+    return round(moment.timestamp()) * 1_000_000
+
+
+class Ledger(OneSum):
+    """Some days have cost something; the ledger began when it is told it did."""
+
+    def __init__(self, began: datetime | None) -> None:
+        self.began = began
+
+    async def sums(self, query: SumsQuery) -> list[Sums]:
+        begun = {day: us(datetime(day.year, day.month, day.day, tzinfo=UTC)) for day in COSTS}
+        wanted = [day for day, at_us in begun.items() if query.since_us <= at_us < query.until_us]
+        return [Sums({"day": day.isoformat()}, input_pico_usd=COSTS[day]) for day in wanted]
+
+    async def first_and_last_us(self) -> tuple[int, int] | None:
+        return None if self.began is None else (us(self.began), us(self.began))
+
+
+@pytest.mark.parametrize(
+    ("began", "days", "costs"),
+    [
+        (datetime(2026, 11, 1, tzinfo=UTC), 60, [(1, 1), (2, 2), (3, 0)]),
+        (datetime(2026, 11, 1, 0, 0, 1, tzinfo=UTC), 60, [(2, 2), (3, 0)]),
+        (datetime(2026, 10, 1, tzinfo=UTC), 2, [(2, 2), (3, 0)]),
+        (datetime(2026, 11, 4, 9, tzinfo=UTC), 60, []),
+    ],
+    ids=["from its first midnight", "its first day is incomplete", "at most so many days", "it began today"],
+)
+async def test_complete_days_and_today(began: datetime, days: int, costs: list[tuple[int, int]]) -> None:
+    found = await read_daily_costs(Ledger(began), {}, us(datetime(2026, 11, 4, 15, tzinfo=UTC)), days)
+    assert found == (tuple(DailyCost(date(2026, 11, day), cost) for day, cost in costs), 4)
+
+
+async def test_an_empty_ledger_has_no_days() -> None:
+    assert await read_daily_costs(Ledger(None), {}, us(datetime(2026, 10, 1, tzinfo=UTC)), 60) == ((), 0)
