@@ -60,13 +60,13 @@ class Acceptance:
                 return run
 
     def _within_bound(self, body: bytes, view: RequestView, key: KeyRecord) -> bytes:
-        """On a key with a budget a whole answer may not be longer than what is held for it, whoever set no limit."""
+        """Under a budget a whole answer may not be longer than what is held for it, whoever set no limit."""
         limit = LIMITS.get(view.operation)
         if (
             limit is None
             or view.is_stream
             or view.max_output_tokens is not None
-            or not self.admission.has_budget(key.id)
+            or not self.admission.has_budget(key.id, team=key.team, project=key.project)
         ):
             return body
         return splice(body, {limit: b"%d" % OUTPUT_BOUND_TOKENS})

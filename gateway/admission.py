@@ -8,32 +8,32 @@ is left. Nobody is refused because of money that is only held: a request waits a
 A charge belongs to the window of its admission.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gateway.counters import CountersDown, Grant, Rate, budget_account, quota_account
 from gateway.errors import BudgetExhausted, ModelLimited, Overloaded, RateLimitExceeded
 from gateway.ledger.entry import Entry
+from gateway.limit_texts import budget_spent, price_unknown, quota_used_up, slower
 from gateway.limits import (
     NO_RATES,
     UNLIMITED,
+    BudgetScope,
     Limits,
     Rates,
     SharedLimits,
-    TierQuota,
+    StrictBudget,
     WindowName,
     parse_limits,
     window_end,
     window_id,
     window_start,
 )
-from gateway.money import format_usd
 from gateway.purse import Purse
 from gateway.treasury import Treasury
 
 __all__ = ["Admission", "Limits", "SharedLimits", "WindowName", "parse_limits", "window_start"]
 
-SMALLEST_SHOWN_PLACES = 6
 WAIT_SECONDS = 10.0
 """For money that requests under way hold and may give back."""
 EXTEND_SECONDS = 1.0
@@ -42,10 +42,11 @@ RETRY_SECONDS = 2.0
 
 @dataclass(slots=True)
 class _Hold:
-    """Of one request. `quota` is the purse of its tier, `model_of` the models that are charged to it."""
+    """Of one request: the same `amount` in each of its budgets' `purses`. `quota` is the purse of its tier,
+    `quota_models` the models that are charged to it."""
 
-    purse: Purse | None
-    amount: int
+    purses: list[Purse] = field(default_factory=list[Purse])
+    amount: int = 0
     quota: Purse | None = None
     quota_models: frozenset[str] = frozenset()
     cost: int = 0
@@ -55,18 +56,22 @@ class _Hold:
 
 @dataclass(slots=True)
 class Admission:
-    """`limits` (by key) and `shared` are replaced whole when they change. `now_us` arguments name the window."""
+    """`limits` (by key), `strict` and `shared` are replaced whole when they change. `now_us` arguments name the window.
+
+    `strict`: the monthly budgets in pico-USD that stop, by scope and name.
+    """
 
     limits: Mapping[str, Limits] = field(default_factory=dict[str, Limits])
+    strict: Mapping[tuple[BudgetScope, str], int] = field(default_factory=dict[tuple[BudgetScope, str], int])
     shared: SharedLimits = field(default_factory=SharedLimits)
     treasury: Treasury = field(default_factory=Treasury)
     wait_seconds: float = WAIT_SECONDS
     _holds: dict[str, _Hold] = field(default_factory=dict[str, _Hold])
     _settled: dict[str, _Hold] = field(default_factory=dict[str, _Hold])
 
-    def has_budget(self, key_id: str) -> bool:
-        """Whether money is counted for this key at all."""
-        return self.limits.get(key_id, UNLIMITED).budget_usd is not None
+    def has_budget(self, key_id: str, *, team: str | None = None, project: str | None = None) -> bool:
+        """Whether money is counted at all for this key, its team, its project or everybody."""
+        return next(self._budgets(key_id, team, project), None) is not None
 
     async def admit(self, key_id: str, *, team: str | None = None, tokens: int) -> None:
         """Take a request and its input tokens from the key's and the team's rates. Raises RateLimitExceeded."""
@@ -78,7 +83,7 @@ class Admission:
         rates = [*_rates(f"key:{key_id}", key_rates, tokens), *_rates(f"team:{team}", team_rates, tokens)]
         if shortage := await self.treasury.counters.take(rates):
             raise RateLimitExceeded(
-                _slower(shortage.rate, shortage.wait_seconds), retry_after_seconds=shortage.wait_seconds
+                slower(shortage.rate, shortage.wait_seconds), retry_after_seconds=shortage.wait_seconds
             )
 
     def is_counted(self, key_id: str, model: str) -> bool:
@@ -92,60 +97,66 @@ class Admission:
         amount_pico_usd: int | None,
         *,
         now_us: int,
+        team: str | None = None,
+        project: str | None = None,
         model: str = "",
         tokens: int = 0,
     ) -> None:
-        """Hold the money of a request, and its place in the model's rate and tier.
+        """Hold the money of a request in every budget it falls under, and its place in the model's rate and tier.
 
         Raises ModelLimited when only the model is at its limit, BudgetExhausted when there is no money for it (an
-        unknown price is refused on a budgeted key) and Overloaded when the shared store is down and the lease spent.
+        unknown price is refused under any budget) and Overloaded when the shared store is down and the lease spent.
         """
-        limits = self.limits.get(key_id, UNLIMITED)
-        hold = _Hold(None, 0)
+        hold = _Hold()
         try:
-            await self._take_model(hold, key_id, limits, model, tokens, now_us)
-            if limits.budget_usd is not None:
-                await self._take_money(hold, key_id, limits, amount_pico_usd, now_us)
+            await self._take_model(hold, key_id, model, tokens, now_us)
+            await self._take_money(hold, self._budgets(key_id, team, project), amount_pico_usd, now_us)
         except BaseException:
             self._release(hold)
             raise
-        if hold.purse is not None or hold.quota is not None:
+        if hold.purses or hold.quota is not None:
             self._holds[request_id] = hold
 
     def extend(self, request_id: str, to_pico_usd: int | None) -> bool:
         """Hold so much in all from now on, out of what this worker has leased; False changes nothing."""
         hold = self._holds.get(request_id)
-        if hold is None or hold.purse is None:
+        if hold is None or not hold.purses:
             return True
         if to_pico_usd is None:
             return False
         more = max(0, to_pico_usd - hold.amount)
-        if not hold.purse.reserve(more):
+        if any(purse.free < more for purse in hold.purses):
             return False
+        for purse in hold.purses:
+            purse.reserve(more)
         hold.amount += more
         return True
 
     async def fund(self, request_id: str, to_pico_usd: int | None, *, wait_seconds: float = EXTEND_SECONDS) -> bool:
         """Lease what `extend` to this amount needs, waiting a moment for what others hold; False: it is not there."""
         hold = self._holds.get(request_id)
-        if hold is None or hold.purse is None:
+        if hold is None or not hold.purses:
             return True
         if to_pico_usd is None:
             return False
         more = max(0, to_pico_usd - hold.amount)
-        try:
-            return await self.treasury.obtain(hold.purse, more, min(wait_seconds, self.wait_seconds)) is None
+        deadline = self.treasury.monotonic() + min(wait_seconds, self.wait_seconds)
+        try:  # while one is filled, another may be emptied by others
+            while lacking := next((purse for purse in hold.purses if purse.free < more), None):
+                if await self.treasury.obtain(lacking, more, self._seconds_to(deadline)) is not None:
+                    return False
         except CountersDown:
             return False
+        return True
 
     def settle(self, request_id: str, cost_pico_usd: int | None, *, model: str = "") -> None:
         """Give back what was not needed and charge what it came to; an unknown cost is charged as held."""
         hold = self._holds.pop(request_id, None)
         if hold is None:
             return
-        if hold.purse is not None:
-            hold.cost = hold.amount if cost_pico_usd is None else cost_pico_usd
-            hold.purse.settle(hold.amount, hold.cost)
+        hold.cost = hold.amount if cost_pico_usd is None else cost_pico_usd
+        for purse in hold.purses:
+            purse.settle(hold.amount, hold.cost)
         if hold.quota is not None:
             hold.counts = model in hold.quota_models
             hold.quota.settle(1, int(hold.counts))
@@ -163,8 +174,8 @@ class Admission:
             if hold is None or hold.is_sent:
                 continue
             hold.is_sent = True
-            if hold.purse is not None:
-                hold.purse.sending(hold.cost)
+            for purse in hold.purses:
+                purse.sending(hold.cost)
             if hold.quota is not None:
                 hold.quota.sending(int(hold.counts))
 
@@ -174,46 +185,59 @@ class Admission:
             hold = self._settled.pop(entry.intent.request_id, None)
             if hold is None:
                 continue
-            if hold.purse is not None:
-                hold.purse.shipped(hold.cost)
+            for purse in hold.purses:
+                purse.shipped(hold.cost)
             if hold.quota is not None:
                 hold.quota.shipped(int(hold.counts))
 
-    async def _take_model(self, hold: _Hold, key_id: str, limits: Limits, model: str, tokens: int, now_us: int) -> None:
+    async def _take_model(self, hold: _Hold, key_id: str, model: str, tokens: int, now_us: int) -> None:
         rates = self.shared.models.get(model)
         if rates and (shortage := await self.treasury.counters.take(list(_rates(f"model:{model}", rates, tokens)))):
             raise ModelLimited(
-                _slower(shortage.rate, shortage.wait_seconds),
+                slower(shortage.rate, shortage.wait_seconds),
                 models=frozenset({model}),
                 retry_after_seconds=shortage.wait_seconds,
             )
         tier = self._tier(key_id, model)
         if tier is None:
             return
-        quota = limits.tier_quotas[tier]
+        quota = self.limits[key_id].tier_quotas[tier]
         models = self.shared.tiers[tier]
         purse = self.treasury.purse(quota_account(key_id, tier, window_id(quota.window, now_us)), quota.requests)
         if await self._store_says_no(purse, 1, min(EXTEND_SECONDS, self.wait_seconds)):
             raise ModelLimited(
-                _quota_text(tier, quota), models=models, retry_after_seconds=_until_end(quota.window, now_us)
+                quota_used_up(tier, quota), models=models, retry_after_seconds=_until_end(quota.window, now_us)
             )
         hold.quota, hold.quota_models = purse, models
 
-    async def _take_money(self, hold: _Hold, key_id: str, limits: Limits, amount: int | None, now_us: int) -> None:
-        budget = limits.budget_pico_usd
-        assert budget is not None
-        if amount is None:
-            raise BudgetExhausted("This key has a budget and the model's price is not known, so it cannot be used.")
-        purse = self.treasury.purse(budget_account(key_id, window_id(limits.budget_window, now_us)), budget)
-        if refusal := await self._store_says_no(purse, amount, self.wait_seconds):
-            spent = refusal.spent + refusal.held_spent + purse.holding.spent
-            held = refusal.held - refusal.held_spent + purse.reserved
-            raise BudgetExhausted(
-                f"The budget of this key is ${_shown(budget)} per {limits.budget_window}: ${_shown(spent)} is "
-                f"spent, ${_shown(held)} is held by requests under way, and this request needs "
-                f"${_shown(amount)}. Lower max_tokens, wait for the next window or raise the budget."
-            )
-        hold.purse, hold.amount = purse, amount
+    def _budgets(self, key_id: str, team: str | None, project: str | None) -> Iterator[StrictBudget]:
+        """All that this money comes out of, always in this order, so that no two requests wait for each other."""
+        limits = self.limits.get(key_id, UNLIMITED)
+        if (own := limits.budget_pico_usd) is not None:
+            yield StrictBudget("key", key_id, own, limits.budget_window)
+        if not self.strict:
+            return
+        shared: tuple[tuple[BudgetScope, str | None], ...] = (("team", team), ("project", project), ("all", ""))
+        for scope, name in shared:
+            if name is not None and (month := self.strict.get((scope, name))) is not None:
+                yield StrictBudget(scope, name, month)
+
+    async def _take_money(self, hold: _Hold, budgets: Iterable[StrictBudget], amount: int | None, now_us: int) -> None:
+        deadline = self.treasury.monotonic() + self.wait_seconds
+        for budget in budgets:
+            if amount is None:
+                raise BudgetExhausted(price_unknown(budget))
+            account = budget_account(budget.name, window_id(budget.window, now_us), scope=budget.scope)
+            purse = self.treasury.purse(account, budget.pico_usd)
+            if refusal := await self._store_says_no(purse, amount, self._seconds_to(deadline)):
+                spent = refusal.spent + refusal.held_spent + purse.holding.spent
+                held = refusal.held - refusal.held_spent + purse.reserved
+                raise BudgetExhausted(budget_spent(budget, spent=spent, held=held, needed=amount))
+            hold.purses.append(purse)
+            hold.amount = amount
+
+    def _seconds_to(self, deadline: float) -> float:
+        return max(0.0, deadline - self.treasury.monotonic())
 
     async def _store_says_no(self, purse: Purse, amount: int, wait_seconds: float) -> Grant | None:
         """Reserve from the purse, filling it first where needed; the store's last word when there is not enough."""
@@ -236,8 +260,8 @@ class Admission:
         return next((tier for tier in quotas if model in self.shared.tiers.get(tier, ())), None)
 
     def _release(self, hold: _Hold) -> None:
-        if hold.purse is not None:
-            hold.purse.settle(hold.amount, 0)
+        for purse in hold.purses:
+            purse.settle(hold.amount, 0)
         if hold.quota is not None:
             hold.quota.settle(1, 0)
 
@@ -249,24 +273,6 @@ def _rates(whose: str, rates: Rates, tokens: int) -> Iterable[Rate]:
         yield Rate(f"{whose}:tokens", tokens, rates.tokens_per_minute)
 
 
-def _slower(rate: Rate, wait_seconds: float) -> str:
-    kind, _, rest = rate.bucket.partition(":")
-    name, _, what = rest.rpartition(":")
-    who = "This key" if kind == "key" else f"The {kind} {name!r}"
-    return f"{who} may use {rate.per_minute:,} {what} a minute; try again in {wait_seconds:.1f} s."
-
-
-def _quota_text(tier: str, quota: TierQuota) -> str:
-    return (
-        f"This key may have {quota.requests:,} requests per {quota.window} answered by models of the tier {tier!r}, "
-        "and they are used up. Name another model or use auto."
-    )
-
-
 def _until_end(window: WindowName, now_us: int) -> float:
     end = window_end(window, now_us)
     return 86_400.0 * 30 if end is None else max(1.0, end.timestamp() - now_us / 1e6)
-
-
-def _shown(pico_usd: int) -> str:
-    return format_usd(pico_usd, places=SMALLEST_SHOWN_PLACES)

@@ -28,6 +28,8 @@ class Bookkeeper:
             intent.key_id,
             self._amount(run, run.candidate),
             now_us=intent.accepted_at_us,
+            team=intent.team,
+            project=intent.project,
             model=run.candidate.name,
             tokens=run.view.input_tokens,
         )
@@ -90,7 +92,8 @@ class Bookkeeper:
 
     def has_budget(self, run: Run) -> bool:
         """Whether money is counted for whoever asked."""
-        return self.admission.has_budget(run.intent.key_id)
+        intent = run.intent
+        return self.admission.has_budget(intent.key_id, team=intent.team, project=intent.project)
 
     def _amount(self, run: Run, candidate: Candidate) -> int | None:
         """What the budget must hold at a candidate: all of a whole answer, of a stream its next increment, and what

@@ -46,9 +46,9 @@ class Account:
     unit: int = MONEY_UNIT
 
 
-def budget_account(key_id: str, window: str) -> Account:
-    """A key's money; `window` as gateway.limits.window_id names it."""
-    return Account(f"key:{key_id}", window)
+def budget_account(name: str, window: str, *, scope: str = "key") -> Account:
+    """The money of a key, a team, a project or everything; `window` as gateway.limits.window_id names it."""
+    return Account(f"{scope}:{name}", window)
 
 
 def quota_account(key_id: str, tier: str, window: str) -> Account:

@@ -1,10 +1,11 @@
-"""The stored limits of all keys as admission takes them; what cannot be read closes its key."""
+"""Stored limits and budgets as admission takes them; what cannot be read closes its key."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gateway.limits import Limits, SharedLimits, parse_limits
+from gateway.limits import BudgetScope, Limits, SharedLimits, parse_limits
+from gateway.stores import Budget
 
 log = logging.getLogger(__name__)
 
@@ -12,6 +13,11 @@ log = logging.getLogger(__name__)
 def limits_of_keys(stored: Mapping[str, Mapping[str, Any]], shared: SharedLimits) -> dict[str, Limits]:
     """By key id, of those that have any."""
     return {key: _limits(key, one, shared) for key, one in stored.items() if one}
+
+
+def strict_budgets(budgets: Iterable[Budget]) -> dict[tuple[BudgetScope, str], int]:
+    """Those that stop, in pico-USD a month."""
+    return {(one.scope, one.name): one.month_pico_usd for one in budgets if one.stops}
 
 
 def _limits(key_id: str, stored: Mapping[str, Any], shared: SharedLimits) -> Limits:

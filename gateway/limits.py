@@ -12,6 +12,7 @@ from gateway.money import parse_usd
 
 HOUR_US = 3_600_000_000
 WindowName = Literal["day", "month", "total"]
+BudgetScope = Literal["all", "team", "project"]
 
 
 class TierQuota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,6 +54,16 @@ class SharedLimits:
     teams: Mapping[str, Rates] = field(default_factory=dict[str, Rates])
     models: Mapping[str, Rates] = field(default_factory=dict[str, Rates])
     tiers: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+
+
+@dataclass(frozen=True, slots=True)
+class StrictBudget:
+    """Money that must not be overspent: whose, how much, per which window. `name` is empty for everything."""
+
+    scope: Literal["key", "team", "project", "all"]
+    name: str
+    pico_usd: int
+    window: WindowName = "month"
 
 
 def parse_limits(stored: Mapping[str, Any]) -> Limits:

@@ -7,10 +7,12 @@ from datetime import datetime
 from gateway.admission import Admission
 from gateway.counters import Account, Booked, budget_account, quota_account
 from gateway.ledger.entry import Status
-from gateway.limits import Limits, WindowName, window_end, window_id, window_start
+from gateway.limits import BudgetScope, Limits, WindowName, window_end, window_id, window_start
 from gateway.stores import Dimension, ReportStore, Sums, SumsQuery
 
 HOUR_US = 3_600_000_000
+STRICT_WINDOW: WindowName = "month"
+KEYS_ALONE: tuple[Dimension, ...] = ("key", "model", "status")
 EDGE_US = 600_000_000
 """Around a window's end both are read: requests of the old one may still settle, and clocks differ a little."""
 
@@ -25,25 +27,32 @@ class Spending:
 
     async def __call__(self) -> Booked:
         limits = {key: one for key, one in self.admission.limits.items() if one.budget_usd or one.tier_quotas}
+        strict = self.admission.strict.keys()
         spent: dict[Account, int] = {}
         windows: set[str] = set()
-        for window in sorted(set(_windows(limits.values()))):
+        wanted = set(_windows(limits.values()))
+        if strict:
+            wanted.add(STRICT_WINDOW)
+        for window in sorted(wanted):
+            scopes = strict if window == STRICT_WINDOW else ()
             for at_us in (self.now_us() - EDGE_US, self.now_us() + EDGE_US):
                 name = window_id(window, at_us)
                 if name not in windows:
                     windows.add(name)
                     spent.update((account, 0) for account in _accounts(limits, window, name))
-                    for row in await self._rows(window, at_us):
+                    spent.update((budget_account(whose, name, scope=scope), 0) for scope, whose in scopes)
+                    by: tuple[Dimension, ...] = (*KEYS_ALONE, "team", "project") if scopes else KEYS_ALONE
+                    for row in await self._rows(window, at_us, by):
                         self._add(spent, limits, window, name, row)
+                        _add_to_shared(spent, scopes, name, row)
         return Booked(spent, frozenset(windows))
 
-    async def _rows(self, window: WindowName, at_us: int) -> list[Sums]:
+    async def _rows(self, window: WindowName, at_us: int, by: tuple[Dimension, ...]) -> list[Sums]:
         start = _us(window_start(window, at_us))
         end = window_end(window, at_us)
         until = (self.now_us() // HOUR_US + 2) * HOUR_US  # whole hours are read from sums alone
         if end is not None:
             until = min(until, _us(end))
-        by: tuple[Dimension, ...] = ("key", "model", "status")
         return list(await self.store.sums(SumsQuery(start, max(start + HOUR_US, until), by)))
 
     def _add(
@@ -58,6 +67,13 @@ class Spending:
         for tier, quota in own.tier_quotas.items():
             if quota.window == window and row.group["model"] in self.admission.shared.tiers.get(tier, ()):
                 spent[quota_account(key, tier, name)] += row.requests
+
+
+def _add_to_shared(spent: dict[Account, int], scopes: Iterable[tuple[BudgetScope, str]], name: str, row: Sums) -> None:
+    """To the budgets of a team, a project or everything that this money came out of."""
+    for scope, whose in scopes:
+        if scope == "all" or row.group[scope] == whose:
+            spent[budget_account(whose, name, scope=scope)] += _cost(row)
 
 
 def _accounts(limits: Mapping[str, Limits], window: WindowName, name: str) -> Iterator[Account]:

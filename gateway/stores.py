@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from gateway.economics.traffic import HourlyTraffic
 from gateway.keys import KeyRecord, Role
 from gateway.ledger.entry import Entry, Status
+from gateway.limits import BudgetScope
 
 Dimension = Literal[
     "model",
@@ -88,18 +89,18 @@ class KeyStore(Protocol):
 
 SHADOW = "shadow"
 """The operation of requests that were asked a second time, off the path: they cost money and no caller saw them."""
-BudgetScope = Literal["all", "team", "project"]
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may be spent in a calendar month (UTC); `name` is empty for everything. It warns and stops nothing."""
+    """What may be spent in a calendar month (UTC); `name` is empty for everything. If it `stops`, no more is spent."""
 
     scope: BudgetScope
     name: str
     month_pico_usd: int
     set_by: str
     set_at_us: int
+    stops: bool = False
 
 
 class BudgetStore(Protocol):

@@ -29,7 +29,7 @@ from gateway.file_watch import FileWatch
 from gateway.fleet_metrics import WRITE_SECONDS, FleetRegistry
 from gateway.idempotency import Idempotency
 from gateway.kept_answers import KeptAnswers, open_kept_answers
-from gateway.key_limits import limits_of_keys
+from gateway.key_limits import limits_of_keys, strict_budgets
 from gateway.keys import KeyRing
 from gateway.ledger.adoption import adopt_abandoned
 from gateway.ledger.directories import Claim, claim_directory
@@ -51,6 +51,7 @@ from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.retention import apply_retention
 from gateway.storage.sql_audit import SqlAuditLog
 from gateway.storage.sql_bodies import SqlBodies
+from gateway.storage.sql_budgets import SqlBudgets
 from gateway.storage.sql_entries import SqlEntries
 from gateway.storage.sql_feedback import SqlFeedback
 from gateway.storage.sql_keys import SqlKeyStore
@@ -158,6 +159,7 @@ class Gateway:
         """Keys and rules as the database has them now."""
         self.key_ring.replace(await self.keys.records())
         self.pipeline.admission.limits = limits_of_keys(await self.keys.limits(), self.deployment.shared_limits)
+        self.pipeline.admission.strict = strict_budgets(await SqlBudgets(self.database).budgets())
         await self.rules.refresh()
 
     async def take_over(self) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.limits import BudgetScope
 from gateway.money import format_usd
 from gateway.storage.database import writing
 from gateway.storage.sql_audit import append_audit
 from gateway.storage.tables import budgets
-from gateway.stores import Budget, BudgetScope
+from gateway.stores import Budget
 
 
 class SqlBudgets:
@@ -31,7 +32,7 @@ class SqlBudgets:
     async def set(self, budget: Budget) -> None:
         key = (budgets.c.scope == budget.scope) & (budgets.c.name == budget.name)
         async with writing(self._engine) as connection:
-            before = (await connection.execute(select(budgets.c.month_pico_usd).where(key))).scalar()
+            before = (await connection.execute(select(budgets.c.month_pico_usd, budgets.c.stops).where(key))).first()
             await connection.execute(delete(budgets).where(key))
             await connection.execute(
                 budgets.insert().values(
@@ -40,6 +41,7 @@ class SqlBudgets:
                     month_pico_usd=budget.month_pico_usd,
                     set_by=budget.set_by,
                     set_at_us=budget.set_at_us,
+                    stops=budget.stops,
                 )
             )
             await append_audit(
@@ -50,8 +52,10 @@ class SqlBudgets:
                 subject=_subject(budget.scope, budget.name),
                 detail=json.dumps(
                     {
-                        "before_usd": None if before is None else format_usd(before),
+                        "before_usd": None if before is None else format_usd(before.month_pico_usd),
                         "after_usd": format_usd(budget.month_pico_usd),
+                        "stopped_before": None if before is None else before.stops,
+                        "stops": budget.stops,
                     }
                 ),
             )

@@ -210,7 +210,7 @@ api_keys = Table(
     CheckConstraint("role in ('app', 'viewer', 'finance', 'editor', 'owner')", name="role"),
 )
 
-# What a team, a project or everything may cost in a calendar month (UTC). It warns; a key's own budget stops.
+# What a team, a project or everything may cost in a calendar month (UTC).
 budgets = Table(
     "budgets",
     metadata,
@@ -219,6 +219,7 @@ budgets = Table(
     Column("month_pico_usd", BigInteger, nullable=False),
     Column("set_by", Text, nullable=False),
     Column("set_at_us", BigInteger, nullable=False),
+    Column("stops", Boolean, nullable=False, server_default=false()),  # nothing above it is spent; else it warns
     CheckConstraint("scope in ('all', 'team', 'project')", name="scope"),
 )
 

@@ -72,7 +72,10 @@ async def test_budgets_are_one_for_each_scope_and_name(engine: AsyncEngine) -> N
         Budget("all", "", 1, "bo", 2),
     ):
         await store.set(budget)
-    await store.set(Budget("team", "a", 5, "bo", 3))
+    await store.set(Budget("team", "a", 5, "bo", 3, stops=True))
+    newest = (await SqlAuditLog(engine).page(before=None, limit=1))[0]
+    assert '"stopped_before": false, "stops": true' in newest.detail
+    assert [one.scope for one in await store.budgets() if one.stops] == ["team"]
     assert [(one.scope, one.month_pico_usd) for one in await store.budgets()] == [
         ("all", 1),
         ("team", 5),

@@ -1,7 +1,8 @@
 import pytest
 
-from gateway.key_limits import limits_of_keys
+from gateway.key_limits import limits_of_keys, strict_budgets
 from gateway.limits import Limits, SharedLimits, TierQuota
+from gateway.stores import Budget
 
 SHARED = SharedLimits(tiers={"premium": frozenset({"large"})})
 
@@ -21,3 +22,8 @@ def test_a_quota_names_a_tier_that_there_is() -> None:
 )
 def test_limits_that_cannot_be_read_close_the_key(stored: dict[str, object]) -> None:
     assert limits_of_keys({"a": stored}, SHARED) == {"a": Limits(budget_usd="0")}
+
+
+def test_only_budgets_that_stop_are_strict() -> None:
+    warns, stops = Budget("team", "red", 5, "ada", 1), Budget("all", "", 7, "ada", 1, stops=True)
+    assert strict_budgets([warns, stops]) == {("all", ""): 7}

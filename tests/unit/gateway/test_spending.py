@@ -6,7 +6,7 @@ from gateway.admission import Admission, SharedLimits, parse_limits
 from gateway.counters import budget_account, quota_account
 from gateway.economics.traffic import HourlyTraffic
 from gateway.spending import Spending
-from gateway.stores import Sums, SumsQuery
+from gateway.stores import Dimension, Sums, SumsQuery
 
 NOON_US = round(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1e6)
 MIDNIGHT_US = round(datetime(2026, 12, 1, tzinfo=UTC).timestamp() * 1e6)
@@ -68,6 +68,31 @@ async def test_budgets_are_dollars_quotas_are_requests_and_who_spent_nothing_is_
         budget_account("k", window): 30 + 5 + 1 + 4 + 1000,
         quota_account("k", "premium", window): 3,
         budget_account("idle", window): 0,
+    }
+
+
+async def test_a_strict_budget_of_many_counts_whoever_spent_it() -> None:
+    def spent_by(key: str, team: str | None, project: str | None, pico_usd: int, status: str = "completed") -> Sums:
+        group: dict[Dimension, str | None] = {"key": key, "model": "m", "status": status}
+        return Sums({**group, "team": team, "project": project}, output_pico_usd=pico_usd, upper_pico_usd=pico_usd)
+
+    books = Books(
+        spent_by("a", "red", "search", 1),
+        spent_by("b", "red", None, 10),
+        spent_by("c", "blue", "search", 100, "orphaned"),
+        spent_by("d", None, None, 1000),
+    )
+    found = spending(books, a={"budget_usd": "1", "budget_window": "day"})
+    found.admission.strict = {("team", "red"): 5, ("project", "search"): 5, ("all", ""): 5, ("team", "idle"): 5}
+    booked = await found()
+    month, day = "month:2026-11-01", "day:2026-11-21"
+    assert booked.windows == {month, day}
+    assert booked.spent == {
+        budget_account("a", day): 1,
+        budget_account("red", month, scope="team"): 11,
+        budget_account("search", month, scope="project"): 101,
+        budget_account("", month, scope="all"): 1111,
+        budget_account("idle", month, scope="team"): 0,
     }
 
 
