@@ -1,12 +1,13 @@
 """Monthly budgets beside what is spent of them and where the month is heading. Knows protocols; reads no clock."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
 from gateway.api.admin_time import moment_of
 from gateway.daily_history import DAY_US, read_daily_costs
+from gateway.limits import BudgetScope
 from gateway.reports.daily_costs import BudgetBurn, DailyCost
 from gateway.stores import Budget, BudgetStore, Dimension, ReportStore, SumsQuery
 
@@ -26,12 +27,22 @@ class Standing:
 
 
 class BudgetsService:
-    """One per process. What is ahead changes with the day only, so it is kept for the day."""
+    """One per process. What is ahead changes with the day only, so it is kept for the day.
+
+    `take_over` is called after a change: what stops must stop here and in every other worker.
+    """
 
     def __init__(
-        self, store: BudgetStore, reports: ReportStore, look_ahead: LookAhead, *, now_us: Callable[[], int]
+        self,
+        store: BudgetStore,
+        reports: ReportStore,
+        look_ahead: LookAhead,
+        take_over: Callable[[], Awaitable[None]],
+        *,
+        now_us: Callable[[], int],
     ) -> None:
-        self.store = store
+        self._store = store
+        self._take_over = take_over
         self._reports = reports
         self._look_ahead = look_ahead
         self._now_us = now_us
@@ -39,7 +50,19 @@ class BudgetsService:
 
     async def standings(self) -> list[Standing]:
         """Every budget, with this month's figures."""
-        return [await self._standing(budget) for budget in await self.store.budgets()]
+        return [await self._standing(budget) for budget in await self._store.budgets()]
+
+    async def set(self, budget: Budget) -> None:
+        """Make or replace the one of its scope and name."""
+        await self._store.set(budget)
+        await self._take_over()
+
+    async def remove(self, scope: BudgetScope, name: str, *, author: str) -> bool:
+        """False when there is none."""
+        if not await self._store.remove(scope, name, author=author):
+            return False
+        await self._take_over()
+        return True
 
     async def _standing(self, budget: Budget) -> Standing:
         now_us = self._now_us()

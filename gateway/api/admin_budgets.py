@@ -11,9 +11,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from gateway.api.admin_guard import Caller, needs
 from gateway.budgets_service import BudgetsService, Standing
 from gateway.errors import InvalidRequest, NotFound
+from gateway.limits import BudgetScope
 from gateway.money import format_usd, parse_usd
 from gateway.reports.daily_costs import BudgetBurn
-from gateway.stores import Budget, BudgetScope
+from gateway.stores import Budget
 
 LARGEST_USD = 1_000_000
 """Nine of them fill the integer that keeps them."""
@@ -31,13 +32,14 @@ def _amount(text: str) -> str:
 
 
 class NewBudget(BaseModel):
-    """`name` is the team or the project; leave it out for everything."""
+    """`name` is the team or the project; leave it out for everything. It warns, unless it `stops` the spending."""
 
     model_config = ConfigDict(extra="forbid")
 
     scope: BudgetScope
     name: str = Field(default="", max_length=64)
     month_usd: Annotated[str, Field(max_length=40), AfterValidator(_amount)]
+    stops: bool = False
 
     @model_validator(mode="after")
     def _has_its_name(self) -> "NewBudget":
@@ -62,6 +64,7 @@ class BudgetRow(BaseModel):
     scope: BudgetScope
     name: str
     month_usd: str
+    stops: bool
     spent_usd: str
     spent_share: float
     outlook: BudgetOutlook | None
@@ -87,8 +90,8 @@ def build_budgets_router(budgets: BudgetsService, now_us: Callable[[], int]) -> 
 
     @router.put("", openapi_extra=needs("budgets.write"))
     async def set_budget(new: NewBudget, caller: Caller) -> BudgetList:  # pyright: ignore[reportUnusedFunction]
-        """Make or replace a budget. It warns; a key's own budget is what stops spending."""
-        await budgets.store.set(Budget(new.scope, new.name, parse_usd(new.month_usd), caller.name, now_us()))
+        """Make or replace a budget. It warns, or with `stops` refuses with 429 what would pass it, in every worker."""
+        await budgets.set(Budget(new.scope, new.name, parse_usd(new.month_usd), caller.name, now_us(), stops=new.stops))
         return await every()
 
     @router.delete("", openapi_extra=needs("budgets.write"))
@@ -98,7 +101,7 @@ def build_budgets_router(budgets: BudgetsService, now_us: Callable[[], int]) -> 
         """Remove a budget; the audit log keeps that it was there."""
         if (scope == "all") != (name == ""):
             raise InvalidRequest("Give the name of the team or project.", param="name")
-        if not await budgets.store.remove(scope, name, author=caller.name):
+        if not await budgets.remove(scope, name, author=caller.name):
             raise NotFound(f"There is no budget for {scope} {name!r}.", code="budget_not_found")
         return await every()
 
@@ -111,6 +114,7 @@ def _row(standing: Standing) -> BudgetRow:
         scope=budget.scope,
         name=budget.name,
         month_usd=format_usd(budget.month_pico_usd),
+        stops=budget.stops,
         spent_usd=format_usd(standing.spent_pico_usd),
         spent_share=standing.spent_pico_usd / budget.month_pico_usd,
         outlook=_outlook(standing.burn),

@@ -63,7 +63,7 @@ def build_admin(gateway: Gateway) -> APIRouter:
         ),
         bodies=SqlBodies(gateway.database, gateway.deployment.home.bodies_key()),
         entries=SqlEntries(gateway.database),
-        budgets=BudgetsService(SqlBudgets(gateway.database), store, _look_ahead, now_us=now_us),
+        budgets=BudgetsService(SqlBudgets(gateway.database), store, _look_ahead, gateway.take_over, now_us=now_us),
         audit=SqlAuditLog(gateway.database),
         engine=own_engine,
     )

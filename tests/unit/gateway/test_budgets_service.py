@@ -56,7 +56,9 @@ async def test_spent_includes_today_and_the_outlook_rests_on_complete_days() -> 
         seen.append((days, budget, today))
         return None
 
-    service = BudgetsService(store, reports, note, now_us=lambda: us(NOW))
+    async def take_over() -> None: ...
+
+    service = BudgetsService(store, reports, note, take_over, now_us=lambda: us(NOW))
     await store.set(Budget("team", "red", 200 * USD, "ada", 1))
     [standing] = await service.standings()
     assert standing.spent_pico_usd == 110 * USD
@@ -64,6 +66,21 @@ async def test_spent_includes_today_and_the_outlook_rests_on_complete_days() -> 
     assert all(query.filters == {"team": "red"} for query in reports.asked)
     await service.standings()
     assert len(seen) == 1, "the same days were simulated twice"
+
+
+async def test_every_change_is_taken_over_and_only_a_change() -> None:
+    taken: list[list[Budget]] = []
+    store = MemoryBudgets()
+
+    async def take_over() -> None:
+        taken.append(list(await store.budgets()))
+
+    service = BudgetsService(store, TenDollarsADay(), lambda *_: None, take_over, now_us=lambda: us(NOW))
+    budget = Budget("team", "red", 200 * USD, "ada", 1, stops=True)
+    await service.set(budget)
+    assert not await service.remove("team", "blue", author="ada")
+    assert await service.remove("team", "red", author="ada")
+    assert taken == [[budget], []]
 
 
 def test_a_steady_spend_meets_the_budget_when_it_should() -> None:

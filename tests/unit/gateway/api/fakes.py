@@ -28,6 +28,7 @@ from gateway.economics.traffic import HourlyTraffic
 from gateway.errors import InvalidRequest
 from gateway.keys import KeyRecord, KeyRing, Role, hash_key
 from gateway.ledger.entry import Entry
+from gateway.limits import BudgetScope
 from gateway.load import Upstreams
 from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import ModelRecord, PriceBook, ProviderPrices
@@ -38,7 +39,6 @@ from gateway.rules_service import Activation, RulesService, StoredRules
 from gateway.stores import (
     AuditRecord,
     Budget,
-    BudgetScope,
     EntryWanted,
     ListedKey,
     NewKey,
@@ -288,7 +288,7 @@ class AdminRig:
                 ),
                 entries=self.entries,
                 bodies=self.bodies,
-                budgets=BudgetsService(MemoryBudgets(), OneSum(), _no_outlook, now_us=lambda: NOW_US),
+                budgets=BudgetsService(MemoryBudgets(), OneSum(), _no_outlook, self._refresh, now_us=lambda: NOW_US),
                 audit=MemoryAudit(),
                 engine=lambda: None,
             )

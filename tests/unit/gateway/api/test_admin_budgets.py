@@ -20,6 +20,14 @@ async def test_a_budget_is_set_replaced_and_removed() -> None:
     assert rig.ask("finance", "DELETE", f"{BUDGETS}?scope=team&name=red").status_code == 404
 
 
+async def test_a_budget_warns_unless_it_is_said_to_stop() -> None:
+    rig = await AdminRig().start()
+    rig.ask("finance", "PUT", BUDGETS, scope="team", name="red", month_usd="40")
+    rig.ask("finance", "PUT", BUDGETS, scope="all", month_usd="90", stops=True)
+    rows = rig.ask("viewer", "GET", BUDGETS).json()["budgets"]
+    assert {row["scope"]: row["stops"] for row in rows} == {"team": False, "all": True}
+
+
 @pytest.mark.parametrize(
     "body",
     [
