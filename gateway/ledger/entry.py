@@ -25,7 +25,8 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     """Everything `decide()` looked at that is not in the rules or prices: a decision is replayed from this.
 
     `quality` and `output_tokens` are the classifier's figures for each candidate, `backend_state` what was known of
-    each candidate's backend at that moment (see routing.facts).
+    each candidate's backend at that moment (see routing.facts). The last two say what traffic before this request came
+    to: by rule what its exploration has cost today, and by a rule's `target_name` its calibrated threshold.
     """
 
     input_tokens: int
@@ -38,10 +39,13 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     warm_tokens: dict[str, int] = {}
     backend_state: dict[str, tuple[int, float]] = {}
     draw: float = 0.0
+    explored_pico_usd: dict[str, int] = {}
+    allowed_loss: dict[str, float] = {}
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True):
-    """What was decided and under which versions."""
+    """What was decided and under which versions. `exploration_pico_usd` is what trying this model was expected to cost
+    more than the one preferred."""
 
     rule: str
     model: str
@@ -53,6 +57,7 @@ class Decision(msgspec.Struct, frozen=True, array_like=True):
     prices_version: str
     classifier_version: str
     facts: Facts
+    exploration_pico_usd: int = 0
 
 
 def tenant_of(team: str | None, key_id: str) -> str:

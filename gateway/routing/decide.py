@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, NoReturn
 
+import msgspec
+
 from gateway.errors import ContextTooLong, ModelNotFound, NoEligibleModel
-from gateway.ledger.entry import Decision
+from gateway.ledger.entry import Decision, Facts
 from gateway.money import parse_usd
 from gateway.routing.expected_cost import (
     expected_cost_pico_usd,
@@ -19,6 +21,8 @@ DIRECT = "(direct)"
 SIMULATE_TAG = "simulate-hosted"
 UNPRICED = 1 << 62
 """Ranks after every known price: an unknown price is never the cheapest."""
+ROUNDING = 1e-9
+"""Qualities are stored to four decimals; what their differences have beyond is not theirs."""
 
 
 class Ranked(NamedTuple):
@@ -47,21 +51,25 @@ def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
     """Choose. Raises ModelNotFound, ContextTooLong or NoEligibleModel; never anything else."""
     if request.requested_model != AUTO:
         return _decide_direct(request, snapshot)
-    rule = next(rule for rule in snapshot.rules if matches(rule.when, request))
+    rule = rule_of(request, snapshot.rules)
     named = rule.choose.from_
     pool = [candidate for candidate in _named(named, snapshot.candidates) if _is_allowed(candidate, request)]
     weighed = [_weigh(candidate, request) for candidate in pool]
     able = [ranked for ranked in weighed if ranked.rejected is None]
     if not able:
         _refuse(request, rule.name, weighed)
-    kept = _apply_limits(able, rule.choose)
+    kept = _apply_quality_shares(able, _apply_limits(able, rule.choose), rule, request.facts)
     if not kept and rule.choose.if_none == "refuse":
         _refuse(request, rule.name, [_with_limit_reason(ranked, rule.choose) for ranked in weighed])
     ordered = _order(kept, rule, request) if kept else _by_quality(able)
     placed = {ranked.candidate.name for ranked in ordered}
     spare = _by_quality([ranked for ranked in able if ranked.candidate.name not in placed])
-    chosen, ordered, propensity = _explore(ordered, rule.choose, request.facts.draw)
+    preferred = ordered[0]
+    chosen, ordered, propensity = _explore(ordered, rule, request.facts)
     choice = _choice(request, snapshot, rule.name, chosen, [*ordered, *spare], weighed, propensity)
+    if chosen is not preferred and chosen.expected_cost_pico_usd is not None:
+        more = msgspec.structs.replace(choice.decision, exploration_pico_usd=_extra_cost(chosen, preferred))
+        choice = choice._replace(decision=more)
     limit = rule.choose.max_time_to_first_token_seconds if kept else None
     return choice if limit is None else choice._replace(first_token_seconds=limit)
 
@@ -147,11 +155,40 @@ def _with_limit_reason(ranked: Ranked, choose: Choose) -> Ranked:
 
 
 def _apply_limits(able: list[Ranked], choose: Choose) -> list[Ranked]:
-    kept = [ranked for ranked in able if _limit_reason(ranked, choose) is None]
-    if choose.keep_quality is None:
+    return [ranked for ranked in able if _limit_reason(ranked, choose) is None]
+
+
+def _apply_quality_shares(able: list[Ranked], kept: list[Ranked], rule: Rule, facts: Facts) -> list[Ranked]:
+    """Of the kept those that are near enough to the best: by `keep_quality` on this prompt, by `quality_share` over all
+    traffic, where its threshold is calibrated, and else on this prompt too, which keeps it all the more."""
+    share, target = rule.choose.keep_quality or 0.0, rule.target_name
+    if not share and target is None:
         return kept
-    best = max((ranked.quality for ranked in able if ranked.quality is not None), default=0.0)
-    return [one for one in kept if one.quality is None or one.quality >= choose.keep_quality * best]
+    loss = 1.0 if target is None else facts.allowed_loss.get(target)
+    if loss is None:
+        loss, share = 1.0, max(share, rule.choose.quality_share or 0.0)
+    best = best_quality(able)
+    least = max(share * best, best - loss - ROUNDING)
+    return [one for one in kept if one.quality is None or one.quality >= least]
+
+
+def options(request: RequestFacts, rule: Rule, snapshot: Snapshot) -> tuple[float, list[Ranked]]:
+    """The best quality that could be had under the rule, and what it would choose from, in order, if any loss of
+    quality were allowed."""
+    pool = [one for one in _named(rule.choose.from_, snapshot.candidates) if _is_allowed(one, request)]
+    able = [ranked for ranked in (_weigh(one, request) for one in pool) if ranked.rejected is None]
+    kept = _apply_limits(able, rule.choose)
+    return best_quality(able), _order(kept, rule, request)
+
+
+def best_quality(ranked: Iterable[Ranked]) -> float:
+    """The highest that is predicted; 0 where none is."""
+    return max((one.quality for one in ranked if one.quality is not None), default=0.0)
+
+
+def rule_of(request: RequestFacts, rules: Iterable[Rule]) -> Rule:
+    """The first whose conditions all hold; the last has none."""
+    return next(rule for rule in rules if matches(rule.when, request))
 
 
 def _by_quality(ranked: list[Ranked]) -> list[Ranked]:
@@ -181,15 +218,28 @@ def _order(kept: list[Ranked], rule: Rule, request: RequestFacts) -> list[Ranked
     return sorted(kept, key=lambda one: (must_wait(one), _cost_of(one), -_quality_of(one), one.candidate.name))
 
 
-def _explore(ordered: list[Ranked], choose: Choose, draw: float) -> tuple[Ranked, list[Ranked], float]:
-    """With probability `explore` pick uniformly among the kept; the propensity of what was picked is returned."""
-    share = choose.explore / len(ordered)
-    best_propensity = 1.0 - choose.explore + share
-    if draw >= choose.explore:
+def _explore(ordered: list[Ranked], rule: Rule, facts: Facts) -> tuple[Ranked, list[Ranked], float]:
+    """With probability `explore` pick uniformly among the kept that today's money for it reaches for, the preferred one
+    included; the propensity of what was picked is returned."""
+    explore, cap = rule.choose.explore, rule.choose.explore_pico_usd_per_day
+    if not explore:
+        return ordered[0], ordered, 1.0
+    open_to = ordered
+    if cap is not None:
+        room = cap - facts.explored_pico_usd.get(rule.name, 0)
+        open_to = [ordered[0], *(one for one in ordered[1:] if _extra_cost(one, ordered[0]) <= room)]
+    share = explore / len(open_to)
+    best_propensity = 1.0 - explore + share
+    if facts.draw >= explore:
         return ordered[0], ordered, best_propensity
-    picked = ordered[min(int(draw / share), len(ordered) - 1)]
+    picked = open_to[min(int(facts.draw / share), len(open_to) - 1)]
     rest = [ranked for ranked in ordered if ranked is not picked]
     return picked, [picked, *rest], best_propensity if picked is ordered[0] else share
+
+
+def _extra_cost(tried: Ranked, preferred: Ranked) -> int:
+    """Over the preferred one's cost; an unknown price is beyond every cap."""
+    return max(0, _cost_of(tried) - _cost_of(preferred))
 
 
 def _choice(

@@ -1,10 +1,14 @@
 """The rules document: its schema, and its validation down to the line. Text in, values out."""
 
+import hashlib
+from decimal import Decimal
+from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gateway.errors import ConfigurationError
+from gateway.money import parse_usd
 from gateway.yaml_document import parse_yaml
 
 MAX_BYTES = 1_000_000
@@ -80,17 +84,31 @@ class Choose(Strict):
 
     `from` is a list of model names or one of `any`, `hosted`, `local`. Candidates below `min_quality`, and those below
     the share `keep_quality` of the best candidate's predicted quality, are dropped; if none is left, `if_none` says
-    whether the one of highest predicted quality answers or the request is refused.
+    whether the one of highest predicted quality answers or the request is refused. `quality_share` is kept over the
+    rule's traffic instead of on every prompt (`routing/quality_target.py`). `explore` tries another kept model in that
+    share of requests, as long as `explore_usd_per_day` allows.
     """
 
     from_: Names | Literal["any", "hosted", "local"] = Field(alias="from")
     by: Literal["expected_cost", "quality", "order"] = "expected_cost"
     min_quality: float | None = Field(default=None, ge=0, le=1)
     keep_quality: float | None = Field(default=None, gt=0, le=1)
+    quality_share: float | None = Field(default=None, gt=0, le=1)
     max_cost_usd: float | None = Field(default=None, gt=0)
     max_time_to_first_token_seconds: float | None = Field(default=None, gt=0)
     if_none: Literal["best_quality", "refuse"] = "best_quality"
     explore: float = Field(default=0.0, ge=0, le=0.5)
+    explore_usd_per_day: Decimal | None = Field(default=None, ge=0, max_digits=24)
+
+    @model_validator(mode="after")
+    def _says_what_it_caps(self) -> "Choose":
+        if self.explore_usd_per_day is not None and not self.explore:
+            raise ValueError("explore_usd_per_day caps nothing: say what share of requests to `explore`")
+        return self
+
+    @cached_property
+    def explore_pico_usd_per_day(self) -> int | None:
+        return None if self.explore_usd_per_day is None else parse_usd(self.explore_usd_per_day)
 
 
 class Rule(Strict):
@@ -100,6 +118,13 @@ class Rule(Strict):
     when: When | None = None
     choose: Choose
     cache_seconds: int | None = Field(default=None, ge=1, le=30 * 86_400)
+
+    @cached_property
+    def target_name(self) -> str | None:
+        """What its calibrated threshold is kept under: of a changed rule nothing is calibrated yet."""
+        if self.choose.quality_share is None:
+            return None
+        return f"{self.name}-{hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]}"
 
 
 class ModelSpec(Strict):

@@ -35,6 +35,9 @@ class Detail(msgspec.Struct, frozen=True, array_like=True):
     cost_bound: int | None
     more_names: tuple[str, ...] = ()
     attempt: tuple[int, int, int, int | None, int | None] | None = None  # times in microseconds
+    exploration_cost: int = 0
+    explored: dict[str, int] = {}
+    allowed_loss: dict[str, Short] = {}
 
 
 ENCODER = msgspec.msgpack.Encoder()
@@ -88,6 +91,9 @@ def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
             one.cost_pico_usd,
             one.http_status,
         ),
+        exploration_cost=decision.exploration_pico_usd,
+        explored=facts.explored_pico_usd,
+        allowed_loss={name: short(loss) for name, loss in facts.allowed_loss.items()},
     )
     return ENCODER.encode(detail)
 
@@ -111,6 +117,8 @@ def facts_from(detail: Detail, names: Sequence[str]) -> Facts:
             names[int(states[i])]: (int(states[i + 1]), long(states[i + 2])) for i in range(0, len(states), 3)
         },
         draw=long(detail.draw),
+        explored_pico_usd=detail.explored,
+        allowed_loss={name: long(loss) for name, loss in detail.allowed_loss.items()},
     )
 
 

@@ -185,6 +185,7 @@ def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
         prices_version=row["prices_version"],
         classifier_version=row["classifier_version"],
         facts=facts_from(detail, names),
+        exploration_pico_usd=detail.exploration_cost,
     )
     intent = Intent(
         request_id=bytes(row["request_id"]).hex(),
