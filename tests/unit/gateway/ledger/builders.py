@@ -20,8 +20,6 @@ def make_facts(**given: Any) -> Facts:
         "quality": {"small-local": 0.7, "mid-hosted": 0.9},
         "output_tokens": {"small-local": 200.0, "mid-hosted": 250.0},
         "draw": 0.5,
-        "explored_pico_usd": {"default": 3_000_000},
-        "allowed_loss": {"default-0a1b2c3d": 0.0725},
     }
     return Facts(**{**fields, **given})
 
@@ -38,7 +36,6 @@ def make_decision(**given: Any) -> Decision:
         "prices_version": "prices-1",
         "classifier_version": "classifier-1",
         "facts": make_facts(),
-        "exploration_pico_usd": 1_000_000,
     }
     return Decision(**{**fields, **given})
 

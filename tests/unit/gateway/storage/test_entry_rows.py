@@ -23,6 +23,8 @@ facts = st.builds(
     warm_tokens=st.dictionaries(names, st.integers(0, 2**40), max_size=3),
     backend_state=st.dictionaries(names, st.tuples(st.integers(0, 10**6), numbers), max_size=3),
     needs=st.lists(names, max_size=2).map(tuple),
+    explored_pico_usd=st.dictionaries(names, st.integers(0, 10**16), max_size=2),
+    allowed_loss=st.dictionaries(names, numbers, max_size=2),
 )
 decisions = st.builds(
     make_decision,
@@ -30,6 +32,7 @@ decisions = st.builds(
     candidates=st.lists(names, max_size=4, unique=True).map(tuple),
     model=names,
     expected_cost_pico_usd=st.none() | money,
+    exploration_pico_usd=st.integers(0, 10**16),
 )
 intents = st.builds(
     make_intent,
