@@ -1,5 +1,6 @@
 """Where state lives: one directory, BREAKEVEN_HOME or ./.breakeven, and the name of everything in it."""
 
+import contextlib
 import os
 import secrets
 from dataclasses import dataclass
@@ -78,20 +79,29 @@ class Home:
     def _secret(self, name: str) -> bytes:
         path = self.root / name
         try:
-            return bytes.fromhex(path.read_text("ascii"))
-        except FileNotFoundError:
-            pass
+            if not path.exists():
+                _write_once(path, secrets.token_bytes(SECRET_BYTES).hex())
+            return _secret_of(path.read_text("ascii"))
         except ValueError as error:
-            raise StateError(f"{path} is not hexadecimal text; restore it from a backup, much hangs on it") from error
-        value = secrets.token_bytes(SECRET_BYTES)
-        try:
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-                file.write(value.hex())
-        except FileExistsError:
-            return self._secret(name)
+            raise StateError(
+                f"{path} is not {2 * SECRET_BYTES} hexadecimal digits; restore it from a backup, much hangs on it"
+            ) from error
         except OSError as error:
-            raise StateError(f"cannot write {path}: {error.strerror}") from error
-        return value
+            raise StateError(f"cannot use {path}: {error.strerror}") from error
+
+
+def _write_once(path: Path, text: str) -> None:
+    """Whole and on disk, or not there; the first of several that come at once wins."""
+    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    try:
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _secret_of(text: str) -> bytes:

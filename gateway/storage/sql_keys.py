@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import func, select
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.keys import KeyRecord, hash_key
-from gateway.storage.database import writing
+from gateway.storage.database import FIRST_KEYS_LOCK, lock, writing
 from gateway.storage.sql_audit import append_audit
 from gateway.storage.tables import api_keys
 from gateway.stores import ListedKey, NewKey
@@ -34,6 +34,20 @@ class SqlKeyStore:
     async def create(
         self, new: NewKey, *, author: str, limits: Mapping[str, Any] | None = None
     ) -> tuple[ListedKey, str]:
+        async with writing(self._engine) as connection:
+            return await self._create(connection, new, author=author, limits=limits)
+
+    async def create_in_empty(self, new: Sequence[NewKey], *, author: str) -> Sequence[str] | None:
+        """See gateway.first_keys.EmptyKeyStore."""
+        async with writing(self._engine) as connection:
+            await lock(connection, FIRST_KEYS_LOCK)
+            if (await connection.execute(select(api_keys.c.id).limit(1))).first() is not None:
+                return None
+            return [(await self._create(connection, one, author=author))[1] for one in new]
+
+    async def _create(
+        self, connection: AsyncConnection, new: NewKey, *, author: str, limits: Mapping[str, Any] | None = None
+    ) -> tuple[ListedKey, str]:
         secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
         key_id, at_us = f"key_{secrets.token_hex(8)}", self._now_us()
         row: dict[str, Any] = {
@@ -53,16 +67,15 @@ class SqlKeyStore:
             "keeps_bodies": new.keeps_bodies,
         }
         public = {name: value for name, value in row.items() if name not in ("hash", "created_at_us", "created_by")}
-        async with writing(self._engine) as connection:
-            await connection.execute(api_keys.insert().values(**row))
-            await append_audit(
-                connection,
-                at_us=at_us,
-                actor=author,
-                action="key.create",
-                subject=key_id,
-                detail=json.dumps(public, sort_keys=True),
-            )
+        await connection.execute(api_keys.insert().values(**row))
+        await append_audit(
+            connection,
+            at_us=at_us,
+            actor=author,
+            action="key.create",
+            subject=key_id,
+            detail=json.dumps(public, sort_keys=True),
+        )
         return _listed(row), secret
 
     async def list(self) -> Sequence[ListedKey]:

@@ -5,7 +5,7 @@ import pytest
 from gateway.config.home import Home, create_home
 from gateway.config.settings import FIRST_CONFIGURATION, Settings, load_settings, write_first_files
 from gateway.deployment import load_deployment
-from gateway.errors import ConfigurationError, StateError
+from gateway.errors import ConfigurationError
 from gateway.yaml_document import validate_yaml
 
 
@@ -80,18 +80,3 @@ def test_a_missing_provider_key_and_a_missing_file_are_named(home: Home) -> None
     home.config_file.unlink()
     with pytest.raises(ConfigurationError, match="`breakeven serve` writes a first one"):
         load_settings(home)
-
-
-def test_an_unusable_home_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(StateError, match="BREAKEVEN_HOME"):
-        create_home(Home(tmp_path / "file" / "state"))
-
-
-def test_the_pepper_is_made_once_and_private(home: Home) -> None:
-    assert home.pepper() == home.pepper()
-    assert len(home.pepper()) == 32
-    assert (home.root / "pepper").stat().st_mode & 0o077 == 0
-    (home.root / "pepper").write_text("not hex", encoding="ascii")
-    with pytest.raises(StateError, match="hexadecimal"):
-        home.pepper()

@@ -1,0 +1,42 @@
+"""The secrets of a home: whole or not there, and the same for everybody who asks."""
+
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+from gateway.config.home import SECRET_BYTES, Home, create_home
+from gateway.errors import StateError
+
+PROCESSES = 8
+
+
+def test_processes_that_ask_at_once_get_one_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BREAKEVEN_PEPPER", raising=False)
+    together = Barrier(PROCESSES)
+
+    def ask(_: int) -> bytes:
+        together.wait()
+        return Home(tmp_path).pepper()
+
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        found = set(pool.map(ask, range(PROCESSES)))
+    assert len(found) == 1
+    assert len(found.pop()) == SECRET_BYTES
+    [file] = tmp_path.iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("left", ["", "ab", "no hexadecimal text at all"])
+def test_a_secret_that_was_cut_is_refused_and_never_used(left: str, tmp_path: Path) -> None:
+    (tmp_path / "bodies-key").write_text(left)
+    with pytest.raises(StateError, match="restore it from a backup"):
+        Home(tmp_path).bodies_key()
+
+
+def test_an_unusable_home_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StateError, match="set BREAKEVEN_HOME to a writable directory"):
+        create_home(Home(tmp_path / "file" / "home"))
