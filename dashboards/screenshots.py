@@ -46,7 +46,9 @@ FLAGS = (
     "--hide-scrollbars",
     "--force-color-profile=srgb",
 )
-READY = """return document.readyState === 'complete' && document.querySelector('.be-main') !== null
+PATIENCE_SECONDS = 120
+READY = """return document.readyState === 'complete' && window.did_handshake === true
+  && document.querySelector('.be-main') !== null
   && [...document.querySelectorAll('.be-chart')].every((one) => one.querySelector('canvas') !== null)"""
 
 
@@ -72,13 +74,13 @@ def sign_in(browser: webdriver.Chrome, url: str, key: str) -> None:
 
 
 def wait_for_page(browser: webdriver.Chrome) -> None:
-    """Until the frame stands and every chart is drawn."""
-    WebDriverWait(browser, 30).until(lambda one: one.execute_script(READY))
+    """Until the frame stands, every chart is drawn, and what is typed will reach the server."""
+    WebDriverWait(browser, PATIENCE_SECONDS).until(lambda one: one.execute_script(READY))
 
 
 def wait_until_settled(browser: webdriver.Chrome) -> None:
     """Until nothing is being computed for the page any more."""
-    WebDriverWait(browser, 60).until(lambda one: not one.find_elements(By.CLASS_NAME, "be-pending"))
+    WebDriverWait(browser, PATIENCE_SECONDS).until(lambda one: not one.find_elements(By.CLASS_NAME, "be-pending"))
 
 
 def picture(browser: webdriver.Chrome, size: tuple[int, int], file: Path) -> None:

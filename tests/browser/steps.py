@@ -6,7 +6,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
-from dashboards.screenshots import wait_for_page
+from dashboards.screenshots import PATIENCE_SECONDS, wait_for_page
 from tests.browser.conftest import Running
 
 
@@ -17,9 +17,15 @@ def go(browser: webdriver.Chrome, running: Running, path: str) -> None:
 
 def see(browser: webdriver.Chrome, text: str) -> None:
     """Wait until the page says so."""
-    WebDriverWait(browser, 20, ignored_exceptions=[StaleElementReferenceException, NoSuchElementException]).until(
+    patient(browser).until(
         lambda one: text in one.find_element(By.TAG_NAME, "body").text, f"the page never said {text!r}"
     )
+
+
+def patient(browser: webdriver.Chrome) -> WebDriverWait[webdriver.Chrome]:
+    """As long as a machine that tests may need; an element that is not there, or not any more, may still come."""
+    ignored = [StaleElementReferenceException, NoSuchElementException, StopIteration]
+    return WebDriverWait(browser, PATIENCE_SECONDS, ignored_exceptions=ignored)
 
 
 def button(browser: webdriver.Chrome, label: str) -> WebElement:

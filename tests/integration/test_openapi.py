@@ -55,7 +55,7 @@ def ask(published: Published, *options: str) -> None:
     """Run schemathesis; what it found is the failure's text."""
     command = [sys.executable, "-m", "schemathesis.cli", "run", str(published.file), "--url", published.url]
     shared = ["-H", f"Authorization: Bearer {published.owner_key}", "--checks", ",".join(CHECKS)]
-    steady = ["--generation-deterministic", "--no-color"]
+    steady = ["--generation-deterministic", "--no-color", "--request-timeout", "300"]
     done = subprocess.run([*command, *shared, *steady, *options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "passed" in done.stdout, done.stdout
