@@ -23,7 +23,7 @@ async def build(view: View) -> None:
     found = await view.gateway.get(BUDGETS)
     may_write = view.session.may("budgets.write")
     month = datetime.now(UTC).strftime("%B %Y")
-    note = "These budgets warn and stop nothing; a key's own budget stops its spending. Months are UTC."
+    note = "What happens at a budget's end is in its row: some warn, some refuse every further request. Months are UTC."
     with panel(f"Budgets for {month}", note):
         if found["budgets"]:
             html(_table(found["budgets"]))
@@ -36,7 +36,7 @@ async def build(view: View) -> None:
     with panel(f"Spend by day and the next {FORECAST_DAYS} days", f"US dollars, {team or 'everything'}, UTC days."):
         await _forecast(view, team, [one["name"] for one in found["budgets"] if one["scope"] == "team"])
     if view.session.may("keys.read"):
-        with panel("Budgets of keys", "Strict: a key that has spent its budget is refused until the next window."):
+        with panel("Budgets of keys", "A key that has spent its budget is refused until the next window."):
             await _keys(view)
 
 
@@ -44,6 +44,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
     columns = [
         Column("Budget"),
         Column("A month", is_number=True),
+        Column("When it is spent", title="A warning, or 429 for every further request until the month ends"),
         Column("Spent so far", is_number=True),
         Column("Used"),
         Column("Month will come to", is_number=True, title="5 to 95 % of simulated months"),
@@ -56,8 +57,9 @@ def _table(rows: list[dict[str, Any]]) -> str:
 def _row(one: dict[str, Any]) -> list[Cell | str]:
     outlook = one["outlook"]
     return [
-        budget_name(one),
+        Cell(budget_name(one), href=spending_link(one)),
         display.dollars(one["month_usd"]),
+        Cell("requests are refused") if one["stops"] else Cell("a warning only", tone="muted"),
         Cell(display.dollars(one["spent_usd"]), title=display.exact_dollars(one["spent_usd"])),
         gauge(one["spent_share"]),
         display.UNKNOWN
@@ -81,6 +83,12 @@ def budget_name(one: dict[str, Any]) -> str:
     return "Everything" if one["scope"] == "all" else f"{one['scope'].capitalize()} {one['name']}"
 
 
+def spending_link(one: dict[str, Any]) -> str:
+    """The month so far of whom the budget is for, in the explorer."""
+    whose = {"by": "team"} if one["scope"] == "all" else {"by": "model", one["scope"]: one["name"]}
+    return f"/ui/explorer?{urlencode({**whose, 'period': 'month'})}"
+
+
 def _chance(share: float) -> Cell:
     return Cell(display.share(share, places=0), tone="bad" if share >= LIKELY else "")
 
@@ -101,6 +109,7 @@ async def _setter(view: View, budgets: list[dict[str, Any]]) -> None:
         scope = ui.select(SCOPES, value="team", label="Of").props("dense outlined").style("min-width: 9rem")
         name = ui.input("Name", autocomplete=teams).props("dense outlined maxlength=64")
         amount = ui.input("Dollars a month").props("dense outlined maxlength=24 inputmode=decimal")
+        stops = ui.checkbox("Refuse requests when it is spent").props("dense")
         button = ui.button("Set budget").props("no-caps unelevated")
         listed = {f"{one['scope']} {one['name']}": budget_name(one) for one in budgets}
         gone = ui.select(listed, label="Remove").props("dense outlined").style("min-width: 11rem")
@@ -120,7 +129,8 @@ async def _setter(view: View, budgets: list[dict[str, Any]]) -> None:
     async def set_budget() -> None:
         whose = "" if scope.value == "all" else (name.value or "").strip()
         usd = (amount.value or "").replace("$", "").replace(",", "").strip()
-        await attempt(view.gateway.put(BUDGETS, {"scope": scope.value, "name": whose, "month_usd": usd}))
+        budget = {"scope": scope.value, "name": whose, "month_usd": usd, "stops": bool(stops.value)}
+        await attempt(view.gateway.put(BUDGETS, budget))
 
     async def remove_budget() -> None:
         if gone.value is not None:

@@ -75,7 +75,10 @@ async def test_every_change_is_taken_over_and_only_a_change() -> None:
     async def take_over() -> None:
         taken.append(list(await store.budgets()))
 
-    service = BudgetsService(store, TenDollarsADay(), lambda *_: None, take_over, now_us=lambda: us(NOW))
+    def nothing_ahead(days: Sequence[DailyCost], budget: int, today: date) -> BudgetBurn | None:
+        return None
+
+    service = BudgetsService(store, TenDollarsADay(), nothing_ahead, take_over, now_us=lambda: us(NOW))
     budget = Budget("team", "red", 200 * USD, "ada", 1, stops=True)
     await service.set(budget)
     assert not await service.remove("team", "blue", author="ada")
