@@ -38,6 +38,7 @@ from gateway.response_cache import ResponseCache
 from gateway.routing.decide import Choice, decide
 from gateway.routing.fallback import RetryPolicy
 from gateway.routing.snapshot import Snapshot
+from gateway.rule_state import ExplorationSpend, RuleState
 from gateway.run import Caller, Incoming, Observer, Run
 from gateway.shadow import ShadowCalls
 from gateway.warm_prefixes import MemoryWarmPrefixes, PromptCache, WarmPrefixes, note_answer
@@ -65,6 +66,8 @@ class Pipeline:
     responses: ResponseCache = field(default_factory=lambda: ResponseCache(MemoryResponses()))
     bodies: BodyKeeper | None = None
     shadows: ShadowCalls | None = None
+    rule_state: RuleState = field(default_factory=RuleState)
+    exploration: ExplorationSpend | None = None
     monotonic: Callable[[], float] = time.monotonic
     now_us: Callable[[], int] = lambda: time.time_ns() // 1000
     draw: Callable[[], float] = random.random
@@ -77,6 +80,8 @@ class Pipeline:
         books = Bookkeeper(self.ledger, self.admission, self.observer, self.monotonic)
         acceptance = Acceptance(self.decide, self._known_models, self.admission, books, self.now_us)
         run = await acceptance.open(incoming, view, key, started_at)
+        if run.intent.decision.exploration_pico_usd and self.exploration is not None:
+            self.exploration.began(run.intent.request_id, run.intent.decision)
         if key.keeps_bodies and self.bodies is not None:
             caller = self.bodies.listen(caller, request_id=run.intent.request_id, key_id=key.id, body=incoming.body)
         if self.shadows is not None:
@@ -113,7 +118,13 @@ class Pipeline:
         state = self.upstreams.state(candidates.values(), self.monotonic())
         warm = self.warm.lookup(tenant_of(key.team, key.id), view.prefixes, self.monotonic())
         facts = gather_facts(
-            view, self._classify(view), candidates, warm_tokens=warm, backend_state=state, draw=self.draw()
+            view,
+            self._classify(view),
+            candidates,
+            warm_tokens=warm,
+            backend_state=state,
+            draw=self.draw(),
+            rules=self.rule_state,
         )
         try:
             return decide(request_facts(view, key, tags, facts), self.snapshot)

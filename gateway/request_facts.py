@@ -9,6 +9,7 @@ from gateway.ledger.entry import Facts, Intent
 from gateway.request_view import RequestView
 from gateway.routing.decide import Choice
 from gateway.routing.snapshot import RequestFacts
+from gateway.rule_state import RuleState
 from gateway.settlement import bound_pico_usd
 
 
@@ -20,6 +21,7 @@ def gather_facts(
     warm_tokens: Mapping[str, int],
     backend_state: Mapping[str, tuple[int, float]],
     draw: float,
+    rules: RuleState,
 ) -> Facts:
     """Everything `decide()` looks at that rules and prices do not hold, rounded as it is stored."""
     return Facts(
@@ -33,6 +35,8 @@ def gather_facts(
         warm_tokens={name: min(tokens, view.input_tokens) for name, tokens in warm_tokens.items() if name in names},
         backend_state=dict(backend_state),
         draw=draw,
+        explored_pico_usd=rules.explored_pico_usd,
+        allowed_loss=rules.allowed_loss,
     )
 
 

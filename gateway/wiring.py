@@ -43,6 +43,8 @@ from gateway.response_cache import ResponseCache
 from gateway.routing.fallback import RetryPolicy
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
+from gateway.rule_state import ExplorationSpend
+from gateway.rule_watch import RuleWatch
 from gateway.rules_service import RulesService
 from gateway.shadow import ShadowBudget, ShadowCalls
 from gateway.sharing import Sharing, open_sharing
@@ -68,6 +70,7 @@ SHIP_AT_STOP_SECONDS = 20.0
 ADOPT_SECONDS = 30.0
 RETENTION_SECONDS = 3600.0
 FEEDBACK_SECONDS = 15.0
+RULES_SECONDS = 30.0
 SHADOWS_AT_STOP_SECONDS = 10.0
 BODIES_AT_STOP_SECONDS = 5.0
 
@@ -105,6 +108,7 @@ class Gateway:
     versions: ClassifierVersions
     versions_watch: FileWatch
     classifier_watch: ClassifierWatch
+    rule_watch: RuleWatch
     classifier: Classifier
     document: RulesDocument
     text_version: str = ""
@@ -120,6 +124,7 @@ class Gateway:
         await self.budgets.start()
         if self.pipeline.shadows is not None:
             await self.pipeline.shadows.start(SqlReports(self.database))
+        await self.rule_watch.start()
         self.tasks = [
             asyncio.create_task(self.shipper.run(), name="shipper"),
             asyncio.create_task(self.watch.run(), name="changes"),
@@ -129,6 +134,7 @@ class Gateway:
             asyncio.create_task(Chore("retention", RETENTION_SECONDS, self._forget).run(), name="retention"),
             asyncio.create_task(self.bodies.run(), name="bodies"),
             asyncio.create_task(Chore("feedback", FEEDBACK_SECONDS, self.classifier_watch.look).run(), name="feedback"),
+            asyncio.create_task(Chore("rules' traffic", RULES_SECONDS, self.rule_watch.look).run(), name="rules"),
             asyncio.create_task(self.budgets.run(), name="budgets"),
             asyncio.create_task(watch_health(self._monitored(), self.pipeline.upstreams), name="health"),
         ]
@@ -286,6 +292,8 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
         retry_policy=RetryPolicy(**deployment.settings.fallback.model_dump()),
         bodies=bodies,
     )
+    pipeline.exploration = exploration = ExplorationSpend(pipeline.rule_state, now_us, workers=workers)
+    metrics.tell(exploration.settled)
     shadows = deployment.settings.shadow_calls
     if shadows.share:
         purse = ShadowBudget(shadows.budget_pico_usd // workers)
@@ -339,6 +347,7 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
         versions=versions,
         versions_watch=versions_watch,
         classifier_watch=classifier_watch,
+        rule_watch=RuleWatch(SqlEntries(database), pipeline.rule_state, exploration, lambda: pipeline.snapshot, now_us),
         classifier=classifier,
         document=deployment.rules,
     )
