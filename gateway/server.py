@@ -10,6 +10,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from gateway.corked_transport import CorkedTransport
 from gateway.errors import StateError
 
 BACKLOG = 2048
@@ -90,6 +91,9 @@ def patient_protocol(seconds: float) -> type[HttpToolsProtocol]:
 
     class PatientProtocol(HttpToolsProtocol):
         _patience: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(CorkedTransport(transport))
 
         def pause_writing(self) -> None:
             super().pause_writing()
