@@ -2,24 +2,32 @@
 
 from decimal import Decimal
 
+import httpx
 import pytest
 from selenium import webdriver
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
 
 from dashboards import display
+from gateway.routing.decide import SIMULATE_TAG
 from tests.browser.conftest import Running
-from tests.browser.steps import button, go, see, set_rules, tile
+from tests.browser.steps import button, go, patient, see, set_rules, tile
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
+HARD = (
+    "Prove that the halting problem is undecidable by a diagonal argument, then implement in Rust a lock-free "
+    "concurrent hash map with linearizable resizing, and derive its memory-ordering constraints step by step."
+)
 
 
 def test_a_rule_edited_wrongly_then_rightly_replayed_activated_and_rolled_back(
     browser: webdriver.Chrome, running: Running
 ) -> None:
+    """One and the same request goes to another model from the activation on, and back after the roll back."""
+    first = answered_by(running)
+    assert first[0] == "default"
+    other = next(one for one in simulated_models(running) if one != first[1])
     go(browser, running, "/rules")
     before = running.ask("/admin/v1/rules")["active"]
     set_rules(browser, "choose: {from: any", "chose: {from: any")
@@ -28,7 +36,7 @@ def test_a_rule_edited_wrongly_then_rightly_replayed_activated_and_rolled_back(
     line = browser.find_element(By.CSS_SELECTOR, ".be-error-line").text
     assert "chose:" in line
     set_rules(browser, "chose: {from: any", "choose: {from: any")
-    set_rules(browser, "from: any", "from: local")
+    set_rules(browser, "from: any", f"from: [{other}]")
     button(browser, "Compare").click()
     see(browser, "What changes")
     assert browser.find_elements(By.CSS_SELECTOR, ".be-sides .add")
@@ -38,12 +46,14 @@ def test_a_rule_edited_wrongly_then_rightly_replayed_activated_and_rolled_back(
     see(browser, "is active now")
     after = running.ask("/admin/v1/rules")
     assert after["active"] != before
-    WebDriverWait(browser, 10).until(lambda _: running.ask("/admin/v1/rules")["applied"] == after["active"])
+    patient(browser).until(lambda _: running.ask("/admin/v1/rules")["applied"] == after["active"])
     models = running.ask("/admin/v1/models")
     assert models["rules_version"].startswith(after["active"])
+    assert answered_by(running) == ("default", other)
     button(browser, f"Roll back to {before}").click()
     see(browser, "is active now")
-    WebDriverWait(browser, 10).until(lambda _: running.ask("/admin/v1/rules")["active"] == before)
+    patient(browser).until(lambda _: running.ask("/admin/v1/rules")["applied"] == before)
+    assert answered_by(running) == first
     go(browser, running, "/audit")
     see(browser, "is intact")
     table = browser.find_element(By.CSS_SELECTOR, "tbody").text
@@ -51,9 +61,24 @@ def test_a_rule_edited_wrongly_then_rightly_replayed_activated_and_rolled_back(
     assert "rules.activate" in table
 
 
+def simulated_models(running: Running) -> list[str]:
+    return [one["name"] for one in running.ask("/admin/v1/models")["models"] if one["is_simulated"]]
+
+
+def answered_by(running: Running) -> tuple[str, str]:
+    """The rule and the model of a hard question, always the same one."""
+    headers = {"authorization": f"Bearer {running.month.app_key}", "x-breakeven-tags": SIMULATE_TAG}
+    body = {"model": "auto", "max_tokens": 4, "messages": [{"role": "user", "content": HARD}]}
+    answer = httpx.post(
+        f"{running.gateway}/v1/chat/completions", json=body, headers=headers, timeout=60, trust_env=False
+    )
+    answer.raise_for_status()
+    return answer.headers["x-breakeven-rule"], answer.headers["x-breakeven-model"]
+
+
 def test_the_editor_suggests_what_the_schema_allows(browser: webdriver.Chrome, running: Running) -> None:
     go(browser, running, "/rules")
-    wait = WebDriverWait(browser, 20)
+    wait = patient(browser)
     wait.until(lambda one: one.find_element(By.CSS_SELECTOR, ".be-editor").get_attribute("data-completes"))
     browser.execute_script(
         """const content = document.querySelector('.cm-content'), view = content.cmTile?.view ?? content.cmView?.view;
@@ -85,7 +110,7 @@ def test_the_form_edits_the_text(browser: webdriver.Chrome, running: Running) ->
     difficulty.send_keys("0.3" + Keys.TAB)
     see(browser, "difficulty at most 0.3 → any")
     rules[1].find_element(By.CSS_SELECTOR, "button[aria-label='Move up']").click()
-    wait = WebDriverWait(browser, 20, ignored_exceptions=[StaleElementReferenceException, NoSuchElementException])
+    wait = patient(browser)
     wait.until(
         lambda one: one.find_element(By.CSS_SELECTOR, ".be-rule input").get_attribute("value") == "easy-goes-cheap"
     )
@@ -103,16 +128,18 @@ def test_finance_sets_a_budget_and_sees_it_used(browser: webdriver.Chrome, runni
     see(browser, "Chance of exceeding")
     browser.find_element(By.CSS_SELECTOR, "input[aria-label='Name']").send_keys("search" + Keys.TAB)
     browser.find_element(By.CSS_SELECTOR, "input[aria-label='Dollars a month']").send_keys("$1,234.50" + Keys.TAB)
+    browser.find_element(By.CLASS_NAME, "q-checkbox").click()
     button(browser, "Set budget").click()
     see(browser, "Team search")
     budgets = {one["name"]: one for one in running.ask("/admin/v1/budgets", running.month.viewer_key)["budgets"]}
     assert Decimal(budgets["search"]["month_usd"]) == Decimal("1234.5")
+    assert {name for name, one in budgets.items() if one["stops"]} == {"search"}
     [cells] = [
         [cell.text for cell in row.find_elements(By.TAG_NAME, "td")]
         for row in browser.find_elements(By.CSS_SELECTOR, "tbody tr")
         if row.text.startswith("Team search")
     ]
-    assert cells[1:3] == ["$1,234.50", display.dollars(budgets["search"]["spent_usd"])]
+    assert cells[1:4] == ["$1,234.50", "requests are refused", display.dollars(budgets["search"]["spent_usd"])]
 
 
 def test_a_slider_computes_break_even_again(browser: webdriver.Chrome, running: Running) -> None:
@@ -121,7 +148,7 @@ def test_a_slider_computes_break_even_again(browser: webdriver.Chrome, running: 
     handle = browser.find_element(By.CSS_SELECTOR, ".be-lever .q-slider__track-container")
     browser.execute_script("arguments[0].focus()", handle)
     ActionChains(browser).send_keys(Keys.ARROW_RIGHT * 12).perform()
-    wait = WebDriverWait(browser, 30, ignored_exceptions=[StaleElementReferenceException, StopIteration])
+    wait = patient(browser)
     wait.until(lambda one: tile(one, "With this plan").text != before)
     assert "gpu_hour_usd=" in browser.current_url
     query = browser.current_url.partition("?")[2]
@@ -138,7 +165,7 @@ def test_a_key_is_made_once_and_works(browser: webdriver.Chrome, running: Runnin
     go(browser, running, "/keys")
     browser.find_element(By.CSS_SELECTOR, "input[aria-label=Name]").send_keys("from the browser" + Keys.TAB)
     button(browser, "Create").click()
-    see(browser, "it is not shown again")
+    see(browser, "from the browser may start now")
     secret = browser.find_element(By.CLASS_NAME, "be-secret").text
     assert running.ask("/v1/models", secret)["data"]
     go(browser, running, "/keys")
