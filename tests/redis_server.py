@@ -9,7 +9,7 @@ from typing import Self
 
 import pytest
 
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 
 
 class RedisServer:
@@ -53,7 +53,7 @@ class RedisServer:
 
     def _ask(self, command: bytes) -> bytes:
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
                 connection.sendall(command + b"\r\n")
                 return connection.recv(1024)
         except OSError:

@@ -25,7 +25,7 @@ from gateway.config.home import Home
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUESTS = 900
-START_SECONDS = 90.0
+START_SECONDS = 240.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Running:
 
     def ask(self, path: str, key: str | None = None) -> Any:
         headers = {"authorization": f"Bearer {key or self.month.owner_key}"}
-        answer = httpx.get(f"{self.gateway}{path}", headers=headers, timeout=30, trust_env=False)
+        answer = httpx.get(f"{self.gateway}{path}", headers=headers, timeout=120, trust_env=False)
         answer.raise_for_status()
         return answer.json()
 
@@ -69,7 +69,7 @@ def child(command: list[str], url: str, log: Path, environment: dict[str, str]) 
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(20)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
 

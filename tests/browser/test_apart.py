@@ -20,7 +20,7 @@ def test_the_ui_hangs_dies_and_comes_back_and_no_app_notices(running: Running, t
     url = f"http://127.0.0.1:{(port := free_port())}"
     command = [sys.executable, "-m", "dashboards", "--gateway", running.gateway, "--port", str(port)]
     command += ["--state", str(tmp_path / "sessions")]
-    with httpx.Client(trust_env=False, timeout=60) as browser:
+    with httpx.Client(trust_env=False, timeout=120) as browser:
         with child(command, f"{url}/ui/healthz", tmp_path / "ui.log", {}) as process:
             form = browser.get(f"{url}/ui/sign-in").text
             token = form.partition('name="token" value="')[2].partition('"')[0]
@@ -34,7 +34,7 @@ def test_the_ui_hangs_dies_and_comes_back_and_no_app_notices(running: Running, t
                 assert waiting.is_alive(), "the UI answered although it was stopped"
             finally:
                 process.kill()
-            process.wait(30)
+            process.wait(60)
             assert answers(running) == [200] * REQUESTS
         with child(command, f"{url}/ui/healthz", tmp_path / "ui.log", {}):
             page = browser.get(f"{url}/ui/models")
@@ -46,7 +46,7 @@ def answers(running: Running) -> list[int]:
     """Statuses of an app's requests, each of which is metered and settled."""
     headers = {"authorization": f"Bearer {running.month.app_key}", "x-breakeven-tags": SIMULATE_TAG}
     body = {"model": "auto", "max_tokens": 4, "messages": [{"role": "user", "content": "The capital of France?"}]}
-    with httpx.Client(base_url=running.gateway, headers=headers, timeout=60, trust_env=False) as client:
+    with httpx.Client(base_url=running.gateway, headers=headers, timeout=120, trust_env=False) as client:
         return [client.post("/v1/chat/completions", json=body).status_code for _ in range(REQUESTS)]
 
 

@@ -85,7 +85,7 @@ def download(browser: webdriver.Chrome, link: WebElement) -> bytes:
     address, cookie = link.get_attribute("href"), browser.get_cookie(COOKIE)
     assert address is not None
     assert cookie is not None
-    answer = httpx.get(address, cookies={COOKIE: cookie["value"]}, trust_env=False, timeout=30)
+    answer = httpx.get(address, cookies={COOKIE: cookie["value"]}, trust_env=False, timeout=120)
     answer.raise_for_status()
     return answer.content
 
@@ -165,5 +165,5 @@ def test_signing_out_ends_the_session_on_the_server(browser: webdriver.Chrome, r
     assert cookie["sameSite"] == "Lax"
     button(browser, "Sign out").click()
     see(browser, "API key")
-    again = httpx.get(f"{running.ui}/ui/", cookies={COOKIE: cookie["value"]}, trust_env=False, timeout=30)
+    again = httpx.get(f"{running.ui}/ui/", cookies={COOKIE: cookie["value"]}, trust_env=False, timeout=120)
     assert again.status_code == 303

@@ -16,7 +16,7 @@ WINDOW = "month:2026-11-01"
 ACCOUNT = Account("key:k", WINDOW)
 NOTHING = Holding(0, 0)
 NANO = 1000
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 
 
 def books_showing(spent: int, account: Account = ACCOUNT) -> Callable[[], Awaitable[Booked]]:

@@ -73,7 +73,7 @@ def post(served: Served, body: Any, path: str = "/v1/chat/completions") -> httpx
 
 
 def health(served: Served) -> dict[str, Any]:
-    return httpx.get(served.url + "/health", timeout=10).json()
+    return httpx.get(served.url + "/health", timeout=60).json()
 
 
 async def until_idle(client: httpx.AsyncClient) -> dict[str, Any]:
@@ -255,9 +255,9 @@ def test_bad_requests_are_told_what_is_wrong(
 
 def test_unknown_paths_and_models(served: Served) -> None:
     assert post(served, {"input": "x"}, "/v1/embeddings").json()["error"]["code"] == "model_not_found"
-    assert httpx.get(served.url + "/v1/models/other").json()["error"]["code"] == "model_not_found"
-    assert httpx.get(served.url + "/nothing").json()["error"]["message"]
-    assert httpx.get(served.url + "/v1/chat/completions").status_code == 405
+    assert httpx.get(served.url + "/v1/models/other", timeout=60).json()["error"]["code"] == "model_not_found"
+    assert httpx.get(served.url + "/nothing", timeout=60).json()["error"]["message"]
+    assert httpx.get(served.url + "/v1/chat/completions", timeout=60).status_code == 405
 
 
 async def test_a_client_that_leaves_frees_its_blocks(served: Served) -> None:

@@ -40,7 +40,7 @@ async def test_a_hundred_equal_calls_make_one_upstream_call_and_one_entry(servic
 
 
 async def test_another_body_or_endpoint_under_the_same_key_is_422(service: Service) -> None:
-    async with httpx.AsyncClient(base_url=service.url, headers=HEADERS) as client:
+    async with httpx.AsyncClient(base_url=service.url, headers=HEADERS, timeout=60) as client:
         assert (await client.post("/v1/chat/completions", json=BODY)).status_code == 200
         other = await client.post("/v1/chat/completions", json={**BODY, "temperature": 1})
         assert (other.status_code, other.json()["error"]["code"]) == (422, "idempotency_mismatch")
@@ -49,7 +49,7 @@ async def test_another_body_or_endpoint_under_the_same_key_is_422(service: Servi
 
 
 async def test_messages_are_replayed_in_their_own_format(service: Service) -> None:
-    async with httpx.AsyncClient(base_url=service.url, headers=HEADERS) as client:
+    async with httpx.AsyncClient(base_url=service.url, headers=HEADERS, timeout=60) as client:
         answers = [await client.post("/v1/messages", json={**BODY, "max_tokens": 50}) for _ in range(2)]
     assert answers[0].content == answers[1].content
     assert answers[1].json()["content"][0]["text"] == "Hello, world."
@@ -58,13 +58,13 @@ async def test_messages_are_replayed_in_their_own_format(service: Service) -> No
 
 async def test_a_failed_request_is_served_anew(service: Service) -> None:
     service.rig.one._script = follow([Outcome(fault="rejected"), Outcome()])  # pyright: ignore[reportPrivateUsage]
-    async with httpx.AsyncClient(base_url=service.url, headers=HEADERS) as client:
+    async with httpx.AsyncClient(base_url=service.url, headers=HEADERS, timeout=60) as client:
         assert (await client.post("/v1/chat/completions", json=BODY)).status_code == 400
         assert (await client.post("/v1/chat/completions", json=BODY)).status_code == 200
 
 
 async def test_a_stranger_learns_nothing_from_a_key(service: Service) -> None:
-    async with httpx.AsyncClient(base_url=service.url, headers=HEADERS) as client:
+    async with httpx.AsyncClient(base_url=service.url, headers=HEADERS, timeout=60) as client:
         assert (await client.post("/v1/chat/completions", json=BODY)).status_code == 200
         stranger = await client.post("/v1/chat/completions", json=BODY, headers={"authorization": "Bearer bk-none"})
         assert stranger.status_code == 401

@@ -39,7 +39,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
         line = service.stdout.readline()
         assert line, "the gateway did not start; what it says is above"
         running = json.loads(line)
-        document = httpx.get(f"{running['url']}/openapi.json").json()
+        document = httpx.get(f"{running['url']}/openapi.json", timeout=60).json()
         for schema in document["components"]["schemas"].values():
             if "/v1/models" in str(schema.get("properties", {}).get("model")):
                 schema["properties"]["model"]["enum"] = ["auto", running["model"]]
