@@ -17,11 +17,12 @@ NOW = 1_790_000_000
 
 
 class IdentityProvider:
-    """`claims` changes what the next token says, `sign` how it is signed."""
+    """`claims` changes what the next token says, `sign` how it is signed. `url` is where it is asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, url: str = ISSUER, *, now: Callable[[], int] = lambda: NOW) -> None:
+        self.url, self.now = url, now
         self.key = RSAKey.generate_key(2048, {"kid": "one"})
-        self.issuer = ISSUER
+        self.issuer = url
         self.groups: list[str] = ["finance-team"]
         self.claims: dict[str, Any] = {}
         self.sign: Callable[[dict[str, Any]], str] = self._sign
@@ -37,9 +38,9 @@ class IdentityProvider:
                     200,
                     json={
                         "issuer": self.issuer,
-                        "authorization_endpoint": f"{ISSUER}/authorize",
-                        "token_endpoint": f"{ISSUER}/token",
-                        "jwks_uri": f"{ISSUER}/keys",
+                        "authorization_endpoint": f"{self.url}/authorize",
+                        "token_endpoint": f"{self.url}/token",
+                        "jwks_uri": f"{self.url}/keys",
                         "id_token_signing_alg_values_supported": ["none", "HS256", "RS256"],
                     },
                 )
@@ -67,8 +68,8 @@ class IdentityProvider:
         if asked is None or asked["code_challenge"] != challenge:
             return httpx.Response(400, json={"error": "invalid_grant"})
         claims = {
-            "iss": ISSUER, "aud": CLIENT, "sub": "42", "email": "ann@corp.example", "email_verified": True,
-            "nonce": asked["nonce"], "iat": NOW, "exp": NOW + 300, "groups": self.groups, **self.claims,
+            "iss": self.url, "aud": CLIENT, "sub": "42", "email": "ann@corp.example", "email_verified": True,
+            "nonce": asked["nonce"], "iat": self.now(), "exp": self.now() + 300, "groups": self.groups, **self.claims,
         }  # fmt: skip
         return httpx.Response(200, json={"access_token": "at", "token_type": "Bearer", "id_token": self.sign(claims)})
 

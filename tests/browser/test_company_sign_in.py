@@ -1,0 +1,69 @@
+"""Signing in through a company's identity provider in a real Chromium: who gets in, as what, out again, and who not."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+from dashboards.screenshots import wait_for_page
+from dashboards.security import COOKIE
+from tests.browser.conftest import Running, child, console_errors, drain, free_port
+from tests.browser.identity_server import environment, serve_identities
+from tests.browser.steps import button, patient, see
+
+pytestmark = [pytest.mark.browser, pytest.mark.integration]
+
+
+def test_a_person_comes_in_with_their_role_and_leaves_and_others_do_not(
+    chromium: webdriver.Chrome, running: Running, tmp_path: Path
+) -> None:
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    command = [sys.executable, "-m", "dashboards", "--gateway", running.gateway, "--port", str(port)]
+    chromium.delete_all_cookies()
+    drain(chromium)
+    with serve_identities() as identities:
+        given = environment(identities, url, running.month.owner_key)
+        with child(command, f"{url}/ui/healthz", tmp_path / "ui.log", given):
+            _finance_comes_in(chromium, url)
+            key = _key_of(running, "ann@corp.example")
+            assert (key["role"], key["revoked_at_us"]) == ("finance", None)
+            button(chromium, "Sign out").click()
+            see(chromium, "Or with a key")
+            assert _key_of(running, "ann@corp.example")["revoked_at_us"], "the key outlived the session"
+            _choose(chromium, url, "Bob")
+            see(chromium, "bob@corp.example is known to the identity provider and has no role here")
+            assert chromium.get_cookie(COOKIE) is None
+            _choose(chromium, url, "Cancel")
+            see(chromium, "The identity provider refused: access_denied")
+            assert chromium.get_cookie(COOKIE) is None
+    refused = [error for error in console_errors(chromium) if "/ui/oidc/callback" not in error]
+    assert not refused, "the console has errors beside the two refusals"
+    drain(chromium)
+
+
+def _finance_comes_in(browser: webdriver.Chrome, url: str) -> None:
+    _choose(browser, url, "Ann")
+    see(browser, "ann@corp.example · finance")
+    wait_for_page(browser)
+    pages = {one.text for one in browser.find_elements(By.CSS_SELECTOR, "a.be-nav")}
+    assert {"Overview", "Requests", "Audit log"} <= pages
+    browser.get(f"{url}/ui/rules")
+    wait_for_page(browser)
+    labels = {one.text for one in browser.find_elements(By.TAG_NAME, "button")}
+    assert "Check" in labels
+    assert "Save and activate" not in labels, "finance reads rules and does not write them"
+
+
+def _choose(browser: webdriver.Chrome, url: str, who: str) -> None:
+    """From the sign-in page to the provider's, where somebody says who they are."""
+    browser.get(f"{url}/ui/sign-in")
+    browser.find_element(By.PARTIAL_LINK_TEXT, "Sign in with").click()
+    patient(browser).until(lambda one: one.find_element(By.LINK_TEXT, who)).click()
+
+
+def _key_of(running: Running, name: str) -> dict[str, Any]:
+    [key] = [one for one in running.ask("/admin/v1/keys")["keys"] if one["name"] == name]
+    return key
