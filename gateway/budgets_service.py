@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import date
 
 from gateway.api.admin_time import moment_of
-from gateway.daily_history import DAY_US, read_daily_costs
 from gateway.limits import BudgetScope
 from gateway.reports.daily_costs import BudgetBurn, DailyCost
+from gateway.reports.daily_history import DAY_US, read_daily_costs
 from gateway.stores import Budget, BudgetStore, Dimension, ReportStore, SumsQuery
 
 HISTORY_DAYS = 60

@@ -16,8 +16,8 @@ from gateway.api.admin_what_if import build_what_if_router
 from gateway.budgets_service import BudgetsService
 from gateway.config.settings import LOCAL_BACKEND
 from gateway.replay_service import ReplayService
-from gateway.report_services import build_report_services
 from gateway.reports.daily_costs import BudgetBurn, DailyCost, TooShort
+from gateway.reports.services import build_report_services
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.storage.sql_audit import SqlAuditLog

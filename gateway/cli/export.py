@@ -13,7 +13,7 @@ from gateway.api.admin_forecast import DailyQuery, ForecastQuery
 from gateway.api.admin_reports import BreakEvenQuery, CostQuery, PeriodQuery
 from gateway.cli.state import open_state
 from gateway.errors import StateError
-from gateway.report_files import ReportFiles
+from gateway.reports.files import ReportFiles
 from gateway.reports.tables import Format, ReportTable, encode
 
 app = typer.Typer(no_args_is_help=True)

@@ -11,7 +11,7 @@ from rich.table import Table
 from gateway.api.admin_reconcile import ReconciliationView
 from gateway.cli.state import open_state
 from gateway.errors import ConfigurationError
-from gateway.reconcile_service import book_differences, view_of
+from gateway.reports.reconcile_service import book_differences, view_of
 from gateway.storage.sql_adjustments import SqlAdjustments
 
 

@@ -10,7 +10,7 @@ from gateway.catalogue import profiles
 from gateway.classifier_versions import ClassifierVersions
 from gateway.config.home import find_home
 from gateway.deployment import Deployment, load_deployment
-from gateway.report_services import ReportServices, build_report_services
+from gateway.reports.services import ReportServices, build_report_services
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.rules_service import text_version

@@ -1,1 +1,1 @@
-"""Questions that are asked of the books: forecasts, budgets, unusual days."""
+"""What the books are asked: costs, break-even, what-ifs, forecasts, exports, reconciliation; each question is one file."""

@@ -8,7 +8,7 @@ from sqlalchemy import func, literal, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.pricing.reprice import Booked
-from gateway.reconcile_service import Difference
+from gateway.reports.reconcile_service import Difference
 from gateway.storage.database import writing
 from gateway.storage.entry_rows import COST_FIELDS
 from gateway.storage.interned import insert_or_ignore

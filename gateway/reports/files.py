@@ -14,7 +14,7 @@ from gateway.api.admin_reports import (
     UtilisationPoint,
 )
 from gateway.api.admin_time import moment_of
-from gateway.books import Books
+from gateway.reports.books import Books
 from gateway.reports.focus import Period, focus_table
 from gateway.reports.focus_columns import GROUP_BY
 from gateway.reports.model_tables import table_of

@@ -8,8 +8,8 @@ from gateway.api.admin_reports import IdleCost, Utilisation, UtilisationPoint
 from gateway.api.admin_time import moment_of
 from gateway.economics.traffic import HOUR_US
 from gateway.money import format_usd
-from gateway.plans import Rented
 from gateway.reports.focus import Capacity
+from gateway.reports.plans import Rented
 from gateway.reports.tables import apportion
 from gateway.stores import ReportStore, SumsQuery
 

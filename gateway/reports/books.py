@@ -23,11 +23,11 @@ from gateway.api.admin_reports import (
 from gateway.api.admin_time import moment_of
 from gateway.economics.traffic import HOUR_US
 from gateway.errors import InvalidRequest
-from gateway.gpu_books import Bounds, GpuBooks
 from gateway.money import format_usd
-from gateway.plans import Rented
+from gateway.reports.gpu_books import Bounds, GpuBooks
+from gateway.reports.plans import Rented
+from gateway.reports.savings import savings
 from gateway.routing.snapshot import Snapshot
-from gateway.savings import savings
 from gateway.stores import SHADOW, Dimension, ReportStore, Sums, SumsQuery
 
 DEFAULT_DAYS = 30

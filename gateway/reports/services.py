@@ -12,18 +12,18 @@ from gateway.api.admin_reports import (
     PeriodQuery,
     Utilisation,
 )
-from gateway.books import Books, BooksOf
-from gateway.break_even_service import BreakEvenOf, BreakEvenService
 from gateway.config.gpu_table_file import load_gpu_table
 from gateway.deployment import Deployment
 from gateway.errors import InvalidRequest
-from gateway.forecast_service import ForecastService
-from gateway.plans import own_engine_plan, rented_gpus, throughput
-from gateway.reconcile_service import ReconcileService
-from gateway.report_files import ReportFiles
+from gateway.reports.books import Books, BooksOf
+from gateway.reports.break_even_service import BreakEvenOf, BreakEvenService
+from gateway.reports.files import ReportFiles
+from gateway.reports.forecast_service import ForecastService
+from gateway.reports.plans import own_engine_plan, rented_gpus, throughput
+from gateway.reports.reconcile_service import ReconcileService
+from gateway.reports.what_if_service import WhatIfOf, WhatIfService
 from gateway.routing.snapshot import Snapshot
 from gateway.stores import ReportStore
-from gateway.what_if_service import WhatIfOf, WhatIfService
 
 
 @dataclass(frozen=True, slots=True)

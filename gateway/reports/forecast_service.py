@@ -19,10 +19,10 @@ from gateway.api.admin_forecast import (
     ForecastView,
 )
 from gateway.api.admin_time import moment_of
-from gateway.daily_history import read_daily_costs
 from gateway.errors import InvalidRequest
 from gateway.money import format_usd
 from gateway.reports.daily_costs import BudgetBurn, DailyCost, Range, TooShort
+from gateway.reports.daily_history import read_daily_costs
 from gateway.stores import Dimension, ReportStore
 
 

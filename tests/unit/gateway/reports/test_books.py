@@ -12,17 +12,17 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.api.admin_forecast import DailyQuery, ForecastQuery
 from gateway.api.admin_reports import BreakEvenQuery, CostQuery, PeriodQuery
 from gateway.api.admin_what_if import WhatIfQuery
-from gateway.books import Books, BooksOf
-from gateway.break_even_service import BreakEvenOf, BreakEvenService
 from gateway.cli.demo_month import write_demo_month
 from gateway.config.home import Home
 from gateway.deployment import Deployment, load_deployment
 from gateway.errors import InvalidRequest
 from gateway.ledger.entry import Entry
 from gateway.money import format_usd
-from gateway.plans import own_engine_plan, rented_gpus
 from gateway.replay_service import ReplayService
-from gateway.report_services import ReportServices, build_report_services
+from gateway.reports.books import Books, BooksOf
+from gateway.reports.break_even_service import BreakEvenOf, BreakEvenService
+from gateway.reports.plans import own_engine_plan, rented_gpus
+from gateway.reports.services import ReportServices, build_report_services
 from gateway.reports.tables import encode
 from gateway.routing.snapshot import Snapshot
 from gateway.storage.database import open_database

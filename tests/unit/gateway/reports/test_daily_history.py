@@ -4,8 +4,8 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from gateway.daily_history import read_daily_costs
 from gateway.reports.daily_costs import DailyCost
+from gateway.reports.daily_history import read_daily_costs
 from gateway.stores import Sums, SumsQuery
 from tests.unit.gateway.api.fakes import OneSum
 
