@@ -1,25 +1,32 @@
-"""Adapter for Anthropic's Messages API: chat calls translated, `messages` calls passed through."""
+"""Adapter for Anthropic's Messages API: chats are translated, calls in its own format pass through untouched."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import Final
 
 import msgspec
 
 from backends.anthropic_format import AnthropicStreamReader, build_messages_body, openai_error, read_message
 from backends.anthropic_messages import NativeMessagesReader, read_native_message
 from backends.chat_view import parse_chat, untranslatable
-from backends.errors import UpstreamUnavailable
+from backends.errors import UpstreamRejected, UpstreamUnavailable
 from backends.http_backend import Exchange, HttpBackend, answers_ok, check_base_url, checked_headers, join_url
 from backends.http_client import HttpClient
 from backends.json_objects import decode_object
 from backends.json_splice import NotAnObject, splice
-from backends.protocol import BackendHealth, Call, Chunk, Reply
+from backends.messages_endpoint_events import messages_error
+from backends.protocol import VENDOR_HEADERS, BackendHealth, Call, Chunk, Operation, Reply
 from backends.usage import Usage
 from backends.usage_wire import MalformedUsage, token_count
 
-API_VERSION = "2023-06-01"
+API_VERSION: Final = "2023-06-01"
+BETA: Final = "anthropic-beta"
+NATIVE_PATHS: Final[Mapping[Operation, str]] = {
+    "messages": "messages",
+    "messages.count_tokens": "messages/count_tokens",
+}
+"""Calls in Anthropic's own format."""
 
 
 class AnthropicBackend(HttpBackend):
@@ -47,7 +54,7 @@ class AnthropicBackend(HttpBackend):
         )
 
     async def open(self, call: Call) -> Reply:
-        if call.operation == "messages":
+        if call.operation in NATIVE_PATHS:
             return await self.exchange(call, self._native(call))
         if call.operation != "chat.completions":
             raise untranslatable("operation", f"{self.name} does not offer {call.operation}")
@@ -63,16 +70,6 @@ class AnthropicBackend(HttpBackend):
         )
         return await self.exchange(call, exchange)
 
-    async def count_tokens(self, call: Call) -> int:
-        """Input tokens of a `messages` body, counted by the provider without answering it. Raises as `open` does."""
-        exchange = replace(
-            self._native(call), url=join_url(self._base_url, "messages/count_tokens"), read_answer=self._read_count
-        )
-        reply = await self.exchange(replace(call, is_stream=False), exchange)
-        [chunk] = [chunk async for chunk in reply]
-        assert chunk.usage
-        return chunk.usage.input_tokens
-
     def _read_count(self, body: bytes) -> Chunk:
         try:
             count = token_count((decode_object(body) or {})["input_tokens"], "input_tokens")
@@ -87,11 +84,19 @@ class AnthropicBackend(HttpBackend):
         try:
             body = splice(call.body, {"model": msgspec.json.encode(call.upstream_model)})
         except NotAnObject as error:
-            raise untranslatable("body", str(error)) from error
+            raise UpstreamRejected(str(error), backend=self.name, body=messages_error(400, str(error))) from error
+        is_count = call.operation == "messages.count_tokens"
         return Exchange(
-            url=join_url(self._base_url, "messages"),
-            headers=self._headers,
+            url=join_url(self._base_url, NATIVE_PATHS[call.operation]),
+            headers=self._headers | self._vendor_headers(call.headers),
             body=body,
-            read_answer=partial(read_native_message, backend=self.name),
+            read_answer=self._read_count if is_count else partial(read_native_message, backend=self.name),
             stream_reader=partial(NativeMessagesReader, self.name),
         )
+
+    def _vendor_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """The caller's version instead of ours; its betas beside those this backend is configured with."""
+        said = {name: value for name, value in headers.items() if name in VENDOR_HEADERS}
+        if BETA in said and BETA in self._headers:
+            said[BETA] = f"{self._headers[BETA]},{said[BETA]}"
+        return said

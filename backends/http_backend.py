@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from backends.errors import BackendError, UpstreamRejected, UpstreamTimeout, UpstreamUnavailable
 from backends.http1_client import Http1Client
@@ -20,8 +21,9 @@ from backends.http_reply import (
     StreamReply,
     TimedResponse,
 )
-from backends.protocol import BackendHealth, Call, Chunk, Reply, Timeouts
+from backends.protocol import BackendHealth, Call, Chunk, Reply, Timeouts, trace_of
 
+_SECRET_HEADERS: Final = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
 _HEALTH_TIMEOUTS = Timeouts(connect_seconds=2.0, first_byte_seconds=5.0, idle_seconds=2.0)
 
 
@@ -61,7 +63,8 @@ class HttpBackend:
 
     async def exchange(self, call: Call, exchange: Exchange) -> Reply:
         """Send one call and return its reply once the status is known to be good."""
-        response = await self._send("POST", exchange.url, exchange.headers, exchange.body, call.timeouts)
+        sent = {**exchange.headers, **trace_of(call)} if call.headers else exchange.headers
+        response = await self._send("POST", exchange.url, sent, exchange.body, call.timeouts)
         status, headers = response.status, response.headers
         try:
             if not 200 <= status < 300:
@@ -69,7 +72,7 @@ class HttpBackend:
                 status = exchange.true_status(status, body)
                 error = error_from_status(status, headers, body, backend=self._name, now=self._now)
                 if isinstance(error, UpstreamRejected):
-                    error.body = exchange.translate_error(body)
+                    error.body = b"" if _quotes_secret(body, sent) else exchange.translate_error(body)
                 raise error
             if call.is_stream and not headers.get("content-type", "").startswith("application/json"):
                 return StreamReply(response.timed, exchange.stream_reader(), self._name)
@@ -124,6 +127,12 @@ class _Sent:
     status: int
     headers: Mapping[str, str]
     timed: TimedResponse
+
+
+def _quotes_secret(body: bytes, sent: Mapping[str, str]) -> bool:
+    """Whether a provider repeats our key to whoever made the request that it refuses."""
+    secrets = (sent[name].rpartition(" ")[2] for name in _SECRET_HEADERS if name in sent)
+    return any(secret.encode() in body for secret in secrets if secret)
 
 
 def answers_ok(status: int, body: bytes) -> BackendHealth:

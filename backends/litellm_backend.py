@@ -25,7 +25,7 @@ from backends.http_errors import error_from_status
 from backends.http_reply import PlainReply
 from backends.json_objects import decode_object
 from backends.openai_format import OpenAIStreamReader, error_body, read_answer
-from backends.protocol import BackendHealth, Call, Chunk, Reply
+from backends.protocol import BackendHealth, Call, Chunk, Reply, trace_of
 
 CHAT_FIELDS: Final = frozenset(
     {
@@ -118,10 +118,15 @@ class LitellmBackend:
         stream: dict[str, object] = (
             {"stream": True, "stream_options": {"include_usage": True}} if call.is_stream else {}
         )
+        trace: dict[str, object] = {}
+        if found := trace_of(call):
+            configured = cast(Mapping[str, str], self._settings.get("extra_headers") or {})
+            trace["extra_headers"] = {**configured, **found}
         return {
             **{name: value for name, value in fields.items() if name in CHAT_FIELDS},
             **stream,
             **self._settings,
+            **trace,
             "model": call.upstream_model,
             "timeout": call.timeouts.first_byte_seconds,
             "drop_params": True,

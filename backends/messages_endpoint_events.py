@@ -17,6 +17,8 @@ STOP_REASONS: Final[Mapping[str, str]] = {
     "function_call": "tool_use",
     "content_filter": "refusal",
 }
+_BLOCK_START: Final = b"event: content_block_start\n"
+_BLOCK_STOP: Final = b"event: content_block_stop\n"
 ERROR_TYPES: Final[Mapping[int, str]] = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -35,6 +37,12 @@ def messages_error(status: int, message: str) -> bytes:
     """An error body in Anthropic's shape; its type follows the status."""
     kind = ERROR_TYPES.get(status, "invalid_request_error" if 400 <= status < 500 else "api_error")
     return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": message}})
+
+
+def messages_error_from(body: bytes, status: int, otherwise: str) -> bytes:
+    """An OpenAI error body in Anthropic's shape; `otherwise` is the message where it has none."""
+    message = text_of(part_of(decode_object(body) or {}, "error"), "message")
+    return messages_error(status, message or otherwise)
 
 
 def error_event(status: int, message: str) -> bytes:
@@ -75,6 +83,35 @@ def usage_wire(usage: Usage | None) -> Fields:
     }
 
 
+def last_events(finish_reason: str, usage: Usage) -> bytes:
+    """The end of a stream whose blocks are closed."""
+    delta: Fields = {"stop_reason": _stop_reason(finish_reason), "stop_sequence": None}
+    return _event("message_delta", delta=delta, usage=usage_wire(usage)) + _event("message_stop")
+
+
+class OpenBlock:
+    """Which content block a stream of Anthropic's events has open, so that whoever ends it early can close it.
+
+    Feed it every payload in order. A raw newline never stands inside JSON, so what is searched for is an event's name.
+    """
+
+    def __init__(self) -> None:
+        self._start = b""
+
+    def note(self, payload: bytes) -> None:
+        started, stopped = payload.rfind(_BLOCK_START), payload.rfind(_BLOCK_STOP)
+        if started > stopped:
+            self._start = payload[started + len(_BLOCK_START) :].split(b"\n", 1)[0]
+        elif stopped >= 0:
+            self._start = b""
+
+    def close(self) -> bytes:
+        """The event that closes it, or nothing."""
+        start = decode_object(self._start.removeprefix(b"data: ")) if self._start else None
+        self._start = b""
+        return b"" if start is None else _event("content_block_stop", index=start.get("index"))
+
+
 class MessagesEventWriter:
     """Turns the chunks of one stream into events. Feed it every chunk in order; the last one brings `message_stop`.
 
@@ -90,7 +127,7 @@ class MessagesEventWriter:
         self._open: Literal["text", "thinking", "tool"] | None = None
         self._next_index = 0
         self._tools: dict[int, int] = {}  # tool call index -> content block index
-        self._stop_reason = "end_turn"
+        self._finish_reason = "stop"
         self._usage: Usage | None = None
 
     def write(self, chunk: Chunk) -> bytes:
@@ -102,7 +139,7 @@ class MessagesEventWriter:
         if chunk.usage is not None:
             self._usage = chunk.usage
         if chunk.finish_reason is not None:
-            self._stop_reason = _stop_reason(chunk.finish_reason)
+            self._finish_reason = chunk.finish_reason
         if chunk.is_done:
             return b"".join([*events, *self._end()])
         document = decode_object(chunk.payload[6:]) if chunk.payload else None
@@ -115,9 +152,8 @@ class MessagesEventWriter:
         return _event("message_start", message=_message(self._message_id, self._model, [], None, usage))
 
     def _end(self) -> list[bytes]:
-        usage = usage_wire(self._usage or Usage(input_tokens=self._input_tokens))
-        delta: Fields = {"stop_reason": self._stop_reason, "stop_sequence": None}
-        return [*self._close(), _event("message_delta", delta=delta, usage=usage), _event("message_stop")]
+        usage = self._usage or Usage(input_tokens=self._input_tokens)
+        return [*self._close(), last_events(self._finish_reason, usage)]
 
     def _delta(self, delta: Mapping[str, object]) -> list[bytes]:
         events: list[bytes] = []

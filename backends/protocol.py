@@ -1,14 +1,18 @@
 """What the gateway asks of anything that answers a prompt. Implemented once per wire format, and by a scripted fake."""
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol
 
 import msgspec
 
 from backends.usage import EngineTimings, Usage
 
-Operation = Literal["chat.completions", "completions", "embeddings", "responses", "messages"]
+Operation = Literal["chat.completions", "completions", "embeddings", "responses", "messages", "messages.count_tokens"]
+TRACE_HEADERS: Final = frozenset({"traceparent", "tracestate"})
+"""W3C trace context: every backend sends it on."""
+VENDOR_HEADERS: Final = frozenset({"anthropic-beta", "anthropic-version"})
+"""Of a provider's own: only a backend of that wire format sends them on, and they may change the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,15 @@ class Call:
     cache_salt: str | None = None
     key: str = ""
     """The label of the key to use, where the backend has several; empty: the backend's own choice."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of the caller's, in lower case: only those of TRACE_HEADERS and VENDOR_HEADERS."""
+    input_tokens: int = 0
+    """The gateway's estimate, for formats that say it before anybody has counted."""
+
+
+def trace_of(call: Call) -> dict[str, str]:
+    """What it carries of the caller's trace."""
+    return {name: value for name, value in call.headers.items() if name in TRACE_HEADERS}
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):

@@ -1,22 +1,44 @@
-"""Gives a backend the Responses endpoint that its wire format lacks: asked as a chat, answered in items and events."""
+"""Gives a backend the endpoints that its wire format lacks (Responses, Messages): asked as a chat, answered in theirs.
+
+Knows no adapter: whoever wraps one says what it answers by itself.
+"""
 
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from dataclasses import replace
 
 import msgspec
 
+from backends.errors import UpstreamRejected
+from backends.http_reply import PlainReply
 from backends.json_objects import decode_object
-from backends.protocol import Backend, BackendHealth, Call, Chunk, Reply
+from backends.messages_endpoint_events import (
+    MessagesEventWriter,
+    message_from_answer,
+    messages_error,
+    messages_error_from,
+)
+from backends.messages_endpoint_format import InvalidMessages, chat_body_from_messages
+from backends.protocol import Backend, BackendHealth, Call, Chunk, Operation, Reply
 from backends.responses_endpoint_events import ResponseHead, ResponsesEventWriter, response_from_answer
 from backends.responses_endpoint_format import chat_body_from_responses
+from backends.usage import Usage
+
+Write = Callable[[Chunk], bytes]
+"""A chunk's payload in the other format."""
 
 
 class TranslatingBackend:
-    """A backend around another one. `now` is Unix seconds, for the date that a response carries."""
+    """A backend around another one; what is in `native` goes to that one as it is.
 
-    def __init__(self, inner: Backend, *, now: Callable[[], float] = time.time) -> None:
+    `now` is Unix seconds, for the date that a response carries.
+    """
+
+    def __init__(
+        self, inner: Backend, *, native: Collection[Operation] = (), now: Callable[[], float] = time.time
+    ) -> None:
         self._inner = inner
+        self._native = native
         self._now = now
 
     @property
@@ -28,12 +50,14 @@ class TranslatingBackend:
         return self._inner.is_simulated
 
     async def open(self, call: Call) -> Reply:
-        if call.operation != "responses":
-            return await self._inner.open(call)
-        body = chat_body_from_responses(call.body)
-        chat = replace(call, operation="chat.completions", body=body, wants_usage_chunk=False)
-        head = ResponseHead(f"resp_{call.request_id}", int(self._now()), decode_object(call.body) or {})
-        return _ResponsesReply(await self._inner.open(chat), head, is_stream=call.is_stream)
+        operation = call.operation
+        if operation == "responses" and operation not in self._native:
+            return await self._open_response(call)
+        if operation == "messages" and operation not in self._native:
+            return await self._open_message(call)
+        if operation == "messages.count_tokens" and operation not in self._native:
+            return PlainReply(_estimate(call))
+        return await self._inner.open(call)
 
     async def health(self) -> BackendHealth:
         return await self._inner.health()
@@ -41,27 +65,58 @@ class TranslatingBackend:
     async def aclose(self) -> None:
         await self._inner.aclose()
 
+    async def _open_response(self, call: Call) -> Reply:
+        body = chat_body_from_responses(call.body)
+        head = ResponseHead(f"resp_{call.request_id}", int(self._now()), decode_object(call.body) or {})
+        inner = await self._inner.open(_as_chat(call, body))
+        if call.is_stream:
+            return _WrittenReply(inner, ResponsesEventWriter(head).write)
+        return _WrittenReply(inner, lambda chunk: response_from_answer(chunk.payload, chunk.usage, head))
 
-class _ResponsesReply:
+    async def _open_message(self, call: Call) -> Reply:
+        try:
+            body = chat_body_from_messages(call.body)
+        except InvalidMessages as error:
+            raise UpstreamRejected(str(error), backend=self.name, body=messages_error(400, str(error))) from error
+        try:
+            inner = await self._inner.open(_as_chat(call, body))
+        except UpstreamRejected as error:
+            error.body = messages_error_from(error.body, error.status or 400, error.message)
+            raise
+        message_id, model = f"msg_{call.request_id}", call.upstream_model
+        if call.is_stream:
+            writer = MessagesEventWriter(message_id=message_id, model=model, input_tokens=call.input_tokens)
+            return _WrittenReply(inner, writer.write)
+        return _WrittenReply(
+            inner,
+            lambda chunk: message_from_answer(chunk.payload, chunk.usage, message_id=message_id, model=model),
+        )
+
+
+class _WrittenReply:
     """A chat reply, every chunk's payload in the other format and everything that is metered as it was."""
 
-    def __init__(self, inner: Reply, head: ResponseHead, *, is_stream: bool) -> None:
+    def __init__(self, inner: Reply, write: Write) -> None:
         self._inner = inner
-        self._head = head
-        self._is_stream = is_stream
+        self._write = write
 
     @property
     def content_type(self) -> str:
         return self._inner.content_type
 
     async def __aiter__(self) -> AsyncGenerator[Chunk]:
-        writer = ResponsesEventWriter(self._head) if self._is_stream else None
         async for chunk in self._inner:
-            if writer is None:
-                payload = response_from_answer(chunk.payload, chunk.usage, self._head)
-            else:
-                payload = writer.write(chunk)
-            yield msgspec.structs.replace(chunk, payload=payload)
+            yield msgspec.structs.replace(chunk, payload=self._write(chunk))
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def _as_chat(call: Call, body: bytes) -> Call:
+    return replace(call, operation="chat.completions", body=body, wants_usage_chunk=False)
+
+
+def _estimate(call: Call) -> Chunk:
+    """Counted by nobody: a chat backend has no such endpoint."""
+    counted = Usage(input_tokens=call.input_tokens, is_estimated=True)
+    return Chunk(msgspec.json.encode({"input_tokens": call.input_tokens}), usage=counted, is_done=True)

@@ -47,7 +47,7 @@ class Acceptance:
                 raise
             intent = new_intent(view, key, incoming.tags, choice, accepted_at_us=self.now_us())
             body = self._within_bound(incoming.body, view, key)
-            run = Run(view, body, choice, intent, Meter(started_at), choice.order[0])
+            run = Run(view, body, choice, intent, Meter(started_at), choice.order[0], headers=incoming.headers)
             try:
                 await self.books.open(run)
             except ModelLimited as error:

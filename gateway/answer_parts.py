@@ -3,6 +3,8 @@
 import msgspec
 
 from backends.errors import BackendError, RateLimited, UpstreamRejected, UpstreamTimeout, UpstreamUnavailable
+from backends.json_objects import decode_object, part_of, text_of
+from backends.messages_endpoint_events import error_event, last_events
 from backends.responses_endpoint_events import ResponseHead
 from gateway.errors import UpstreamFailed
 from gateway.run import Run
@@ -34,10 +36,15 @@ def cost_text(pico_usd: int) -> str:
 
 def stream_error(run: Run, error: BackendError) -> bytes:
     """What ends a broken stream instead of `[DONE]`."""
+    message = (
+        f"The answer of {run.candidate.name!r} broke off: {error.message}. What was sent is charged; "
+        f"it was not retried because part of it had reached you (request {run.intent.request_id})."
+    )
+    if run.view.operation == "messages":
+        return error_event(502, message)
     body = {
         "error": {
-            "message": f"The answer of {run.candidate.name!r} broke off: {error.message}. What was sent is charged; "
-            f"it was not retried because part of it had reached you (request {run.intent.request_id}).",
+            "message": message,
             "type": "server_error",
             "param": None,
             "code": "stream_broken",
@@ -50,6 +57,8 @@ def budget_end(run: Run) -> bytes:
     """A clean end for a stream whose budget allows no more, as if it had reached its output limit."""
     if run.view.operation == "responses":
         return _responses_end(run)
+    if run.view.operation == "messages":
+        return last_events("length", run.meter.final_usage(run.view.input_tokens))
     choice = {"index": 0, "delta": {}, "finish_reason": "length"}
     chunk = {
         "id": f"chatcmpl-{run.intent.request_id}",
@@ -72,16 +81,22 @@ def _responses_end(run: Run) -> bytes:
     return b"event: response.incomplete\ndata: " + msgspec.json.encode(event) + b"\n\n"
 
 
+def rejection(error: UpstreamRejected) -> UpstreamFailed:
+    """A request that its own content made fail, in the provider's words where they are an error body."""
+    said = text_of(part_of(decode_object(error.body) or {}, "error"), "message")
+    failure = UpstreamFailed(error.message, status=error.status or 400, body=error.body if said else b"")
+    failure.type = "invalid_request_error"
+    failure.code = "upstream_rejected"
+    return failure
+
+
 def upstream_failure(run: Run, error: BackendError | None, rest_seconds: float | None) -> UpstreamFailed:
     """What the caller hears when no attempt answered; `error` is the last one's, None when none could be made.
 
     `rest_seconds` is how long the breakers hold calls back.
     """
     if isinstance(error, UpstreamRejected):
-        failure = UpstreamFailed(error.message, status=error.status or 400)
-        failure.type = "invalid_request_error"
-        failure.code = "upstream_rejected"
-        return failure
+        return rejection(error)
     if error is None:
         names = ", ".join(candidate.name for candidate in run.choice.order)
         message = f"Every model for this request is resting after failures: {names}. Try again later."

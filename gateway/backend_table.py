@@ -1,15 +1,15 @@
 """Which backends this deployment has, and which models come with them: settings and environment put into adapters."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from backends.anthropic import AnthropicBackend
+from backends.anthropic import NATIVE_PATHS, AnthropicBackend
 from backends.gemini import GeminiBackend
 from backends.key_pool import KeyPool
 from backends.litellm_backend import LitellmBackend
 from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
-from backends.protocol import Backend, Timeouts
+from backends.protocol import Backend, Operation, Timeouts
 from backends.scripted import ScriptedBackend
 from backends.simulation import Pace, simulate
 from backends.translating import TranslatingBackend
@@ -47,9 +47,10 @@ class BackendTable:
     prompt_caches: dict[str, PromptCache] = field(default_factory=dict[str, PromptCache])
 
     def add(
-        self, adapter: Backend, facts: BackendFacts, *, drains: bool = False, offers_responses: bool = False
+        self, adapter: Backend, facts: BackendFacts, *, drains: bool = False, native: Collection[Operation] = ()
     ) -> None:
-        self.adapters[adapter.name] = adapter if offers_responses else TranslatingBackend(adapter)
+        """`native` are the operations, beyond chat's, that need no translation for this adapter."""
+        self.adapters[adapter.name] = TranslatingBackend(adapter, native=native)
         self.facts[adapter.name] = facts
         if isinstance(adapter, KeyPool):
             self.shelves[adapter.name] = adapter
@@ -89,7 +90,12 @@ def _add_block(table: BackendTable, name: str, block: BackendSettings, environ: 
         speed = _speed(block)
     except (ValueError, EconomicsError) as error:
         raise ConfigurationError(str(error), field=f"backends.{name}") from error
-    table.add(adapter, BackendFacts(provider=provider, speed=speed), drains=block.on_disconnect == "drain")
+    table.add(
+        adapter,
+        BackendFacts(provider=provider, speed=speed),
+        drains=block.on_disconnect == "drain",
+        native=() if block.litellm is not None else native_operations(block.wire_format, ""),
+    )
     table.timeouts[name] = Timeouts(**block.timeouts.model_dump())
     table.prompt_caches[name] = PromptCache(**block.prompt_cache.model_dump())
 
@@ -122,7 +128,7 @@ def _add_provider(table: BackendTable, provider: HostedProvider, environ: Mappin
         adapter,
         BackendFacts(provider=provider.price_name),
         drains=provider.on_disconnect == "drain",
-        offers_responses=provider.name == "openai",
+        native=native_operations(provider.wire_format, provider.name),
     )
     table.prompt_caches[provider.name] = provider.prompt_cache
     for model in provider.models:
@@ -154,6 +160,13 @@ def _add_simulated(table: BackendTable) -> None:
                 "ability": model.ability,
             }
         )
+
+
+def native_operations(wire_format: str, provider: str) -> Collection[Operation]:
+    """What `build_adapter`'s answers by itself beyond chat."""
+    if wire_format == "anthropic":
+        return NATIVE_PATHS
+    return OPENAI_PATHS if wire_format == "openai" and provider == "openai" else ()
 
 
 def build_adapter(wire_format: str, name: str, base_url: str, key: str | None, provider: str) -> Backend:

@@ -190,6 +190,8 @@ class Dispatcher:
                 wants_usage_chunk=view.wants_usage_chunk,
                 cache_salt=self.salt(run) if candidate.is_local else None,
                 key=attempt.step.key,
+                headers=run.headers,
+                input_tokens=view.input_tokens,
             )
         )
         first: list[Chunk] = []

@@ -182,7 +182,11 @@ class UpstreamFailed(RequestError):
 
     type = "server_error"
 
-    def __init__(self, message: str, *, status: int, retry_after_seconds: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, status: int, retry_after_seconds: float | None = None, body: bytes = b""
+    ) -> None:
+        """`body` is what the caller is shown instead of the message, in the wire format of its call."""
         super().__init__(message, code="upstream_failed")
+        self.body = body
         self.status = status
         self.retry_after_seconds = retry_after_seconds

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 
@@ -10,93 +10,30 @@ from backends.protocol import Operation
 from classifier.protocol import Conversation
 from gateway.errors import InvalidRequest
 from gateway.prompt_prefixes import Prefix, prefixes_of
+from gateway.request_bodies import (
+    DECODERS,
+    AnyBody,
+    Block,
+    ChatBody,
+    CompletionBody,
+    CountBody,
+    EmbeddingBody,
+    Item,
+    MessagesBody,
+    Part,
+    ResponsesBody,
+    Turn,
+)
 
 CHARACTERS_PER_TOKEN = 4.0
 TOKENS_PER_IMAGE = 1_000
+DEEPEST_BLOCKS = 6
+"""How far blocks lie inside each other in any form that Anthropic documents."""
 LONGEST_OUTPUT_TOKENS = 10_000_000
 # What makes a token dearer than a plain one, at any depth. An escape may spell it, so it counts as each of them.
 ESCAPE = b"\\u00"
 CACHE_MARKS = (b"cache_control", ESCAPE)
 MEDIA_MARKS = (b"image", b"audio", ESCAPE)
-
-
-class _Part(msgspec.Struct):
-    type: str = "text"
-    text: str | None = None
-
-
-class _Message(msgspec.Struct):
-    role: str
-    content: str | list[_Part] | None = None
-
-
-class _StreamOptions(msgspec.Struct):
-    include_usage: bool | None = False
-
-
-class _Format(msgspec.Struct):
-    type: str = "text"
-
-
-class _Body(msgspec.Struct):
-    """Fields that more than one endpoint has."""
-
-    model: str
-    stream: bool | None = False
-    stream_options: _StreamOptions | None = None
-    max_tokens: int | None = None
-    service_tier: str | None = None
-
-
-class _ChatBody(_Body):
-    messages: list[_Message] = msgspec.field(default_factory=list[_Message])
-    max_completion_tokens: int | None = None
-    n: int | None = None
-    tools: list[msgspec.Raw] | None = None
-    functions: list[msgspec.Raw] | None = None
-    response_format: _Format | None = None
-
-
-class _CompletionBody(_Body):
-    prompt: str | list[str | int | list[int]] = ""
-    n: int | None = None
-
-
-class _EmbeddingBody(msgspec.Struct):
-    model: str
-    input: str | list[str | int | list[int]]
-
-
-class _Item(msgspec.Struct):
-    """A message, or a call, its output, a reasoning: what those say is in other members."""
-
-    role: str = ""
-    content: str | list[_Part] | None = None
-    arguments: str | None = None
-    output: str | list[_Part] | None = None
-
-
-class _ResponsesText(msgspec.Struct):
-    format: _Format | None = None
-
-
-class _ResponsesBody(msgspec.Struct):
-    model: str
-    input: str | list[_Item] = ""
-    instructions: str | None = None
-    stream: bool | None = False
-    max_output_tokens: int | None = None
-    tools: list[msgspec.Raw] | None = None
-    text: _ResponsesText | None = None
-    service_tier: str | None = None
-
-
-_DECODERS: dict[Operation, msgspec.json.Decoder[_ChatBody | _CompletionBody | _EmbeddingBody | _ResponsesBody]] = {
-    "chat.completions": msgspec.json.Decoder(_ChatBody),
-    "completions": msgspec.json.Decoder(_CompletionBody),
-    "embeddings": msgspec.json.Decoder(_EmbeddingBody),
-    "responses": msgspec.json.Decoder(_ResponsesBody),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +61,7 @@ class RequestView:
 def parse_request(operation: Operation, body: bytes) -> RequestView:
     """View a JSON body. Raises InvalidRequest naming the field that is wrong."""
     try:
-        parsed = _DECODERS[operation].decode(body)
+        parsed = DECODERS[operation].decode(body)
     except msgspec.ValidationError as error:
         raise _invalid_field(str(error)) from error
     except msgspec.DecodeError as error:
@@ -135,19 +72,21 @@ def parse_request(operation: Operation, body: bytes) -> RequestView:
         raise InvalidRequest("The body is nested too deeply.", code="invalid_json") from error
     return replace(
         _view(parsed),
-        service_tier=None if isinstance(parsed, _EmbeddingBody) else parsed.service_tier,
+        service_tier=None if isinstance(parsed, EmbeddingBody | CountBody) else parsed.service_tier,
         may_write_cache=any(mark in body for mark in CACHE_MARKS),
         may_have_media=any(mark in body for mark in MEDIA_MARKS),
     )
 
 
-def _view(parsed: _ChatBody | _CompletionBody | _EmbeddingBody | _ResponsesBody) -> RequestView:
-    if isinstance(parsed, _ChatBody):
+def _view(parsed: AnyBody) -> RequestView:
+    if isinstance(parsed, ChatBody):
         return _view_chat(parsed)
-    if isinstance(parsed, _CompletionBody):
+    if isinstance(parsed, CompletionBody):
         return _view_completion(parsed)
-    if isinstance(parsed, _ResponsesBody):
+    if isinstance(parsed, ResponsesBody):
         return _view_responses(parsed)
+    if isinstance(parsed, CountBody):
+        return _view_messages(parsed)
     return _view_embedding(parsed)
 
 
@@ -160,7 +99,7 @@ def _invalid_field(message: str) -> InvalidRequest:
     return InvalidRequest(f"{where}{problem}.", param=field)
 
 
-def _view_chat(body: _ChatBody) -> RequestView:
+def _view_chat(body: ChatBody) -> RequestView:
     if not body.messages:
         raise InvalidRequest("messages: needs at least one message.", param="messages")
     images = audio = 0
@@ -199,7 +138,7 @@ def _view_chat(body: _ChatBody) -> RequestView:
     )
 
 
-def _view_completion(body: _CompletionBody) -> RequestView:
+def _view_completion(body: CompletionBody) -> RequestView:
     texts, tokens = _plain_input(body.prompt)
     return RequestView(
         operation="completions",
@@ -214,7 +153,7 @@ def _view_completion(body: _CompletionBody) -> RequestView:
     )
 
 
-def _view_embedding(body: _EmbeddingBody) -> RequestView:
+def _view_embedding(body: EmbeddingBody) -> RequestView:
     texts, tokens = _plain_input(body.input)
     return RequestView(
         operation="embeddings",
@@ -229,10 +168,10 @@ def _view_embedding(body: _EmbeddingBody) -> RequestView:
     )
 
 
-def _view_responses(body: _ResponsesBody) -> RequestView:
-    items = [_Item("user", body.input)] if isinstance(body.input, str) else body.input
+def _view_responses(body: ResponsesBody) -> RequestView:
+    items = [Item("user", body.input)] if isinstance(body.input, str) else body.input
     if body.instructions:
-        items = [_Item("system", body.instructions), *items]
+        items = [Item("system", body.instructions), *items]
     turns = [(item.role or "tool", "\n".join(_item_texts(item))) for item in items]
     kinds = [part.type for item in items if isinstance(item.content, list) for part in item.content]
     images, tools = kinds.count("input_image"), body.tools or []
@@ -260,7 +199,75 @@ def _view_responses(body: _ResponsesBody) -> RequestView:
     )
 
 
-def _item_texts(item: _Item) -> Iterator[str]:
+def _view_messages(body: CountBody) -> RequestView:
+    """Anthropic bills both of the service tiers it can be asked for alike, so none is noted."""
+    if not body.messages:
+        raise InvalidRequest("messages: needs at least one message.", param="messages")
+    system = [Block(text=body.system)] if isinstance(body.system, str) else body.system or []
+    turns = [("system", "\n".join(block.text for block in system if block.text))] if system else []
+    turns += [said for turn in body.messages for said in _said(turn)]
+    blocks = [block for turn in body.messages if isinstance(turn.content, list) for block in turn.content]
+    images = sum(_is_media(block) for block in blocks)
+    wanted = (body.output_config and body.output_config.format) or body.output_format
+    wants_json, tools = wanted is not None and wanted.type == "json_schema", body.tools or []
+    is_answered = isinstance(body, MessagesBody)
+    return RequestView(
+        operation="messages" if is_answered else "messages.count_tokens",
+        model=body.model,
+        is_stream=bool(body.stream) and is_answered,
+        wants_usage_chunk=True,
+        max_output_tokens=_checked_limit("max_tokens", body.max_tokens) if isinstance(body, MessagesBody) else None,
+        choices=1,
+        needs=_needs(
+            streaming=bool(body.stream) and is_answered,
+            tools=bool(tools),
+            json_schema=wants_json,
+            vision=any(block.type == "image" for block in blocks),
+        ),
+        conversation=_conversation(turns, tools=len(tools), images=images, wants_json=wants_json),
+        input_tokens=estimate_tokens([text for _, text in turns])
+        + 4 * len(turns)
+        + sum(len(bytes(raw)) for raw in (*tools, *(block.input for block in blocks if block.input is not None))) // 4
+        + images * TOKENS_PER_IMAGE,
+        prefixes=_prefixes(turns),
+    )
+
+
+def _said(turn: Turn) -> Iterator[tuple[str, str]]:
+    """(role, text) of a turn; what tools gave comes first, as a turn of theirs."""
+    if isinstance(turn.content, str):
+        yield turn.role, turn.content
+        return
+    results = [text for block in turn.content if block.type.endswith("_result") for text in _inner_texts(block.content)]
+    texts = [block.text for block in turn.content if block.text]
+    texts += [text for block in turn.content if block.type == "document" for text in _inner_texts(block.source)]
+    if results:
+        yield "tool", "\n".join(results)
+    if texts or not results:
+        yield turn.role, "\n".join(texts)
+
+
+def _inner_texts(value: object, levels: int = DEEPEST_BLOCKS) -> Iterator[str]:
+    """The text of a tool's result or of a document's source, whichever of its forms it has."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list) and levels:
+        for item in cast(list[object], value):
+            yield from _inner_texts(item, levels - 1)
+    elif isinstance(value, dict) and levels:
+        fields = cast(dict[str, object], value)
+        if fields.get("type") == "text":
+            yield from _inner_texts(fields.get("text") or fields.get("data"), levels - 1)
+        elif fields.get("type") == "content":
+            yield from _inner_texts(fields.get("content"), levels - 1)
+
+
+def _is_media(block: Block) -> bool:
+    """An image, or a document that is not plain text."""
+    return block.type == "image" or (block.type == "document" and not any(_inner_texts(block.source)))
+
+
+def _item_texts(item: Item) -> Iterator[str]:
     yield from _texts(item.content)
     yield from _texts(item.output)
     if item.arguments:
@@ -279,7 +286,7 @@ def _plain_input(value: str | list[str | int | list[int]]) -> tuple[list[str], i
     return texts, estimate_tokens(texts) + tokens
 
 
-def _texts(content: str | list[_Part] | None) -> Iterator[str]:
+def _texts(content: str | list[Part] | None) -> Iterator[str]:
     if isinstance(content, str):
         yield content
     elif content is not None:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from backends.protocol import Chunk
+from backends.protocol import VENDOR_HEADERS, Chunk
 from backends.responses_format import needs_its_provider
 from gateway.answer_parts import answer_headers, cost_text
 from gateway.bookkeeping import Bookkeeper
@@ -183,11 +183,16 @@ def hit_entry(run: Run, candidate: Candidate, answer: CachedAnswer, *, ended_at:
     )
 
 
+def vendor_text(headers: Mapping[str, str]) -> bytes:
+    """What headers add to a body that makes two requests different."""
+    return "".join(f"{name}: {headers[name]}\0" for name in sorted(headers) if name in VENDOR_HEADERS).encode()
+
+
 def _of_rule(name: str, rules: Sequence[Rule]) -> int | None:
     return next((rule.cache_seconds for rule in rules if rule.name == name), None)
 
 
 def _name(run: Run) -> str:
     """Nothing of one tenant can have the name of another's."""
-    head = f"{run.intent.tenant}\0{run.view.operation}\0".encode()
+    head = f"{run.intent.tenant}\0{run.view.operation}\0".encode() + vendor_text(run.headers)
     return hashlib.sha256(head + run.body).hexdigest()

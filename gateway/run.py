@@ -44,13 +44,14 @@ class Observer(Protocol):
 @dataclass(frozen=True, slots=True)
 class Incoming:
     """One request as the HTTP layer received it. `cache_seconds` is what its caller says of the response cache: None
-    is nothing, 0 not to use it."""
+    is nothing, 0 not to use it. `headers` are those that go upstream (`backends.protocol.Call`)."""
 
     operation: Operation
     credential: str | None
     body: bytes
     tags: tuple[str, ...] = ()
     cache_seconds: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +80,4 @@ class Run:
     extra: ExtraCost = NO_EXTRA
     attempts: list[Attempt] = field(default_factory=list[Attempt])
     entry: Entry | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])

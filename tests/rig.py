@@ -8,6 +8,7 @@ from typing import Any
 from backends.errors import BackendError
 from backends.protocol import Chunk
 from backends.scripted import Outcome, Script, ScriptedBackend, follow
+from backends.translating import TranslatingBackend
 from classifier.protocol import Classification, Conversation, ModelProfile, Quality
 from gateway.keys import KeyRecord, KeyRing, hash_key
 from gateway.ledger.entry import Entry
@@ -105,7 +106,7 @@ class Rig:
         self.two = ScriptedBackend("two", two or follow([Outcome()]), keeps_calls=True, sleep=self._sleep)
         self.pipeline = Pipeline(
             keys=keys,
-            backends={"one": self.one, "two": self.two},
+            backends={one.name: TranslatingBackend(one, native={"responses"}) for one in (self.one, self.two)},
             upstreams=Upstreams(),
             ledger=self.ledger,
             observer=self.observed,

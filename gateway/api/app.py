@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway import __version__
-from gateway.api.messages import PATH as MESSAGES
+from gateway.api.messages import ENDPOINTS as MESSAGES
 from gateway.api.messages import MessagesPath
 from gateway.api.openai_errors import body_of, headers_of, status_of
 from gateway.api.openapi_hot import complete_document
@@ -18,6 +18,7 @@ from gateway.api.token_path import ENDPOINTS, TokenPath
 from gateway.errors import BreakevenError, InvalidRequest, NotFound, RequestError
 from gateway.idempotency import Idempotency
 from gateway.pipeline import Pipeline
+from gateway.token_counting import TokenCounter
 
 
 class Root:
@@ -26,7 +27,10 @@ class Root:
     def __init__(self, pipeline: Pipeline, rest: ASGIApp, *, max_body_bytes: int, idempotency: Idempotency) -> None:
         path = TokenPath(pipeline, max_body_bytes=max_body_bytes, idempotency=idempotency)
         self._hot: dict[str, TokenPath] = dict.fromkeys(ENDPOINTS, path)
-        self._hot[MESSAGES] = MessagesPath(pipeline, max_body_bytes=max_body_bytes, idempotency=idempotency)
+        counting = TokenCounter(pipeline)
+        for place, operation in MESSAGES.items():
+            answers = pipeline if operation == "messages" else counting
+            self._hot[place] = MessagesPath(answers, max_body_bytes=max_body_bytes, idempotency=idempotency)
         self._rest = rest
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -6,7 +6,6 @@ from starlette.types import ASGIApp
 from gateway.api.admin_wiring import build_admin
 from gateway.api.app import Root, build_fastapi
 from gateway.api.feedback import build_feedback_router
-from gateway.api.messages import build_messages_router
 from gateway.api.public import build_public_router
 from gateway.api.shedding import Load, Shedding
 from gateway.storage.sql_entries import SqlEntries
@@ -20,7 +19,6 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     """`ui_url` is where `/ui` leads."""
     rest = build_fastapi()
     rest.include_router(build_public_router(gateway.pipeline, gateway.exposition, gateway.problems))
-    rest.include_router(build_messages_router(gateway.pipeline))
     judged = (SqlEntries(gateway.database), SqlFeedback(gateway.database))
     rest.include_router(build_feedback_router(gateway.pipeline, *judged))
     rest.include_router(build_admin(gateway))

@@ -54,7 +54,9 @@ def status_of(error: BreakevenError) -> int:
 
 
 def body_of(error: BreakevenError) -> bytes:
-    """`{"error": {message, type, param, code}}`."""
+    """`{"error": {message, type, param, code}}`; a provider's own where it refused the request."""
+    if isinstance(error, UpstreamFailed) and error.body:
+        return error.body
     if isinstance(error, RequestError):
         fields = {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
     elif isinstance(error, LedgerUnavailable):

@@ -105,6 +105,8 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         content={"type": "array", "items": {"type": "object"}},
         usage={"type": "object"},
     ),
+    "CountRequest": _object(("model", "messages"), model=MODEL, messages=TURNS, system=TEXT, tools=OBJECTS),
+    "Count": _object(("input_tokens",), input_tokens=COUNT),
     "MessagesError": _object(("type", "error"), type={"const": "error"}, error=_object(("type", "message"))),
     "Error": _object(
         ("error",),
@@ -126,6 +128,7 @@ ENDPOINTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "/v1/embeddings": ("Embed texts.", "EmbeddingRequest", "Embeddings"),
     "/v1/responses": ("Answer in OpenAI's Responses format.", "ResponsesRequest", "Response"),
     "/v1/messages": ("Answer in Anthropic's Messages format.", "MessagesRequest", "Message"),
+    "/v1/messages/count_tokens": ("Count the input tokens of a message.", "CountRequest", "Count"),
 }
 ERRORS: Final[Mapping[str, str]] = {
     "400": "The body is not what the endpoint takes, or no model may serve it as it is.",
@@ -174,7 +177,7 @@ def _operation(path: str, summary: str, request: str, response: str) -> Schema:
     answers: dict[str, Schema] = {"application/json": _reference(response)}
     if "stream" in SCHEMAS[request]["properties"]:
         answers["text/event-stream"] = {"schema": TEXT}
-    failed = _reference("MessagesError" if path == "/v1/messages" else "Error")
+    failed = _reference("MessagesError" if path.startswith("/v1/messages") else "Error")
     return {
         "tags": ["models"],
         "summary": summary,

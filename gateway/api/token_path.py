@@ -2,26 +2,29 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Coroutine, Mapping
-from dataclasses import replace
 from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
 
-from backends.protocol import Chunk, Operation
+from backends.protocol import TRACE_HEADERS, VENDOR_HEADERS, Chunk, Operation
 from gateway.api.once import SendSink, as_send, idempotency_key
 from gateway.api.openai_errors import body_of, headers_of, status_of
 from gateway.errors import BodyTooLarge, BreakevenError, InvalidRequest
 from gateway.idempotency import Idempotency, Sink
 from gateway.pipeline import Caller, Incoming
-from gateway.response_cache import DEFAULT_SECONDS
+from gateway.response_cache import DEFAULT_SECONDS, vendor_text
 
 log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 15.0
 HEARTBEAT = b": still here\n\n"
 TAGS_HEADER = b"x-breakeven-tags"
 CACHE_HEADER = b"x-breakeven-cache"
+PASSED_ON = frozenset(name.encode() for name in TRACE_HEADERS | VENDOR_HEADERS)
 CACHE_WORDS = {"on": DEFAULT_SECONDS, "off": 0}
+TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+"""https://www.w3.org/TR/trace-context/#traceparent-header; versions to come may add fields."""
 LONGEST_CACHE_SECONDS = 30 * 86_400
 MAX_TAGS = 16
 MAX_TAG_LENGTH = 64
@@ -131,7 +134,12 @@ class TokenPath:
             tags = parse_tags(headers)
             body = await read_body(headers, receive, self._max_body_bytes)
             asked = Incoming(
-                self._operation(scope["path"]), credential_of(headers), body, tags, parse_cache_seconds(headers)
+                self._operation(scope["path"]),
+                credential_of(headers),
+                body,
+                tags,
+                parse_cache_seconds(headers),
+                parse_passed_on(headers),
             )
             key = idempotency_key(headers)
             work = (
@@ -158,16 +166,12 @@ class TokenPath:
     def _operation(self, path: str) -> Operation:
         return ENDPOINTS[path]
 
-    def _body(self, body: bytes, caller: AsgiCaller) -> bytes:
-        """The body as the pipeline takes it."""
-        return body
-
     def _error(self, error: BreakevenError) -> bytes:
         return body_of(error)
 
     async def _serve(self, asked: Incoming, caller: AsgiCaller) -> bool:
         """Run the pipeline; whether all of the answer was sent."""
-        await self._pipeline.answer(replace(asked, body=self._body(asked.body, caller)), caller)
+        await self._pipeline.answer(asked, caller)
         return caller.is_whole
 
     async def _serve_once(self, key: str, asked: Incoming, caller: AsgiCaller, send: Send, *, path: str) -> None:
@@ -180,7 +184,7 @@ class TokenPath:
             finally:
                 leader.close()
 
-        content = (path.encode(), asked.body, ",".join(asked.tags).encode())
+        content = (path.encode(), asked.body, ",".join(asked.tags).encode(), vendor_text(asked.headers))
         sink = SendSink(send)
         try:
             await self._idempotency.answer(key, asked.credential, content, serve, sink)
@@ -230,6 +234,26 @@ def parse_tags(headers: list[tuple[bytes, bytes]]) -> tuple[str, ...]:
                 )
             return tags
     return ()
+
+
+def parse_passed_on(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    """The caller's headers that go upstream. Raises InvalidRequest for a provider's that cannot be sent on.
+
+    A broken trace is dropped, as the W3C asks: the next one who sees none begins anew.
+    """
+    found: dict[str, str] = {}
+    for name, value in headers:
+        if name in PASSED_ON:
+            key, text = name.decode("ascii"), value.decode("latin-1")
+            found[key] = f"{found[key]},{text}" if key in found else text
+    for key in [key for key, text in found.items() if not (text.isascii() and text.isprintable())]:
+        if key in VENDOR_HEADERS:
+            raise InvalidRequest(f"{key}: must be printable ASCII.", param=key)
+        del found[key]
+    if "traceparent" not in found or not TRACEPARENT.fullmatch(found["traceparent"]):
+        found.pop("traceparent", None)
+        found.pop("tracestate", None)
+    return found
 
 
 def parse_cache_seconds(headers: list[tuple[bytes, bytes]]) -> int | None:

@@ -11,7 +11,6 @@ from prometheus_client import CollectorRegistry
 
 from backends.scripted import Outcome, follow
 from gateway.api.app import Root, build_fastapi
-from gateway.api.messages import build_messages_router
 from gateway.api.public import build_public_router
 from gateway.idempotency import Idempotency
 from gateway.ledger.entry import Status
@@ -34,7 +33,6 @@ class Service:
         rig.pipeline.observer = self.metrics
         rest = build_fastapi()
         rest.include_router(build_public_router(rig.pipeline, self.registry, lambda: self.problems))
-        rest.include_router(build_messages_router(rig.pipeline))
         idempotency = Idempotency(MemoryIdempotency(), lambda given: rig.pipeline.keys.authenticate(given, 0).id)
         self.app = Root(rig.pipeline, rest, max_body_bytes=1_000_000, idempotency=idempotency)
         self.url = ""
@@ -110,7 +108,7 @@ async def test_a_broken_stream_raises_in_the_official_client(service: Service) -
 
 async def test_models_route_and_health(service: Service) -> None:
     headers = {"authorization": f"Bearer {KEY}"}
-    async with httpx.AsyncClient(base_url=service.url, headers=headers) as client:
+    async with httpx.AsyncClient(base_url=service.url, headers=headers, timeout=60) as client:
         listed = (await client.get("/v1/models")).json()
         assert [model["id"] for model in listed["data"]] == ["auto", "a", "b"]
         assert (await client.get("/v1/models/b")).json()["owned_by"] == "openai"
@@ -146,7 +144,7 @@ async def test_models_route_and_health(service: Service) -> None:
 async def test_bad_input_is_told_what_is_wrong(
     service: Service, content: bytes, headers: dict[str, str], status: int | tuple[int, ...], says: str
 ) -> None:
-    async with httpx.AsyncClient(base_url=service.url) as client:
+    async with httpx.AsyncClient(base_url=service.url, timeout=60) as client:
         answer = await client.post(
             "/v1/chat/completions", content=content, headers={"authorization": f"Bearer {KEY}", **headers}
         )
@@ -158,7 +156,7 @@ async def test_bad_input_is_told_what_is_wrong(
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/v1/chat/completions", 404), ("GET", "/nope", 404)])
 async def test_unknown_paths_answer_in_the_same_shape(service: Service, method: str, path: str, status: int) -> None:
-    async with httpx.AsyncClient(base_url=service.url) as client:
+    async with httpx.AsyncClient(base_url=service.url, timeout=60) as client:
         answer = await client.request(method, path)
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
@@ -175,14 +173,14 @@ async def test_a_client_that_leaves_cancels_the_upstream_and_is_booked(service: 
     service.rig.one._script = follow([Outcome(piece_delay_seconds=1.0)])  # pyright: ignore[reportPrivateUsage]
     service.rig.one._sleep = pause  # pyright: ignore[reportPrivateUsage]
     async with (
-        httpx.AsyncClient(base_url=service.url, headers={"authorization": f"Bearer {KEY}"}) as client,
+        httpx.AsyncClient(base_url=service.url, headers={"authorization": f"Bearer {KEY}"}, timeout=60) as client,
         client.stream(
             "POST", "/v1/chat/completions", json={"model": "auto", "messages": MESSAGES, "stream": True}
         ) as answer,
     ):
         assert answer.status_code == 200
         await paused.wait()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not service.rig.ledger.entries:
             await asyncio.sleep(0.01)
     assert service.rig.entry.status is Status.cancelled

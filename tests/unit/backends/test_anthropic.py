@@ -92,10 +92,11 @@ async def test_tokens_are_counted_by_the_provider() -> None:
     ]
     async with ScriptedProvider(*answers) as provider:
         backend = AnthropicBackend("b", provider.base_url, "key")
-        call = make_call(NATIVE % b"true", "messages", stream=True)
-        assert await backend.count_tokens(call) == 14
+        call = make_call(NATIVE % b"false", "messages.count_tokens")
+        [chunk] = [chunk async for chunk in await backend.open(call)]
+        assert (chunk.payload, chunk.usage) == (b'{"input_tokens":14}', Usage(input_tokens=14))
         for _ in answers[1:]:
             with pytest.raises(UpstreamUnavailable):
-                await backend.count_tokens(call)
+                await backend.open(call)
         await backend.aclose()
         assert {request.path for request in provider.received} == {"/v1/messages/count_tokens"}

@@ -1,0 +1,129 @@
+"""The fields of each endpoint's body that the gateway looks at; every other one passes it by unread.
+
+Only what is looked at is typed: a provider alone judges the rest.
+"""
+
+from typing import Final
+
+import msgspec
+
+from backends.protocol import Operation
+
+
+class Part(msgspec.Struct):
+    type: str = "text"
+    text: str | None = None
+
+
+class Message(msgspec.Struct):
+    role: str
+    content: str | list[Part] | None = None
+
+
+class StreamOptions(msgspec.Struct):
+    include_usage: bool | None = False
+
+
+class Format(msgspec.Struct):
+    type: str = "text"
+
+
+class Body(msgspec.Struct):
+    """Fields that more than one endpoint has."""
+
+    model: str
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = None
+    service_tier: str | None = None
+
+
+class ChatBody(Body):
+    messages: list[Message] = msgspec.field(default_factory=list[Message])
+    max_completion_tokens: int | None = None
+    n: int | None = None
+    tools: list[msgspec.Raw] | None = None
+    functions: list[msgspec.Raw] | None = None
+    response_format: Format | None = None
+
+
+class CompletionBody(Body):
+    prompt: str | list[str | int | list[int]] = ""
+    n: int | None = None
+
+
+class EmbeddingBody(msgspec.Struct):
+    model: str
+    input: str | list[str | int | list[int]]
+
+
+class Item(msgspec.Struct):
+    """A message, or a call, its output, a reasoning: what those say is in other members."""
+
+    role: str = ""
+    content: str | list[Part] | None = None
+    arguments: str | None = None
+    output: str | list[Part] | None = None
+
+
+class ResponsesText(msgspec.Struct):
+    format: Format | None = None
+
+
+class ResponsesBody(msgspec.Struct):
+    model: str
+    input: str | list[Item] = ""
+    instructions: str | None = None
+    stream: bool | None = False
+    max_output_tokens: int | None = None
+    tools: list[msgspec.Raw] | None = None
+    text: ResponsesText | None = None
+    service_tier: str | None = None
+
+
+class Block(msgspec.Struct):
+    """A content block of Anthropic's. What a tool gave or a document holds may be text, blocks or anything to come."""
+
+    type: str = "text"
+    text: str | None = None
+    content: object = None
+    source: object = None
+    input: msgspec.Raw | None = None
+
+
+class Turn(msgspec.Struct):
+    role: str
+    content: str | list[Block]
+
+
+class OutputConfig(msgspec.Struct):
+    format: Format | None = None
+
+
+class CountBody(msgspec.Struct, kw_only=True):
+    """A message whose tokens are to be counted."""
+
+    model: str
+    messages: list[Turn]
+    system: str | list[Block] | None = None
+    stream: bool | None = False
+    tools: list[msgspec.Raw] | None = None
+    output_config: OutputConfig | None = None
+    output_format: Format | None = None
+
+
+class MessagesBody(CountBody, kw_only=True):
+    """The same, to be answered."""
+
+    max_tokens: int
+
+
+AnyBody = ChatBody | CompletionBody | EmbeddingBody | ResponsesBody | CountBody
+DECODERS: Final[dict[Operation, msgspec.json.Decoder[AnyBody]]] = {
+    "chat.completions": msgspec.json.Decoder(ChatBody),
+    "completions": msgspec.json.Decoder(CompletionBody),
+    "embeddings": msgspec.json.Decoder(EmbeddingBody),
+    "responses": msgspec.json.Decoder(ResponsesBody),
+    "messages": msgspec.json.Decoder(MessagesBody),
+    "messages.count_tokens": msgspec.json.Decoder(CountBody),
+}
