@@ -13,7 +13,7 @@ from local_engine.attention.cpu import CpuAttention
 from local_engine.block_pool import BlockPool
 from local_engine.config import CPU_WEIGHTS, GPU_WEIGHTS, EngineConfig, ModelConfig, WeightFormat
 from local_engine.constraints import ConstraintCompiler
-from local_engine.engine_core import EngineCore, Runner
+from local_engine.engine_core import EngineCore
 from local_engine.errors import ModelUnsupported
 from local_engine.gguf_loader import load_gguf
 from local_engine.kv_cache_manager import KvCacheManager
@@ -27,6 +27,7 @@ from local_engine.native.int8_runner import Int8Runner, can_run
 from local_engine.safetensors_loader import load_safetensors
 from local_engine.sampler import Sampler
 from local_engine.scheduler import Scheduler
+from local_engine.steps import DirectSteps, Runner, Steps
 from local_engine.tokenizer import Tokenizer
 from local_engine.weights import LoadedFile
 
@@ -35,10 +36,10 @@ DETERMINISTIC_CHUNK = 128
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """What computes and draws: one pair per kind of device."""
+    """What computes, and what draws from it: one pair per kind of device."""
 
     runner: Runner
-    sampler: Sampler
+    steps: Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +112,10 @@ def assemble(
     constraints = ConstraintCompiler(loaded.tokenizer, loaded.config.vocabulary_size)
     compute = compute or build_compute(loaded, config, blocks, context_window, constraints, progress)
     core = EngineCore(
-        compute.runner,
+        compute.steps,
         scheduler,
         loaded.tokenizer,
         context_window=context_window,
-        sampler=compute.sampler,
         speculative_tokens=0 if is_deterministic else config.speculative_tokens,
     )
     return Engine(core, compute.runner, kv_cache, loaded.tokenizer, constraints, loaded.config, config, context_window)
@@ -151,17 +151,18 @@ def build_compute(
     """Load the weights onto the configured device."""
     if config.device == "cpu":
         runner = build_cpu_runner(loaded, config, blocks, context_window, _layer_progress(progress))
-        return Compute(runner, Sampler(runner.device, constraints))
+        return Compute(runner, DirectSteps(runner, Sampler(runner.device, constraints)))
     # Imported here: these modules need triton, which only CUDA builds of torch bring.
     from local_engine.kernels.device_sampler import DeviceSampler
     from local_engine.kernels.gpu_assembly import build_gpu_runner, gpu_plan
+    from local_engine.kernels.gpu_steps import GpuSteps
 
     plan, device = gpu_plan(config, blocks, context_window), torch.device(config.device)
     runner = build_gpu_runner(loaded.config, loaded.weights, plan, device, _layer_progress(progress))
     if progress is not None:
         progress("Capturing the decode steps")
     runner.capture()
-    return Compute(runner, DeviceSampler(device, constraints))
+    return Compute(runner, GpuSteps(runner, DeviceSampler(device, constraints)))
 
 
 def build_cpu_runner(

@@ -216,9 +216,13 @@ class AsyncEngine:
 
     def _step(self) -> None:
         report = self._core.step()
-        self.metrics.record_step(
-            report.seconds, prefill_tokens=report.prefill_tokens, decode_tokens=report.decode_tokens, rows=report.rows
-        )
+        if report.rows:
+            self.metrics.record_step(
+                report.seconds,
+                prefill_tokens=report.prefill_tokens,
+                decode_tokens=report.decode_tokens,
+                rows=report.rows,
+            )
         self.metrics.preemptions.set(self._core.scheduler.preemptions)
         now = self._clock()
         for delta in report.deltas:

@@ -1,18 +1,25 @@
-"""The step loop's body: schedule, compute, draw, tell. Single-threaded; knows no HTTP and no asyncio."""
+"""The step loop's body: schedule, compute, draw, tell. Single-threaded; knows no HTTP and no asyncio.
+
+On a device that runs ahead, a batch is scheduled and begun before the one before it is waited for, so that the device
+never waits for Python. An answer that ends is then found out a step late, and what that step drew for it is dropped.
+Drafts, constraints, penalties and log-probabilities need the step before them over: while one of their requests runs,
+every step is waited for.
+"""
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Protocol
-
-import torch
+from dataclasses import dataclass, field, replace
 
 from local_engine.answer_text import AnswerText
-from local_engine.request import FinishReason, Request
-from local_engine.sampler import Drawn, Sampler, TokenLogprobs
+from local_engine.request import FinishReason, Request, Status
+from local_engine.sampler import Drawn, TokenLogprobs
 from local_engine.scheduler import Batch, Row, Scheduler
 from local_engine.spec_decode import NgramDrafter
+from local_engine.steps import BegunStep, Steps
 from local_engine.tokenizer import Tokenizer
+
+# What a device or a product may raise for one batch.
+STEP_ERRORS = (RuntimeError, ValueError, IndexError, MemoryError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +36,22 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What a step did, for metrics. Seconds of wall clock; tokens computed and drawn."""
+    """What a finished step did; no rows when none was. Seconds of wall clock; tokens computed and drawn."""
 
-    deltas: list[Delta]
-    seconds: float
-    prefill_tokens: int
-    decode_tokens: int
-    rows: int
+    deltas: list[Delta] = field(default_factory=list[Delta])
+    seconds: float = 0.0
+    prefill_tokens: int = 0
+    decode_tokens: int = 0
+    rows: int = 0
 
 
-class Runner(Protocol):
-    """Computes a batch; the model runner, or a scripted one in tests."""
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A batch that the device has taken, and when."""
 
-    @property
-    def device(self) -> torch.device: ...
-
-    def run(self, batch: Batch) -> torch.Tensor: ...
+    batch: Batch
+    step: BegunStep
+    at: float
 
 
 class EngineCore:
@@ -52,34 +59,35 @@ class EngineCore:
 
     def __init__(
         self,
-        runner: Runner,
+        steps: Steps,
         scheduler: Scheduler,
         tokenizer: Tokenizer,
         *,
         context_window: int,
-        sampler: Sampler | None = None,
         speculative_tokens: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._runner = runner
+        self._steps = steps
         self.scheduler = scheduler
         self._tokenizer = tokenizer
         self._context_window = context_window
         self._clock = clock
-        self._sampler = sampler or Sampler(runner.device)
         self._speculative_tokens = speculative_tokens
         self._texts: dict[str, AnswerText] = {}
         self._drafters: dict[str, NgramDrafter] = {}
+        self._begun: _Begun | None = None
+        self._last_finished = 0.0
         self.drafted_tokens = 0
         self.accepted_tokens = 0
 
     @property
     def has_work(self) -> bool:
         """Whether a step would do anything."""
-        return bool(self.scheduler.running or self.scheduler.waiting)
+        return bool(self.scheduler.running or self.scheduler.waiting or self._begun)
 
     def add(self, request: Request) -> None:
         """Queue a request; its clock starts when it arrived, not here."""
+        request.longest = min(request.longest, self._context_window)
         self._texts[request.request_id] = AnswerText(self._tokenizer, request.params.stop)
         if self._speculative_tokens and request.params.constraint is None:
             self._drafters[request.request_id] = NgramDrafter(self._speculative_tokens)
@@ -91,44 +99,74 @@ class EngineCore:
         self._forget(request)
 
     def step(self) -> StepReport:
-        """Compute one batch. An exception of the device ends that batch's requests with an error, not the engine."""
+        """Begin a batch and finish the one before it; the new one too, where the device does not run ahead.
+
+        An exception of the device ends that batch's requests with an error, not the engine.
+        """
+        report, before = StepReport(), self._begun
+        if before is not None and not self._may_run_ahead():
+            report, before = self._finish(before), None
+        self._begun, failed = self._begin()
+        if before is not None:
+            report = self._finish(before)
+        elif self._begun is not None and not self._steps.runs_ahead:
+            report, self._begun = self._finish(self._begun), None
+        return replace(report, deltas=report.deltas + failed)
+
+    def _may_run_ahead(self) -> bool:
+        """Whether every running request's next row can be computed and drawn before its last token is known."""
+        return not any(
+            request.params.draws_from_answer
+            or request.params.logprobs is not None
+            or request.request_id in self._drafters
+            for request in self.scheduler.running
+        )
+
+    def _begin(self) -> tuple[_Begun | None, list[Delta]]:
+        """Hand the next batch to the device; also what cannot run."""
         began = self._clock()
         batch = self.scheduler.schedule()
-        deltas = [self._fail(request, "The KV cache is too small for this request.") for request in batch.unfit]
+        failed = [self._fail(request, "The KV cache is too small for this request.") for request in batch.unfit]
         if not batch.rows:
-            return StepReport(deltas, 0.0, 0, 0, 0)
+            return None, failed
         for row in batch.rows:
             if row.request.timings.first_scheduled is None:
                 row.request.timings.first_scheduled = began
         try:
-            logits = self._runner.run(batch)
-            drawn = self._draw(batch, logits)
-        except (RuntimeError, ValueError, IndexError, MemoryError) as error:
-            deltas += [self._fail(row.request, f"The step failed: {error}") for row in batch.rows]
-            return StepReport(deltas, self._clock() - began, 0, 0, len(batch.rows))
+            step = self._steps.begin(batch)
+        except STEP_ERRORS as error:
+            return None, failed + self._fail_rows(batch, error)
+        self.scheduler.begin(batch)
+        return _Begun(batch, step, began), failed
+
+    def _finish(self, begun: _Begun) -> StepReport:
+        """Wait for a batch and tell what it gave; rows of requests that have ended since are dropped."""
+        batch = begun.batch
+        try:
+            drawn = begun.step.wait()
+        except STEP_ERRORS as error:
+            return StepReport(self._fail_rows(batch, error), rows=len(batch.rows))
         now = self._clock()
-        self._charge(batch, now - began)
-        decoded = sum(1 + row.drafts for row in batch.rows if row.start >= row.request.prompt_tokens)
-        for row, new in zip(batch.rows, drawn, strict=True):
+        seconds, self._last_finished = now - max(begun.at, self._last_finished), now
+        live = [(row, new) for row, new in zip(batch.rows, drawn, strict=True) if _is_live(row)]
+        self._charge(batch, [row for row, _ in live], seconds)
+        decoded = sum(1 + row.drafts for row, _ in live if row.start >= row.request.prompt_tokens)
+        computed = sum(row.count for row, _ in live)
+        deltas: list[Delta] = []
+        for row, new in live:
             if row.needs_logits:
                 deltas.append(self._complete(row, new, now))
             else:
                 self.scheduler.complete(row, [])
-        return StepReport(deltas, now - began, batch.tokens - decoded, decoded, len(batch.rows))
+        return StepReport(deltas, seconds, computed - decoded, decoded, len(batch.rows))
 
-    def _charge(self, batch: Batch, seconds: float) -> None:
-        """Split the step's duration over its rows by tokens computed."""
-        for row in batch.rows:
+    def _charge(self, batch: Batch, live: list[Row], seconds: float) -> None:
+        """Split the step's duration over all its rows by tokens computed; what nobody waited for is nobody's."""
+        for row in live:
             timings = row.request.timings
             timings.device_seconds += seconds * row.count / batch.tokens
             timings.steps += 1
             timings.batched_requests += len(batch.rows)
-
-    def _draw(self, batch: Batch, logits: torch.Tensor) -> list[Drawn]:
-        """One draw per row, empty for a row whose prompt is not computed to its end."""
-        drawing = [row.request for row in batch.rows if row.needs_logits]
-        drawn = iter(self._sampler.draw(logits, drawing) if drawing else [])
-        return [next(drawn) if row.needs_logits else Drawn([], []) for row in batch.rows]
 
     def _complete(self, row: Row, drawn: Drawn, now: float) -> Delta:
         """Take new tokens one by one until one of them ends the answer."""
@@ -166,7 +204,7 @@ class EngineCore:
         drafter.learn(proposed, accepted, len(request.token_ids))
         self.drafted_tokens += proposed
         self.accepted_tokens += accepted
-        room = min(request.params.max_tokens - request.output_tokens, self._context_window - len(request.token_ids)) - 1
+        room = request.longest - len(request.token_ids) - 1
         request.draft_token_ids = drafter.propose(request.token_ids)[: max(0, room)]
 
     def _ends(self, request: Request, token: int, output_tokens: int) -> FinishReason | None:
@@ -174,8 +212,10 @@ class EngineCore:
         is_end = token in params.stop_token_ids and output_tokens > params.min_tokens
         if is_end:
             return "stop"
-        is_full = request.prompt_tokens + output_tokens >= self._context_window
-        return "length" if output_tokens >= params.max_tokens or is_full else None
+        return "length" if request.prompt_tokens + output_tokens >= request.longest else None
+
+    def _fail_rows(self, batch: Batch, error: Exception) -> list[Delta]:
+        return [self._fail(row.request, f"The step failed: {error}") for row in batch.rows if _is_live(row)]
 
     def _fail(self, request: Request, message: str) -> Delta:
         request.finish_reason = "error"
@@ -184,6 +224,10 @@ class EngineCore:
 
     def _forget(self, request: Request) -> None:
         self.scheduler.remove(request)
-        self._sampler.forget(request.request_id)
+        self._steps.forget(request.request_id)
         self._texts.pop(request.request_id, None)
         self._drafters.pop(request.request_id, None)
+
+
+def _is_live(row: Row) -> bool:
+    return row.request.status is not Status.FINISHED

@@ -61,11 +61,11 @@ class KvCacheManager:
         request.block_ids.extend(blocks)
         return True
 
-    def register_computed(self, request: Request) -> None:
-        """Make full, computed blocks findable. Call after the step that computed them has succeeded."""
+    def register_computed(self, request: Request, computed_tokens: int) -> None:
+        """Make the full blocks among these tokens findable. Call after the step that computed them has succeeded."""
         if not self.has_prefix_cache:
             return
-        full = request.computed_tokens // self.block_size
+        full = computed_tokens // self.block_size
         if full > request.registered_blocks:
             self._extend_hashes(request)
             for index in range(request.registered_blocks, full):

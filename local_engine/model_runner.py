@@ -1,11 +1,32 @@
 """Runs one scheduled batch on the device: builds its tensors, calls the model, returns the logits to draw from."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
 from local_engine.attention.protocol import AttentionBatch
 from local_engine.model import DecoderModel, KvCache
 from local_engine.scheduler import Batch, Row
+from local_engine.transfer import send
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPatch:
+    """Tokens that the host does not know yet: `ids[sources[i]]` goes where the batch's token `targets[i]` stands."""
+
+    ids: torch.Tensor
+    targets: list[int]
+    sources: list[int]
+
+    def apply(self, token_ids: torch.Tensor) -> None:
+        """Fill the tokens in, on the device."""
+        count = len(self.targets)
+        if self.targets == self.sources == list(range(count)):
+            token_ids[:count].copy_(self.ids[:count])
+            return
+        targets, sources = (send(index, torch.int64, token_ids.device) for index in (self.targets, self.sources))
+        token_ids.index_copy_(0, targets, self.ids.index_select(0, sources).to(token_ids.dtype))
 
 
 class ModelRunner:
@@ -36,25 +57,29 @@ class ModelRunner:
         return self._model.device
 
     @torch.inference_mode()
-    def run(self, batch: Batch) -> torch.Tensor:
+    def run(self, batch: Batch, patch: TokenPatch | None = None) -> torch.Tensor:
         """Compute every row; float32 logits, in row order, of the last drafts + 1 positions of rows that need them."""
         if not self._is_deterministic:
-            return self._run_rows(batch.rows)
+            return self._run_rows(batch.rows, patch)
+        assert patch is None, "a device that runs ahead does not compute row by row"
         # A matrix product's rounding depends on how many rows it has. Computed one by one, a request's rows
         # depend on itself alone.
         return torch.cat([self._run_rows((row,)) for row in batch.rows])
 
-    def _run_rows(self, rows: tuple[Row, ...]) -> torch.Tensor:
+    def _run_rows(self, rows: tuple[Row, ...], patch: TokenPatch | None = None) -> torch.Tensor:
+        token_ids = send(token_ids_of(rows), torch.int64, self.device)
+        if patch is not None:
+            patch.apply(token_ids)
         hidden = self._model.forward(
-            torch.tensor(token_ids_of(rows), device=self.device),
-            torch.from_numpy(positions_of(rows)).to(self.device),
+            token_ids,
+            self._send(positions_of(rows)),
             self.caches,
             self.attention_batch(rows),
         )
         wanted = logit_positions(rows)
         if not wanted:
             return torch.empty(0, self._model.config.vocabulary_size, device=self.device)
-        return self._model.logits(hidden[torch.tensor(wanted, device=self.device)])
+        return self._model.logits(hidden[send(wanted, torch.int64, self.device)])
 
     def attention_batch(self, rows: tuple[Row, ...]) -> AttentionBatch:
         """Lay the rows out one after another."""
@@ -64,14 +89,18 @@ class ModelRunner:
         slots = np.concatenate([self._slots(row, table[index]) for index, row in enumerate(rows)])
         cu_seqlens = np.concatenate(([0], np.cumsum(query_lengths))).astype(np.int32)
         return AttentionBatch(
-            cu_seqlens_q=torch.from_numpy(cu_seqlens).to(self.device),
-            seq_lens=torch.tensor(sequence_lengths, dtype=torch.int32, device=self.device),
-            block_table=torch.from_numpy(table).to(self.device),
-            slot_mapping=torch.from_numpy(slots).to(self.device),
+            cu_seqlens_q=self._send(cu_seqlens),
+            seq_lens=send(sequence_lengths, torch.int32, self.device),
+            block_table=self._send(table),
+            slot_mapping=self._send(slots),
             query_lengths=query_lengths,
             sequence_lengths=sequence_lengths,
             block_ids=[row.request.block_ids for row in rows],
         )
+
+    def _send(self, values: np.ndarray) -> torch.Tensor:
+        tensor = torch.from_numpy(values)
+        return tensor if self.device.type == "cpu" else tensor.pin_memory().to(self.device, non_blocking=True)
 
     def _slots(self, row: Row, blocks: np.ndarray) -> np.ndarray:
         positions = np.arange(row.start, row.start + row.count)
@@ -90,7 +119,7 @@ def logit_positions(rows: tuple[Row, ...]) -> list[int]:
 
 
 def token_ids_of(rows: tuple[Row, ...]) -> list[int]:
-    """The tokens that the rows compute, one row after another."""
+    """The tokens that the rows compute, one row after another; 0 for one in flight."""
     return [token for row in rows for token in _row_tokens(row)]
 
 
@@ -113,7 +142,8 @@ def _row_tokens(row: Row) -> list[int]:
     end = row.start + row.count
     if end <= len(request.token_ids):
         return request.token_ids[row.start : end]
-    return (request.token_ids + request.draft_token_ids)[row.start : end]
+    known = request.token_ids + request.draft_token_ids
+    return (known + [0] * request.in_flight_tokens)[row.start : end]
 
 
 def lazy_zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -32,8 +32,11 @@ class RequestTimings:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """Mutable state of one answer. Invariant: `computed_tokens` <= len(`token_ids`), and only the last token is pending
-    once the prompt is computed."""
+    """Mutable state of one answer. Invariant: `computed_tokens` <= `length`, and only the last token is pending once
+    the prompt is computed.
+
+    `in_flight_tokens` are drawn on the device and not known here yet; `longest` is the length at which the answer ends.
+    """
 
     request_id: str
     prompt_token_ids: list[int]
@@ -42,6 +45,8 @@ class Request:
     cache_salt: str = ""
     arrival_order: int = 0
     token_ids: list[int] = field(init=False)
+    in_flight_tokens: int = 0
+    longest: int = field(init=False)
     draft_token_ids: list[int] = field(default_factory=list[int])
     computed_tokens: int = 0
     cached_prompt_tokens: int | None = None
@@ -55,6 +60,7 @@ class Request:
 
     def __post_init__(self) -> None:
         self.token_ids = list(self.prompt_token_ids)
+        self.longest = self.prompt_tokens + self.params.max_tokens
 
     @property
     def prompt_tokens(self) -> int:
@@ -62,8 +68,13 @@ class Request:
         return len(self.prompt_token_ids)
 
     @property
+    def length(self) -> int:
+        """Tokens so far, those in flight included."""
+        return len(self.token_ids) + self.in_flight_tokens
+
+    @property
     def output_tokens(self) -> int:
-        """Tokens drawn so far."""
+        """Tokens drawn and known so far."""
         return len(self.token_ids) - len(self.prompt_token_ids)
 
     @property
@@ -74,4 +85,4 @@ class Request:
     @property
     def pending_tokens(self) -> int:
         """Tokens, drafts included, whose keys and values are not in the cache yet."""
-        return len(self.token_ids) + len(self.draft_token_ids) - self.computed_tokens
+        return self.length + len(self.draft_token_ids) - self.computed_tokens

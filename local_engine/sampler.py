@@ -143,7 +143,7 @@ def change_logits(logits: torch.Tensor, request: Request, new_ids: list[int]) ->
     bans_end = (
         bool(params.stop_token_ids)
         and params.constraint is None
-        and request.output_tokens + len(new_ids) < params.min_tokens
+        and request.length - request.prompt_tokens + len(new_ids) < params.min_tokens
     )
     if not (params.changes_logits or bans_end):
         return logits

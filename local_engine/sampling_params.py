@@ -59,6 +59,12 @@ class SamplingParams:
         return self.temperature == 0.0
 
     @property
+    def draws_from_answer(self) -> bool:
+        """Whether the next draw needs the answer so far on the host, its last token included."""
+        penalises = self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0
+        return self.constraint is not None or bool(penalises)
+
+    @property
     def changes_logits(self) -> bool:
         """Whether anything is added to the logits before drawing."""
         return bool(

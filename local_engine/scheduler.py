@@ -4,6 +4,9 @@ One rule: every request catches its computed tokens up with its tokens, under a 
 several steps (chunked prefill), a decode is a request one token behind, a verified draft a request several behind, a
 cached prefix a request that starts ahead. When blocks run out, the least important and youngest request gives its
 blocks back and waits at the front; it recomputes later, mostly from its own cached prefix.
+
+A batch may be scheduled while the one before it still runs: `begin` counts its tokens as computed and drawn, `complete`
+says later what they are. The device carries batches out in order, so blocks given back in between may be taken at once.
 """
 
 from bisect import insort
@@ -17,7 +20,8 @@ from local_engine.request import Request, Status
 class Row:
     """Tokens `start` to `start + count` of one request; drafts are the last `drafts` of them.
 
-    `needs_logits` says that the row reaches the request's last token, so that something is drawn.
+    `needs_logits` says that the row reaches the request's last token, so that something is drawn; `preemptions`, how
+    often the request had been preempted by then.
     """
 
     request: Request
@@ -25,6 +29,7 @@ class Row:
     count: int
     drafts: int
     needs_logits: bool
+    preemptions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,9 @@ class Scheduler:
         unfit: list[Request] = []
         while self.waiting and budget > 0 and len(self.running) < self._max_running:
             request = self.waiting[0]
+            if request.in_flight_tokens:
+                # Preempted after its draw had begun: what it must compute is known when that step is over.
+                break
             cached = self._kv_cache.attach_cached_prefix(request)
             count = self._count(request, budget)
             if not count or not self._kv_cache.reserve(request, count):
@@ -130,13 +138,16 @@ class Scheduler:
     def _count(self, request: Request, budget: int) -> int:
         """Tokens of this request that the step takes: all pending, or a chunk that ends on an aligned position.
 
-        Drafts beyond the chunk are dropped, so that a row either verifies all its drafts or has none.
+        None when its last token is being drawn. Drafts beyond the chunk are dropped, so that a row either verifies all
+        its drafts or has none.
         """
+        if request.in_flight_tokens and request.length >= request.longest:
+            return 0
         count = min(request.pending_tokens, budget)
         if self._chunk_alignment is not None:
             count = _aligned_chunk(request, self._chunk_alignment)
             count = count if count <= budget else 0
-        undrafted = len(request.token_ids) - request.computed_tokens
+        undrafted = request.length - request.computed_tokens
         request.draft_token_ids = request.draft_token_ids[: max(0, count - undrafted)]
         return count
 
@@ -148,14 +159,24 @@ class Scheduler:
         self.preemptions += 1
         self._enqueue(request)
 
+    def begin(self, batch: Batch) -> None:
+        """Count the batch as computed: the device has taken it."""
+        for row in batch.rows:
+            row.request.computed_tokens = row.start + row.count
+            row.request.in_flight_tokens += row.needs_logits
+
     def complete(self, row: Row, new_token_ids: list[int]) -> None:
         """Record a computed row: `new_token_ids` are the accepted drafts and the one token drawn after them."""
         request = row.request
-        accepted_drafts = max(0, len(new_token_ids) - 1)
-        request.computed_tokens = row.start + row.count - row.drafts + accepted_drafts
-        request.draft_token_ids = []
+        request.in_flight_tokens -= row.needs_logits
         request.token_ids.extend(new_token_ids)
-        self._kv_cache.register_computed(request)
+        if row.preemptions != request.preemptions:
+            return
+        computed = row.start + row.count - row.drafts + max(0, len(new_token_ids) - 1)
+        if row.drafts:
+            request.computed_tokens = computed
+            request.draft_token_ids = []
+        self._kv_cache.register_computed(request, computed)
 
     def remove(self, request: Request) -> None:
         """Forget a request, wherever it stands, and free its blocks. Idempotent."""
@@ -185,17 +206,18 @@ def _aligned_chunk(request: Request, alignment: int) -> int:
 
 def _turn(request: Request) -> tuple[bool, int, int]:
     """Decodes before prompts, so that a long prompt never starves the answers beside it of the step's budget."""
-    is_prefill = len(request.token_ids) - request.computed_tokens > 1
+    is_prefill = request.length - request.computed_tokens > 1
     return (is_prefill, *_rank(request))
 
 
 def _row(request: Request, count: int) -> Row:
     start = request.computed_tokens
-    reaches_end = start + count == len(request.token_ids) + len(request.draft_token_ids)
+    reaches_end = start + count == request.length + len(request.draft_token_ids)
     return Row(
         request=request,
         start=start,
         count=count,
         drafts=len(request.draft_token_ids) if reaches_end else 0,
         needs_logits=reaches_end,
+        preemptions=request.preemptions,
     )

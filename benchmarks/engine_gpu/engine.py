@@ -174,7 +174,8 @@ def _step(engine: Engine, scheduler: Scheduler, served: Served, output_tokens: i
         raise RuntimeError("the KV cache is too small for these prompts")
     logits = engine.runner.run(batch)
     drawing = [row for row in batch.rows if row.needs_logits]
-    drawn = iter(engine.draws.draw(logits, [(row.request, 0) for row in drawing]) if drawing else [])
+    drawn = iter(engine.draws.draw(logits, [(row.request, 0) for row in drawing]).tolist() if drawing else [])
+    scheduler.begin(batch)
     for row in batch.rows:
         scheduler.complete(row, [next(drawn)] if row.needs_logits else [])
         if row.request.output_tokens >= output_tokens:

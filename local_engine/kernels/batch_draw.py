@@ -1,4 +1,4 @@
-"""Draws for a whole batch of requests in one launch, and brings the token ids to the host in one copy."""
+"""Draws for a whole batch of requests in one launch; the token ids stay on the device."""
 
 import secrets
 from dataclasses import replace
@@ -7,6 +7,7 @@ import torch
 
 from local_engine.kernels.sampling import SamplingTensors, sample
 from local_engine.request import Request
+from local_engine.transfer import send
 
 
 class BatchDraw:
@@ -21,16 +22,15 @@ class BatchDraw:
         """Drop a finished request's seed."""
         self._seeds.pop(request_id, None)
 
-    def draw(self, logits: torch.Tensor, owners: list[tuple[Request, int]]) -> list[int]:
-        """One token id per row of `logits`, [rows, vocabulary].
+    def draw(self, logits: torch.Tensor, owners: list[tuple[Request, int]]) -> torch.Tensor:
+        """One token id, int64, per row of `logits`, [rows, vocabulary].
 
         A row's owner is a request and how many of its drafts come before.
         """
         if all(request.params.is_greedy for request, _ in owners):
-            return logits.argmax(dim=-1).tolist()
-        lengths = [len(request.token_ids) + at for request, at in owners]
-        position = torch.tensor(lengths, dtype=torch.int32, device=self._device)
-        return sample(logits, replace(self._tensors([request for request, _ in owners]), position=position)).tolist()
+            return logits.argmax(dim=-1)
+        position = send([request.length + at for request, at in owners], torch.int32, self._device)
+        return sample(logits, replace(self._tensors([request for request, _ in owners]), position=position))
 
     def _tensors(self, rows: list[Request]) -> SamplingTensors:
         members = tuple(request.request_id for request in rows)
@@ -42,7 +42,7 @@ class BatchDraw:
         params = [request.params for request in rows]
 
         def column(values: list[float] | list[int], dtype: torch.dtype) -> torch.Tensor:
-            return torch.tensor(values, dtype=dtype, device=self._device)
+            return send(values, dtype, self._device)
 
         return SamplingTensors(
             temperature=column([p.temperature for p in params], torch.float32),

@@ -1,10 +1,36 @@
 """The engine's sampler on a GPU: one launch for the whole batch, and one copy of its token ids to the host."""
 
+from dataclasses import dataclass
+
 import torch
 
 from local_engine.kernels.batch_draw import BatchDraw
 from local_engine.request import Request
 from local_engine.sampler import Drawn, Sampler, change_logits, token_logprobs
+from local_engine.transfer import Arriving, fetch
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceDraw:
+    """A batch's draw under way; `ids` holds len(drafts) + 1 tokens for each request, in order.
+
+    Log-probabilities are read from `logits` by `wait`: where they are wanted, no step may be begun before that.
+    """
+
+    requests: list[Request]
+    logits: torch.Tensor
+    ids: torch.Tensor
+    arriving: Arriving
+
+    def wait(self) -> list[Drawn]:
+        """What each request got; what follows a wrong draft is dropped."""
+        ids, start = self.arriving.wait(), 0
+        drawn: list[Drawn] = []
+        for request in self.requests:
+            end = start + len(request.draft_token_ids) + 1
+            drawn.append(_drawn(self.logits[start:end], ids[start:end], request))
+            start = end
+        return drawn
 
 
 class DeviceSampler(Sampler):
@@ -16,21 +42,19 @@ class DeviceSampler(Sampler):
     _batch_draw: BatchDraw | None = None
 
     def draw(self, logits: torch.Tensor, requests: list[Request]) -> list[Drawn]:
-        """`logits` holds len(drafts) + 1 rows for each request, in order.
+        """`logits` holds len(drafts) + 1 rows for each request, in order."""
+        return self.constrained(logits, requests) or self.begin(logits, requests).wait()
 
-        Every row is drawn as if the drafts before it were right; what follows a wrong draft is dropped.
-        """
-        if any(request.params.constraint is not None for request in requests):
-            return super().draw(logits, requests)
+    def constrained(self, logits: torch.Tensor, requests: list[Request]) -> list[Drawn] | None:
+        """The draw of a batch with a constrained answer in it; None for any other batch."""
+        is_constrained = any(request.params.constraint is not None for request in requests)
+        return super().draw(logits, requests) if is_constrained else None
+
+    def begin(self, logits: torch.Tensor, requests: list[Request]) -> DeviceDraw:
+        """Draw every row as if the drafts before it were right, without waiting."""
         owners = [(request, at) for request in requests for at in range(len(request.draft_token_ids) + 1)]
         ids = self._batch.draw(_changed(logits, owners), owners)
-        drawn: list[Drawn] = []
-        start = 0
-        for request in requests:
-            end = start + len(request.draft_token_ids) + 1
-            drawn.append(_drawn(logits[start:end], ids[start:end], request))
-            start = end
-        return drawn
+        return DeviceDraw(requests, logits, ids, fetch(ids))
 
     def forget(self, request_id: str) -> None:
         """Drop what is kept for a finished request."""

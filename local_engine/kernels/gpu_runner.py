@@ -7,7 +7,7 @@ import torch
 from local_engine.attention.protocol import AttentionBatch
 from local_engine.cuda_graph import DecodeBuffers, DecodeGraphs, DecodeInputs, DecodeRow, bucket_for, bucket_sizes
 from local_engine.kernels.fused_decoder import FusedDecoder
-from local_engine.model_runner import ModelRunner
+from local_engine.model_runner import ModelRunner, TokenPatch
 from local_engine.scheduler import Batch, Row
 
 
@@ -37,12 +37,14 @@ class GpuRunner(ModelRunner):
         return self._decoder
 
     @torch.inference_mode()
-    def run(self, batch: Batch) -> torch.Tensor:
+    def run(self, batch: Batch, patch: TokenPatch | None = None) -> torch.Tensor:
         """Logits as ModelRunner.run; those of a captured step are overwritten by the next step."""
         bucket = bucket_for(len(batch.rows), self._sizes) if is_pure_decode(batch.rows) else None
         if bucket is None:
-            return super().run(batch)
+            return super().run(batch, patch)
         self._buffers.fill([_decode_row(row) for row in batch.rows], bucket)
+        if patch is not None:
+            patch.apply(self._buffers.view(bucket).token_ids)
         return self._graphs.run(bucket)[: len(batch.rows)]
 
     def capture(self, rows: Sequence[int] | None = None) -> None:
@@ -81,4 +83,5 @@ def is_pure_decode(rows: tuple[Row, ...]) -> bool:
 
 def _decode_row(row: Row) -> DecodeRow:
     request = row.request
-    return DecodeRow(token_id=request.token_ids[row.start], length=row.start + 1, block_ids=request.block_ids)
+    known = request.token_ids[row.start] if row.start < len(request.token_ids) else 0
+    return DecodeRow(token_id=known, length=row.start + 1, block_ids=request.block_ids)

@@ -22,6 +22,7 @@ from local_engine.packages import DEFAULT_MODEL, fetch_model
 from local_engine.request import Request
 from local_engine.sampler import Sampler
 from local_engine.sampling_params import SamplingParams
+from local_engine.steps import DirectSteps
 from local_engine.weights import LoadedFile, WeightSource
 
 MODELS = Path(__file__).resolve().parents[2] / ".models"
@@ -82,7 +83,7 @@ def build(loaded: LoadedFile, model: DecoderModel) -> EngineBuilder:
             kv_dtype=torch.float32,
             is_deterministic=config.is_deterministic,
         )
-        return Compute(runner, Sampler(runner.device))
+        return Compute(runner, DirectSteps(runner, Sampler(runner.device)))
 
     def engine(**changes: object) -> Engine:
         defaults: dict[str, object] = {"kv_blocks": 1024, "context_window": 4096}

@@ -1,10 +1,17 @@
 """A model small enough to reason about: the next token depends on all before it, through the paged cache."""
 
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
+from dataclasses import dataclass, field, replace
+
 import torch
 
 from local_engine.request import Request
+from local_engine.sampler import Drawn, Sampler
 from local_engine.sampling_params import SamplingParams
-from local_engine.scheduler import Batch
+from local_engine.scheduler import Batch, Row
+from local_engine.steps import DirectSteps
 
 VOCABULARY = 97
 
@@ -42,6 +49,77 @@ class SlotRunner:
         logits = torch.zeros(VOCABULARY)
         logits[next_token(seen)] = 10.0
         return logits
+
+
+def direct(runner: SlotRunner) -> DirectSteps:
+    """The scripted model on a device that the host waits for."""
+    return DirectSteps(runner, Sampler(runner.device))
+
+
+class AheadSteps:
+    """The scripted model on a device that runs ahead: a thread that carries batches out in order.
+
+    It sees a batch as it was when it was begun, and takes tokens in flight from what it drew itself. `told` lists what
+    the host did, in order: ("begin" or "wait", number of the step).
+    """
+
+    runs_ahead = True
+
+    def __init__(self, runner: SlotRunner) -> None:
+        self._steps = direct(runner)
+        self._device = ThreadPoolExecutor(max_workers=1)
+        self._drawn: dict[str, int] = {}
+        self.told: list[tuple[str, int]] = []
+
+    def begin(self, batch: Batch) -> "AheadStep":
+        seen = Batch(tuple(replace(row, request=_as_it_is(row.request)) for row in batch.rows))
+        number = sum(what == "begin" for what, _ in self.told)
+        self.told.append(("begin", number))
+        done = self._device.submit(self._compute, seen)
+        return AheadStep(done, lambda: self.told.append(("wait", number)))
+
+    def forget(self, request_id: str) -> None:
+        self._device.submit(self._steps.forget, request_id)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._device.shutdown()
+
+    def _compute(self, batch: Batch) -> list[Drawn]:
+        for row in batch.rows:
+            self._fill_in(row)
+        drawn = self._steps.begin(batch).wait()
+        self._drawn = {
+            row.request.request_id: new.token_ids[-1]
+            for row, new in zip(batch.rows, drawn, strict=True)
+            if new.token_ids
+        }
+        return drawn
+
+    def _fill_in(self, row: Row) -> None:
+        if row.request.in_flight_tokens:
+            row.request.token_ids.append(self._drawn[row.request.request_id])
+            row.request.in_flight_tokens = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AheadStep:
+    """A batch that the thread has, or will come to."""
+
+    done: Future[list[Drawn]]
+    tell: Callable[[], None] = field(repr=False)
+
+    def wait(self) -> list[Drawn]:
+        self.tell()
+        return self.done.result()
+
+
+def _as_it_is(request: Request) -> Request:
+    """A copy that the host's later changes do not reach."""
+    seen = copy(request)
+    seen.token_ids, seen.block_ids = list(request.token_ids), list(request.block_ids)
+    seen.draft_token_ids = list(request.draft_token_ids)
+    return seen
 
 
 def next_token(tokens: list[int]) -> int:

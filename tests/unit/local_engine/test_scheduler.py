@@ -10,8 +10,16 @@ from local_engine.engine_core import EngineCore
 from local_engine.kv_cache_manager import KvCacheManager
 from local_engine.request import Request, Status
 from local_engine.scheduler import Scheduler
+from local_engine.steps import Steps
 from local_engine.tokenizer import Tokenizer
-from tests.unit.local_engine.scripted import VOCABULARY, SlotRunner, expected_answer, make_request
+from tests.unit.local_engine.scripted import (
+    VOCABULARY,
+    AheadSteps,
+    SlotRunner,
+    direct,
+    expected_answer,
+    make_request,
+)
 
 
 def make_core(
@@ -24,6 +32,7 @@ def make_core(
     alignment: int | None = None,
     speculative_tokens: int = 0,
     runner: SlotRunner | None = None,
+    steps: Steps | None = None,
 ) -> tuple[EngineCore, KvCacheManager]:
     """An engine over the scripted model."""
     fast = FastTokenizer(WordLevel({f"w{i}": i for i in range(VOCABULARY)}, unk_token="w0"))
@@ -31,7 +40,7 @@ def make_core(
     kv_cache = KvCacheManager(BlockPool(blocks), block_size=block_size, has_prefix_cache=has_prefix_cache)
     scheduler = Scheduler(kv_cache, max_running_requests=running, max_tokens_per_step=budget, chunk_alignment=alignment)
     core = EngineCore(
-        runner or SlotRunner(blocks, block_size),
+        steps or direct(runner or SlotRunner(blocks, block_size)),
         scheduler,
         tokenizer,
         context_window=1000,
@@ -68,6 +77,7 @@ PREFIXES = ([], [5, 4, 3, 2, 1, 0, 1, 2], [5, 4, 3, 2, 9, 9, 9, 9, 9, 9, 9])
     stagger=st.integers(1, 5),
     has_prefix_cache=st.booleans(),
     speculative_tokens=st.sampled_from([0, 0, 3]),
+    runs_ahead=st.booleans(),
 )
 def test_every_configuration_gives_the_same_answers_and_gives_all_blocks_back(
     raw: list[tuple[int, list[int]]],
@@ -78,11 +88,14 @@ def test_every_configuration_gives_the_same_answers_and_gives_all_blocks_back(
     stagger: int,
     has_prefix_cache: bool,
     speculative_tokens: int,
+    runs_ahead: bool,
 ) -> None:
     requests = [make_request(str(i), [*PREFIXES[p], *tail]) for i, (p, tail) in enumerate(raw)]
     longest = max(request.prompt_tokens for request in requests) + 8
     # Just enough for the longest request alone, so that the others are preempted and resumed.
     blocks = -(-longest // block_size) + spare
+    runner = SlotRunner(blocks, block_size)
+    steps = AheadSteps(runner) if runs_ahead else direct(runner)
     core, kv_cache = make_core(
         blocks=blocks,
         block_size=block_size,
@@ -90,8 +103,11 @@ def test_every_configuration_gives_the_same_answers_and_gives_all_blocks_back(
         budget=budget,
         has_prefix_cache=has_prefix_cache,
         speculative_tokens=speculative_tokens,
+        steps=steps,
     )
     run_all(core, requests, stagger=stagger)
+    if isinstance(steps, AheadSteps):
+        steps.close()
     for request in requests:
         assert request.finish_reason == "length"
         assert request.output_token_ids == expected_answer(request.prompt_token_ids, 8)

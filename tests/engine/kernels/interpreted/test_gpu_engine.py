@@ -8,9 +8,10 @@ from tokenizers.models import WordLevel
 from local_engine.attention.cpu import CpuAttention
 from local_engine.block_pool import BlockPool
 from local_engine.config import EngineConfig
-from local_engine.engine_core import EngineCore, Runner
+from local_engine.engine_core import EngineCore
 from local_engine.kernels.device_sampler import DeviceSampler
 from local_engine.kernels.gpu_assembly import build_gpu_runner, gpu_plan
+from local_engine.kernels.gpu_steps import GpuSteps
 from local_engine.kv_cache_manager import KvCacheManager
 from local_engine.layers.linear import DenseLinear
 from local_engine.model import DecoderModel
@@ -19,6 +20,7 @@ from local_engine.request import Request
 from local_engine.sampler import Sampler
 from local_engine.sampling_params import SamplingParams
 from local_engine.scheduler import Scheduler
+from local_engine.steps import DirectSteps, Steps
 from local_engine.tokenizer import Tokenizer
 from tests.engine.kernels.models import make_config, make_weights
 
@@ -27,12 +29,12 @@ BLOCKS = 12
 CONFIG = EngineConfig(device="cuda", weights="float32", kv_format="float32", max_running_requests=4)
 
 
-def core(runner: Runner, sampler: Sampler, *, drafts: int, budget: int) -> EngineCore:
+def core(steps: Steps, *, drafts: int, budget: int) -> EngineCore:
     kv_cache = KvCacheManager(BlockPool(BLOCKS), block_size=16)
     scheduler = Scheduler(kv_cache, max_running_requests=4, max_tokens_per_step=budget)
     words = FastTokenizer(WordLevel({f"w{i}": i for i in range(200)}, unk_token="w0"))
     tokenizer = Tokenizer(words, chat_template=None, bos_token_id=None, eos_token_ids=[])
-    return EngineCore(runner, scheduler, tokenizer, context_window=128, sampler=sampler, speculative_tokens=drafts)
+    return EngineCore(steps, scheduler, tokenizer, context_window=128, speculative_tokens=drafts)
 
 
 def requests() -> list[Request]:
@@ -61,10 +63,10 @@ def test_answers_are_those_of_the_cpu_engine(drafts: int, budget: int) -> None:
         config, make_weights(config), build_linear=DenseLinear, attention=CpuAttention(), context_window=128
     )
     plain = ModelRunner(model, blocks=BLOCKS, block_size=16, kv_dtype=torch.float32)
-    expected = answers(core(plain, Sampler(CPU), drafts=0, budget=64))
+    expected = answers(core(DirectSteps(plain, Sampler(CPU)), drafts=0, budget=64))
     runner = build_gpu_runner(config, make_weights(config), gpu_plan(CONFIG, BLOCKS, 128), CPU)
     runner.capture()
-    engine = core(runner, DeviceSampler(CPU), drafts=drafts, budget=budget)
+    engine = core(GpuSteps(runner, DeviceSampler(CPU)), drafts=drafts, budget=budget)
     assert answers(engine) == expected
     assert drafts == 0 or engine.drafted_tokens > 0
 

@@ -1,0 +1,71 @@
+"""Steps on a GPU that runs ahead of its host: tokens just drawn go from one batch to the next without leaving it."""
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+
+from local_engine.kernels.device_sampler import DeviceDraw, DeviceSampler
+from local_engine.kernels.gpu_runner import GpuRunner
+from local_engine.model_runner import TokenPatch
+from local_engine.sampler import Drawn
+from local_engine.scheduler import Batch, Row
+from local_engine.steps import DoneStep, drawing_requests, one_per_row
+from local_engine.transfer import send
+
+
+class GpuSteps:
+    """Remembers the draw before this one, for the rows whose last token the host has not seen."""
+
+    runs_ahead = True
+
+    def __init__(self, runner: GpuRunner, sampler: DeviceSampler) -> None:
+        self._runner = runner
+        self._sampler = sampler
+        self._ids = torch.empty(0, dtype=torch.int64, device=runner.device)
+        self._place: dict[str, int] = {}
+
+    def begin(self, batch: Batch) -> "GpuStep | DoneStep":
+        """Launch the batch and its draw."""
+        logits = self._runner.run(batch, self._patch(batch.rows))
+        requests = drawing_requests(batch.rows)
+        if not requests:
+            return DoneStep(one_per_row(batch.rows, []))
+        drawn = self._sampler.constrained(logits, requests)
+        if drawn is not None:
+            self._ids = send([entry.token_ids[-1] for entry in drawn], torch.int64, self._runner.device)
+            self._place = {request.request_id: place for place, request in enumerate(requests)}
+            return DoneStep(one_per_row(batch.rows, drawn))
+        draw = self._sampler.begin(logits, requests)
+        self._ids = draw.ids
+        ends = accumulate(len(request.draft_token_ids) + 1 for request in requests)
+        self._place = {request.request_id: end - 1 for request, end in zip(requests, ends, strict=True)}
+        return GpuStep(batch.rows, draw)
+
+    def forget(self, request_id: str) -> None:
+        """Drop a request's generator, matcher and seed."""
+        self._sampler.forget(request_id)
+
+    def _patch(self, rows: tuple[Row, ...]) -> TokenPatch | None:
+        """Where in the batch each token in flight stands, and where in the last draw it is."""
+        targets: list[int] = []
+        sources: list[int] = []
+        end = 0
+        for row in rows:
+            end += row.count
+            if row.needs_logits and row.request.in_flight_tokens:
+                targets.append(end - 1)
+                sources.append(self._place[row.request.request_id])
+        return TokenPatch(self._ids, targets, sources) if targets else None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuStep:
+    """A launched batch."""
+
+    rows: tuple[Row, ...]
+    draw: DeviceDraw
+
+    def wait(self) -> list[Drawn]:
+        """Wait for the token ids alone; the device goes on with what was begun after."""
+        return one_per_row(self.rows, self.draw.wait())
