@@ -27,6 +27,8 @@ from gateway.verify import judge
 log = logging.getLogger(__name__)
 DAY_US = 86_400_000_000
 MOST_AT_ONCE = 4
+CHATS = ("chat.completions", "messages")
+"""Whose answers can be told from each other."""
 MOST_ANSWER_BYTES = 1 << 20
 
 
@@ -139,7 +141,7 @@ class ShadowCalls:
             is_simulated=candidate.is_simulated,
         )
         choice = run.choice._replace(decision=decision, order=(candidate,))
-        return Run(view, plain_body(run.body), choice, intent, Meter(self._monotonic()), candidate)
+        return Run(view, plain_body(run.body), choice, intent, Meter(self._monotonic()), candidate, headers=run.headers)
 
     async def _ask(self, run: Run, again: Run, answer: bytes, bound_pico_usd: int) -> None:
         sink = _Sink()
@@ -168,7 +170,7 @@ def alternatives(run: Run) -> tuple[Candidate, ...]:
 
     None where the caller named a model, or nothing real would be learnt.
     """
-    if run.view.operation != "chat.completions" or run.view.choices != 1 or run.choice.order[0].is_simulated:
+    if run.view.operation not in CHATS or run.view.choices != 1 or run.choice.order[0].is_simulated:
         return ()
     return tuple(
         ranked.candidate

@@ -1,9 +1,10 @@
-"""What a program can say of two answers to one chat request: valid JSON where JSON was asked, empty, or the same.
+"""What a program can say of two answers to one chat or message: valid JSON where JSON was asked, empty, or the same.
 
 Pure. Everything else is for a judge: a wrong score teaches the classifier worse than none.
 """
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 SHORT_CHARACTERS = 60
@@ -26,24 +27,40 @@ def judge(request: bytes, shown: bytes, other: bytes) -> tuple[float, float] | N
 
 
 def answer_text(payload: bytes) -> str | None:
-    """The text of a plain or streamed chat answer; None where it has none that could be compared (tool calls)."""
+    """The text of a plain or streamed answer, OpenAI's or Anthropic's; None where it has none that could be compared
+    (tool calls)."""
     text = payload.decode("utf-8", "replace")
     try:
-        if not text.lstrip().startswith(("data:", ":")):
-            return _message_text(json.loads(text)["choices"][0]["message"])
-        parts: list[str] = []
+        if not text.lstrip().startswith(("data:", ":", "event:")):
+            document = json.loads(text)
+            if document.get("type") == "message":
+                return _joined(map(_block_text, document["content"]))
+            return _message_text(document["choices"][0]["message"])
+        parts: list[str | None] = []
         for line in text.splitlines():
             data = line.removeprefix("data:").strip()
             if not line.startswith("data:") or data == "[DONE]":
                 continue
-            for choice in json.loads(data).get("choices") or ():
-                piece = _message_text(choice.get("delta") or {})
-                if piece is None:
-                    return None
-                parts.append(piece)
-        return "".join(parts)
+            parts += _event_texts(json.loads(data))
+        return _joined(parts)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         return None
+
+
+def _event_texts(event: dict[str, Any]) -> list[str | None]:
+    if event.get("type") in ("content_block_start", "content_block_delta"):
+        return [_block_text(event.get("content_block") or event["delta"])]
+    return [_message_text(choice.get("delta") or {}) for choice in event.get("choices") or ()]
+
+
+def _block_text(block: dict[str, Any]) -> str | None:
+    """Of Anthropic's block, or a piece of one."""
+    return None if block.get("type") == "tool_use" else block.get("text") or ""
+
+
+def _joined(parts: Iterable[str | None]) -> str | None:
+    texts = list(parts)
+    return None if None in texts else "".join(text or "" for text in texts)
 
 
 def _message_text(message: dict[str, Any]) -> str | None:
@@ -53,7 +70,8 @@ def _message_text(message: dict[str, Any]) -> str | None:
 
 
 def wants_json(request: bytes) -> bool:
-    form: Any = json.loads(request).get("response_format") or {}
+    body = json.loads(request)
+    form: Any = body.get("response_format") or (body.get("output_config") or {}).get("format") or {}
     return form.get("type") in ("json_object", "json_schema")
 
 

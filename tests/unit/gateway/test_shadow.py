@@ -9,10 +9,11 @@ import pytest
 
 from backends.scripted import Outcome, Script, follow
 from gateway.ledger.entry import Entry
+from gateway.run import Incoming
 from gateway.shadow import DAY_US, ShadowBudget, ShadowCalls
 from gateway.stores import SHADOW, Feedback, ShadowCall, Sums, SumsQuery
 from gateway.verify import answer_text, judge
-from tests.rig import Rig
+from tests.rig import KEY, RecordingCaller, Rig
 
 NOW_US = 1_790_000_000_000_000
 PLENTY = 10**12
@@ -169,8 +170,20 @@ def streamed(*pieces: str) -> bytes:
     return "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"]).encode()
 
 
+def message(*texts: str) -> bytes:
+    return json.dumps({"type": "message", "content": [{"type": "text", "text": text} for text in texts]}).encode()
+
+
+def message_stream(*pieces: str, kind: str = "text") -> bytes:
+    start = {"type": "content_block_start", "content_block": {"type": kind, "text": ""}}
+    deltas = [{"type": "content_block_delta", "delta": {"type": "text_delta", "text": piece}} for piece in pieces]
+    events = [start, *deltas, {"type": "message_stop"}]
+    return "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events).encode()
+
+
 PLAIN = b'{"model": "auto", "messages": []}'
 JSON = b'{"model": "auto", "messages": [], "response_format": {"type": "json_object"}}'
+MESSAGE_JSON = b'{"model": "auto", "messages": [], "output_config": {"format": {"type": "json_schema"}}}'
 
 
 @pytest.mark.parametrize(
@@ -184,6 +197,9 @@ JSON = b'{"model": "auto", "messages": [], "response_format": {"type": "json_obj
         (JSON, streamed('{"a"', ": 1}"), answer('{"a": 2}'), (1.0, 1.0)),
         (PLAIN, b'{"error": {}}', answer("Rome"), None),
         (PLAIN, b"", answer("Rome"), None),
+        (PLAIN, message("Pa", "ris"), message_stream("par", "is. "), (1.0, 1.0)),
+        (PLAIN, message_stream("x", kind="tool_use"), message("Rome"), None),
+        (MESSAGE_JSON, message('{"a": 1}'), message("sure: {"), (1.0, 0.0)),
         (PLAIN, b'{"choices": [{"message": {"tool_calls": [{}]}}]}', answer("Rome"), None),
     ],
 )
@@ -205,3 +221,16 @@ async def test_verified_answers_become_feedback_on_both_requests() -> None:
     given = {one.request_id: one for one in rig.store.given}
     assert given.keys() == {shown.intent.request_id, shadow.intent.request_id}
     assert {(one.kind, one.source, one.score) for one in given.values()} == {("verifier", "shadow", 0.0)}
+
+
+async def test_a_message_is_asked_a_second_time_in_its_own_format_and_with_its_headers() -> None:
+    rig = ShadowRig()
+    body = json.dumps({"model": "auto", "max_tokens": 9, "messages": [{"role": "user", "content": "hello"}]}).encode()
+    headers = {"anthropic-beta": "some-beta"}
+    caller = RecordingCaller()
+    await rig.pipeline.answer(Incoming("messages", f"Bearer {KEY}", body, headers=headers), caller)
+    await rig.shadows.drain(30.0)
+    assert answer_text(caller.body) == "Hello, world."
+    assert [call.headers for call in (*rig.one.calls, *rig.two.calls)] == [headers, headers]
+    assert len(rig.store.calls) == 1
+    assert {one.score for one in rig.store.given} == {1.0}, "two short answers that say the same"
