@@ -76,6 +76,17 @@ OPERATIONS = (
         ),
     ),
     Panel("Age of the oldest unshipped entry", "s", (("seconds", "breakeven_ledger_unshipped_seconds"),)),
+    Panel(
+        "Newly activated rules in force",
+        "s",
+        (
+            (
+                "99 % of workers",
+                "histogram_quantile(0.99, sum by (le) (increase(breakeven_rules_taken_over_seconds_bucket[1h])))",
+            ),
+        ),
+        "Seconds from an activation to a worker deciding by it, over the last hour.",
+    ),
     Panel("Journal on disk", "bytes", (("{{instance}}", "breakeven_ledger_journal_bytes"),)),
 )
 ENGINE = (

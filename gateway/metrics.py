@@ -9,6 +9,7 @@ from gateway.ledger.entry import Entry, Ledger
 from gateway.routing.snapshot import Candidate
 
 TIME_BUCKETS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.2, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 300.0)
+TAKE_OVER_BUCKETS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 5.0, 30.0)
 SPEED_BUCKETS = (1, 2, 5, 10, 20, 40, 80, 160, 320, 640, 1280)
 TOKEN_CLASSES = ("input", "cached_input", "cache_write", "output", "reasoning")
 
@@ -41,6 +42,12 @@ class Metrics:
         )
         self._unclassified = Counter(
             "breakeven_unclassified_requests", "Decided without the classifier.", registry=self.registry
+        )
+        self._taken_over = Histogram(
+            "breakeven_rules_taken_over_seconds",
+            "From an activation, wherever it was made, to this worker deciding by it.",
+            buckets=TAKE_OVER_BUCKETS,
+            registry=self.registry,
         )
         for name in ("open_intents", "unshipped_entries", "unshipped_seconds", "journal_bytes"):
             gauge = Gauge(f"breakeven_ledger_{name}", "See docs/ledger.md.", registry=self.registry)
@@ -84,6 +91,10 @@ class Metrics:
                 histogram.labels(model).observe(value)
         for listener in self._listeners:
             listener(entry)
+
+    def rules_taken_over(self, seconds: float) -> None:
+        """This worker decides by newly activated rules."""
+        self._taken_over.observe(seconds)
 
     def unclassified(self) -> None:
         """The classifier failed on a request."""

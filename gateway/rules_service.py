@@ -81,7 +81,10 @@ class Problem:
 
 
 class RulesService:
-    """One per process. `apply` swaps the pipeline's snapshot; it is called with every newly active document."""
+    """One per process. `apply` swaps the pipeline's snapshot; it is called with every newly active document.
+
+    `taken_over` hears how many seconds after an activation, wherever it was made, this process decided by it.
+    """
 
     def __init__(
         self,
@@ -91,12 +94,14 @@ class RulesService:
         *,
         now_us: Callable[[], int],
         file: Path | None = None,
+        taken_over: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         self._store = store
         self._validator = validator
         self._apply = apply
         self._now_us = now_us
         self._file = _WatchedFile(file) if file is not None else None
+        self._taken_over = taken_over
         self.applied: str | None = None
         self.problem: Problem | None = None
 
@@ -177,8 +182,15 @@ class RulesService:
             self._report(problem_of(error), f"the active version {version} is not valid here")
             return
         self._apply(document, version)
-        self.applied = version
+        was_running, self.applied = self.applied is not None, version
         log.info("rules version %s by %s is active", version, rules.author)
+        if was_running:
+            await self._note_delay(version, self._now_us())
+
+    async def _note_delay(self, version: str, now_us: int) -> None:
+        latest = next(iter(await self._store.activations()), None)
+        if latest is not None and latest.version == version:
+            self._taken_over(max(0.0, (now_us - latest.at_us) / 1e6))
 
     async def _follow_file(self) -> None:
         """A rules.yaml whose content changed becomes a new version and is activated, unless it is broken."""

@@ -322,7 +322,12 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
         keys=SqlKeyStore(database, pepper),
         key_ring=key_ring,
         rules=RulesService(
-            SqlRulesStore(database), deployment.catalogue, apply, now_us=now_us, file=deployment.home.rules_file
+            SqlRulesStore(database),
+            deployment.catalogue,
+            apply,
+            now_us=now_us,
+            file=deployment.home.rules_file,
+            taken_over=metrics.rules_taken_over,
         ),
         ledger=ledger,
         journal=journal,

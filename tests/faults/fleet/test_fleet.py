@@ -16,8 +16,9 @@ import asyncpg
 import httpx
 import pytest
 
-from tests.faults.fleet.caller import Load, chat, chat_afresh, connections
+from tests.faults.fleet.caller import Answered, Load, chat, chat_afresh, connections
 from tests.faults.fleet.replica import PATIENCE_SECONDS, Replica, rules_text, until
+from tests.faults.fleet.take_overs import take_overs
 from tests.postgres_server import empty_postgres
 from tests.redis_server import RedisServer
 
@@ -25,6 +26,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.integration]
 FRESH = 8
 """Connections to each replica when all its workers are meant: one in 128 times they all go to the same one."""
 PARALLEL = 1000
+WORKERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,8 @@ async def test_rules_activated_at_one_replica_decide_at_every_worker(fleet: Flee
     deadline = time.monotonic() + PATIENCE_SECONDS
     while {got.headers["x-breakeven-rule"] for got in await chat_afresh(fleet.urls, key, FRESH)} != {"second"}:
         assert time.monotonic() < deadline
+    until(lambda: len(take_overs(fleet.urls)) == WORKERS, "a worker tells nothing of its taking over")
+    assert {one.count for one in take_overs(fleet.urls).values()} == {1}
 
 
 async def test_a_teams_rate_is_one_for_all_workers(fleet: Fleet) -> None:
@@ -179,6 +183,29 @@ async def test_a_thousand_parallel_requests_spend_the_budget_and_no_more(fleet: 
     [row] = await fleet.rows(f"select {COST} as cost {ENTRIES} where d.key_id = $1", key_id)
     assert row["cost"] <= budget, "not even one increment too much"
     assert admitted >= 0.95 * serial, f"{admitted} admitted, one after the other {serial} would be"
+
+
+async def test_a_teams_strict_budget_is_one_for_all_its_keys_and_workers(fleet: Fleet, patience: None) -> None:
+    bound, cost = await _bound_and_cost(fleet)
+    keys = [fleet.new_key(f"strict-{number}", team="blue")[1] for number in range(2)]
+    for key in keys:
+        await until_known(fleet, key)
+    fleet.admin("PUT", "/budgets", scope="team", name="blue", month_usd="0.000000000001", stops=True)
+    await until_all(fleet, keys[0], 429)
+    budget = bound + 40 * cost
+    usd = f"{budget // 10**12}.{budget % 10**12:012d}"
+    fleet.admin("PUT", "/budgets", at=fleet.two, scope="team", name="blue", month_usd=usd, stops=True)
+    admitted, wave = 0, list[Answered]()
+    async with connections(64) as session:
+        while not admitted or any(got.status == 200 for got in wave):
+            asked = [chat(session, fleet.urls[n % 2], keys[n // 2 % 2], max_tokens=4) for n in range(64)]
+            wave = await asyncio.gather(*asked)
+            assert {got.status for got in wave} <= {200, 429}
+            admitted += sum(got.status == 200 for got in wave)
+    assert "The budget of the team 'blue' is $" in wave[0].body.decode()
+    await _until_booked(fleet, admitted, "where d.team = $1", "blue")
+    [row] = await fleet.rows(f"select {COST} as cost {ENTRIES} where d.team = $1", "blue")
+    assert 0.95 * (budget - bound) <= row["cost"] <= budget
 
 
 async def until_known(fleet: Fleet, key: str) -> None:

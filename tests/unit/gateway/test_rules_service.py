@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import ConfigurationError, Conflict, NotFound
-from gateway.rules_service import text_version
-from tests.unit.gateway.api.fakes import FIRST_RULES, OTHER_RULES, AdminRig
+from gateway.rules_service import RulesService, text_version
+from tests.unit.gateway.api.fakes import FIRST_RULES, OTHER_RULES, AdminRig, catalogue
 
 BROKEN = FIRST_RULES.replace("choose:", "chose:")
 FIRST, OTHER = text_version(FIRST_RULES), text_version(OTHER_RULES)
@@ -137,3 +137,19 @@ async def test_an_active_version_that_is_not_valid_here_changes_nothing(file: Pa
     assert rig.rules.applied == FIRST
     assert rig.rules.problem is not None
     assert "unheard-of" in rig.rules.problem.message
+
+
+async def test_how_long_an_activation_elsewhere_took_to_arrive_is_told(file: Path) -> None:
+    rig, now_us, told = AdminRig(file), 0, list[float]()
+    await rig.rules.refresh()
+    other_worker = RulesService(
+        rig.rules_store, catalogue(), lambda document, version: None, now_us=lambda: now_us, taken_over=told.append
+    )
+    await other_worker.refresh()
+    assert not told, "what was active at the start was not waited for"
+    await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=FIRST)
+    await rig.rules.activate(OTHER, author="ann", reason="", expected_active=FIRST)
+    now_us = rig.rules_store.log[-1].at_us + 250_000
+    await other_worker.refresh()
+    await other_worker.refresh()
+    assert told == [0.25]
