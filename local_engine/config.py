@@ -11,13 +11,28 @@ GPU_WEIGHTS: tuple[WeightFormat, ...] = ("bfloat16", "fp8", "int4", "float32")
 
 @dataclass(frozen=True, slots=True)
 class RopeScaling:
-    """Long-context scaling of rotary frequencies: `linear` divides positions, `llama3` blends by wavelength."""
+    """Long-context scaling of rotary frequencies.
 
-    kind: Literal["linear", "llama3"]
-    factor: float
+    `linear` divides positions, `llama3` blends by wavelength, `yarn` by rotations within the original window, and then
+    weighs attention (`attention_factor`, None for its rule); `divisors` names each frequency's own divisor.
+    """
+
+    kind: Literal["linear", "llama3", "yarn", "divisors"]
+    factor: float = 1.0
     low_frequency_factor: float = 1.0
     high_frequency_factor: float = 4.0
     original_context_window: int = 8192
+    fast_rotations: float = 32.0
+    slow_rotations: float = 1.0
+    attention_factor: float | None = None
+    divisors: tuple[float, ...] = ()
+
+
+def extended_window(window: int, scaling: RopeScaling | None) -> int:
+    """The context window of a model that says `window`: with yarn, files name the one before or after scaling."""
+    if scaling is None or scaling.kind != "yarn":
+        return window
+    return max(window, int(scaling.original_context_window * scaling.factor))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ here, so that the model knows one layout only.
 """
 
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ import torch
 from gguf.constants import GGMLQuantizationType
 from gguf.quants import dequantize
 
-from local_engine.config import ModelConfig, RopeScaling
+from local_engine.config import ModelConfig, RopeScaling, extended_window
 from local_engine.errors import ModelUnavailable, ModelUnsupported
 from local_engine.gguf_file import GgufFile, GgufTensor, read_gguf
 from local_engine.tokenizer import Tokenizer
@@ -36,6 +37,7 @@ LAYER_NAMES: Final = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+ROPE_DIVISORS: Final = "rope_freqs.weight"
 TOP_NAMES: Final = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
 
@@ -93,7 +95,7 @@ def load_gguf(path: Path) -> LoadedFile:
             f"{path.name} is of architecture {architecture}; this engine runs {', '.join(FAMILIES)}."
         )
     try:
-        config = _read_config(metadata, architecture, set(file.tensors), path)
+        config = _read_config(metadata, architecture, file.tensors, path)
         tokenizer: Tokenizer = build_gguf_tokenizer(metadata)
     except KeyError as error:
         raise ModelUnavailable(f"{path.name} lacks the metadata field {error.args[0]}.") from error
@@ -111,7 +113,9 @@ def dequantise(tensor: GgufTensor) -> np.ndarray:
     return np.array(values, dtype=np.float32).reshape(tensor.shape)
 
 
-def _read_config(metadata: dict[str, Any], architecture: str, tensors: set[str], path: Path) -> ModelConfig:
+def _read_config(
+    metadata: dict[str, Any], architecture: str, tensors: Mapping[str, GgufTensor], path: Path
+) -> ModelConfig:
     def value(key: str) -> Any:
         return metadata[f"{architecture}.{key}"]
 
@@ -123,6 +127,7 @@ def _read_config(metadata: dict[str, Any], architecture: str, tensors: set[str],
     head_size = int(optional("attention.key_length", hidden // heads))
     if int(optional("rope.dimension_count", head_size)) != head_size:
         raise ModelUnsupported("Partial rotary embeddings are not supported.")
+    scaling = _rope_scaling(optional, tensors, int(value("context_length")))
     return ModelConfig(
         name=_served_name(path),
         family=FAMILIES[architecture],  # pyright: ignore[reportArgumentType]
@@ -134,22 +139,35 @@ def _read_config(metadata: dict[str, Any], architecture: str, tensors: set[str],
         head_size=head_size,
         vocabulary_size=len(metadata["tokenizer.ggml.tokens"]),
         # Within a sliding window full attention is the same, so such a model is served up to its window.
-        context_window=min(int(value("context_length")), int(optional("attention.sliding_window", 0) or 10**9)),
+        context_window=min(
+            extended_window(int(value("context_length")), scaling),
+            int(optional("attention.sliding_window", 0) or 10**9),
+        ),
         rope_theta=float(optional("rope.freq_base", 10000.0)),
         norm_epsilon=float(value("attention.layer_norm_rms_epsilon")),
-        rope_scaling=_rope_scaling(optional("rope.scaling.type", "none"), optional("rope.scaling.factor", 1.0)),
+        rope_scaling=scaling,
         has_qkv_bias="blk.0.attn_q.bias" in tensors,
         has_qk_norm="blk.0.attn_q_norm.weight" in tensors,
         has_tied_embedding="output.weight" not in tensors,
     )
 
 
-def _rope_scaling(kind: str, factor: float) -> RopeScaling | None:
+def _rope_scaling(
+    optional: Callable[[str, Any], Any], tensors: Mapping[str, GgufTensor], window: int
+) -> RopeScaling | None:
+    """Llama 3.1 and later come with a divisor for each frequency, as a tensor; others name a rule."""
+    if ROPE_DIVISORS in tensors:
+        return RopeScaling(kind="divisors", divisors=tuple(dequantise(tensors[ROPE_DIVISORS]).tolist()))
+    kind = optional("rope.scaling.type", "none")
     if kind in ("none", ""):
         return None
-    if kind != "linear":
-        raise ModelUnsupported(f"Rotary scaling of kind {kind} is not supported in GGUF files.")
-    return RopeScaling(kind="linear", factor=float(factor))
+    factor = float(optional("rope.scaling.factor", 1.0))
+    if kind == "linear":
+        return RopeScaling(kind="linear", factor=factor)
+    if kind == "yarn" and float(optional("rope.scaling.attn_factor", 1.0)) == 1.0:
+        original = int(optional("rope.scaling.original_context_length", 0) or window)
+        return RopeScaling(kind="yarn", factor=factor, original_context_window=original)
+    raise ModelUnsupported(f"Rotary scaling of kind {kind} is not supported in GGUF files; linear and plain yarn are.")
 
 
 def _served_name(path: Path) -> str:

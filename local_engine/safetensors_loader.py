@@ -8,7 +8,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer as FastTokenizer
 
-from local_engine.config import ModelConfig, RopeScaling
+from local_engine.config import ModelConfig, RopeScaling, extended_window
 from local_engine.errors import ModelUnavailable, ModelUnsupported
 from local_engine.tokenizer import Tokenizer
 from local_engine.weights import LoadedFile
@@ -83,7 +83,8 @@ def _read_config(raw: dict[str, Any], folder: Path, *, has_head: bool, weights: 
         raise ModelUnsupported(f"{folder.name} is quantised; this engine reads safetensors in float types only.")
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     heads = int(raw["num_attention_heads"])
-    window = int(raw["max_position_embeddings"])
+    scaling = _rope_scaling(rope, int(raw["max_position_embeddings"]))
+    window = extended_window(int(raw["max_position_embeddings"]), scaling)
     # Within a sliding window full attention is the same, so such a model is served up to its window.
     if raw.get("sliding_window") and raw.get("use_sliding_window", True):
         window = min(window, int(raw["sliding_window"]))
@@ -100,13 +101,13 @@ def _read_config(raw: dict[str, Any], folder: Path, *, has_head: bool, weights: 
         context_window=window,
         rope_theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0),
         norm_epsilon=float(raw["rms_norm_eps"]),
-        rope_scaling=_rope_scaling(rope),
+        rope_scaling=scaling,
         has_qk_norm="model.layers.0.self_attn.q_norm.weight" in weights,
         has_tied_embedding=not has_head or bool(raw.get("tie_word_embeddings")),
     )
 
 
-def _rope_scaling(rope: dict[str, Any]) -> RopeScaling | None:
+def _rope_scaling(rope: dict[str, Any], window: int) -> RopeScaling | None:
     kind = rope.get("rope_type") or rope.get("type") or "default"
     if kind == "default":
         return None
@@ -120,7 +121,20 @@ def _rope_scaling(rope: dict[str, Any]) -> RopeScaling | None:
             high_frequency_factor=float(rope["high_freq_factor"]),
             original_context_window=int(rope["original_max_position_embeddings"]),
         )
-    raise ModelUnsupported(f"Rotary scaling of kind {kind} is not supported.")
+    if kind == "yarn" and not rope.keys() & {"mscale", "mscale_all_dim"} and rope.get("truncate", True):
+        weight = rope.get("attention_factor")
+        return RopeScaling(
+            kind="yarn",
+            factor=float(rope["factor"]),
+            original_context_window=int(rope.get("original_max_position_embeddings") or window),
+            fast_rotations=float(rope.get("beta_fast") or 32.0),
+            slow_rotations=float(rope.get("beta_slow") or 1.0),
+            attention_factor=None if weight is None else float(weight),
+        )
+    raise ModelUnsupported(
+        f"Rotary scaling of kind {kind} with {', '.join(sorted(rope))} is not supported; "
+        "linear, llama3 and plain yarn are."
+    )
 
 
 def _load_tokenizer(folder: Path, config: dict[str, Any]) -> Tokenizer:

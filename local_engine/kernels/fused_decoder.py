@@ -15,7 +15,7 @@ from local_engine.kernels.rms_norm import add_rms_norm, rms_norm
 from local_engine.kernels.rope_store import HeadNorms, rope_store
 from local_engine.kernels.silu_mul import silu_mul
 from local_engine.layers.linear import LinearBuilder
-from local_engine.layers.rotary import inverse_frequencies
+from local_engine.layers.rotary import rotation_tables
 from local_engine.model import DecoderModel, KvCache, Layer
 from local_engine.weights import WeightSource
 
@@ -46,8 +46,8 @@ class FusedDecoder(DecoderModel):
             progress=progress,
         )
         self._kv_scales = attention.kv_scales
-        angles = torch.outer(torch.arange(context_window, dtype=torch.float32), inverse_frequencies(config))
-        self._cos_sin = (angles.cos().to(self.device), angles.sin().to(self.device))
+        cos, sin = rotation_tables(config, context_window)
+        self._cos_sin = (cos.to(self.device), sin.to(self.device))
         self._head_norms = [_head_norms(layer, config.norm_epsilon) for layer in self._layers]
 
     def forward(

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from local_engine.config import ModelConfig
-from local_engine.layers.rotary import inverse_frequencies
+from local_engine.layers.rotary import rotation_tables
 from local_engine.model_runner import block_table_of, lazy_zeros, logit_positions, positions_of, token_ids_of
 from local_engine.native.build import load_int8_decoder
 from local_engine.native.packed import LANES, CLayer, CModel, CStep, PackedMatrix, pack
@@ -64,8 +64,7 @@ class Int8Runner:
                 progress(index + 1, config.layers)
         head = self._embedding if config.has_tied_embedding else weights.tensor("lm_head.weight")
         self._head = self._keep(pack(head, None)).c_matrix()
-        angles = torch.outer(torch.arange(context_window, dtype=torch.float32), inverse_frequencies(config))
-        cos, sin = self._keep(angles.cos().contiguous()), self._keep(angles.sin().contiguous())
+        cos, sin = (self._keep(table) for table in rotation_tables(config, context_window))
         self._model = CModel(
             layers=ctypes.addressof(self._layers),
             layer_count=config.layers,

@@ -44,7 +44,7 @@ def assert_same(engine: Engine, model: PreTrainedModel) -> None:
     assert logprobs == pytest.approx(theirs.max(-1).values.tolist(), abs=1e-3)
 
 
-@pytest.mark.parametrize("family", ["llama", "llama3-rope", "mistral", "qwen2", "qwen3"])
+@pytest.mark.parametrize("family", ["llama", "llama3-rope", "yarn-rope", "mistral", "qwen2", "qwen3"])
 def test_a_safetensors_folder_answers_as_transformers_does(tmp_path: Path, family: str) -> None:
     model = make_model(family)
     folder = write_folder(model, tmp_path, shard="50KB" if family == "llama" else "1GB")
@@ -56,7 +56,10 @@ def test_a_safetensors_folder_answers_as_transformers_does(tmp_path: Path, famil
     assert_same(assemble(loaded, SMALL), model)
 
 
-@pytest.mark.parametrize(("family", "architecture"), [("llama", "llama"), ("qwen2", "qwen2")])
+@pytest.mark.parametrize(
+    ("family", "architecture"),
+    [("llama", "llama"), ("llama3-rope", "llama"), ("qwen2", "qwen2"), ("yarn-rope", "qwen3")],
+)
 def test_a_gguf_file_answers_as_transformers_does(tmp_path: Path, family: str, architecture: str) -> None:
     """For llama the writer interleaves the rotary rows as llama.cpp does; the loader must undo exactly that."""
     model = make_model(family)

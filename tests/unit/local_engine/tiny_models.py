@@ -21,6 +21,7 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
 )
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from local_engine.tokenizer import byte_alphabet
 
@@ -43,6 +44,7 @@ LLAMA3_ROPE = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+YARN_ROPE = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
 ALPHABET = sorted(byte_alphabet(), key=byte_alphabet().__getitem__)
 
 
@@ -54,6 +56,8 @@ def make_model(family: str) -> PreTrainedModel:
         model = LlamaForCausalLM(LlamaConfig(**SHAPE))
     elif family == "llama3-rope":
         model = LlamaForCausalLM(LlamaConfig(**SHAPE, rope_parameters=LLAMA3_ROPE, tie_word_embeddings=True))
+    elif family == "yarn-rope":
+        model = Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=32, rope_parameters=YARN_ROPE))
     elif family == "mistral":
         model = MistralForCausalLM(MistralConfig(**SHAPE, head_dim=32, sliding_window=None))
     elif family == "qwen2":
@@ -80,6 +84,8 @@ def write_folder(model: PreTrainedModel, folder: Path, *, shard: str = "1GB") ->
 
 
 GGUF_NAMES = {
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
     "input_layernorm": "attn_norm",
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
@@ -119,6 +125,16 @@ def write_gguf(model: PreTrainedModel, path: Path, architecture: str, kind: gguf
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_rope_freq_base(10000.0)
+    if config.rope_parameters["rope_type"] == "llama3":
+        # As llama.cpp's converter: each frequency's divisor, and no rule.
+        plain = 10000.0 ** -torch.arange(0, 1, 2 / (config.hidden_size // config.num_attention_heads))
+        divisors = plain / ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))[0]
+        writer.add_tensor("rope_freqs.weight", divisors.numpy())
+    if config.rope_parameters["rope_type"] == "yarn":
+        writer.add_key_length(config.head_dim)
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(config.rope_parameters["factor"])
+        writer.add_rope_scaling_orig_ctx_len(config.rope_parameters["original_max_position_embeddings"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
