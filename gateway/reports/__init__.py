@@ -1,1 +1,1 @@
-"""What the books are asked: costs, break-even, what-ifs, forecasts, exports, reconciliation; each question is one file."""
+"""What the books are asked: costs, break-even, what-ifs, forecasts, exports, reconciliation; a file a question."""
