@@ -49,7 +49,10 @@ REFUSALS: Final[frozenset[str]] = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What happens to one call. `pieces` are the text as it streams; `usage` None means that none is reported."""
+    """What happens to one call. `pieces` are the text as it streams; `usage` None means that none is reported.
+
+    `logprobs` are those of a whole answer's tokens, for whoever asks for them.
+    """
 
     pieces: tuple[str, ...] = ("Hello", ", ", "world", ".")
     finish_reason: str = "stop"
@@ -59,6 +62,7 @@ class Outcome:
     retry_after_seconds: float | None = None
     first_piece_delay_seconds: float = 0.0
     piece_delay_seconds: float = 0.0
+    logprobs: tuple[float, ...] = ()
 
 
 Script = Callable[[Call], Outcome]
@@ -200,6 +204,8 @@ class _ScriptedReply:
         text = "".join(outcome.pieces)
         message = {"role": "assistant", "content": text}
         choice: dict[str, object] = {"index": 0, "message": message, "finish_reason": outcome.finish_reason}
+        if outcome.logprobs and msgspec.json.decode(self._call.body).get("logprobs"):
+            choice["logprobs"] = {"content": [{"token": "x", "logprob": one} for one in outcome.logprobs]}
         return Chunk(
             msgspec.json.encode(self._document("chat.completion", [choice], outcome.usage)),
             has_output=bool(text),

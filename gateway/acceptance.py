@@ -16,7 +16,7 @@ from gateway.keys import KeyRecord
 from gateway.metering import Meter
 from gateway.request_facts import new_intent
 from gateway.request_view import RequestView
-from gateway.routing.decide import AUTO, Choice
+from gateway.routing.decide import AUTO, Choice, Escalation
 from gateway.routing.snapshot import Candidate
 from gateway.run import Incoming, Run
 from gateway.settlement import OUTPUT_BOUND_TOKENS
@@ -74,9 +74,19 @@ class Acceptance:
     def _with_free_fallbacks(self, choice: Choice, key: KeyRecord) -> Choice:
         """A model that is counted serves only whom it was counted for, so it is nobody's fallback."""
         first, *spare = choice.order
+        if choice.escalation is not None:
+            choice = self._with_free_escalation(choice, choice.escalation, key)
         if not any(self._is_counted(key, one) for one in spare):
             return choice
         return choice._replace(order=(first, *(one for one in spare if not self._is_counted(key, one))))
+
+    def _with_free_escalation(self, choice: Choice, escalation: Escalation, key: KeyRecord) -> Choice:
+        """Its first may be counted instead of the model that is asked; where that one is counted already, none may."""
+        first, *spare = escalation.order
+        is_asked_counted = self._is_counted(key, choice.order[0])
+        kept = [] if is_asked_counted and self._is_counted(key, first) else [first]
+        kept += [one for one in spare if not self._is_counted(key, one)]
+        return choice._replace(escalation=escalation._replace(order=tuple(kept)) if kept else None)
 
     def _is_counted(self, key: KeyRecord, candidate: Candidate) -> bool:
         return self.admission.is_counted(key.id, candidate.name)

@@ -7,6 +7,7 @@ from backends.json_objects import decode_object, part_of, text_of
 from backends.messages_endpoint_events import error_event, last_events
 from backends.responses_endpoint_events import ResponseHead
 from gateway.errors import UpstreamFailed
+from gateway.ledger.entry import ESCALATED
 from gateway.run import Run
 
 ABOVE_EVERY_EVENT = (1 << 31) - 1
@@ -23,6 +24,9 @@ def answer_headers(run: Run) -> dict[str, str]:
         "x-breakeven-rule": run.intent.decision.rule,
         "x-breakeven-difficulty": "unknown" if difficulty is None else f"{difficulty:.4f}",
     }
+    if run.choice.attempts_before:
+        refused = next((one for one in run.attempts if one.outcome.startswith(ESCALATED)), None)
+        headers |= {} if refused is None else {"x-breakeven-escalated-from": refused.model}
     if run.candidate.is_simulated:
         headers["x-breakeven-simulated"] = "true"
     return headers

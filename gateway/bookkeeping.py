@@ -8,7 +8,7 @@ from gateway.admission import Admission
 from gateway.ledger.entry import Entry, Ledger, Status
 from gateway.routing.snapshot import Candidate
 from gateway.run import Observer, Run
-from gateway.settlement import Outcome, bound_pico_usd, checkpoint_of, increment_pico_usd, settle_entry
+from gateway.settlement import Outcome, cascade_bound_pico_usd, checkpoint_of, increment_pico_usd, settle_entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Bookkeeper:
             now_us=intent.accepted_at_us,
             team=intent.team,
             project=intent.project,
-            model=run.candidate.name,
+            model=self._counted(run).name,
             tokens=run.view.input_tokens,
         )
         try:
@@ -95,12 +95,18 @@ class Bookkeeper:
         intent = run.intent
         return self.admission.has_budget(intent.key_id, team=intent.team, project=intent.project)
 
+    def _counted(self, run: Run) -> Candidate:
+        """Whose rate and quota a request takes its place in: its model's, or that of the one it may be escalated to."""
+        if run.choice.escalation is None or self.admission.is_counted(run.intent.key_id, run.candidate.name):
+            return run.candidate
+        return run.choice.escalation.order[0]
+
     def _amount(self, run: Run, candidate: Candidate) -> int | None:
-        """What the budget must hold at a candidate: all of a whole answer, of a stream its next increment, and what
-        attempts that were given up may have cost."""
+        """What the budget must hold at a candidate: all of a whole answer and of what it may be escalated to, of a
+        stream its next increment, and what attempts that were given up may have cost."""
         if run.view.is_stream:
             amount = increment_pico_usd(candidate, run.view, run.meter.output_characters)
         else:
-            amount = bound_pico_usd(candidate, run.view)
+            amount = cascade_bound_pico_usd(candidate, run.choice, run.view)
         extra = run.extra.estimate_pico_usd
         return None if amount is None or extra is None else amount + extra

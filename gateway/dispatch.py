@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 from backends.errors import BackendError, StreamBroken, UpstreamTimeout, UpstreamUnavailable
 from backends.protocol import Backend, Call, Chunk, Timeouts
@@ -50,8 +51,8 @@ class Dispatcher:
     monotonic: Callable[[], float]
     salt: Callable[[Run], str]
 
-    async def first_output(self, run: Run) -> Answer:
-        """Try candidates until one yields its first output. Raises UpstreamFailed, settled, when none does."""
+    async def first_output(self, run: Run) -> Answer | BackendError | None:
+        """Try candidates until one yields its first output. Else the last failure; None where nobody could be asked."""
         self.upstreams.request_came()
         steps = self._steps(run)
         race: Race = {}
@@ -70,6 +71,10 @@ class Dispatcher:
         finally:
             if race:
                 await self._call_off(run, race)
+        return error
+
+    async def give_up(self, run: Run, error: BackendError | None) -> NoReturn:
+        """No attempt answered, and this was the last failure: settle, and raise UpstreamFailed."""
         failure = upstream_failure(run, error, self.upstreams.wait_seconds(run.choice.order, self.monotonic()))
         word = "CircuitOpen" if error is None else type(error).__name__
         await self.books.settle(run, Status.failed, http_status=failure.status, error=word)
@@ -218,7 +223,7 @@ class Dispatcher:
     def _note(self, run: Run, attempt: _Attempt, outcome: str, status: int | None, cost: int | None) -> None:
         run.attempts.append(
             Attempt(
-                number=attempt.step.number,
+                number=attempt.step.number + run.choice.attempts_before,
                 model=attempt.candidate.name,
                 backend=attempt.candidate.backend,
                 outcome=outcome,

@@ -25,6 +25,7 @@ from gateway.acceptance import Acceptance
 from gateway.admission import Admission
 from gateway.body_keeper import BodyKeeper
 from gateway.bookkeeping import Bookkeeper
+from gateway.cascade import cascade
 from gateway.delivery import Delivery
 from gateway.dispatch import Dispatcher
 from gateway.errors import NoEligibleModel
@@ -39,7 +40,7 @@ from gateway.routing.decide import Choice, decide
 from gateway.routing.fallback import RetryPolicy
 from gateway.routing.snapshot import Snapshot
 from gateway.rule_state import ExplorationSpend, RuleState
-from gateway.run import Caller, Incoming, Observer, Run
+from gateway.run import Answer, Caller, Incoming, Observer, Run
 from gateway.shadow import ShadowCalls
 from gateway.warm_prefixes import MemoryWarmPrefixes, PromptCache, WarmPrefixes, note_answer
 
@@ -166,7 +167,8 @@ class Pipeline:
             monotonic=self.monotonic,
             salt=lambda run: self.keys.cache_salt(run.intent.tenant),
         )
-        answer = await dispatcher.first_output(run)
+        found = await (dispatcher.first_output(run) if run.choice.escalation is None else cascade(run, dispatcher))
+        answer = found if isinstance(found, Answer) else await dispatcher.give_up(run, found)
         if run.candidate.backend in self.drains:
             caller.outlive()
         delivery = Delivery(run, caller, books, self.upstreams, self.monotonic)

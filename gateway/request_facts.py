@@ -10,7 +10,7 @@ from gateway.request_view import RequestView
 from gateway.routing.decide import Choice
 from gateway.routing.snapshot import RequestFacts
 from gateway.rule_state import RuleState
-from gateway.settlement import bound_pico_usd
+from gateway.settlement import cascade_bound_pico_usd
 
 
 def gather_facts(
@@ -73,7 +73,7 @@ def new_intent(
         backend=first.backend,
         provider=first.provider,
         upstream_model=first.upstream_model,
-        cost_bound_pico_usd=bound_pico_usd(first, view),
+        cost_bound_pico_usd=cascade_bound_pico_usd(first, choice, view),
         is_simulated=first.is_simulated,
         allowed_models=None if key.allowed_models is None else tuple(sorted(key.allowed_models)),
     )

@@ -9,6 +9,7 @@ from gateway.ledger.entry import Attempt, Checkpoint, Cost, Entry, Intent, Statu
 from gateway.metering import CHARACTERS_PER_TOKEN, Meter
 from gateway.pricing.price import PricingError, UnknownServiceTier, price, price_bound, price_compute
 from gateway.request_view import RequestView
+from gateway.routing.decide import Choice
 from gateway.routing.snapshot import Candidate, EngineSpeed
 
 INCREMENT_TOKENS = 256
@@ -19,15 +20,31 @@ OUTPUT_BOUND_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True)
 class ExtraCost:
-    """What attempts without an answer may have been billed: an estimate (None: no price known) and the most."""
+    """What attempts whose answer was not passed on were or may have been billed: an estimate (None: no price known),
+    the most, and the least."""
 
     estimate_pico_usd: int | None = 0
     most_pico_usd: int | None = 0
+    least_pico_usd: int = 0
 
     def plus(self, other: "ExtraCost") -> "ExtraCost":
         return ExtraCost(
-            _sum(self.estimate_pico_usd, other.estimate_pico_usd), _sum(self.most_pico_usd, other.most_pico_usd)
+            _sum(self.estimate_pico_usd, other.estimate_pico_usd),
+            _sum(self.most_pico_usd, other.most_pico_usd),
+            self.least_pico_usd + other.least_pico_usd,
         )
+
+    def minus(self, part: "ExtraCost") -> "ExtraCost":
+        """Without a part that `plus` added; what it made unknown stays so."""
+        return ExtraCost(
+            _less(self.estimate_pico_usd, part.estimate_pico_usd),
+            _less(self.most_pico_usd, part.most_pico_usd),
+            self.least_pico_usd - part.least_pico_usd,
+        )
+
+    @property
+    def is_exact(self) -> bool:
+        return self.least_pico_usd == self.estimate_pico_usd == self.most_pico_usd
 
 
 NO_EXTRA = ExtraCost()
@@ -50,6 +67,14 @@ class Outcome:
 def bound_pico_usd(candidate: Candidate, view: RequestView) -> int | None:
     """The most this request can cost at a candidate; None when its price is not known."""
     return _most(candidate, view, _longest_output(view))
+
+
+def cascade_bound_pico_usd(candidate: Candidate, choice: Choice, view: RequestView) -> int | None:
+    """The same, with what its answer may be escalated to, where the choice says so."""
+    bound = bound_pico_usd(candidate, view)
+    if choice.escalation is None:
+        return bound
+    return _sum(bound, bound_pico_usd(choice.escalation.order[0], view))
 
 
 def increment_pico_usd(candidate: Candidate, view: RequestView, output_characters: int) -> int | None:
@@ -96,6 +121,18 @@ def unanswered_cost(candidate: Candidate, view: RequestView, meter: Meter) -> Ex
     return ExtraCost(cost.total_pico_usd if cost else None, bound_pico_usd(candidate, view))
 
 
+def refused_cost(candidate: Candidate, view: RequestView, meter: Meter) -> ExtraCost:
+    """Of a whole answer that did not stand verification: exactly what was reported. An engine of our own bills nobody
+    for it, as above."""
+    if candidate.speed is not None:
+        return NO_EXTRA
+    usage = meter.final_usage(view.input_tokens)
+    cost = _cost(candidate, usage, None)
+    if cost is None or usage.is_estimated:
+        return ExtraCost(cost.total_pico_usd if cost else None, bound_pico_usd(candidate, view))
+    return ExtraCost(cost.total_pico_usd, cost.total_pico_usd, cost.total_pico_usd)
+
+
 def checkpoint_of(intent: Intent, candidate: Candidate, meter: Meter) -> Checkpoint:
     """What a stream still under way has cost at least."""
     output_tokens = round(meter.output_characters / CHARACTERS_PER_TOKEN)
@@ -112,6 +149,7 @@ def settle_entry(intent: Intent, meter: Meter, outcome: Outcome) -> Entry:
     cost = _cost(candidate, usage, gpu_seconds)
     lower, upper = _bounds(intent, candidate, usage, cost)
     cost, upper = _with_extra(cost, outcome.extra), _sum(upper, outcome.extra.most_pico_usd)
+    lower = _sum(lower, outcome.extra.least_pico_usd)
     timings = meter.timings
     return Entry(
         intent=intent,
@@ -126,7 +164,7 @@ def settle_entry(intent: Intent, meter: Meter, outcome: Outcome) -> Entry:
         cache_write_1h_tokens=usage.cache_write_1h_tokens,
         output_tokens=usage.output_tokens,
         reasoning_tokens=usage.reasoning_tokens,
-        is_usage_estimated=usage.is_estimated or outcome.extra != NO_EXTRA,
+        is_usage_estimated=usage.is_estimated or not outcome.extra.is_exact,
         is_simulated=candidate.is_simulated,
         service_tier=usage.service_tier,
         cost=cost,
@@ -206,6 +244,10 @@ def _bounds(intent: Intent, candidate: Candidate, usage: Usage, cost: Cost | Non
 
 def _sum(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else one + other
+
+
+def _less(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one - other
 
 
 def _with_extra(cost: Cost | None, extra: ExtraCost) -> Cost | None:

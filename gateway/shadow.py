@@ -120,7 +120,7 @@ class ShadowCalls:
     def _run(self, run: Run, candidate: Candidate, propensity: float) -> Run:
         """A request of our own: plain instead of streamed, under the rule name and operation `shadow`, of no key."""
         decision = msgspec.structs.replace(
-            run.choice.decision, rule=SHADOW, model=candidate.name, propensity=propensity
+            run.choice.decision, rule=SHADOW, model=candidate.name, propensity=propensity, escalates_to=()
         )
         view = replace(run.view, is_stream=False)
         intent = msgspec.structs.replace(
@@ -140,7 +140,7 @@ class ShadowCalls:
             cost_bound_pico_usd=bound_pico_usd(candidate, view),
             is_simulated=candidate.is_simulated,
         )
-        choice = run.choice._replace(decision=decision, order=(candidate,))
+        choice = run.choice._replace(decision=decision, order=(candidate,), escalation=None)
         return Run(view, plain_body(run.body), choice, intent, Meter(self._monotonic()), candidate, headers=run.headers)
 
     async def _ask(self, run: Run, again: Run, answer: bytes, bound_pico_usd: int) -> None:

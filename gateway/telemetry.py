@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider, se
 from opentelemetry.util.types import AttributeValue
 
 from backends.errors import BackendError
-from gateway.ledger.entry import Attempt, Entry
+from gateway.ledger.entry import ESCALATED, Attempt, Entry
 from gateway.ledger.entry import Status as Settled
 from gateway.routing.snapshot import Candidate
 from gateway.run import Observer
@@ -87,7 +87,7 @@ class Telemetry:
                 attributes=attempt_attributes(attempt),
                 start_time=started,
             )
-            if attempt.outcome not in ("answered", "called_off"):
+            if not _is_fine(attempt):
                 child.set_status(Status(StatusCode.ERROR, attempt.outcome))
             child.end(started + _nanoseconds(attempt.lasted_seconds))
         if entry.status in FAILED:
@@ -138,7 +138,12 @@ def attempt_attributes(attempt: Attempt) -> Attributes:
     attributes: Attributes = {"gen_ai.request.model": attempt.model, "breakeven.backend": attempt.backend}
     if attempt.http_status is not None:
         attributes["http.response.status_code"] = attempt.http_status
-    return attributes | ({} if attempt.outcome in ("answered", "called_off") else {"error.type": attempt.outcome})
+    return attributes | ({} if _is_fine(attempt) else {"error.type": attempt.outcome})
+
+
+def _is_fine(attempt: Attempt) -> bool:
+    """Nothing was wrong with the upstream."""
+    return attempt.outcome in ("answered", "called_off") or attempt.outcome.startswith(ESCALATED)
 
 
 def _nanoseconds(seconds: float) -> int:

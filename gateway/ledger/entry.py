@@ -45,7 +45,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
 
 class Decision(msgspec.Struct, frozen=True, array_like=True):
     """What was decided and under which versions. `exploration_pico_usd` is what trying this model was expected to cost
-    more than the one preferred."""
+    more than the one preferred; `escalates_to` are those asked if its answer does not stand verification."""
 
     rule: str
     model: str
@@ -58,6 +58,7 @@ class Decision(msgspec.Struct, frozen=True, array_like=True):
     classifier_version: str
     facts: Facts
     exploration_pico_usd: int = 0
+    escalates_to: tuple[str, ...] = ()
 
 
 def tenant_of(team: str | None, key_id: str) -> str:
@@ -65,14 +66,21 @@ def tenant_of(team: str | None, key_id: str) -> str:
     return f"team {team}" if team is not None else f"key {key_id}"
 
 
+ESCALATED = "escalated:"
+
+
 class Attempt(msgspec.Struct, frozen=True, array_like=True):
     """One try at one backend. The one that answered has no cost of its own here: it is the entry's. Of the others this
-    is what they may have been billed nevertheless; it is in the entry's `other` cost too."""
+    is what they were or may have been billed nevertheless; it is in the entry's `other` cost too.
+
+    `outcome` is "answered", "called_off" (another one was faster), "escalated:" and why its answer did not stand
+    verification, or the BackendError's class name.
+    """
 
     number: int
     model: str
     backend: str
-    outcome: str  # "answered", "called_off" (another one was faster) or the BackendError's class name
+    outcome: str
     started_after_seconds: float
     lasted_seconds: float
     cost_pico_usd: int | None = 0

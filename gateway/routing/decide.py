@@ -13,7 +13,7 @@ from gateway.routing.expected_cost import (
     expected_time_to_first_token_seconds,
     is_slot_free,
 )
-from gateway.routing.rules import Choose, Rule, When
+from gateway.routing.rules import CASCADED, Cascade, Choose, Rule, Verify, When
 from gateway.routing.snapshot import Candidate, RequestFacts, Snapshot
 
 AUTO = "auto"
@@ -35,16 +35,26 @@ class Ranked(NamedTuple):
     rejected: str | None = None
 
 
+class Escalation(NamedTuple):
+    """The answer of the order's first stands `verify`, or these are asked instead."""
+
+    verify: Verify
+    order: tuple[Candidate, ...]
+
+
 class Choice(NamedTuple):
     """The decision for the ledger, the order in which models are tried, and everything that was weighed.
 
     `first_token_seconds` is the rule's limit, where the models at the head of the order are expected to keep it.
+    `attempts_before` were made before this order was tried: it is what an answer was escalated to.
     """
 
     decision: Decision
     order: tuple[Candidate, ...]
     weighed: tuple[Ranked, ...]
     first_token_seconds: float | None = None
+    escalation: Escalation | None = None
+    attempts_before: int = 0
 
 
 def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
@@ -71,7 +81,9 @@ def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
         more = msgspec.structs.replace(choice.decision, exploration_pico_usd=_extra_cost(chosen, preferred))
         choice = choice._replace(decision=more)
     limit = rule.choose.max_time_to_first_token_seconds if kept else None
-    return choice if limit is None else choice._replace(first_token_seconds=limit)
+    if limit is not None:
+        choice = choice._replace(first_token_seconds=limit)
+    return choice if rule.cascade is None else _cascaded(choice, rule.cascade, request, snapshot)
 
 
 def matches(when: When | None, request: RequestFacts) -> bool:
@@ -90,6 +102,25 @@ def matches(when: When | None, request: RequestFacts) -> bool:
         and (when.key is None or request.key_id in when.key)
         and (when.operation is None or request.operation in when.operation)
     )
+
+
+def _cascaded(choice: Choice, cascade: Cascade, request: RequestFacts, snapshot: Snapshot) -> Choice:
+    """With whom to escalate to. What cannot be verified, a stream above all, goes to them at once; where none of them
+    can serve, or one of them was chosen anyway, the choice stays as it is."""
+    pool = [one for one in _named(cascade.escalate_to, snapshot.candidates) if _is_allowed(one, request)]
+    weighed = [_weigh(one, request) for one in pool]
+    able = [ranked for ranked in weighed if ranked.rejected is None]
+    order = tuple(ranked.candidate for ranked in able)
+    if not order or choice.decision.model in cascade.escalate_to:
+        return choice
+    known = set(choice.decision.candidates)
+    everything = [*choice.weighed, *(one for one in weighed if one.candidate.name not in known)]
+    if request.operation == CASCADED and "streaming" not in request.facts.needs:
+        names = tuple(one.name for one in order)
+        decision = msgspec.structs.replace(choice.decision, escalates_to=names)
+        return choice._replace(decision=decision, escalation=Escalation(cascade.verify, order))
+    spare = [one for one in everything if one.candidate in choice.order and one.candidate not in order]
+    return _choice(request, snapshot, choice.decision.rule, able[0], [*able, *spare], everything, 1.0)
 
 
 def _decide_direct(request: RequestFacts, snapshot: Snapshot) -> Choice:

@@ -12,6 +12,8 @@ from gateway.money import parse_usd
 from gateway.yaml_document import parse_yaml
 
 MAX_BYTES = 1_000_000
+CASCADED = "chat.completions"
+"""The operation whose whole answers a program can verify."""
 
 Need = Literal["streaming", "tools", "json_schema", "vision", "audio", "reasoning"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}$")]
@@ -111,12 +113,37 @@ class Choose(Strict):
         return None if self.explore_usd_per_day is None else parse_usd(self.explore_usd_per_day)
 
 
+class Verify(Strict):
+    """What an answer must stand before it is passed on; see docs/rules.md.
+
+    `format`: it is complete, not empty, and the JSON or tool call where one was asked for. `min_mean_logprob`: its
+    tokens' mean log-probability is at least so high; an answer without log-probabilities does not stand that.
+    """
+
+    format: bool = True
+    min_mean_logprob: float | None = Field(default=None, le=0)
+
+    @model_validator(mode="after")
+    def _verifies_something(self) -> "Verify":
+        if not self.format and self.min_mean_logprob is None:
+            raise ValueError("verifies nothing: leave `format` on or give min_mean_logprob")
+        return self
+
+
+class Cascade(Strict):
+    """Ask whom `choose` says, verify the answer, and ask the first of `escalate_to` that can serve if it fails."""
+
+    escalate_to: Names
+    verify: Verify = Verify()
+
+
 class Rule(Strict):
     """One line of the routing table. With `cache_seconds` equal requests of one tenant share an answer for so long."""
 
     name: Name
     when: When | None = None
     choose: Choose
+    cascade: Cascade | None = None
     cache_seconds: int | None = Field(default=None, ge=1, le=30 * 86_400)
 
     @cached_property
@@ -192,6 +219,15 @@ def parse_rules(text: str, *, file: str = "rules.yaml", known_models: frozenset[
                         f"unknown model {model!r}; known: {', '.join(sorted(names)) or 'none'}",
                         *("rules", index, "choose", "from", position),
                     )
+        if rule.cascade is not None:
+            for position, model in enumerate(rule.cascade.escalate_to):
+                if model not in names:
+                    raise fail(
+                        f"unknown model {model!r}; known: {', '.join(sorted(names)) or 'none'}",
+                        *("rules", index, "cascade", "escalate_to", position),
+                    )
+            if objection := _cascade_objection(rule):
+                raise fail(objection, "rules", index, "cascade")
         is_last = index == len(document.rules) - 1
         if is_last and rule.when is not None:
             raise fail("the last rule must have no `when`, or some request would match nothing", "rules", index, "when")
@@ -201,6 +237,19 @@ def parse_rules(text: str, *, file: str = "rules.yaml", known_models: frozenset[
             if rule.when is not None and earlier.when is not None and implies(rule.when, earlier.when):
                 raise fail(f"can never match: {earlier.name!r} above takes every such request", "rules", index)
     return document
+
+
+def _cascade_objection(rule: Rule) -> str | None:
+    """Why a rule's cascade can never happen."""
+    assert rule.cascade is not None
+    when, asked = rule.when or When.model_construct(), rule.choose.from_
+    if isinstance(asked, list) and set(asked) <= set(rule.cascade.escalate_to):
+        return "every model that `choose` may ask is one to escalate to: name a cheaper one in choose.from"
+    if "streaming" in (when.needs or ()):
+        return "can never happen: this rule takes streams only, and the answer of a stream cannot be verified first"
+    if when.operation is not None and CASCADED not in when.operation:
+        return f"can never happen: only {CASCADED} is verified, and this rule takes other operations"
+    return None
 
 
 def implies(narrow: When, wide: When) -> bool:

@@ -38,6 +38,7 @@ class Detail(msgspec.Struct, frozen=True, array_like=True):
     exploration_cost: int = 0
     explored: dict[str, int] = {}
     allowed_loss: dict[str, Short] = {}
+    escalates_to: tuple[str, ...] = ()
 
 
 ENCODER = msgspec.msgpack.Encoder()
@@ -94,6 +95,7 @@ def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
         exploration_cost=decision.exploration_pico_usd,
         explored=facts.explored_pico_usd,
         allowed_loss={name: short(loss) for name, loss in facts.allowed_loss.items()},
+        escalates_to=decision.escalates_to,
     )
     return ENCODER.encode(detail)
 

@@ -186,6 +186,7 @@ def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
         classifier_version=row["classifier_version"],
         facts=facts_from(detail, names),
         exploration_pico_usd=detail.exploration_cost,
+        escalates_to=detail.escalates_to,
     )
     intent = Intent(
         request_id=bytes(row["request_id"]).hex(),

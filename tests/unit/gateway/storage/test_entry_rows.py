@@ -33,6 +33,7 @@ decisions = st.builds(
     model=names,
     expected_cost_pico_usd=st.none() | money,
     exploration_pico_usd=st.integers(0, 10**16),
+    escalates_to=st.lists(names, max_size=2).map(tuple),
 )
 intents = st.builds(
     make_intent,
