@@ -40,6 +40,8 @@ class Tokenizer:
     ) -> None:
         self.fast = fast
         self.bos_token_id = bos_token_id
+        # The first is the one that chat templates name.
+        self._eos_token_id = next(iter(eos_token_ids), None)
         self.eos_token_ids = frozenset(eos_token_ids)
         self._adds_bos = adds_bos and bos_token_id is not None
         self.special_token_ids = frozenset(i for i, token in fast.get_added_tokens_decoder().items() if token.special)
@@ -72,7 +74,7 @@ class Tokenizer:
         """Apply the model's chat template, ready for the assistant's turn; raises InvalidRequest when it refuses."""
         names = {
             "bos_token": self._name(self.bos_token_id),
-            "eos_token": self._name(min(self.eos_token_ids, default=None)),
+            "eos_token": self._name(self._eos_token_id),
         }
         try:
             return self._template.render(messages=messages, tools=tools, add_generation_prompt=True, **(names | extra))
