@@ -25,6 +25,10 @@ WEEK_US = 7 * 24 * HOUR_US
 MOST_REQUESTS = 200_000
 """What somebody waits for at an editor; more is cut and said. The command line takes all."""
 PAGES_AHEAD = 8
+BY_THRESHOLD = (
+    "A quality_share is replayed with the threshold that was logged for the very same rule; where there is none, it "
+    "is kept on every prompt, which costs more than over traffic."
+)
 LOOK_EVERY_SECONDS = 0.2
 Progress = Callable[[int], None]
 """Hears how many requests are done, from another thread."""
@@ -67,7 +71,10 @@ class ReplayService:
             is_cut = await self._fill(feed, since, until, replaying)
         finally:
             await feed.put([], unless=replaying)  # the end, also of a log that could not be read
-        return _result(await replaying, since, until, is_cut=is_cut)
+        result = _result(await replaying, since, until, is_cut=is_cut)
+        if any(rule.target_name for rule in document.rules):
+            result.notes.append(BY_THRESHOLD)
+        return result
 
     async def _fill(self, feed: "_Feed", since: int, until: int, replaying: asyncio.Task[ReplayDiff]) -> bool:
         """Whether there was more than may be replayed."""
@@ -118,6 +125,11 @@ def _result(diff: ReplayDiff, since_us: int, until_us: int, *, is_cut: bool) -> 
     notes = ["Costs of GPU time are shares of the hour; its rent does not change with the rules."]
     if after.unpriced or before.unpriced:
         notes.append(f"{before.unpriced} requests before and {after.unpriced} after have no known price.")
+    if diff.unverified:
+        notes.append(
+            f"{diff.unverified} requests would be under a cascade, and no such answer to them was ever verified: they "
+            "count as if it stood. Each one that would not costs the stronger model's answer more."
+        )
     if is_cut:
         notes.append(f"Only the first {diff.requests:,} requests of the period; choose a shorter one to see the rest.")
     if after.time_to_first_token_p50_seconds == 0:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from gateway.economics.errors import EconomicsError
-from gateway.economics.replay_log import LoggedRequest, Served
+from gateway.economics.replay_log import LoggedRequest, Served, Verified
 from gateway.economics.replay_outcome import ModelOutcome
 from gateway.economics.replay_result import ReplayDiff, Tally
 from gateway.economics.replay_state import CacheRules, World
@@ -24,8 +24,11 @@ SAME = ModelOutcome()
 
 
 class Decided(NamedTuple):
+    """`escalates_to`: the model's answer is verified first, and they are asked if it does not stand."""
+
     model: str
     quality: float | None
+    escalates_to: tuple[str, ...] = ()
 
 
 class Decide(Protocol):
@@ -96,7 +99,7 @@ def decide_with(snapshot: Snapshot) -> Decide:
             decision = decide_by_rules(request, snapshot).decision
         except RequestError:
             return None
-        return Decided(decision.model, decision.predicted_quality)
+        return Decided(decision.model, decision.predicted_quality, decision.escalates_to)
 
     return decide
 
@@ -109,16 +112,41 @@ def _replay_one(logged: LoggedRequest, scenario: Scenario, world: World, tally: 
     if decided is None:
         tally.refused += 1
         return
-    model = decided.model
+    if decided.escalates_to and not _repeats(decided, logged.verified):
+        tally.unverified += 1
+    model, quality = _passed_on(logged, decided)
     if model == logged.model and model not in world.engines and not world.caches.has_diverged(logged):
         cost = _same_place(logged, scenario)
         first_token = logged.time_to_first_token_seconds
     else:
         cost, first_token = _elsewhere(logged, model, facts, scenario, world)
+    cost = _with_refused(cost, logged, decided, is_logged=model == logged.model)
     if model != logged.model:
         tally.note_move(logged, model, cost)
     world.caches.touch(logged, model)
-    tally.replayed.add(model, cost, decided.quality, first_token)
+    tally.replayed.add(model, cost, quality, first_token)
+
+
+def _repeats(decided: Decided, verified: Verified | None) -> bool:
+    """The same model is asked and its answer verified, as it was then: what came of it is known."""
+    return bool(decided.escalates_to) and verified is not None and verified.asked == decided.model
+
+
+def _passed_on(logged: LoggedRequest, decided: Decided) -> tuple[str, float | None]:
+    """Whose answer the caller gets. A verification that never happened counts as one that the answer stood."""
+    verified = logged.verified
+    if verified is None or verified.stood or not _repeats(decided, verified):
+        return decided.model, decided.quality
+    model = logged.model if logged.model in decided.escalates_to else decided.escalates_to[0]
+    return model, logged.facts.quality.get(model)
+
+
+def _with_refused(cost: int | None, logged: LoggedRequest, decided: Decided, *, is_logged: bool) -> int | None:
+    """A logged cost holds that of the refused answer, which is paid for where it is asked for again, and only there."""
+    verified = logged.verified
+    if cost is None or verified is None or verified.stood or is_logged == _repeats(decided, verified):
+        return cost
+    return cost - verified.cost_pico_usd if is_logged else cost + verified.cost_pico_usd
 
 
 def _same_place(logged: LoggedRequest, scenario: Scenario) -> int | None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gateway.ledger.entry import Entry, Facts
+from gateway.ledger.entry import ESCALATED, Entry, Facts, Status
 from gateway.routing.snapshot import RequestFacts, request_facts_of
 
 
@@ -18,11 +18,20 @@ class Served(NamedTuple):
     gpu_seconds: float
 
 
+class Verified(NamedTuple):
+    """What came of a cascade: whose answer was verified, whether it stood, and what it cost where it did not."""
+
+    asked: str
+    stood: bool
+    cost_pico_usd: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class LoggedRequest:
     """A settled request. `conversation` names the thread whose prefix a provider may have cached; None: no thread.
 
-    `cost_pico_usd` is everything that was charged, failed attempts included; None: its price is not known.
+    `cost_pico_usd` is everything that was charged, failed attempts included; None: its price is not known. `verified`
+    None: no answer of it was verified.
     """
 
     request: RequestFacts
@@ -34,6 +43,7 @@ class LoggedRequest:
     time_to_first_token_seconds: float | None
     total_seconds: float
     conversation: str | None = None
+    verified: Verified | None = None
 
     @property
     def facts(self) -> Facts:
@@ -59,4 +69,15 @@ def logged_request_of(entry: Entry, *, conversation: str | None = None) -> Logge
         time_to_first_token_seconds=entry.time_to_first_token_seconds,
         total_seconds=entry.total_seconds,
         conversation=conversation,
+        verified=_verified(entry) if entry.intent.decision.escalates_to else None,
     )
+
+
+def _verified(entry: Entry) -> Verified | None:
+    """Of a cascade; None where nobody answered who could have been verified, or the weak answer had to do."""
+    refused = next((one for one in entry.attempts if one.outcome.startswith(ESCALATED)), None)
+    if refused is not None:
+        return Verified(refused.model, False, refused.cost_pico_usd or 0)
+    escalates_to = entry.intent.decision.escalates_to
+    is_plain = entry.status is Status.completed and not any(one.model in escalates_to for one in entry.attempts)
+    return Verified(entry.model, True) if is_plain else None

@@ -44,7 +44,8 @@ class MovedRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReplayDiff:
-    """`refused` requests found no model under the new rules and cost nothing."""
+    """`refused` requests found no model under the new rules and cost nothing. Of `unverified` ones the answer would be
+    verified, and nothing is known of how that would end: they count as if it stood."""
 
     requests: int
     moved: int
@@ -53,6 +54,7 @@ class ReplayDiff:
     replayed: Side
     moves: tuple[Move, ...]
     largest_changes: tuple[MovedRequest, ...]
+    unverified: int = 0
 
     @property
     def cost_change_pico_usd(self) -> int:
@@ -103,6 +105,7 @@ class Tally:
     requests: int = 0
     moved: int = 0
     refused: int = 0
+    unverified: int = 0
     logged: SideTally = field(default_factory=SideTally)
     replayed: SideTally = field(default_factory=SideTally)
     moves: dict[tuple[str, str], list[int]] = field(default_factory=dict[tuple[str, str], list[int]])
@@ -131,4 +134,5 @@ class Tally:
                 Move(before, after, count, change) for (before, after), (count, change) in sorted(self.moves.items())
             ),
             largest_changes=tuple(MovedRequest(*row[1:]) for row in sorted(self.largest, reverse=True)),
+            unverified=self.unverified,
         )

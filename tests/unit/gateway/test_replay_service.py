@@ -57,3 +57,15 @@ async def test_a_replay_that_fails_does_not_wait_for_the_rest_of_the_log() -> No
     backwards = [5, *range(PAGES * PAGE)]
     with pytest.raises(OutOfOrder):
         await service(Log(backwards))(DOCUMENT, 0, 1)
+
+
+async def test_what_a_replay_cannot_know_is_said() -> None:
+    rules = "version: 1\nrules: [{name: default, choose: {from: [mid], quality_share: 0.9}, cascade: CASCADE}]\n"
+    known = frozenset({"mid", "large"})
+    document = parse_rules(rules.replace("CASCADE", "{escalate_to: [large]}"), known_models=known)
+    replaying = ReplayService(
+        Log([1, 2, 3]), lambda _: make_snapshot(rules.replace("CASCADE", "{escalate_to: [large]}")), lambda: 1 << 60
+    )
+    result = await replaying(document, 0, 1)
+    assert any("3 requests would be under a cascade" in note for note in result.notes)
+    assert any("quality_share" in note for note in result.notes)

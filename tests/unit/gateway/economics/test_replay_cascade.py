@@ -1,0 +1,109 @@
+"""A cascade in a replay: what came of a verification is replayed where the same was asked, and never made up."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from gateway.economics.replay import Decide, Decided, Scenario, replay
+from gateway.economics.replay_log import LoggedRequest, Served, Verified, logged_request_of
+from gateway.economics.replay_result import ReplayDiff
+from gateway.ledger.entry import ESCALATED, Attempt, Facts
+from gateway.routing.snapshot import RequestFacts
+from tests.unit.gateway.economics.replay_builders import BIG, LOCAL, MID, make_logged, price
+from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_intent
+
+ASKED = 7_000
+
+
+def refused(served_by: str = BIG) -> LoggedRequest:
+    """MID was asked, its answer did not stand, and `served_by` answered."""
+    plain = make_logged(0.0, model=served_by)
+    assert plain.cost_pico_usd is not None
+    return replace(plain, cost_pico_usd=plain.cost_pico_usd + ASKED, verified=Verified(MID, False, ASKED))
+
+
+def stood() -> LoggedRequest:
+    return replace(make_logged(0.0, model=MID), verified=Verified(MID, True))
+
+
+def to(model: str, *escalates_to: str) -> Decide:
+    def decide(request: RequestFacts, facts: Facts, /) -> Decided | None:
+        return Decided(model, facts.quality[model], escalates_to)
+
+    return decide
+
+
+def replayed(logged: LoggedRequest, decide: Decide) -> ReplayDiff:
+    def priced(model: str, served: Served) -> int | None:
+        return price(model, served)
+
+    return replay([logged], Scenario(decide=decide, price=priced, logged_price=priced))
+
+
+def cost(model: str) -> int:
+    found = make_logged(0.0, model=model).cost_pico_usd
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("logged", "decide", "model", "expected", "unverified"),
+    [
+        (refused(), to(MID, BIG), BIG, cost(BIG) + ASKED, 0),
+        (stood(), to(MID, BIG), MID, cost(MID), 0),
+        (refused(), to(BIG), BIG, cost(BIG), 0),
+        (refused(), to(MID), MID, cost(MID), 0),
+        (refused(BIG), to(MID, LOCAL), LOCAL, None, 0),
+        (make_logged(0.0, model=MID), to(MID, BIG), MID, cost(MID), 1),
+        (make_logged(0.0, model=BIG), to(MID, BIG), MID, cost(MID), 1),
+        (stood(), to(LOCAL, BIG), LOCAL, None, 1),
+        (refused(), to(LOCAL, BIG), LOCAL, None, 1),
+    ],
+)
+def test_the_logged_outcome_counts_where_the_same_was_asked(
+    logged: LoggedRequest, decide: Decide, model: str, expected: int | None, unverified: int
+) -> None:
+    diff = replayed(logged, decide)
+    assert diff.replayed.requests_by_model == {model: 1}
+    assert diff.unverified == unverified
+    if expected is not None:
+        assert diff.replayed.cost_pico_usd == expected
+
+
+def test_what_is_refused_again_is_paid_for_again_beside_another_model() -> None:
+    diff = replayed(refused(), to(MID, LOCAL))
+    assert diff.replayed.cost_pico_usd == replayed(refused(), to(LOCAL)).replayed.cost_pico_usd + ASKED
+
+
+def test_under_the_rules_it_was_logged_with_nothing_changes() -> None:
+    diff = replayed(refused(), to(MID, BIG))
+    assert (diff.moved, diff.cost_change_pico_usd) == (0, 0)
+    assert diff.replayed.mean_quality == 0.9
+
+
+def attempt(number: int, model: str, outcome: str, cost_pico_usd: int = 0) -> Attempt:
+    return Attempt(number, model, "openai", outcome, 0.0, 1.0, cost_pico_usd)
+
+
+@pytest.mark.parametrize(
+    ("escalates_to", "attempts", "model", "expected"),
+    [
+        ((), [attempt(1, "mid", "answered")], "mid", None),
+        (("big",), [attempt(1, "mid", "answered")], "mid", Verified("mid", True)),
+        (
+            ("big",),
+            [attempt(1, "mid", f"{ESCALATED}cut", 5), attempt(2, "big", "answered")],
+            "big",
+            Verified("mid", False, 5),
+        ),
+        (("big",), [attempt(1, "mid", "ConnectFailed"), attempt(2, "big", "answered")], "big", None),
+        (("big",), [attempt(1, "mid", "answered"), attempt(2, "big", "ConnectFailed")], "mid", None),
+    ],
+)
+def test_what_the_books_say_of_a_verification(
+    escalates_to: tuple[str, ...], attempts: list[Attempt], model: str, expected: Verified | None
+) -> None:
+    intent = make_intent(1, decision=make_decision(escalates_to=escalates_to))
+    entry = msgspec.structs.replace(make_entry(1, intent=intent), model=model, attempts=tuple(attempts))
+    assert logged_request_of(entry).verified == expected
