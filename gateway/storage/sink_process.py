@@ -32,7 +32,10 @@ def answer(stream: BinaryIO, reply: object) -> None:
 
 
 async def serve(source: BinaryIO, target: BinaryIO) -> None:
-    """One batch after the other. There is nothing else on this loop, so reading may block it."""
+    """One batch after the other. There is nothing else on this loop, so reading may block it.
+
+    Raises BrokenPipeError when whoever asked is gone.
+    """
     first = read_frame(source)
     if first is None:
         return
@@ -44,7 +47,7 @@ async def serve(source: BinaryIO, target: BinaryIO) -> None:
         try:
             answer(target, await ledger.insert([entry.decode(payload) for payload in batch.decode(frame)]))
         except BrokenPipeError:
-            break
+            raise
         except Exception as error:  # noqa: BLE001 - the outermost edge: whatever the database raises goes to whoever asked
             answer(target, f"{type(error).__name__}: {str(error)[:500]}")
     await engine.dispose()
@@ -52,4 +55,7 @@ async def serve(source: BinaryIO, target: BinaryIO) -> None:
 
 if __name__ == "__main__":
     os.nice(NICER)
-    asyncio.run(serve(sys.stdin.buffer, sys.stdout.buffer))
+    try:
+        asyncio.run(serve(sys.stdin.buffer, sys.stdout.buffer))
+    except BrokenPipeError:
+        os._exit(0)  # the gateway was killed: nobody is left to tell, and leaving by the door would try to
