@@ -1,6 +1,7 @@
 """Prometheus metrics of the request path. Labels take catalogue names and our own words only, never a caller's text."""
 
 from collections.abc import Callable
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -20,6 +21,9 @@ class Metrics:
     def __init__(self, ledger: Ledger) -> None:
         self.registry = CollectorRegistry()
         self._ledger = ledger
+        # Finding a series by its labels costs more than counting in it.
+        self._counter = cache(Counter.labels)
+        self._distribution = cache(Histogram.labels)
         self._listeners: list[Callable[[Entry], None]] = []
         self._requests = Counter(
             "breakeven_requests", "Settled requests.", ("model", "backend", "status"), registry=self.registry
@@ -67,20 +71,20 @@ class Metrics:
     def settled(self, entry: Entry) -> None:
         """Count a settled request."""
         model = entry.model
-        self._requests.labels(model, entry.backend, entry.status.value).inc()
+        self._counter(self._requests, model, entry.backend, entry.status.value).inc()
         written = entry.cache_write_5m_tokens + entry.cache_write_1h_tokens
         counts = (entry.input_tokens, entry.cached_input_tokens, written, entry.output_tokens, entry.reasoning_tokens)
         for token_class, count in zip(TOKEN_CLASSES, counts, strict=True):
             if count:
-                self._tokens.labels(model, token_class).inc(count)
+                self._counter(self._tokens, model, token_class).inc(count)
         if entry.cost is None:
-            self._unpriced.labels(model).inc()
+            self._counter(self._unpriced, model).inc()
         else:
-            self._cost.labels(model).inc(entry.cost.total_pico_usd / 1e12)
+            self._counter(self._cost, model).inc(entry.cost.total_pico_usd / 1e12)
         if entry.is_usage_estimated:
-            self._estimated.labels(model).inc()
+            self._counter(self._estimated, model).inc()
         if entry.gpu_seconds:
-            self._gpu.labels(model).inc(entry.gpu_seconds)
+            self._counter(self._gpu, model).inc(entry.gpu_seconds)
         for histogram, value in (
             (self._first_token, entry.time_to_first_token_seconds),
             (self._total, entry.total_seconds),
@@ -88,7 +92,7 @@ class Metrics:
             (self._decode, entry.decode_tokens_per_second),
         ):
             if value is not None:
-                histogram.labels(model).observe(value)
+                self._distribution(histogram, model).observe(value)
         for listener in self._listeners:
             listener(entry)
 

@@ -16,6 +16,9 @@ from gateway.errors import StateError
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
 SLOW_CLIENT_SECONDS = 60.0
+LEAVING = "breakeven.leaving"
+"""The ASGI extension with a set of `listeners`, called when the connection is lost: a task that waits for
+`http.disconnect` costs each request more than its parsing."""
 
 
 def bind(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
@@ -94,6 +97,11 @@ def patient_protocol(seconds: float) -> type[HttpToolsProtocol]:
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(CorkedTransport(transport))
+            self._leaving: set[Callable[[], None]] = set()
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self.scope["extensions"] = {LEAVING: {"listeners": self._leaving}}
 
         def pause_writing(self) -> None:
             super().pause_writing()
@@ -106,6 +114,8 @@ def patient_protocol(seconds: float) -> type[HttpToolsProtocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             self._forget()
             super().connection_lost(exc)
+            for leave in tuple(self._leaving):
+                leave()
 
         def _forget(self) -> None:
             if self._patience is not None:

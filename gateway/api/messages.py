@@ -4,8 +4,9 @@ from starlette.types import Send
 
 from backends.messages_endpoint_events import OpenBlock, messages_error
 from backends.protocol import Chunk, Operation
+from gateway.api.asgi_caller import AsgiCaller
 from gateway.api.openai_errors import status_of
-from gateway.api.token_path import AsgiCaller, TokenPath
+from gateway.api.token_path import TokenPath
 from gateway.errors import BreakevenError, UpstreamFailed
 
 ENDPOINTS: dict[str, Operation] = {

@@ -1,14 +1,13 @@
 """The hot endpoints as raw ASGI: read the body, hand it to the pipeline, write what it says. Decides nothing."""
 
-import asyncio
 import logging
 import re
-from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from starlette.types import Receive, Scope, Send
 
-from backends.protocol import TRACE_HEADERS, VENDOR_HEADERS, Chunk, Operation
+from backends.protocol import TRACE_HEADERS, VENDOR_HEADERS, Operation
+from gateway.api.asgi_caller import AsgiCaller, while_connected
 from gateway.api.once import SendSink, as_send, idempotency_key
 from gateway.api.openai_errors import body_of, headers_of, status_of
 from gateway.errors import BodyTooLarge, BreakevenError, InvalidRequest
@@ -17,8 +16,6 @@ from gateway.pipeline import Caller, Incoming
 from gateway.response_cache import DEFAULT_SECONDS, vendor_text
 
 log = logging.getLogger(__name__)
-HEARTBEAT_SECONDS = 15.0
-HEARTBEAT = b": still here\n\n"
 TAGS_HEADER = b"x-breakeven-tags"
 CACHE_HEADER = b"x-breakeven-cache"
 PASSED_ON = frozenset(name.encode() for name in TRACE_HEADERS | VENDOR_HEADERS)
@@ -45,78 +42,6 @@ class Answers(Protocol):
 
 class _Gone(Exception):
     """The caller left while its body was still being read: nothing was accepted, nothing is owed."""
-
-
-class AsgiCaller:
-    """The caller of one request. Sends a comment when a stream has been silent for a while."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._heartbeat: asyncio.TimerHandle | None = None
-        self._beating: asyncio.Task[None] | None = None
-        self._serving: asyncio.Task[object] | None = None
-        self._head: dict[str, Any] | None = None
-        self.is_started = False
-        self.is_gone = False
-        self.is_whole = False
-        """All of an upstream's answer was sent; not one that broke off, or that we ended ourselves."""
-
-    def cancels(self, task: "asyncio.Task[object]") -> None:
-        """Leaving cancels `task`."""
-        self._serving = task
-
-    def outlive(self) -> None:
-        self._serving = None
-
-    def leave(self) -> None:
-        """The connection is gone."""
-        self.is_gone = True
-        self.close()
-        if self._serving is not None:
-            self._serving.cancel()
-
-    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
-        self.is_started = True
-        raw = [(b"content-type", content_type.encode("latin-1"))]
-        raw += [(name.encode("ascii"), value.encode("latin-1", "replace")) for name, value in headers.items()]
-        if content_type.startswith("text/event-stream"):
-            raw += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
-            self._arm()
-        self._head = {"type": "http.response.start", "status": status, "headers": raw}
-
-    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
-        if self.is_gone or not (payload or is_last):
-            return
-        if is_last:
-            self.is_whole = chunk is not None
-            self.close()
-        elif self._heartbeat is not None:
-            self._heartbeat.cancel()
-            self._arm()
-        if self._head is not None:
-            head, self._head = self._head, None
-            if is_last:  # the whole body is here: say how long it is
-                head["headers"].append((b"content-length", str(len(payload)).encode()))
-            await self._send(head)
-        await self._send({"type": "http.response.body", "body": payload, "more_body": not is_last})
-
-    def close(self) -> None:
-        """No heartbeat after this."""
-        if self._heartbeat is not None:
-            self._heartbeat.cancel()
-            self._heartbeat = None
-
-    def _arm(self) -> None:
-        self._heartbeat = asyncio.get_running_loop().call_later(HEARTBEAT_SECONDS, self._beat)
-
-    def _beat(self) -> None:
-        """Only after the first chunk: before it the answer may still become an error."""
-        if self._head is not None:
-            self._arm()
-            return
-        message = {"type": "http.response.body", "body": HEARTBEAT, "more_body": True}
-        self._beating = asyncio.ensure_future(self._send(message))
-        self._arm()
 
 
 class TokenPath:
@@ -147,7 +72,7 @@ class TokenPath:
                 if key is None
                 else self._serve_once(key, asked, caller, send, path=scope["path"])
             )
-            await _while_connected(work, caller, receive)
+            await while_connected(work, caller, scope, receive)
         except _Gone:
             return
         except BreakevenError as error:
@@ -190,29 +115,6 @@ class TokenPath:
             await self._idempotency.answer(key, asked.credential, content, serve, sink)
         finally:
             caller.is_started = sink.is_started
-
-
-async def _while_connected(work: Coroutine[Any, Any, object], caller: AsgiCaller, receive: Receive) -> None:
-    """Do the work; a caller that leaves cancels it, which settles the request and closes the upstream."""
-    task = asyncio.current_task()
-    assert task is not None
-
-    async def watch() -> None:
-        message = await receive()
-        while message["type"] != "http.disconnect":
-            message = await receive()
-        caller.leave()
-
-    caller.cancels(task)
-    watcher = asyncio.create_task(watch())
-    try:
-        await work
-    except asyncio.CancelledError:
-        if not caller.is_gone:
-            raise
-        task.uncancel()
-    finally:
-        watcher.cancel()
 
 
 def credential_of(headers: list[tuple[bytes, bytes]]) -> str | None:

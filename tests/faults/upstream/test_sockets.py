@@ -15,6 +15,7 @@ from backends.openai_compatible import OpenAICompatibleBackend
 from backends.protocol import Backend, Timeouts
 from backends.scripted import Fault, Outcome
 from gateway.ledger.entry import Status
+from gateway.server import patient_protocol
 from tests.builders import make_snapshot
 from tests.faults.upstream.service import build_app
 from tests.live_server import serving
@@ -34,7 +35,7 @@ async def gateway(one: Backend, two: Backend | None = None, **changes: Any) -> A
     rig.pipeline.backends = {"one": one} if two is None else {"one": one, "two": two}
     if two is None:
         rig.pipeline.snapshot = make_snapshot(candidates=[A])
-    async with serving(build_app(rig.pipeline)) as url:
+    async with serving(build_app(rig.pipeline), http=patient_protocol(PATIENCE_SECONDS)) as url:
         yield rig, url
     await one.aclose()
     if two is not None:

@@ -7,7 +7,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from gateway.errors import StateError
-from gateway.server import bind, patient_protocol, reserve, serve_until_stopped
+from gateway.server import LEAVING, bind, patient_protocol, reserve, serve_until_stopped
 from tests.live_server import serving
 
 PIECE = b"x" * 65_536
@@ -112,3 +112,28 @@ async def test_it_stops_when_it_is_told_to() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait_for(running, 30)
         writer.close()
+
+
+class Leaving:
+    """Answers nothing: says who leaves, as the server tells it."""
+
+    def __init__(self) -> None:
+        self.is_listening = asyncio.Event()
+        self.has_left = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        listeners = scope["extensions"][LEAVING]["listeners"]
+        listeners.add(self.has_left.set)
+        self.is_listening.set()
+        await self.has_left.wait()
+        listeners.discard(self.has_left.set)
+
+
+async def test_a_listener_hears_of_a_lost_connection_without_asking_for_messages() -> None:
+    app = Leaving()
+    async with serving(app, http=patient_protocol(30.0)) as url, asyncio.timeout(60):
+        _, writer = await connect(url)
+        await app.is_listening.wait()
+        assert not app.has_left.is_set()
+        writer.close()
+        await app.has_left.wait()

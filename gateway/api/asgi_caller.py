@@ -1,0 +1,127 @@
+"""The caller of one request as ASGI has it: what it is sent, and how its leaving is heard. Knows no pipeline."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from backends.protocol import Chunk
+from gateway.server import LEAVING
+
+HEARTBEAT_SECONDS = 15.0
+HEARTBEAT = b": still here\n\n"
+
+Listeners = set[Callable[[], None]]
+
+
+class AsgiCaller:
+    """The caller of one request. Sends a comment when a stream has been silent for a while."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._serving: asyncio.Task[object] | None = None
+        self._head: dict[str, Any] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._spoke_at = 0.0
+        self.is_started = False
+        self.is_gone = False
+        self.is_whole = False
+        """All of an upstream's answer was sent; not one that broke off, or that we ended ourselves."""
+
+    def cancels(self, task: "asyncio.Task[object]") -> None:
+        """Leaving cancels `task`."""
+        self._serving = task
+
+    def outlive(self) -> None:
+        self._serving = None
+
+    def leave(self) -> None:
+        """The connection is gone."""
+        self.is_gone = True
+        self.close()
+        if self._serving is not None:
+            self._serving.cancel()
+
+    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
+        self.is_started = True
+        raw = [(b"content-type", content_type.encode("latin-1"))]
+        raw += [(name.encode("ascii"), value.encode("latin-1", "replace")) for name, value in headers.items()]
+        if content_type.startswith("text/event-stream"):
+            raw += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+            self._arm()
+        self._head = {"type": "http.response.start", "status": status, "headers": raw}
+
+    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
+        if self.is_gone or not (payload or is_last):
+            return
+        if is_last:
+            self.is_whole = chunk is not None
+            self.close()
+        elif self._heartbeat is not None:
+            self._spoke_at = self._loop.time()
+        if self._head is not None:
+            head, self._head = self._head, None
+            if is_last:  # the whole body is here: say how long it is
+                head["headers"].append((b"content-length", str(len(payload)).encode()))
+            await self._send(head)
+        await self._send({"type": "http.response.body", "body": payload, "more_body": not is_last})
+
+    def close(self) -> None:
+        """No heartbeat after this."""
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+            self._heartbeat = None
+
+    def _arm(self, seconds: float = HEARTBEAT_SECONDS) -> None:
+        self._heartbeat = self._loop.call_later(seconds, self._beat)
+
+    def _beat(self) -> None:
+        """Only after the first chunk: before it the answer may still become an error."""
+        left = self._spoke_at + HEARTBEAT_SECONDS - self._loop.time()
+        if self._head is not None or left > 0:
+            self._arm(max(left, 0.0) or HEARTBEAT_SECONDS)
+            return
+        message = {"type": "http.response.body", "body": HEARTBEAT, "more_body": True}
+        self._beating = asyncio.ensure_future(self._send(message))
+        self._arm()
+
+
+async def while_connected(
+    work: Coroutine[Any, Any, object], caller: AsgiCaller, scope: Scope, receive: Receive
+) -> None:
+    """Do the work; a caller that leaves cancels it, which settles the request and closes the upstream."""
+    task = asyncio.current_task()
+    assert task is not None
+    caller.cancels(task)
+    listeners = _listeners(scope)
+    watcher = None
+    if listeners is None:
+        watcher = asyncio.create_task(_watch(receive, caller))
+    else:
+        listeners.add(caller.leave)
+    try:
+        await work
+    except asyncio.CancelledError:
+        if not caller.is_gone:
+            raise
+        task.uncancel()
+    finally:
+        if watcher is not None:
+            watcher.cancel()
+        elif listeners is not None:
+            listeners.discard(caller.leave)
+
+
+def _listeners(scope: Scope) -> Listeners | None:
+    """Where our own server takes whom it calls when the connection is lost; other servers have to be asked."""
+    extension = scope.get("extensions", {}).get(LEAVING)
+    return None if extension is None else extension["listeners"]
+
+
+async def _watch(receive: Receive, caller: AsgiCaller) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    caller.leave()
