@@ -10,7 +10,7 @@ from backends.http_errors import error_from_event
 from backends.json_objects import Fields, decode_object
 from backends.protocol import Chunk
 
-_KIND: Final = re.compile(r"[a-z_]{1,64}")
+_KIND: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 
 def read_native_message(body: bytes, *, backend: str) -> Chunk:

@@ -15,7 +15,7 @@ from backends.protocol import Chunk
 from backends.usage import Usage
 from backends.usage_wire import MalformedUsage, parse_openai_usage
 
-_KIND: Final = re.compile(r"[a-z_.]{1,64}")
+_KIND: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _OUTPUT: Final = frozenset(
     {
         "response.output_text.delta",

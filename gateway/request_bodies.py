@@ -88,7 +88,7 @@ class Block(msgspec.Struct):
     text: str | None = None
     content: object = None
     source: object = None
-    input: msgspec.Raw | None = None
+    input: msgspec.Raw = msgspec.Raw(b"")
 
 
 class Turn(msgspec.Struct):

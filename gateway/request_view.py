@@ -227,7 +227,7 @@ def _view_messages(body: CountBody) -> RequestView:
         conversation=_conversation(turns, tools=len(tools), images=images, wants_json=wants_json),
         input_tokens=estimate_tokens([text for _, text in turns])
         + 4 * len(turns)
-        + sum(len(bytes(raw)) for raw in (*tools, *(block.input for block in blocks if block.input is not None))) // 4
+        + sum(len(bytes(raw)) for raw in (*tools, *(block.input for block in blocks))) // 4
         + images * TOKENS_PER_IMAGE,
         prefixes=_prefixes(turns),
     )
