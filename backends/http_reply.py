@@ -4,8 +4,8 @@ The reader decides what events mean; this file decides how long to wait and what
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
-from typing import Protocol
+from collections import deque
+from typing import Protocol, Self
 
 from backends.errors import BackendError, StreamBroken, StreamStalled, UpstreamTimeout, UpstreamUnavailable
 from backends.http_client import HttpResponse
@@ -105,17 +105,26 @@ class PlainReply:
     content_type = "application/json"
 
     def __init__(self, chunk: Chunk) -> None:
-        self._chunk = chunk
+        self._chunk: Chunk | None = chunk
 
-    async def __aiter__(self) -> AsyncGenerator[Chunk]:
-        yield self._chunk
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        if self._chunk is None:
+            raise StopAsyncIteration
+        chunk, self._chunk = self._chunk, None
+        return chunk
 
     async def aclose(self) -> None:
         return None
 
 
 class StreamReply:
-    """A stream of events."""
+    """A stream of events.
+
+    No generator: whoever has the last chunk asks no further, and an unfinished generator costs a task to be closed in.
+    """
 
     content_type = "text/event-stream"
 
@@ -123,31 +132,44 @@ class StreamReply:
         self._response = response
         self._reader = reader
         self._backend = backend
+        self._parser = SseParser()
+        self._events: deque[bytes] = deque()
+        self._chunks: deque[Chunk] = deque()
+        self._comments = 0
+        self._has_events = False
+        self._has_ended = False
+        self._is_over = False
         self._is_closed = False
 
-    async def __aiter__(self) -> AsyncGenerator[Chunk]:
-        parser = SseParser()
-        reader = self._reader
-        comments = 0
-        extend = False
-        while not reader.is_done:
-            try:
-                piece = await self._response.read(extend=extend)
-                events = parser.receive(piece) if piece else parser.finish()
-            except (UpstreamTimeout, UpstreamUnavailable, EventTooLarge) as error:
-                raise self._translated(error) from error
-            for event in events:
-                for chunk in reader.read(event):
-                    yield chunk
-                if reader.is_done:
-                    return
-            if not piece:
-                for chunk in reader.end():
-                    yield chunk
-                return
-            # A heartbeat is progress only once the answer has begun: it must not put off the first-byte deadline.
-            extend = bool(events) or (reader.is_started and parser.comments > comments)
-            comments = parser.comments
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        while not self._chunks:
+            if self._reader.is_done:
+                raise StopAsyncIteration
+            if self._events:
+                self._chunks.extend(self._reader.read(self._events.popleft()))
+            elif self._is_over:
+                raise StopAsyncIteration
+            elif self._has_ended:
+                self._is_over = True
+                self._chunks.extend(self._reader.end())
+            else:
+                await self._receive()
+        return self._chunks.popleft()
+
+    async def _receive(self) -> None:
+        # A heartbeat is progress only once the answer has begun: it must not put off the first-byte deadline.
+        extend = self._has_events or (self._reader.is_started and self._parser.comments > self._comments)
+        self._comments = self._parser.comments
+        try:
+            piece = await self._response.read(extend=extend)
+            events = self._parser.receive(piece) if piece else self._parser.finish()
+        except (UpstreamTimeout, UpstreamUnavailable, EventTooLarge) as error:
+            raise self._translated(error) from error
+        self._has_events, self._has_ended = bool(events), not piece
+        self._events.extend(events)
 
     async def aclose(self) -> None:
         if not self._is_closed:

@@ -1,6 +1,6 @@
 """From the first output to the last byte: passes chunks to the caller as they come, meters them, settles, ends."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from backends.errors import BackendError
@@ -40,23 +40,18 @@ class Delivery:
         """A stream: every chunk as it comes; the last one only when the entry is settled."""
         run, caller = self.run, self.caller
         await caller.start(status=200, content_type=answer.reply.content_type, headers=answer_headers(run))
-        last = Chunk(b"")
         self.checkpointed_at = self.monotonic()
         try:
-            async for chunk in self._observed(answer):
-                if chunk.is_done:
-                    last = chunk
-                    break
-                await caller.send(chunk.payload, chunk=chunk)
-                if self._is_checkpoint_due() and not await self._can_go_on():
-                    run.meter.finish_reason = "length"
-                    await self.books.settle(run, Status.completed, http_status=200, error="budget_reached")
-                    await caller.send(budget_end(run), is_last=True)
-                    return
+            last = await self._pass_on(answer)
         except BackendError as error:
             self.upstreams.failed(run.candidate, run.key, error, self.monotonic())
             await self.books.settle(run, Status.partial, http_status=200, error=type(error).__name__)
             await caller.send(stream_error(run, error), is_last=True)
+            return
+        if last is None:
+            run.meter.finish_reason = "length"
+            await self.books.settle(run, Status.completed, http_status=200, error="budget_reached")
+            await caller.send(budget_end(run), is_last=True)
             return
         if caller.is_gone:
             await self.books.settle(run, Status.cancelled, http_status=499, error="client_disconnected")
@@ -64,18 +59,30 @@ class Delivery:
         await self.books.settle(run, Status.completed, http_status=200)
         await caller.send(last.payload, chunk=last, is_last=True)
 
-    async def _observed(self, answer: Answer) -> AsyncIterator[Chunk]:
+    async def _pass_on(self, answer: Answer) -> Chunk | None:
+        """Every chunk but the last, which is returned; None where the budget allows no more."""
+        send, meter = self.caller.send, self.run.meter
         for chunk in answer.first:  # observed as they came
-            yield chunk
-        meter = self.run.meter
+            if chunk.is_done:
+                return chunk
+            await send(chunk.payload, chunk=chunk)
+            if self._is_checkpoint_due() and not await self._can_go_on():
+                return None
         async for chunk in answer.rest:
             meter.observe(chunk, self.monotonic())
-            yield chunk
+            if chunk.is_done:
+                return chunk
+            await send(chunk.payload, chunk=chunk)
+            if self._is_checkpoint_due() and not await self._can_go_on():
+                return None
+        return Chunk(b"")
 
     def _is_checkpoint_due(self) -> bool:
-        grown = self.run.meter.output_characters - self.checkpointed_characters
-        is_late = self.monotonic() - self.checkpointed_at >= CHECKPOINT_SECONDS
-        return grown >= CHECKPOINT_CHARACTERS or (grown > 0 and is_late)
+        meter = self.run.meter
+        grown = meter.output_characters - self.checkpointed_characters
+        if grown >= CHECKPOINT_CHARACTERS:
+            return True
+        return grown > 0 and (meter.last_output_at or 0.0) - self.checkpointed_at >= CHECKPOINT_SECONDS
 
     async def _can_go_on(self) -> bool:
         """Leave a checkpoint, and hold the money for the next increment."""
