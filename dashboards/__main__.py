@@ -1,12 +1,18 @@
 """`python -m dashboards --gateway http://127.0.0.1:8080 --port 8081`: serves the web UI under /ui."""
 
 import argparse
+import os
+import signal
+import threading
+import time
 from pathlib import Path
 
 import uvicorn
 
 from dashboards.app import UiSettings, build_app
 from dashboards.oidc_sign_in import CONFIGURATION, read_oidc
+
+PARENT_SECONDS = 1.0
 
 
 def main() -> None:
@@ -17,13 +23,23 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8081)
     parser.add_argument("--behind-tls", action="store_true", help="a proxy in front speaks HTTPS: secure cookies only")
     parser.add_argument("--state", type=Path, help="a directory: sessions outlive a restart in it")
+    parser.add_argument("--exit-with-parent", type=int, metavar="PID", help="stop when this parent has died")
     asked = parser.parse_args()
+    if asked.exit_with_parent is not None:
+        threading.Thread(target=_end_with_parent, args=(asked.exit_with_parent,), daemon=True).start()
     try:
         oidc = read_oidc()
     except (ValueError, KeyError, TypeError) as error:
         parser.error(f"{CONFIGURATION} cannot be used: {error}")
     app = build_app(UiSettings(asked.gateway, is_secure=asked.behind_tls, state=asked.state, oidc=oidc))
     uvicorn.run(app, host=asked.host, port=asked.port, log_level="warning", server_header=False, access_log=False)
+
+
+def _end_with_parent(parent: int) -> None:
+    """Nobody would supervise this process any more, and its port would stay taken."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

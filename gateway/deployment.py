@@ -11,7 +11,7 @@ from gateway.config.engine_curve import MeasuredEngine, load_engine_curve
 from gateway.config.home import Home
 from gateway.config.limit_settings import shared_limits
 from gateway.config.price_files import load_price_book
-from gateway.config.settings import Settings, load_settings, read_text
+from gateway.config.settings import Settings, load_settings, read_own_text
 from gateway.errors import ConfigurationError
 from gateway.limits import SharedLimits
 from gateway.pricing.catalogue import PriceBook
@@ -56,7 +56,7 @@ def load_deployment(
     url = (engine_url or OFFLINE_ENGINE_URL) if settings.engine.is_enabled else None
     table = build_backend_table(settings, environ, url, curve)
     catalogue = table.catalogue()
-    text = read_text(home.rules_file)
+    text = read_own_text(home.rules_file)
     rules = catalogue.parse(text, file=str(home.rules_file))
     prices = load_price_book(overrides=[_beside(home, name) for name in settings.price_overrides])
     return Deployment(home, settings, curve, table, catalogue, prices, text, rules)

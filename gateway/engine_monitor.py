@@ -17,16 +17,21 @@ SWEEP_OUTPUT_TOKENS = 32
 SWEEP_TEXT = "Count the days of a long voyage and say what happened on each of them. " * 12
 
 
-async def watch_health(backends: Mapping[str, Backend], upstreams: Upstreams) -> None:
+async def watch_health(
+    backends: Mapping[str, Backend], upstreams: Upstreams, *, every_seconds: float = HEALTH_SECONDS
+) -> None:
     """Keep `upstreams.health` fresh for backends that report load; until cancelled."""
+    seen_up: set[str] = set()
     while True:
         reports = await asyncio.gather(*(backend.health() for backend in backends.values()))
         for name, report in zip(backends, reports, strict=True):
             before = upstreams.health.get(name)
-            if before is not None and before.is_healthy != report.is_healthy:
+            if before is not None and before.is_healthy != report.is_healthy and name in seen_up:
                 log.warning("backend %s is %s%s", name, "up" if report.is_healthy else "down", _because(report.detail))
+            if report.is_healthy:
+                seen_up.add(name)
             upstreams.note_health(name, report)
-        await asyncio.sleep(HEALTH_SECONDS)
+        await asyncio.sleep(every_seconds)
 
 
 def _because(detail: str) -> str:

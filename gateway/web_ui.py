@@ -29,7 +29,8 @@ def ui_supervisor(home: Home, *, gateway_url: str, port: int) -> WebUi | None:
     if importlib.util.find_spec("nicegui") is None:
         return None
     state = str(home.root / "ui-sessions")
-    command = [sys.executable, "-m", "dashboards", "--gateway", gateway_url, "--port", str(port), "--state", state]
+    command = [sys.executable, "-m", "dashboards", "--gateway", gateway_url, "--port", str(port)]
+    command += ["--state", state, "--exit-with-parent", str(os.getpid())]
     environment = {"PYTHONUNBUFFERED": "1"}
     return WebUi(Supervisor("web UI", command, home.ui_log, environment), f"http://127.0.0.1:{port}/ui")
 

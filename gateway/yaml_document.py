@@ -66,13 +66,21 @@ def validate_yaml(schema: type[Schema], text: str, name: str) -> Schema:
     except ValidationError as error:
         wrong = [
             ConfigurationError(
-                found["msg"], file=name, line=document.line(found["loc"]), field=field_of(found["loc"]) or "file"
+                _said(found["type"], found["msg"]),
+                file=name,
+                line=document.line(found["loc"]),
+                field=field_of(found["loc"]) or "file",
             )
             for found in error.errors()
         ]
         more = "".join(f"\n{each}" for each in wrong[1:])
         first = wrong[0]
         raise ConfigurationError(first.problem + more, file=name, line=first.line, field=first.field) from error
+
+
+def _said(kind: str, message: str) -> str:
+    """Pydantic's words, where they say it well."""
+    return {"extra_forbidden": "is not a known field", "missing": "is missing"}.get(kind, message)
 
 
 def field_of(path: Path) -> str:

@@ -20,6 +20,8 @@ from gateway.idempotency import Idempotency
 from gateway.pipeline import Pipeline
 from gateway.token_counting import TokenCounter
 
+POSTED = ENDPOINTS.keys() | MESSAGES.keys()
+
 
 class Root:
     """Sends the hot endpoints to their paths and the rest to FastAPI; one dictionary lookup a request."""
@@ -78,6 +80,8 @@ async def _our_error(request: Request, error: BreakevenError) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.NOT_FOUND and request.url.path in POSTED:
+        error = HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, "Send a POST; see /docs.", {"allow": "POST"})
     if error.status_code == HTTPStatus.NOT_FOUND:
         return error_response(NotFound(f"There is nothing at {request.url.path}; see /docs.", code="not_found"))
     translated = RequestError(str(error.detail), code=HTTPStatus(error.status_code).name.lower())

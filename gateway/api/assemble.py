@@ -16,7 +16,7 @@ MEGABYTE = 1 << 20
 
 
 def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
-    """`ui_url` is where `/ui` leads."""
+    """`ui_url` is where `/ui` leads, and where a browser that was only given the address is sent."""
     rest = build_fastapi()
     rest.include_router(build_public_router(gateway.pipeline, gateway.exposition, gateway.problems))
     judged = (SqlEntries(gateway.database), SqlFeedback(gateway.database))
@@ -24,6 +24,7 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     rest.include_router(build_admin(gateway))
     if ui_url is not None:
 
+        @rest.get("/", include_in_schema=False)
         @rest.get("/ui", include_in_schema=False)
         async def ui() -> RedirectResponse:  # pyright: ignore[reportUnusedFunction]
             return RedirectResponse(ui_url)

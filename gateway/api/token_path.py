@@ -197,4 +197,7 @@ async def read_body(headers: list[tuple[bytes, bytes]], receive: Receive, limit:
 
 
 def _too_large(limit: int) -> BodyTooLarge:
-    return BodyTooLarge(f"The body is larger than {limit:,} bytes, the limit of this gateway.", code="body_too_large")
+    return BodyTooLarge(
+        f"The body is larger than {limit:,} bytes. Send less, or raise server.max_body_megabytes in breakeven.yaml.",
+        code="body_too_large",
+    )

@@ -11,6 +11,7 @@ from rich.table import Column, Table
 
 from gateway.api.admin_reports import CostQuery, CostRow, CostTable, Dimension
 from gateway.cli.export import read
+from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 
 DIMENSIONS: tuple[str, ...] = get_args(Dimension)
@@ -32,7 +33,7 @@ def command(
         write_csv(table)
     else:
         console = Console(highlight=False)
-        console.print(shown(table))
+        show_table(shown(table))
         for sentence in sentences(table):
             console.print(sentence)
 

@@ -105,8 +105,10 @@ def load_prompts(file: Path, limit: int) -> list[list[dict[str, Any]]]:
     prompts: list[list[dict[str, Any]]] = []
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot be read: {error}", file=str(file)) from error
+    except OSError as error:
+        raise ConfigurationError(f"cannot be read: {error.strerror}", file=str(file)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError("is not UTF-8 text", file=str(file)) from error
     for number, line in enumerate(lines, 1):
         if len(prompts) == limit:
             break

@@ -1,5 +1,6 @@
 """`breakeven doctor`: what works on this machine, what does not, and the fix."""
 
+import asyncio
 import importlib.util
 import json
 import os
@@ -13,11 +14,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from gateway.api.admin_time import moment_of
 from gateway.classifier_versions import ClassifierVersions
+from gateway.cli.state import open_state
 from gateway.config.home import Home, find_home
 from gateway.config.providers import hosted_from_environment, load_providers
-from gateway.deployment import load_deployment
-from gateway.errors import BreakevenError
+from gateway.deployment import load_deployment, load_environment_settings
+from gateway.errors import BreakevenError, StateError
 
 LEAST_FREE_BYTES = 2 << 30
 EXTRAS = {
@@ -28,6 +31,7 @@ EXTRAS = {
     "reports": ("pyarrow", "Parquet export, forecasts and plots"),
     "ui": ("nicegui", "the web UI"),
     "litellm": ("litellm", "importing prices; Azure and Bedrock"),
+    "otel": ("opentelemetry.sdk", "traces and metrics over OTLP"),
 }
 
 
@@ -67,13 +71,15 @@ def examine(home: Home, port: int) -> Iterator[Finding]:
     version = ".".join(str(part) for part in sys.version_info[:3])
     yield Finding("Python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")
     for extra, (module, purpose) in EXTRAS.items():
-        is_there = importlib.util.find_spec(module) is not None
+        is_there = _is_installed(module)
         needed = extra == "engine"
         fix = f"pip install 'breakeven[{extra}]'" if needed else None
         missing = f"not installed: pip install 'breakeven[{extra}]' adds {purpose}"
         yield Finding(f"extra {extra}", is_there, purpose if is_there else missing, fix)
     yield _try("state", lambda: _state(home), "set BREAKEVEN_HOME to a writable directory with 2 GB free")
     yield _try("configuration", lambda: _configuration(home), "edit the file at the line named, then `breakeven check`")
+    yield _try("database", lambda: _database(home), "start it, or correct `database` in breakeven.yaml")
+    yield _try("redis", lambda: _redis(home), "start it, or correct `redis` in breakeven.yaml")
     yield _keys()
     yield _try("gateway", lambda: _gateway(port), f"start it: breakeven serve --port {port}")
     yield _try(
@@ -90,8 +96,18 @@ def _try(name: str, check: Callable[[], str], fix: str) -> Finding:
         return Finding(name, False, str(error) or type(error).__name__, fix)
 
 
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package above it
+        return False
+
+
 def _state(home: Home) -> str:
     if not home.root.exists():
+        above = next(one for one in home.root.absolute().parents if one.exists())
+        if not (above.is_dir() and os.access(above, os.W_OK)):
+            raise PermissionError(f"{home.root} does not exist, and {above} is not writable")
         return f"{home.root} does not exist yet; `breakeven serve` makes it"
     if not os.access(home.root, os.W_OK):
         raise PermissionError(f"{home.root} is not writable")
@@ -106,6 +122,38 @@ def _configuration(home: Home) -> str:
         return "none yet; `breakeven serve` writes a first one"
     deployment = load_deployment(home)
     return f"{home.config_file} is valid, {len(deployment.catalogue.models(deployment.rules))} models"
+
+
+def _database(home: Home) -> str:
+    if not home.config_file.exists():
+        return "made by `breakeven serve`"
+
+    async def seen() -> tuple[int, int] | None:
+        async with open_state() as state:
+            return await state.reports.first_and_last_us()
+
+    found = asyncio.run(seen())
+    return f"reachable, last request {moment_of(found[1]):%Y-%m-%d %H:%M} UTC" if found else "reachable, no request yet"
+
+
+def _redis(home: Home) -> str:
+    url = load_environment_settings(home).redis if home.config_file.exists() else None
+    if url is None:
+        return "not configured; more than one worker or replica needs it"
+    if not _is_installed("redis"):
+        raise StateError("configured, and its client is missing: pip install 'breakeven[redis]'")
+    from gateway.storage.redis_bytes import answering, connect_bytes
+
+    async def ping() -> None:
+        client = connect_bytes(url)
+        try:
+            async with answering():
+                await client.ping()
+        finally:
+            await client.aclose()
+
+    asyncio.run(ping())
+    return "answers"
 
 
 def _keys() -> Finding:
@@ -132,7 +180,10 @@ def _classifier(home: Home, port: int) -> str:
 
 
 def _gateway(port: int) -> str:
-    answer = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=3)
+    try:
+        answer = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=3)
+    except httpx.ConnectError as error:
+        raise OSError(f"nothing answers on port {port}") from error
     problems = "; ".join(answer.json().get("problems", []))
     if answer.status_code != 200:
         raise OSError(f"answers on port {port} but is not ready: {problems}")

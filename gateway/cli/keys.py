@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
 from gateway.admission import parse_limits
+from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.errors import NotFound
 from gateway.keys import Role
@@ -86,7 +86,7 @@ def list_keys(as_json: bool = typer.Option(False, "--json")) -> None:
         table.add_row(
             *(str(row[column] or "") for column in ("id", "name", "role", "team", "project", "created", "state"))
         )
-    Console().print(table)
+    show_table(table)
 
 
 @app.command()

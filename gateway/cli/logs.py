@@ -11,6 +11,7 @@ from rich.table import Column, Table
 from gateway.api.admin_bodies import StoredBodies, read_bodies
 from gateway.api.admin_entries import EntryDetail, EntryFilter, EntrySummary, detail, summary
 from gateway.api.admin_time import moment_of
+from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.errors import NotFound
 from gateway.storage.sql_bodies import SqlBodies
@@ -58,8 +59,10 @@ def command(
     if as_json:
         for one in found:
             print(one.model_dump_json())
+    elif found:
+        show_table(_table(found))
     else:
-        Console(highlight=False).print(_table(found) if found else "No such requests.")
+        print("No such requests.")
 
 
 async def _get(request_id: str) -> EntryDetail:

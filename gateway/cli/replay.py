@@ -9,6 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from gateway.api.admin_rules import ReplayResult
+from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.config.settings import read_text
 from gateway.replay_service import ReplayService
@@ -34,10 +35,11 @@ def command(
         f"{result.requests} requests, {result.moved_requests} would move, {result.refused_requests} would be refused. "
         f"Cost ${result.cost_before_usd} -> ${result.cost_after_usd}."
     )
-    table = Table("from", "to", "requests")
-    for move in result.moves:
-        table.add_row(move.from_model, move.to_model, str(move.requests))
-    console.print(table)
+    if result.moves:
+        table = Table("from", "to", "requests")
+        for move in result.moves:
+            table.add_row(move.from_model, move.to_model, str(move.requests))
+        show_table(table)
     for note in result.notes:
         console.print(f"- {note}")
 

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
+from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.config.settings import read_text
 from gateway.errors import NotFound
@@ -35,7 +35,7 @@ def list_rules(as_json: bool = typer.Option(False, "--json")) -> None:
     for one in versions:
         stored = datetime.fromtimestamp(one.created_at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         table.add_row(one.version, "active" if one.version == active else "", one.author, stored, one.reason)
-    Console(highlight=False).print(table)
+    show_table(table)
 
 
 @app.command()

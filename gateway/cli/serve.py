@@ -75,10 +75,12 @@ async def _serve(home: Home, listener: socket.socket, console: Console, *, with_
         )
     finally:
         console.print("Stopping: finishing requests, shipping the ledger")
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await gateway.stop()
+        try:
+            await gateway.stop()  # before the engine: a sampled request may still be waiting for it
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _announce(gateway: Gateway, addresses: Addresses, keys: FirstKeys | None, console: Console) -> None:

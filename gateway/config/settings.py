@@ -272,7 +272,7 @@ class Settings(Strict):
 
 def load_settings(home: Home) -> Settings:
     """Read and validate the file. Raises ConfigurationError with file, line and field."""
-    text = read_text(home.config_file)
+    text = read_own_text(home.config_file)
     settings = validate_yaml(Settings, text, str(home.config_file))
     if LOCAL_BACKEND in settings.backends:
         raise ConfigurationError(
@@ -281,12 +281,20 @@ def load_settings(home: Home) -> Settings:
     return settings
 
 
+def read_own_text(path: Path) -> str:
+    """Of a file that the deployment must have. Raises ConfigurationError, saying where it would come from."""
+    if not path.exists():
+        problem = "does not exist; `breakeven serve` writes a first one (BREAKEVEN_HOME says where yours is)"
+        raise ConfigurationError(problem, file=str(path))
+    return read_text(path)
+
+
 def read_text(path: Path) -> str:
     """A configuration file's text. Raises ConfigurationError when it is missing or not text."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise ConfigurationError("does not exist; `breakeven serve` writes a first one", file=str(path)) from error
+        raise ConfigurationError("does not exist", file=str(path)) from error
     except UnicodeDecodeError as error:
         raise ConfigurationError("is not UTF-8 text", file=str(path)) from error
     except OSError as error:

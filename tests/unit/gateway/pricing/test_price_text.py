@@ -72,17 +72,17 @@ def test_every_field_is_read_exactly() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("input: 1,", "inputt: 1, input: 1,", "acme.yaml:5: models.large.prices.0.inputt: Extra inputs"),
+        ("input: 1,", "inputt: 1, input: 1,", "acme.yaml:5: models.large.prices.0.inputt: is not a known field"),
         ("input: 1,", "input: -1,", "acme.yaml:5: models.large.prices.0.input: Input should be greater"),
         ("input: 1,", "input: free,", "acme.yaml:5: models.large.prices.0.input: Input should be a valid decimal"),
         ("input: 1,", "input: 0.0000001,", "finer than one pico-dollar per token"),
-        ("input: 1,", "", "acme.yaml:5: models.large.prices.0.input: Field required"),
+        ("input: 1,", "", "acme.yaml:5: models.large.prices.0.input: is missing"),
         ("from: 2026-06-01", "from: June", "acme.yaml:5: models.large.prices.0.from: "),
         ("source: x", "source: ''", "acme.yaml:5: models.large.prices.0.source: "),
         ("output: 2}", "output: 2, per_request_usd: 1e-13}", "finer than one pico-dollar"),
         ("output: 2}", "output: 2, batch: {}}", "give either `multiplier` or `prices`"),
         ("output: 2}", "output: 2, batch: {multiplier: 1, prices: {input: 1, output: 1}}}", "give either"),
-        ("output: 2}", "output: 2, slow: {multiplier: 1}}", "models.large.prices.0.slow: Extra inputs"),
+        ("output: 2}", "output: 2, slow: {multiplier: 1}}", "models.large.prices.0.slow: is not a known field"),
         (
             "output: 2}",
             f"output: 2, above: [{STEP}, {STEP}]}}",
