@@ -47,7 +47,9 @@ def _field(schema: Mapping[str, Any], name: str, value: Mapping[str, Any]) -> Fi
         return Field(name, "words_or_choice" if options else "words", options)
     if options:
         return Field(name, "choice", options)
-    form = forms[0] if len(forms) == 1 else {}
+    numbers = [form for form in forms if form.get("type") in ("number", "integer")]
+    others = [form for form in forms if form not in numbers and form.get("type") != "string"]
+    form = forms[0] if len(forms) == 1 else numbers[0] if numbers and not others else {}  # an amount, or its text
     match form.get("type"):
         case "array":
             return Field(name, "choices", tuple(_options(list(resolve(schema, form.get("items", {}))))))
