@@ -45,7 +45,8 @@ class Acceptance:
                 if limited is not None:
                     raise limited from None
                 raise
-            intent = new_intent(view, key, incoming.tags, choice, accepted_at_us=self.now_us())
+            trace = incoming.headers.get("traceparent")
+            intent = new_intent(view, key, incoming.tags, choice, accepted_at_us=self.now_us(), traceparent=trace)
             body = self._within_bound(incoming.body, view, key)
             run = Run(view, body, choice, intent, Meter(started_at), choice.order[0], headers=incoming.headers)
             try:

@@ -55,7 +55,13 @@ def request_facts(view: RequestView, key: KeyRecord, tags: tuple[str, ...], fact
 
 
 def new_intent(
-    view: RequestView, key: KeyRecord, tags: tuple[str, ...], choice: Choice, *, accepted_at_us: int
+    view: RequestView,
+    key: KeyRecord,
+    tags: tuple[str, ...],
+    choice: Choice,
+    *,
+    accepted_at_us: int,
+    traceparent: str | None = None,
 ) -> Intent:
     """What the ledger is told before anything is sent upstream."""
     first = choice.order[0]
@@ -76,6 +82,7 @@ def new_intent(
         cost_bound_pico_usd=cascade_bound_pico_usd(first, choice, view),
         is_simulated=first.is_simulated,
         allowed_models=None if key.allowed_models is None else tuple(sorted(key.allowed_models)),
+        traceparent=traceparent,
     )
 
 

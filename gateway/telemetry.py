@@ -1,4 +1,6 @@
-"""OpenTelemetry: every settled request as a trace and as GenAI metrics, made from its ledger entry. Never a prompt.
+"""OpenTelemetry: every settled request as a span and as GenAI metrics, made from its ledger entry. Never a prompt.
+
+The span belongs to the trace that the caller named in `traceparent`; without one it begins its own.
 
 An observer in front of the one it is given, so that a deployment without telemetry runs not one instruction of it.
 Names and buckets are those of OpenTelemetry's semantic conventions for generative AI.
@@ -7,8 +9,18 @@ Names and buckets are those of OpenTelemetry's semantic conventions for generati
 from dataclasses import dataclass
 from typing import Final
 
+from opentelemetry.context import Context
 from opentelemetry.metrics import Histogram, MeterProvider
-from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider, set_span_in_context
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    TracerProvider,
+    set_span_in_context,
+)
 from opentelemetry.util.types import AttributeValue
 
 from backends.errors import BackendError
@@ -24,7 +36,12 @@ FIRST_TOKEN_BUCKETS: Final = [
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
 ]  # fmt: skip
 PER_TOKEN_BUCKETS: Final = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5]
-OPERATIONS: Final = {"chat.completions": "chat", "responses": "chat", "completions": "text_completion"}
+OPERATIONS: Final = {
+    "chat.completions": "chat",
+    "responses": "chat",
+    "messages": "chat",
+    "completions": "text_completion",
+}
 FAILED: Final = frozenset({Settled.failed, Settled.partial, Settled.orphaned})
 
 Attributes = dict[str, AttributeValue]
@@ -73,6 +90,7 @@ class Telemetry:
         began = entry.intent.accepted_at_us * 1000
         span = self._tracer.start_span(
             f"{shared['gen_ai.operation.name']} {entry.model}",
+            context=callers_context(entry.intent.traceparent),
             kind=SpanKind.SERVER,
             attributes=shared | span_attributes(entry),
             start_time=began,
@@ -103,6 +121,15 @@ class Telemetry:
             figures.first_token.record(entry.time_to_first_token_seconds, shared)
         if entry.decode_tokens_per_second:
             figures.per_token.record(1 / entry.decode_tokens_per_second, shared)
+
+
+def callers_context(traceparent: str | None) -> Context | None:
+    """The caller's span as our parent; `traceparent` was checked when it came."""
+    if traceparent is None:
+        return None
+    _, trace_id, span_id, flags = traceparent.split("-")[:4]
+    remote = SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16)))
+    return set_span_in_context(NonRecordingSpan(remote))
 
 
 def common_attributes(entry: Entry) -> Attributes:

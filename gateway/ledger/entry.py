@@ -106,6 +106,7 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     cost_bound_pico_usd: int | None  # what it can cost at most: input plus the output limit
     is_simulated: bool = False  # the model chosen has no provider behind it
     allowed_models: tuple[str, ...] | None = None  # the key's own list then; None: every model
+    traceparent: str | None = None  # the caller's W3C trace, for telemetry; in no table
 
     @property
     def tenant(self) -> str:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
 from aiohttp import web
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
@@ -13,10 +14,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from backends.scripted import Outcome, Script, follow
+from gateway.run import Incoming
 from gateway.server import free_port
 from gateway.telemetry import Telemetry
 from gateway.telemetry_export import export_to
-from tests.rig import Rig
+from tests.rig import KEY, RecordingCaller, Rig
 
 
 class Collected:
@@ -56,6 +58,25 @@ async def test_a_request_is_a_span_named_as_the_conventions_say() -> None:
     assert child.parent is not None
     assert child.parent.span_id == parent.context.span_id  # pyright: ignore[reportOptionalMemberAccess]
     assert "hello" not in parent.to_json() + child.to_json(), "a prompt is nobody's attribute"
+
+
+@pytest.mark.parametrize(("flags", "spans"), [("01", 2), ("00", 0)])
+async def test_it_joins_the_callers_trace_if_that_is_sampled(flags: str, spans: int) -> None:
+    collected = Collected()
+    trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    body = b'{"model":"auto","messages":[{"role":"user","content":"hello"}]}'
+    headers = {"traceparent": f"00-{trace}-{span}-{flags}"}
+    asked = Incoming("chat.completions", f"Bearer {KEY}", body, headers=headers)
+    await collected.rig.pipeline.answer(asked, RecordingCaller())
+    assert collected.rig.one.calls[0].headers == headers
+    found = collected.spans()
+    assert len(found) == spans
+    for one in found:
+        assert one.context is not None
+        assert one.context.trace_id == int(trace, 16)
+    if found:
+        assert found[-1].parent is not None
+        assert (found[-1].parent.span_id, found[-1].parent.is_remote) == (int(span, 16), True)
 
 
 async def test_every_attempt_is_a_child_and_a_failed_one_says_so() -> None:
