@@ -1,0 +1,54 @@
+"""Nothing small waits in the kernel for more: TCP_NODELAY is set towards callers and towards upstreams, on the event
+loop that production runs on and on asyncio's own."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from backends.http1_client import Http1Client
+from gateway.server import loop_factory, patient_protocol
+from tests.live_server import serving
+
+pytestmark = pytest.mark.integration
+Loops = Callable[[], asyncio.AbstractEventLoop] | None
+
+
+def has_no_delay(transport: asyncio.BaseTransport) -> bool:
+    """Asked of the kernel: what a loop shows as its socket may be a stand-in."""
+    with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as same:
+        return same.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+
+async def greet(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+async def both_sides() -> tuple[list[bool], list[bool]]:
+    """(of every connection the gateway's server took, of every one its client opened)."""
+    taken: list[bool] = []
+
+    class Watched(patient_protocol(60.0)):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            taken.append(has_no_delay(transport))
+            super().connection_made(transport)
+
+    async with serving(greet, http=Watched) as url:
+        client = Http1Client("b")
+        response = await client.send("GET", url, {}, None, connect_seconds=60.0)
+        assert await response.read() == b"hello"
+        opened = [has_no_delay(one._transport) for one in client._open]  # pyright: ignore[reportPrivateUsage]
+        response.close()
+        await client.aclose()
+    return taken, opened
+
+
+@pytest.mark.parametrize("loops", [loop_factory(), None], ids=["production", "asyncio"])
+def test_nothing_small_is_held_back(loops: Loops) -> None:
+    with asyncio.Runner(loop_factory=loops) as runner:
+        taken, opened = runner.run(both_sides())
+    assert (taken, opened) == ([True], [True])
