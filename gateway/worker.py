@@ -23,7 +23,7 @@ async def serve(options: argparse.Namespace) -> None:
     """Until SIGTERM, or until whoever started this process is gone."""
     gateway = await open_gateway(load_deployment(find_home(), engine_url=options.engine_url), workers=options.workers)
     await gateway.start()
-    watching = asyncio.create_task(_end_with_parent(os.getppid()))
+    watching = asyncio.create_task(_end_with_parent(options.parent))
     try:
         app = build_app(gateway, ui_url=options.ui_url)
         with bind(options.host, options.port, is_shared=True) as listener:  # not before there is somebody to answer
@@ -52,6 +52,7 @@ def main() -> int:
     parser.add_argument("--host", required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--workers", type=int, required=True, help="how many of them share the port")
+    parser.add_argument("--parent", type=int, required=True, help="whose end is ours")
     parser.add_argument("--ready", type=Path, required=True, help="a file to make once requests are taken")
     parser.add_argument("--engine-url")
     parser.add_argument("--ui-url")

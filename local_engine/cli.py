@@ -38,7 +38,9 @@ def build_parser() -> argparse.ArgumentParser:
     serve.add_argument("--served-name", default=None, help="name under /v1/models (default: from the file)")
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=int, default=8081, help="0 picks a free port")
-    serve.add_argument("--exit-with-parent", action="store_true", help="stop when the parent process dies")
+    serve.add_argument(
+        "--exit-with-parent", type=int, nargs="?", const=os.getppid(), metavar="PID", help="stop when this parent died"
+    )
     serve.add_argument("--drain-seconds", type=float, default=30.0, help="how long SIGTERM waits for running answers")
     _add_engine_options(serve)
     return parser
@@ -111,6 +113,6 @@ def _serve(options: argparse.Namespace) -> int:
         port=options.port,
         served_name=options.served_name,
         drain_seconds=options.drain_seconds,
-        exits_with_parent=options.exit_with_parent,
+        parent=options.exit_with_parent,
         embedding_folder=embedding,
     )

@@ -37,11 +37,10 @@ def serve(
     port: int,
     served_name: str | None,
     drain_seconds: float,
-    exits_with_parent: bool,
+    parent: int | None = None,
     embedding_folder: Path | None = None,
 ) -> int:
-    """Serve until told to stop; returns the exit status."""
-    parent = os.getppid() if exits_with_parent else None
+    """Serve until told to stop, or until we are no longer a child of `parent`; returns the exit status."""
     bound = _bind(host, port)
     engine = build_engine(path, config, progress=print_progress)
     encoder = SentenceEncoder(embedding_folder) if embedding_folder is not None else None

@@ -1,5 +1,6 @@
 """The `breakeven` command: a table of subcommands, each imported only when it is the one being run."""
 
+import signal
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -35,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "calibrate": ("gateway.cli.calibrate", "Calibrate a routing threshold to a quality target."),
     "bench": ("gateway.cli.bench", "Measure the engine's throughput curve."),
 }
+INTERRUPTED = 128 + signal.SIGINT
 
 
 def _elsewhere() -> None:
@@ -70,10 +72,13 @@ def build(chosen: str | None) -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command line; our own errors end as one sentence and exit status 1."""
+    """Run the command line; our own errors end as one sentence and exit status 1, Ctrl-C with 130."""
     chosen = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
     try:
         build(chosen)()
     except BreakevenError as error:
         print(f"breakeven: {error}", file=sys.stderr)
         sys.exit(1)
+    except KeyboardInterrupt:
+        print("breakeven: interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)

@@ -1,5 +1,6 @@
 """The children of `breakeven serve` besides its workers: the engine and the web UI, and where each listens."""
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -44,10 +45,10 @@ def plan_children(home: Home, engine: EngineSettings, *, host: str, port: int, w
 def engine_supervisor(home: Home, engine: EngineSettings, url: str) -> Supervisor:
     """The engine as a child of this process, at the port of `url`."""
     arguments = ["--model", engine.model, "--models-dir", str(home.models_directory), "--served-name", engine.name]
-    port = url.removesuffix("/v1").rpartition(":")[2]
+    arguments += ["--port", url.removesuffix("/v1").rpartition(":")[2], "--exit-with-parent", str(os.getpid())]
     return Supervisor(
         name="engine",
-        command=[sys.executable, "-m", "local_engine", "serve", *arguments, "--port", port, "--exit-with-parent"],
+        command=[sys.executable, "-m", "local_engine", "serve", *arguments],
         log_file=home.engine_log,
         environment={"PYTHONUNBUFFERED": "1"},
     )

@@ -6,6 +6,7 @@ connections, and a worker that dies takes only its own with it.
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import sys
@@ -73,6 +74,7 @@ def _worker(home: Home, addresses: Addresses, host: str, port: int, number: int,
     ready.parent.mkdir(parents=True, exist_ok=True)
     ready.unlink(missing_ok=True)
     command = [sys.executable, "-m", "gateway.worker", "--host", host, "--port", str(port), "--workers", str(workers)]
+    command += ["--parent", str(os.getpid())]
     command += ["--ready", str(ready)]
     for name, url in (("--engine-url", addresses.engine), ("--ui-url", addresses.ui)):
         command += [name, url] if url is not None else []
