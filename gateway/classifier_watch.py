@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from classifier.online.alarms import CalibrationMonitor, DriftMonitor, build_reference
+from gateway.learning import IMPLIED
 from gateway.ledger.entry import Entry
 from gateway.stores import EntryStore, FeedbackStore
 
@@ -55,7 +56,7 @@ class ClassifierWatch:
             self._read_to = batch[-1].number
             for one in batch if not is_first else ():
                 entry = await self._entries.get(one.request_id)
-                if entry is not None:
+                if entry is not None and one.source not in IMPLIED:
                     self._judged(entry, one.score)
 
     def show(self, gauges: Gauges) -> None:

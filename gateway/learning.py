@@ -17,18 +17,23 @@ from gateway.routing.decide import AUTO, decide
 from gateway.routing.snapshot import Snapshot, request_facts_of
 from gateway.stores import Feedback, FeedbackSource
 
-TRUST: dict[FeedbackSource, float] = {"caller": 1.0, "judge": 0.7, "shadow": 0.5}
+TRUST: dict[FeedbackSource, float] = {"caller": 1.0, "judge": 0.7, "shadow": 0.5, "format": 0.3, "repeat": 0.2}
 """How much one judgement weighs: a caller knows what was wanted, a program that compares answers only guesses it."""
+IMPLIED: frozenset[FeedbackSource] = frozenset({"format", "repeat"})
+"""What nobody said counts only where nobody said anything, teaches, and never decides what is promoted."""
 LEAST_EFFECTIVE = 100.0
 TOLERANCE = 0.01
 
 
 class Judged(NamedTuple):
-    """One request with the trusted mean of its latest judgements."""
+    """One request with the trusted mean of its latest judgements. `is_implied`: they are no person's or judge's; with
+    `of_asked` they are of the model that a cascade asked first, whoever answered in the end."""
 
     entry: Entry
     score: float
     weight: float
+    is_implied: bool = False
+    of_asked: bool = False
 
 
 class Pick(NamedTuple):
@@ -67,28 +72,49 @@ class Verdict:
         )
 
 
-def latest(feedback: Iterable[Feedback]) -> dict[str, tuple[float, float]]:
-    """(score, weight) of every request: the last word of each source, weighed by how far it is trusted."""
+class Word(NamedTuple):
+    """What all sources together say of one request."""
+
+    score: float
+    weight: float
+    is_implied: bool = False
+    of_asked: bool = False
+
+
+def latest(feedback: Iterable[Feedback]) -> dict[str, Word]:
+    """Of every request: the last word of each source, weighed by how far it is trusted."""
     last: dict[str, dict[FeedbackSource, Feedback]] = {}
     for one in sorted(feedback, key=lambda one: one.number):
         last.setdefault(one.request_id, {})[one.source] = one
-    found: dict[str, tuple[float, float]] = {}
+    found: dict[str, Word] = {}
     for request, by_source in last.items():
-        weight = sum(TRUST[source] for source in by_source)
-        found[request] = (sum(TRUST[source] * one.score for source, one in by_source.items()) / weight, weight)
+        said: dict[FeedbackSource, Feedback]
+        said = {source: one for source, one in by_source.items() if source not in IMPLIED}
+        if not said and "format" in by_source:
+            found[request] = Word(by_source["format"].score, TRUST["format"], is_implied=True, of_asked=True)
+            continue
+        used = said or by_source
+        weight = sum(TRUST[source] for source in used)
+        mean = sum(TRUST[source] * one.score for source, one in used.items()) / weight
+        found[request] = Word(mean, weight, is_implied=not said)
     return found
 
 
 def routed(judged: Iterable[Judged]) -> list[Judged]:
-    """Those that rules decided and whose chosen model answered: of the others nothing is known about the choice."""
+    """Those that rules decided and whose chosen model answered: of the others nothing is known about the choice. What
+    passed a cascade's verification is a selection that says too much good of its model."""
     return [
         one
         for one in judged
         if one.entry.intent.requested_model == AUTO
-        and one.entry.model == one.entry.intent.decision.model
+        and (one.of_asked or _is_as_chosen(one.entry))
         and one.entry.intent.decision.facts.difficulty is not None
-        and one.entry.model in one.entry.intent.decision.facts.quality
+        and one.entry.intent.decision.model in one.entry.intent.decision.facts.quality
     ]
+
+
+def _is_as_chosen(entry: Entry) -> bool:
+    return entry.model == entry.intent.decision.model and not entry.intent.decision.escalates_to
 
 
 def outcomes(judged: Iterable[Judged], correction_of: Callable[[str], Correction]) -> list[Outcome]:
@@ -96,7 +122,7 @@ def outcomes(judged: Iterable[Judged], correction_of: Callable[[str], Correction
     found: list[Outcome] = []
     for one in routed(judged):
         decision = one.entry.intent.decision
-        difficulty, model = decision.facts.difficulty, one.entry.model
+        difficulty, model = decision.facts.difficulty, decision.model
         assert difficulty is not None
         quality = correction_of(decision.classifier_version).undo(model, decision.facts.quality[model], difficulty)
         found.append(Outcome(model, quality, difficulty, one.score, one.weight))
@@ -121,7 +147,7 @@ def judge(
     """
     log: list[Logged] = []
     picks: list[tuple[Pick, Pick]] = []
-    for one in routed(judged):
+    for one in routed(one for one in judged if not one.is_implied):
         new, old = (_pick(one.entry, snapshot, side, correction_of) for side in (candidate, incumbent))
         if new is None or old is None:
             continue

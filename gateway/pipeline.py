@@ -29,6 +29,7 @@ from gateway.cascade import cascade
 from gateway.delivery import Delivery
 from gateway.dispatch import Dispatcher
 from gateway.errors import NoEligibleModel
+from gateway.implied_feedback import ImpliedFeedback
 from gateway.keys import KeyRecord, KeyRing, require_model_access
 from gateway.ledger.entry import Ledger, Status, tenant_of
 from gateway.load import Upstreams
@@ -69,6 +70,7 @@ class Pipeline:
     shadows: ShadowCalls | None = None
     rule_state: RuleState = field(default_factory=RuleState)
     exploration: ExplorationSpend | None = None
+    implied: ImpliedFeedback | None = None
     monotonic: Callable[[], float] = time.monotonic
     now_us: Callable[[], int] = lambda: time.time_ns() // 1000
     draw: Callable[[], float] = random.random
@@ -83,6 +85,8 @@ class Pipeline:
         run = await acceptance.open(incoming, view, key, started_at)
         if run.intent.decision.exploration_pico_usd and self.exploration is not None:
             self.exploration.began(run.intent.request_id, run.intent.decision)
+        if self.implied is not None:
+            self.implied.began(run)
         if key.keeps_bodies and self.bodies is not None:
             caller = self.bodies.listen(caller, request_id=run.intent.request_id, key_id=key.id, body=incoming.body)
         if self.shadows is not None:

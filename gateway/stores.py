@@ -207,8 +207,9 @@ class Adjustment:
     reason: str
 
 
-FeedbackSource = Literal["caller", "shadow", "judge"]
-"""Who says so: the caller over `/v1/feedback`, a program that compared a shadow call's answers, a judge model."""
+FeedbackSource = Literal["caller", "shadow", "judge", "repeat", "format"]
+"""Who says so: the caller over `/v1/feedback`, a program that compared a shadow call's answers, a judge model. The last
+two nobody said: see gateway.implied_feedback."""
 FeedbackKind = Literal["score", "label", "verifier"]
 """From what the score was made: given as a number, given as good or bad, computed from the answer by a program."""
 

@@ -28,6 +28,7 @@ from gateway.errors import BreakevenError
 from gateway.file_watch import FileWatch
 from gateway.fleet_metrics import WRITE_SECONDS, FleetRegistry
 from gateway.idempotency import Idempotency
+from gateway.implied_feedback import ImpliedFeedback
 from gateway.kept_answers import KeptAnswers, open_kept_answers
 from gateway.key_limits import limits_of_keys, strict_budgets
 from gateway.keys import KeyRing
@@ -108,6 +109,7 @@ class Gateway:
     versions: ClassifierVersions
     versions_watch: FileWatch
     classifier_watch: ClassifierWatch
+    implied: ImpliedFeedback
     rule_watch: RuleWatch
     classifier: Classifier
     document: RulesDocument
@@ -134,6 +136,7 @@ class Gateway:
             asyncio.create_task(Chore("retention", RETENTION_SECONDS, self._forget).run(), name="retention"),
             asyncio.create_task(self.bodies.run(), name="bodies"),
             asyncio.create_task(Chore("feedback", FEEDBACK_SECONDS, self.classifier_watch.look).run(), name="feedback"),
+            asyncio.create_task(Chore("evidence", FEEDBACK_SECONDS, self.implied.flush).run(), name="evidence"),
             asyncio.create_task(Chore("rules' traffic", RULES_SECONDS, self.rule_watch.look).run(), name="rules"),
             asyncio.create_task(self.budgets.run(), name="budgets"),
             asyncio.create_task(watch_health(self._monitored(), self.pipeline.upstreams), name="health"),
@@ -294,6 +297,8 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
     )
     pipeline.exploration = exploration = ExplorationSpend(pipeline.rule_state, now_us, workers=workers)
     metrics.tell(exploration.settled)
+    pipeline.implied = implied = ImpliedFeedback(SqlFeedback(database), now_us)
+    metrics.tell(implied.settled)
     shadows = deployment.settings.shadow_calls
     if shadows.share:
         purse = ShadowBudget(shadows.budget_pico_usd // workers)
@@ -352,6 +357,7 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
         versions=versions,
         versions_watch=versions_watch,
         classifier_watch=classifier_watch,
+        implied=implied,
         rule_watch=RuleWatch(SqlEntries(database), pipeline.rule_state, exploration, lambda: pipeline.snapshot, now_us),
         classifier=classifier,
         document=deployment.rules,

@@ -66,10 +66,9 @@ def learn_correction(as_json: JsonFlag = False) -> None:
     """A correction from all feedback of the books; it changes nothing until it is promoted."""
     versions = _versions()
     judged = asyncio.run(_judged())
-    if len(judged) < LEAST_JUDGED:
-        raise StateError(
-            f"{len(judged)} answers have feedback; a correction needs {LEAST_JUDGED}: send it to /v1/feedback"
-        )
+    said = sum(not one.is_implied for one in judged)
+    if said < LEAST_JUDGED:
+        raise StateError(f"{said} answers have feedback; a correction needs {LEAST_JUDGED}: send it to /v1/feedback")
     correction_of = _correction_of(versions)
     taught = judged[: round(len(judged) * TAUGHT_SHARE)]
     found = learn(outcomes(taught, correction_of))
@@ -159,10 +158,10 @@ async def _gather(state: State) -> list[Judged]:
     while batch := await store.after(feedback[-1].number if feedback else 0):
         feedback += batch
     found: list[Judged] = []
-    for request, (score, weight) in latest(feedback).items():
+    for request, word in latest(feedback).items():
         entry = await entries.get(request)
         if entry is not None:
-            found.append(Judged(entry, score, weight))
+            found.append(Judged(entry, *word))
     return sorted(found, key=lambda one: (one.entry.intent.accepted_at_us, one.entry.intent.request_id))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from classifier.online.correction import NONE, Correction, learn
-from gateway.learning import Judged, correction_name, judge, latest, outcomes, routed
+from gateway.learning import TRUST, Judged, correction_name, judge, latest, outcomes, routed
 from gateway.stores import Feedback
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent
@@ -43,10 +43,34 @@ def traffic(*, small_is_good: bool, size: int = 800) -> list[Judged]:
 
 def test_the_last_word_of_each_source_counts() -> None:
     rows = [feedback("r", 0.0, 1), feedback("r", 1.0, 2), feedback("r", 0.5, 3, source="shadow")]
-    score, weight = latest(rows)["r"]
+    score, weight, is_implied, _ = latest(rows)["r"]
+    assert not is_implied
     assert weight == pytest.approx(1.5)
     assert score == pytest.approx((1.0 * 1.0 + 0.5 * 0.5) / 1.5)
     assert latest(reversed(rows)) == latest(rows)
+
+
+def test_what_nobody_said_counts_only_where_nobody_said_anything() -> None:
+    rows = [feedback("r", 0.0, 1, source="repeat"), feedback("r", 1.0, 2), feedback("q", 0.0, 3, source="repeat")]
+    assert latest(rows)["r"] == (1.0, 1.0, False, False)
+    assert latest(rows)["q"] == (0.0, TRUST["repeat"], True, False)
+    of_form = [feedback("r", 0.0, 1, source="format"), feedback("r", 1.0, 2, source="repeat")]
+    assert latest(of_form)["r"] == (0.0, TRUST["format"], True, True)
+
+
+def test_what_nobody_said_teaches_but_decides_no_promotion() -> None:
+    said = traffic(small_is_good=True)
+    implied = [one._replace(score=0.0, weight=TRUST["repeat"], is_implied=True) for one in said]
+    good, bad = learn(outcomes(said, lambda _: NONE)), learn(outcomes([*said, *implied], lambda _: NONE))
+    assert good.shifts["small"][0] > bad.shifts["small"][0]
+    assert judge([*said, *implied], SNAPSHOT, good, NONE) == judge(said, SNAPSHOT, good, NONE)
+
+
+def test_a_cascade_teaches_of_the_model_it_asked_first_and_only_what_was_verified() -> None:
+    stood = judged(1, "small", 1.0, propensity=1.0, escalates_to=("big",))
+    assert routed([stood]) == [], "callers see only answers that stood"
+    escalated = stood._replace(entry=make_entry(2, intent=stood.entry.intent, model="big"), score=0.0, of_asked=True)
+    assert [(one.model, one.score) for one in outcomes([escalated], lambda _: NONE)] == [("small", 0.0)]
 
 
 def test_only_routed_requests_that_their_model_answered_teach() -> None:
