@@ -169,7 +169,7 @@ def _tool_choice(fields: Fields) -> Fields:
 
 
 def _response_format(fields: Fields) -> Fields | None:
-    wanted = part_of(part_of(fields, "output_config"), "format")
+    wanted = part_of(part_of(fields, "output_config"), "format") or part_of(fields, "output_format")
     if wanted.get("type") != "json_schema":
         return None
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": wanted.get("schema"), "strict": True}}

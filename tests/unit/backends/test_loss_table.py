@@ -9,6 +9,7 @@ from backends.anthropic_format import build_messages_body
 from backends.chat_view import parse_chat
 from backends.errors import UpstreamRejected
 from backends.gemini_format import build_content_body
+from backends.messages_endpoint_format import InvalidMessages, chat_body_from_messages
 from backends.protocol import Call
 
 Json = dict[str, object]
@@ -66,12 +67,16 @@ SAMPLES: dict[str, tuple[Json, Json]] = {
 }
 
 
+def cells_under(head: str) -> list[list[str]]:
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    start = lines.index(head)
+    table = [line for line in lines[start + 2 : lines.index("", start)] if line.startswith("|")]
+    return [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in table]
+
+
 def rows() -> list[tuple[str, str, str]]:
     """(field, format, fate) of every cell."""
-    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
-    start = lines.index("| OpenAI field | anthropic | gemini |")
-    table = [line for line in lines[start + 2 : lines.index("", start)] if line.startswith("|")]
-    cells = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in table]
+    cells = cells_under("| OpenAI field | anthropic | gemini |")
     return [
         (field, kind, fate)
         for field, *fates in cells
@@ -102,3 +107,66 @@ def test_every_row_is_true(field: str, kind: str, fate: str) -> None:
 
 def test_no_sample_is_left_out_of_the_table() -> None:
     assert {field for field, _, _ in rows()} == set(SAMPLES)
+
+
+MESSAGE: Json = {"model": "m", "max_tokens": 9} | HI
+OWN_TOOL: Json = {"name": "f", "input_schema": {"type": "object"}}
+SEARCH: Json = {"type": "web_search_20250305", "name": "web_search"}
+PDF: Json = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
+THOUGHT: Json = {"type": "thinking", "thinking": "hm", "signature": "s"}
+SAID: Json = {"type": "text", "text": "hi"}
+
+
+def assistant(*blocks: Json) -> Json:
+    return {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": list(blocks)}]}
+
+
+MESSAGE_SAMPLES: dict[str, tuple[Json, Json]] = {
+    "system": (MESSAGE, {"system": "be brief"}),
+    "temperature": (MESSAGE, {"temperature": 0.5}),
+    "top_p": (MESSAGE, {"top_p": 0.5}),
+    "stop_sequences": (MESSAGE, {"stop_sequences": ["x"]}),
+    "metadata.user_id": (MESSAGE, {"metadata": {"user_id": "u"}}),
+    "tools": (MESSAGE, {"tools": [OWN_TOOL]}),
+    "tool_choice": (MESSAGE | {"tools": [OWN_TOOL]}, {"tool_choice": {"type": "any"}}),
+    "output_config.format": (MESSAGE, {"output_config": {"format": {"type": "json_schema", "schema": {}}}}),
+    "output_format": (MESSAGE, {"output_format": {"type": "json_schema", "schema": {}}}),
+    "cache_control": (MESSAGE | ask(SAID), ask(SAID | {"cache_control": {"type": "ephemeral"}})),
+    "image": (MESSAGE, ask({"type": "image", "source": {"type": "url", "url": "https://x/y.png"}})),
+    "inline document": (MESSAGE, ask({"type": "document", "source": PDF})),
+    "tool result": (MESSAGE, ask({"type": "tool_result", "tool_use_id": "t", "content": "one"})),
+    "thinking": (MESSAGE, {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
+    "output_config.effort": (MESSAGE, {"output_config": {"effort": "low"}}),
+    "top_k": (MESSAGE, {"top_k": 3}),
+    "service_tier": (MESSAGE, {"service_tier": "auto"}),
+    "past thinking": (MESSAGE | assistant(SAID), assistant(THOUGHT, SAID)),
+    "container": (MESSAGE, {"container": "c"}),
+    "server tool": (MESSAGE, {"tools": [SEARCH]}),
+    "block of a server tool": (
+        MESSAGE,
+        assistant({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}),
+    ),
+    "document by address": (MESSAGE, ask({"type": "document", "source": {"type": "url", "url": "https://x/y.pdf"}})),
+}
+
+
+def fate_of_message(field: str) -> str:
+    without, added = MESSAGE_SAMPLES[field]
+    try:
+        said = chat_body_from_messages(json.dumps(without | added).encode())
+    except InvalidMessages:
+        return "refused"
+    return "dropped" if said == chat_body_from_messages(json.dumps(without).encode()) else "translated"
+
+
+def message_rows() -> list[list[str]]:
+    return cells_under("| Messages field | as a chat |")
+
+
+@pytest.mark.parametrize(("field", "fate"), message_rows())
+def test_every_row_on_messages_is_true(field: str, fate: str) -> None:
+    assert fate_of_message(field) == fate
+
+
+def test_no_sample_on_messages_is_left_out_of_the_table() -> None:
+    assert [field for field, _ in message_rows()] == list(MESSAGE_SAMPLES)
