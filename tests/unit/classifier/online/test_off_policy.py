@@ -1,24 +1,21 @@
-"""Exploration logs true propensities; doubly robust estimates find the value of a policy that was never run."""
+"""Doubly robust estimates find the value of a policy that was never run, where another was explored with."""
 
 import random
 
 import pytest
 
-from classifier.online.exploration import Explorer
 from classifier.online.off_policy import Estimate, Logged, doubly_robust, should_promote
 
 TRUE_QUALITY = {"cheap": 0.55, "dear": 0.8}
+EXPLORED = 0.2
 
 
 def make_log(size: int, *, predicted: dict[str, float], seed: int = 1) -> list[Logged]:
     draw = random.Random(seed)
-    explorer = Explorer(0.2, spend_cap_pico_usd=10**15)
     log: list[Logged] = []
     for _ in range(size):
-        choice = explorer.choose("cheap", {"cheap": 0, "dear": 5}, 0, draw.random())
-        log.append(
-            Logged(choice.model, choice.propensity, float(draw.random() < TRUE_QUALITY[choice.model]), predicted)
-        )
+        model, propensity = ("dear", EXPLORED) if draw.random() < EXPLORED else ("cheap", 1.0 - EXPLORED)
+        log.append(Logged(model, propensity, float(draw.random() < TRUE_QUALITY[model]), predicted))
     return log
 
 
@@ -50,18 +47,3 @@ def test_unusable_logs_are_refused() -> None:
     bad = Logged("a", 0.0, 1.0, {"a": 0.5})
     with pytest.raises(ValueError, match=r"propensity of 0\.0"):
         doubly_robust([bad, bad], lambda _: {"a": 1.0})
-
-
-@pytest.mark.parametrize(
-    ("draw", "model", "propensity"), [(0.0, "b", 0.02), (0.021, "c", 0.02), (0.04, "a", 0.96), (0.999, "a", 0.96)]
-)
-def test_exploration_is_split_evenly(draw: float, model: str, propensity: float) -> None:
-    choice = Explorer(0.04, 100).choose("a", {"a": 0, "b": 3, "c": 4, "too-dear": 101}, 0, draw)
-    assert (choice.model, choice.propensity) == (model, pytest.approx(propensity))
-    assert choice.is_exploration == (model != "a")
-
-
-def test_exploration_stops_at_its_spend_cap() -> None:
-    assert Explorer(0.05, 100).choose("a", {"a": 0, "b": 0}, 100, 0.0).propensity == 1.0
-    with pytest.raises(ValueError, match="exploration share"):
-        Explorer(0.5, 100)
