@@ -33,8 +33,9 @@ from gateway.kept_answers import KeptAnswers, open_kept_answers
 from gateway.key_limits import limits_of_keys, strict_budgets
 from gateway.keys import KeyRing
 from gateway.ledger.adoption import adopt_abandoned
-from gateway.ledger.directories import Claim, claim_directory
+from gateway.ledger.directories import Claim
 from gateway.ledger.journal import Journal
+from gateway.ledger.opening import open_journal
 from gateway.ledger.remote_sink import RemoteSink
 from gateway.ledger.shipper import Shipper
 from gateway.load import Upstreams
@@ -254,8 +255,7 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
     """
     database = open_database(deployment.database_url)
     await migrate_engine(database)
-    claim = claim_directory(deployment.home.journal_directory)
-    journal = Journal.open(claim.path, on_failure=stop_process)
+    claim, journal = open_journal(deployment.home.journal_directory, on_failure=stop_process)
     ledger, sink = SqlLedger(database), RemoteSink(deployment.database_url)
     bodies = BodyKeeper(SqlBodies(database, deployment.home.bodies_key()))
     pepper = deployment.home.pepper()

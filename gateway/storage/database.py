@@ -125,7 +125,11 @@ async def migrate_engine(engine: AsyncEngine, revision: str = "head") -> None:
     except CommandError as error:
         raise StateError(f"the database was written by a newer Breakeven: {error}") from error
     except (DBAPIError, OSError, sqlite3.Error, TimeoutError) as error:
-        raise StateError(f"cannot use the database {engine.url.render_as_string()}: {error}") from error
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        raise StateError(
+            f"cannot use the database {engine.url.render_as_string()}: {cause}; see that it runs, that its address and "
+            "password are right, and that its disk has room"
+        ) from error
 
 
 def _migrate(connection: Connection, revision: str) -> None:
