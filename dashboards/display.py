@@ -46,7 +46,7 @@ def tokens(value: float | None) -> str:
 
 def share(value: float | None, *, places: int = 1) -> str:
     """`12.3 %`."""
-    return UNKNOWN if value is None else f"{100 * value:.{places}f} %".replace("-", "−")
+    return UNKNOWN if value is None else f"{100 * value:,.{places}f} %".replace("-", "−")
 
 
 def seconds(value: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html import escape
 
 from nicegui import ui
@@ -161,15 +161,32 @@ def _who(session: Session) -> str:
 def _head(spec: PageSpec, view: View) -> str:
     if not spec.has_period:
         return f'<div class="be-head"><h1>{escape(spec.title)}</h1></div>'
-    kept = {n: v for n, v in view.request.query_params.items() if n not in ("period", "since", "until", "before")}
+    kept = {
+        n: v for n, v in view.request.query_params.items() if n not in ("period", "since", "until", "last", "before")
+    }
     now = datetime.now(UTC)
     choices = ""
     for name, label in PRESETS.items():
         current = ' aria-current="true"' if view.period.name == name else ""
         href = link(spec.path, preset(name, now), **kept)
         choices += f'<a href="{escape(href)}"{current}>{escape(label)}</a>'
+    choices += _own_range(spec.path, view.period, kept)
     period = f"{view.period.since:%-d %b %Y %H:%M} – {view.period.until:%-d %b %Y %H:%M} UTC"
     return (
         f'<div class="be-head"><div><h1>{escape(spec.title)}</h1><div class="be-sub">{escape(period)}</div></div>'
         f'<div class="be-periods" role="group" aria-label="Time range">{choices}</div></div>'
+    )
+
+
+def _own_range(path: str, period: Period, kept: dict[str, str]) -> str:
+    """Two days to choose, both included."""
+    hidden = "".join(f'<input type="hidden" name="{escape(n)}" value="{escape(v)}">' for n, v in kept.items())
+    last = period.until - timedelta(microseconds=1)
+    current = "" if period.name else ' aria-current="true"'
+    return (
+        f'<details class="be-range"><summary{current}>Other dates</summary>'
+        f'<form method="get" action="/ui{path}">{hidden}'
+        f'<label class="be-field">From<input type="date" name="since" required value="{period.since:%Y-%m-%d}"></label>'
+        f'<label class="be-field">to, included<input type="date" name="last" required value="{last:%Y-%m-%d}"></label>'
+        '<button class="be-button" type="submit">Show</button></form></details>'
     )

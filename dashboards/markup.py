@@ -46,12 +46,13 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]], *, ca
     )
 
 
-def tile(label: str, value: str, note: str, *, tone: str = "", title: str = "") -> str:
-    """One number: what it is, its value with unit, and the time it is about."""
+def tile(label: str, value: str, note: str, *, tone: str = "", title: str = "", href: str | None = None) -> str:
+    """One number: what it is, its value with unit, the time it is about, and where it comes from."""
     size = " long" if len(value) > LONG_VALUE else ""
+    shown = escape(value) if href is None else f'<a href="{escape(href)}">{escape(value)}</a>'
     return (
         f'<div class="be-tile {escape(tone)}"{_title(title)}><div class="be-tile-label">{escape(label)}</div>'
-        f'<div class="be-tile-value{size}">{escape(value)}</div><div class="be-tile-note">{escape(note)}</div></div>'
+        f'<div class="be-tile-value{size}">{shown}</div><div class="be-tile-note">{escape(note)}</div></div>'
     )
 
 
@@ -123,6 +124,7 @@ def _cell(cell: Cell | str, column: Column) -> str:
         text = f"<code>{text}</code>"
     if cell.bar is not None:
         text = f'<span class="be-gauge"><i style="width:{100 * cell.bar:.1f}%"></i></span>{text}'
+        text = f'<span class="be-nowrap">{text}</span>'
     if cell.href is not None:
         text = f'<a href="{escape(cell.href)}">{text}</a>'
     return f'<td class="{_align(column)} {escape(cell.tone)}"{_title(cell.title)}>{text}</td>'

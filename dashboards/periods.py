@@ -25,14 +25,24 @@ class Period:
 
     @property
     def label(self) -> str:
-        return PRESETS.get(self.name) or f"{self.since:%-d %b %Y} – {self.until:%-d %b %Y}"
+        last = self.until - timedelta(microseconds=1)
+        return PRESETS.get(self.name) or f"{self.since:%-d %b %Y} – {last:%-d %b %Y}"
+
+    @property
+    def phrase(self) -> str:
+        """The label within a sentence."""
+        return self.label.lower() if self.name else self.label
 
     def bounds(self) -> dict[str, str]:
         return {"since": self.since.isoformat(), "until": self.until.isoformat()}
 
     def before(self) -> "Period":
-        """The period of the same length that ends where this one starts, for comparing."""
-        return Period("", self.since - (self.until - self.since), self.since)
+        """For comparing: the month before, as far as this one has come, or as long a time up to this one's start."""
+        length = self.until - self.since
+        if self.name not in ("month", "last-month"):
+            return Period("", self.since - length, self.since)
+        first = (self.since - timedelta(days=1)).replace(day=1)
+        return Period("", first, self.since if self.name == "last-month" else min(self.since, first + length))
 
     def address(self) -> dict[str, str]:
         """What keeps this period in a link."""
@@ -42,9 +52,13 @@ class Period:
 
 
 def parse_period(query: Mapping[str, str], now: datetime) -> Period:
-    """From `?period=` or `?since=&until=`; anything unreadable is the default, which the page then shows."""
+    """From `?period=`, `?since=&until=` or `?since=&last=`; anything unreadable is the default, which the page shows.
+
+    `until` is exclusive, as in the API; `last` is the last day of the period, as people choose it.
+    """
     try:
-        since, until = (_moment(query[name]) for name in ("since", "until"))
+        since = _moment(query["since"])
+        until = _moment(query["last"]) + timedelta(days=1) if "last" in query else _moment(query["until"])
         if since < until:
             return Period("", since, until)
     except (KeyError, ValueError):
@@ -62,6 +76,14 @@ def preset(name: str, now: datetime) -> Period:
         return Period(name, (first - timedelta(days=1)).replace(day=1), first)
     lengths = {"24h": timedelta(hours=24), "7d": timedelta(days=7), "30d": timedelta(days=30)}
     return Period(name if name in lengths else DEFAULT, end - lengths.get(name, lengths[DEFAULT]), end)
+
+
+def time_of(dimension: str, start: str) -> Period:
+    """The hour, day or month that begins at `start`, as a cost report names it."""
+    since = _moment(f"{start}-01" if dimension == "month" else start)
+    if dimension == "month":
+        return Period("", since, (since + timedelta(days=31)).replace(day=1))
+    return Period("", since, since + (timedelta(hours=1) if dimension == "hour" else timedelta(days=1)))
 
 
 def link(path: str, period: Period, **query: str | None) -> str:

@@ -3,6 +3,7 @@
 from html import escape
 
 from dashboards import display, markup
+from dashboards.audit_text import change_text
 from dashboards.frame import View, html, panel
 from dashboards.markup import Cell, Column
 
@@ -22,6 +23,9 @@ async def build(view: View) -> None:
                 tone="bad",
             )
         )
+    names: dict[str, str] = {}
+    if view.session.may("keys.read"):
+        names = {one["id"]: one["name"] for one in (await view.gateway.get("/admin/v1/keys"))["keys"]}
     page = await view.gateway.get("/admin/v1/audit", before=view.query("before"), limit=50)
     if not page["records"]:
         html(markup.message("No changes yet", "Keys created, rules activated and the like are listed here."))
@@ -35,16 +39,18 @@ async def build(view: View) -> None:
                     Column("Who"),
                     Column("Did"),
                     Column("What"),
+                    Column("How"),
                     Column("Why"),
                     Column("Digest"),
                 ],
                 [
                     [
                         str(one["sequence"]),
-                        display.moment(one["at_us"])[:-4],
+                        Cell(display.moment(one["at_us"])[:-4], tone="be-nowrap"),
                         one["actor"],
                         one["action"],
-                        Cell(one["subject"], is_code=True),
+                        Cell(names.get(one["subject"]) or one["subject"], title=one["subject"]),
+                        change_text(one["action"], one["detail"]),
                         one["reason"] or display.UNKNOWN,
                         Cell(one["digest"][:12], is_code=True, title=one["digest"]),
                     ]

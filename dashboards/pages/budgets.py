@@ -111,8 +111,9 @@ async def _setter(view: View, budgets: list[dict[str, Any]]) -> None:
         amount = ui.input("Dollars a month").props("dense outlined maxlength=24 inputmode=decimal")
         stops = ui.checkbox("Refuse requests when it is spent").props("dense")
         button = ui.button("Set budget").props("no-caps unelevated")
+    with grid("be-filters"):
         listed = {f"{one['scope']} {one['name']}": budget_name(one) for one in budgets}
-        gone = ui.select(listed, label="Remove").props("dense outlined").style("min-width: 11rem")
+        gone = ui.select(listed, label="A budget that is to go").props("dense outlined").style("min-width: 15rem")
         remove = ui.button("Remove").props("no-caps outline color=negative")
     name.bind_visibility_from(scope, "value", lambda value: value != "all")
     for element in (gone, remove):

@@ -7,11 +7,13 @@ from typing import Any
 from dashboards import charts, display, markup
 from dashboards.frame import View, chart, html, panel
 from dashboards.markup import Cell, Column
+from dashboards.periods import Period, link, time_of
 
 DIMENSIONS = ("model", "team", "project", "key", "backend", "provider", "rule", "status", "tag", "hour", "day", "month")
+TIMES = ("hour", "day", "month")
 FILTERS = ("team", "project", "model", "rule", "tag")
 LARGEST_CHANGE = 10
-LISTABLE = frozenset({"model", "team", "project", "backend", "rule", "status", "tag"})
+LISTABLE = frozenset({"model", "team", "project", "key", "backend", "rule", "status", "tag", *TIMES})
 
 
 async def build(view: View) -> None:
@@ -25,11 +27,13 @@ async def build(view: View) -> None:
     if not found["rows"]:
         html(markup.message("Nothing matches", "No request in this time has all of these properties."))
         return
-    before = await view.gateway.get("/admin/v1/reports/costs", by=wanted, **view.period.before().bounds(), **given)
+    earlier_period = view.period.before()
+    before = await view.gateway.get("/admin/v1/reports/costs", by=wanted, **earlier_period.bounds(), **given)
     earlier = {tuple(row["group"].values()): row["cost_usd"] for row in before["rows"]}
-    with panel(f"Spend by {wanted.replace(',', ' and ')}", f"US dollars, {view.period.label.lower()}."):
+    key_names = await _key_names(view, found["by"])
+    with panel(f"Spend by {wanted.replace(',', ' and ')}", f"US dollars, {view.period.phrase}."):
         top = found["rows"][:12]
-        names = [" · ".join(value or "none" for value in row["group"].values()) for row in top]
+        names = [" · ".join(key_names.get(v or "", v or "none") for v in row["group"].values()) for row in top]
         values = [float(row["cost_usd"]) for row in top]
         chart(
             charts.rows(names, values, unit="$"),
@@ -42,9 +46,10 @@ async def build(view: View) -> None:
             f"({display.dollars(found['unallocated_usd'])}) has no owner among these groups.</div>"
         )
     with panel(
-        "Every group", "The change is against the period of the same length before. Click a row for its requests."
+        "Every group",
+        f"The change is against {display.period(**earlier_period.bounds())}. Click a row for its requests.",
     ):
-        html(_table(view, found, earlier, before["total"]["cost_usd"]))
+        html(_table(view, found, earlier, before["total"]["cost_usd"], key_names))
         html(_downloads(view, wanted, given))
 
 
@@ -59,7 +64,20 @@ def _downloads(view: View, by: str, given: dict[str, str | None]) -> str:
     return f'<div class="be-actions be-downloads">Download: {" ".join(links)}</div>'
 
 
-def _table(view: View, found: dict[str, Any], earlier: dict[tuple[str | None, ...], str], earlier_total: str) -> str:
+async def _key_names(view: View, by: list[str]) -> dict[str, str]:
+    """By id, where keys are shown and may be seen."""
+    if "key" not in by or not view.session.may("keys.read"):
+        return {}
+    return {one["id"]: one["name"] for one in (await view.gateway.get("/admin/v1/keys"))["keys"]}
+
+
+def _table(
+    view: View,
+    found: dict[str, Any],
+    earlier: dict[tuple[str | None, ...], str],
+    earlier_total: str,
+    key_names: dict[str, str],
+) -> str:
     columns = [
         *(Column(name.capitalize()) for name in found["by"]),
         Column("Requests", is_number=True),
@@ -72,21 +90,36 @@ def _table(view: View, found: dict[str, Any], earlier: dict[tuple[str | None, ..
         Column("$ / M output", is_number=True),
         Column("$ / request", is_number=True),
     ]
-    body = [_row(view, row, earlier.get(tuple(row["group"].values()))) for row in found["rows"]]
-    total = _row(view, {**found["total"], "group": dict.fromkeys(found["by"], "")}, earlier_total)
+    body = [_row(view, row, earlier.get(tuple(row["group"].values())), key_names) for row in found["rows"]]
+    total = _row(view, {**found["total"], "group": dict.fromkeys(found["by"], "")}, earlier_total, {})
     total[0] = Cell("Total")
     return markup.table(columns, [*body, total], caption="Cost by group")
 
 
-def _row(view: View, row: dict[str, Any], before: str | None) -> list[Cell | str]:
+def requests_of(period: Period, group: dict[str, str | None]) -> str | None:
+    """The list of a group's requests; None where the list has no such filter."""
+    wanted: dict[str, str] = {}
+    for name, value in group.items():
+        if name not in LISTABLE or not value:
+            return None
+        if name in TIMES:
+            period = time_of(name, value)
+        else:
+            wanted["key_id" if name == "key" else name] = value
+    return link("/requests", period, **wanted)
+
+
+def _row(view: View, row: dict[str, Any], before: str | None, key_names: dict[str, str]) -> list[Cell | str]:
     group: dict[str, str | None] = row["group"]
-    query = {name: value for name, value in group.items() if name in LISTABLE}
-    is_listable = view.session.may("entries.read") and query == group and all(group.values())
-    href = view.link("/requests", **query) if is_listable else None
+    href = requests_of(view.period, group) if view.session.may("entries.read") else None
     cached = row["cached_input_tokens"] / row["input_tokens"] if row["input_tokens"] else None
     return [
         *(
-            Cell(value if value is not None else "none", href=href if i == 0 else None)
+            Cell(
+                "none" if value is None else key_names.get(value, value),
+                href=href if i == 0 else None,
+                title=(value or "") if value in key_names else "",
+            )
             for i, value in enumerate(group.values())
         ),
         display.count(row["requests"]),

@@ -9,6 +9,7 @@ from nicegui import ui
 from dashboards import display, markup
 from dashboards.frame import View, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
+from dashboards.limit_words import WINDOWS, limits_text
 from dashboards.markup import Cell, Column
 
 KEYS = "/admin/v1/keys"
@@ -19,7 +20,6 @@ ROLES = {
     "editor": "editor: changes rules",
     "owner": "owner: everything",
 }
-WINDOWS = {"day": "a day", "month": "a month", "total": "in all"}
 
 
 async def build(view: View) -> None:
@@ -126,19 +126,6 @@ def _table(keys: list[dict[str, Any]]) -> str:
     return markup.table([Column(name) for name in names], rows, caption="Keys")
 
 
-def limits_text(limits: dict[str, Any]) -> str:
-    """`$25.00 a month, 60 requests / min`."""
-    parts: list[str] = []
-    if (budget := limits.get("budget_usd")) is not None:
-        parts.append(f"{display.dollars(budget)} {WINDOWS[limits.get('budget_window', 'month')]}")
-    for name, unit in (("requests_per_minute", "requests / min"), ("tokens_per_minute", "tokens / min")):
-        if (value := limits.get(name)) is not None:
-            parts.append(f"{value:,} {unit}")
-    for tier, quota in limits.get("tier_quotas", {}).items():
-        parts.append(f"{quota['requests']:,} {tier} requests {WINDOWS[quota.get('window', 'day')]}")
-    return ", ".join(parts) or "none"
-
-
 def _state(one: dict[str, Any]) -> Cell:
     if one["revoked_at_us"]:
         return Cell(f"revoked {display.moment(one['revoked_at_us'])[:10]}", tone="bad")
@@ -171,8 +158,20 @@ def _changer(view: View, keys: list[dict[str, Any]]) -> None:
             await attempt(view.gateway.put(f"{KEYS}/{chosen.value}/limits", {"limits": limits.limits()}))
 
     async def revoke_key() -> None:
-        if chosen.value is not None:
-            await attempt(view.gateway.post(f"{KEYS}/{chosen.value}/revoke"))
+        await attempt(view.gateway.post(f"{KEYS}/{chosen.value}/revoke"))
+
+    def ask_first() -> None:
+        if chosen.value is None:
+            return
+        with ui.dialog() as dialog, ui.card():
+            html(
+                f"<p>Revoke the key <strong>{escape(working[chosen.value]['name'])}</strong>? Whoever uses it is "
+                "refused within a second, and it cannot be used again.</p>"
+            )
+            with grid("be-actions"):
+                ui.button("Keep it", on_click=dialog.close).props("no-caps outline")
+                ui.button("Revoke for good", on_click=revoke_key).props("no-caps unelevated color=negative")
+        dialog.open()
 
     save.on_click(save_limits)
-    revoke.on_click(revoke_key)
+    revoke.on_click(ask_first)

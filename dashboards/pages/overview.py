@@ -15,6 +15,7 @@ from dashboards.markup import Cell, Column
 
 SOME_BUDGET_USD = "1"
 WORRYING = 0.2
+BUDGETS = "/ui/budgets"
 
 
 async def build(view: View) -> None:
@@ -33,8 +34,8 @@ async def build(view: View) -> None:
     html(markup.tiles(_tiles(found, view)))
     month = html('<p class="be-note be-pending">Simulating the rest of this month…</p>')
     ui.timer(0.1, lambda: _show_month(view, month), once=True)
-    _notes(found)
-    with panel(f"Spend per {found['bucket']} by model", f"US dollars, {view.period.label.lower()}, UTC."):
+    _notes(found, view)
+    with panel(f"Spend per {found['bucket']} by model", f"US dollars, {view.period.phrase}, UTC."):
         points = [(p["start"], p["model"], float(p["cost_usd"])) for p in found["spend"]]
         chart(charts.stacked_bars(points, unit="$"), "Spend over time by model; the table below has the sums")
     with panel("Models"):
@@ -49,12 +50,24 @@ async def build(view: View) -> None:
 def _tiles(found: dict[str, Any], view: View) -> list[str]:
     total, label = found["total"], view.period.label
     shown = [
-        markup.tile("Spend", display.dollars(total["cost_usd"]), label, title=display.exact_dollars(total["cost_usd"])),
-        markup.tile("Requests", display.count(total["requests"]), f"{_success(total)} answered · {label}"),
+        markup.tile(
+            "Spend",
+            display.dollars(total["cost_usd"]),
+            label,
+            title=display.exact_dollars(total["cost_usd"]),
+            href=view.link("/explorer", by="team", then="model"),
+        ),
+        markup.tile(
+            "Requests",
+            display.count(total["requests"]),
+            f"{_success(total)} answered · {label}",
+            href=view.link("/requests") if view.session.may("entries.read") else None,
+        ),
         markup.tile(
             "Blended price",
             display.dollars(total["blended_usd_per_mtok"]),
             f"per million tokens · {_mix_note(total)}",
+            href=view.link("/explorer", by="model"),
         ),
         markup.tile(
             "Input price", display.dollars(total["input_usd_per_mtok"]), "per million input tokens, cache included"
@@ -83,6 +96,7 @@ def _tiles(found: dict[str, Any], view: View) -> list[str]:
                 display.dollars(idle["idle_usd"]),
                 f"of {display.dollars(idle['rent_usd'])} rent; {display.share(idle['utilisation'])} used",
                 tone="warn" if idle["utilisation"] < 0.2 else "",
+                href=view.link("/utilisation"),
             )
         )
     return shown
@@ -107,25 +121,31 @@ def month_tiles(found: dict[str, Any], *, has_budget: bool) -> list[str]:
     month = datetime.now(UTC).strftime("%B %Y")
     span = f"{display.dollars(found['low_usd'])} – {display.dollars(found['high_usd'])} in 9 of 10 simulations"
     tiles = [
-        markup.tile("Spent this month", display.dollars(found["spent_usd"]), f"{month} so far, UTC"),
+        markup.tile(
+            "Spent this month",
+            display.dollars(found["spent_usd"]),
+            f"{month} so far, UTC",
+            href="/ui/explorer?by=team&period=month",
+        ),
         markup.tile("Forecast of this month", display.dollars(found["expected_usd"]), f"{span} · {month}"),
     ]
     if not has_budget:
-        return [*tiles, markup.tile("Budget of this month", "none", "set one on the page Budgets")]
+        return [*tiles, markup.tile("Budget of this month", "none", "set one on the page Budgets", href=BUDGETS)]
     used = Decimal(found["expected_usd"]) / Decimal(found["budget_usd"])
     chance = display.share(found["probability_of_exceeding"], places=0)
     tone = "bad" if used > 1 else "warn" if found["probability_of_exceeding"] > WORRYING else "good"
     note = f"{display.share(float(used), places=0)} forecast to be used; {chance} chance of exceeding it"
-    return [*tiles, markup.tile("Budget of this month", display.dollars(found["budget_usd"]), note, tone=tone)]
+    budget = display.dollars(found["budget_usd"])
+    return [*tiles, markup.tile("Budget of this month", budget, note, tone=tone, href=BUDGETS)]
 
 
-def _notes(found: dict[str, Any]) -> None:
+def _notes(found: dict[str, Any], view: View) -> None:
     total = found["total"]
     if total["simulated_requests"]:
         html(
             '<div class="be-banner warn">'
-            f"{total['simulated_requests']:,} of these requests were answered by a simulated model at list prices: "
-            "no such money was spent.</div>"
+            f"{total['simulated_requests']:,} of these requests are simulated, at list prices: no such money was "
+            "spent.</div>"
         )
     if total["unpriced_requests"]:
         html(
@@ -140,7 +160,9 @@ def _notes(found: dict[str, Any]) -> None:
     if found["unallocated_share"]:
         html(
             f'<div class="be-banner">{display.share(found["unallocated_share"])} of the spend '
-            f"({display.dollars(found['unallocated_usd'])}) belongs to no team. Give keys a team to allocate it.</div>"
+            f"({display.dollars(found['unallocated_usd'])}) belongs to no team. Give "
+            f'<a href="{escape(view.link("/explorer", by="team", then="key"))}">its keys</a> a team to allocate it.'
+            "</div>"
         )
 
 

@@ -9,7 +9,7 @@ from dashboards.charts import COLOURS
 from dashboards.frame import View, grid, html, panel
 from dashboards.markup import Cell, Column
 
-FILTERS = ("model", "team", "project", "backend", "rule", "tag", "status")
+FILTERS = ("model", "team", "project", "backend", "rule", "tag", "key_id", "status")
 STATUSES = ("completed", "partial", "cancelled", "failed", "orphaned")
 TONES = {"completed": "", "partial": "warn", "cancelled": "muted", "failed": "bad", "orphaned": "warn"}
 
@@ -86,7 +86,7 @@ def _table(entries: list[dict[str, Any]]) -> str:
                 ),
                 Cell(one["model"], tone="muted" if one["is_simulated"] else "", title=_simulated(one)),
                 one["team"] or "none",
-                one["rule"],
+                Cell(one["rule"], tone="be-name"),
                 Cell(one["status"], tone=TONES[one["status"]]),
                 display.UNKNOWN if one["difficulty"] is None else f"{one['difficulty']:.2f}",
                 display.count(one["input_tokens"]),
@@ -220,7 +220,8 @@ def _bounds(one: dict[str, Any]) -> str:
 
 def _form(view: View, given: dict[str, str | None]) -> str:
     fields = "".join(
-        f'<label class="be-field">{name.capitalize()}<input name="{name}" value="{escape(given[name] or "")}" '
+        f'<label class="be-field">{name.capitalize().replace("_", " ")}'
+        f'<input name="{name}" value="{escape(given[name] or "")}" '
         'maxlength="120" placeholder="any"></label>'
         for name in FILTERS
         if name != "status"

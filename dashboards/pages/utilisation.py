@@ -2,6 +2,9 @@
 
 from dashboards import charts, display, markup
 from dashboards.frame import View, chart, html, panel
+from dashboards.periods import link, time_of
+
+OWN_BACKEND = "local"
 
 
 async def build(view: View) -> None:
@@ -64,7 +67,7 @@ async def build(view: View) -> None:
                 ],
                 [
                     [
-                        display.hour(p["start"]),
+                        markup.Cell(display.hour(p["start"]), href=_requests_of(p["start"], view)),
                         display.count(p["requests"]),
                         f"{p['used_gpu_seconds']:,.0f} s",
                         display.share(p["used_gpu_seconds"] / p["paid_gpu_seconds"] if p["paid_gpu_seconds"] else None),
@@ -74,3 +77,10 @@ async def build(view: View) -> None:
                 caption="The hours in which the GPU was used most",
             )
         )
+
+
+def _requests_of(hour: str, view: View) -> str | None:
+    """The own engine's requests of an hour, for those who may see single requests."""
+    if not view.session.may("entries.read"):
+        return None
+    return link("/requests", time_of("hour", hour), backend=OWN_BACKEND)

@@ -68,6 +68,13 @@ def test_hostile_text_stays_text(made: str) -> None:
     assert HOSTILE in found.text
 
 
+def test_a_number_leads_to_what_it_is_made_of() -> None:
+    assert '<a href="/ui/explorer?by=team&amp;x=%3C">$5.00</a>' in markup.tile(
+        "Spend", "$5.00", "30 days", href="/ui/explorer?by=team&x=%3C"
+    )
+    assert "<a" not in markup.tile("Spend", "$5.00", "30 days")
+
+
 def test_numbers_are_set_right_and_a_caption_is_there() -> None:
     made = markup.table([Column("Spend", is_number=True)], [["$1.00"]], caption="Costs")
     assert 'class="be-number' in made

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dashboards import charts
-from dashboards.periods import link, parse_period
+from dashboards.pages.explorer import requests_of
+from dashboards.periods import Period, link, parse_period, time_of
 
 NOW = datetime(2026, 3, 5, 14, 20, tzinfo=UTC)
 
@@ -35,6 +36,50 @@ def test_a_range_of_its_own_survives_a_link() -> None:
 @pytest.mark.parametrize("query", [{"since": "x", "until": "y"}, {"since": "2026-02-01", "until": "2026-01-01"}, {}])
 def test_what_cannot_be_read_is_the_default(query: dict[str, str]) -> None:
     assert parse_period(query, NOW).name == "30d"
+
+
+@pytest.mark.parametrize(
+    ("name", "since", "until"),
+    [
+        ("month", datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 2, 5, 15, tzinfo=UTC)),
+        ("last-month", datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC)),
+        ("24h", datetime(2026, 3, 3, 15, tzinfo=UTC), datetime(2026, 3, 4, 15, tzinfo=UTC)),
+    ],
+)
+def test_a_month_is_compared_with_the_month_before(name: str, since: datetime, until: datetime) -> None:
+    assert parse_period({"period": name}, NOW).before() == Period("", since, until)
+
+
+def test_a_long_month_is_not_compared_with_days_of_its_own() -> None:
+    end_of_march = datetime(2026, 3, 31, 23, tzinfo=UTC)
+    assert parse_period({"period": "month"}, end_of_march).before().until == datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def test_the_last_day_that_a_person_chooses_is_included() -> None:
+    period = parse_period({"since": "2026-01-01", "last": "2026-01-31"}, NOW)
+    assert (period.name, period.until) == ("", datetime(2026, 2, 1, tzinfo=UTC))
+    assert period.phrase == "1 Jan 2026 – 31 Jan 2026"
+
+
+@pytest.mark.parametrize(
+    ("dimension", "start", "until"),
+    [
+        ("hour", "2026-02-28T23:00Z", datetime(2026, 3, 1, tzinfo=UTC)),
+        ("day", "2026-02-28", datetime(2026, 3, 1, tzinfo=UTC)),
+        ("month", "2026-02", datetime(2026, 3, 1, tzinfo=UTC)),
+    ],
+)
+def test_an_hour_a_day_and_a_month_lead_to_their_own_time(dimension: str, start: str, until: datetime) -> None:
+    assert time_of(dimension, start).until == until
+    address = requests_of(parse_period({}, NOW), {dimension: start, "key": "key_1"})
+    assert address is not None
+    assert "until=2026-03-01T00" in address
+    assert "key_id=key_1" in address
+
+
+@pytest.mark.parametrize("group", [{"provider": "openai"}, {"team": None}])
+def test_what_the_list_of_requests_cannot_filter_has_no_link(group: dict[str, str | None]) -> None:
+    assert requests_of(parse_period({}, NOW), group) is None
 
 
 def test_stacked_bars_lose_nothing() -> None:

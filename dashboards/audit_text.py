@@ -1,0 +1,37 @@
+"""What an audit record changed, in a few words. Pure."""
+
+import json
+from typing import Any
+
+from dashboards import display
+from dashboards.limit_words import limits_text
+
+
+def change_text(action: str, detail: str) -> str:
+    """From the record's detail, whatever its action keeps there; a rules text's diff is counted."""
+    if detail.startswith("---"):
+        return _lines(detail)
+    try:
+        found = json.loads(detail)
+    except ValueError:
+        return detail or display.UNKNOWN
+    if action == "budget.set":
+        return _budget(found)
+    if action == "key.limits":
+        return f"{limits_text(found['before'])} → {limits_text(found['after'])}"
+    if action == "key.create":
+        limits = json.loads(found["limits"])
+        whose = [found["role"], *(f"{name} {found[name]}" for name in ("team", "project") if found[name])]
+        return ", ".join([*whose, *([limits_text(limits)] if limits else [])])
+    return display.UNKNOWN
+
+
+def _budget(found: dict[str, Any]) -> str:
+    after = display.dollars(found["after_usd"])
+    amount = after if found["before_usd"] is None else f"{display.dollars(found['before_usd'])} → {after}"
+    return f"{amount} a month, {'refuses' if found.get('stops') else 'warns'} when spent"
+
+
+def _lines(diff: str) -> str:
+    body = [line[:1] for line in diff.splitlines()[2:]]
+    return f"lines: +{body.count('+')} −{body.count('-')}"

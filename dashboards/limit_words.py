@@ -1,0 +1,20 @@
+"""A key's limits in words. Pure."""
+
+from typing import Any
+
+from dashboards import display
+
+WINDOWS = {"day": "a day", "month": "a month", "total": "in all"}
+
+
+def limits_text(limits: dict[str, Any]) -> str:
+    """`$25.00 a month, 60 requests / min`."""
+    parts: list[str] = []
+    if (budget := limits.get("budget_usd")) is not None:
+        parts.append(f"{display.dollars(budget)} {WINDOWS[limits.get('budget_window', 'month')]}")
+    for name, unit in (("requests_per_minute", "requests / min"), ("tokens_per_minute", "tokens / min")):
+        if (value := limits.get(name)) is not None:
+            parts.append(f"{value:,} {unit}")
+    for tier, quota in limits.get("tier_quotas", {}).items():
+        parts.append(f"{quota['requests']:,} {tier} requests {WINDOWS[quota.get('window', 'day')]}")
+    return ", ".join(parts) or "none"

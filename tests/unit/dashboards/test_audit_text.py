@@ -1,0 +1,37 @@
+"""What changed is said in words a person would use, and what is not known is not guessed."""
+
+import json
+
+import pytest
+
+from dashboards.audit_text import change_text
+
+BUDGET = {"before_usd": None, "after_usd": "5.610000000000", "stopped_before": None, "stops": False}
+KEY = {"role": "app", "team": "red", "project": None, "limits": json.dumps({"budget_usd": "1"})}
+
+
+@pytest.mark.parametrize(
+    ("action", "detail", "text"),
+    [
+        ("budget.set", json.dumps(BUDGET), "$5.61 a month, warns when spent"),
+        (
+            "budget.set",
+            json.dumps({**BUDGET, "before_usd": "4", "stops": True}),
+            "$4.00 → $5.61 a month, refuses when spent",
+        ),
+        ("budget.set", json.dumps({"before_usd": None, "after_usd": "5"}), "$5.00 a month, warns when spent"),
+        ("key.create", json.dumps(KEY), "app, team red, $1.00 a month"),
+        ("key.create", json.dumps({**KEY, "limits": "{}"}), "app, team red"),
+        (
+            "key.limits",
+            json.dumps({"before": {}, "after": {"requests_per_minute": 9}}),
+            "none → 9 requests / min",
+        ),
+        ("rules.activate", "--- a\n+++ b\n@@ -1 +1,2 @@\n-x\n+y\n+z", "lines: +2 −1"),
+        ("rules.put", "", "–"),
+        ("key.revoke", "{}", "–"),
+        ("something.new", "as it is", "as it is"),
+    ],
+)
+def test_a_change_in_words(action: str, detail: str, text: str) -> None:
+    assert change_text(action, detail) == text
