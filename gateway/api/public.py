@@ -62,6 +62,7 @@ class Route(BaseModel):
     uncertainty: float | None
     input_tokens: int
     fallbacks: list[str]
+    escalates_to: list[str]
     candidates: list[Weighed]
     propensity: float
     rules_version: str
@@ -132,6 +133,7 @@ def explain(choice: Choice) -> Route:
         uncertainty=facts.uncertainty,
         input_tokens=facts.input_tokens,
         fallbacks=[candidate.name for candidate in choice.order[1:]],
+        escalates_to=list(decision.escalates_to),
         candidates=[
             Weighed(
                 model=ranked.candidate.name,

@@ -52,6 +52,9 @@ class LoggedRequest:
 
 def logged_request_of(entry: Entry, *, conversation: str | None = None) -> LoggedRequest:
     """The request behind a ledger entry."""
+    decision = entry.intent.decision
+    verified = _verified(entry) if decision.escalates_to else None
+    is_escalated = verified is not None and not verified.stood
     return LoggedRequest(
         request=request_facts_of(entry.intent),
         request_id=entry.intent.request_id,
@@ -65,11 +68,11 @@ def logged_request_of(entry: Entry, *, conversation: str | None = None) -> Logge
             gpu_seconds=entry.gpu_seconds,
         ),
         cost_pico_usd=None if entry.cost is None else entry.cost.total_pico_usd,
-        quality=entry.intent.decision.predicted_quality,
+        quality=decision.facts.quality.get(entry.model) if is_escalated else decision.predicted_quality,
         time_to_first_token_seconds=entry.time_to_first_token_seconds,
         total_seconds=entry.total_seconds,
         conversation=conversation,
-        verified=_verified(entry) if entry.intent.decision.escalates_to else None,
+        verified=verified,
     )
 
 
