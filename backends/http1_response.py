@@ -101,9 +101,9 @@ class Http1Response:
             if self.is_complete:
                 self._check_decoder()
                 return b""
-            self._waiter = asyncio.get_running_loop().create_future()
+            waiter = self._waiter = asyncio.get_running_loop().create_future()
             try:
-                await self._waiter
+                await waiter
             finally:
                 self._waiter = None
 
@@ -136,7 +136,8 @@ class Http1Response:
         self._waiting_bytes += len(piece)
         if self._waiting_bytes > MAX_WAITING_BYTES:
             self._connection.pause()
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def end(self) -> None:
         """The body is whole."""
@@ -176,5 +177,6 @@ class Http1Response:
             self._finishing = None
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter, self._waiter = self._waiter, None  # what else comes before it runs has nobody to wake
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)

@@ -2,16 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _KEY: Final = msgspec.json.Decoder(str)
 _OPEN: Final = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*")
-_MEMBER: Final = re.compile(rb'("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
-_NEXT: Final = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*")
+_MEMBER: Final = re.compile(rb'(?:[ \t\r\n]*,[ \t\r\n]*)?("((?:[^"\\]|\\.)*)")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _CLOSE: Final = re.compile(rb"[ \t\r\n]*\}[ \t\r\n]*\Z")
 
 
@@ -19,8 +17,7 @@ class NotAnObject(ValueError):
     """The bytes are not one JSON object with distinct keys; the text says what is wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """Where one member lies: `key_start` at its key's quote, its value at `[start, end)`."""
 
     key_start: int
@@ -42,16 +39,17 @@ def find_members(body: bytes) -> dict[str, Member]:
     assert opened, "the decoder saw an object"
     members: dict[str, Member] = {}
     position = opened.end()
-    for number in range(len(values)):
-        if number:
-            comma = _NEXT.match(body, position)
-            position = comma.end() if comma else position
+    for _ in range(len(values)):
         match = _MEMBER.match(body, position)
-        key = _KEY.decode(match.group(1)) if match else None
-        if not match or key is None or not body.startswith(values[key], match.end()):
+        if not match:
             raise NotAnObject("a key of the JSON object appears twice")
-        members[key] = Member(position, match.end(), match.end() + len(memoryview(values[key])))
-        position = members[key].end
+        quoted, start = match[1], match.end()
+        key = _KEY.decode(quoted) if b"\\" in quoted else match[2].decode()
+        value = values[key]
+        if not body.startswith(value, start):
+            raise NotAnObject("a key of the JSON object appears twice")
+        position = start + len(memoryview(value))
+        members[key] = Member(match.start(1), start, position)
     if not _CLOSE.match(body, position):
         raise NotAnObject("a key of the JSON object appears twice")
     return members

@@ -46,9 +46,11 @@ class _Text(msgspec.Struct):
 
     def output(self) -> tuple[bool, int]:
         """(whether anything was said, its length in characters), reasoning and tool calls included."""
-        content = self.content
+        content, thought = self.content, self.reasoning_content
+        if type(content) is str and content and thought is None and self.reasoning is None and self.tool_calls is None:
+            return True, len(content)  # nearly every event of a stream
         count = len(content) if isinstance(content, str) else sum(map(_part_characters, content or ()))
-        thought = self.reasoning_content if self.reasoning_content is not None else self.reasoning
+        thought = thought if thought is not None else self.reasoning
         if count and thought is None and self.tool_calls is None:
             return True, count
         count += len(thought or "") + len(self.refusal or "")
@@ -205,7 +207,7 @@ class OpenAIStreamReader:
             # With include_usage OpenAI adds this to every chunk. An unescaped quote never stands inside a string,
             # so the bytes can only be a member.
             data = data.replace(b',"usage":null', b"", 1)
-        return event_bytes(data)
+        return event_bytes(data) if b"\n" in data else b"data: %b\n\n" % data
 
     def _broken(self, what: str) -> BackendError:
         message = f"{self._backend} {what}"
@@ -254,8 +256,8 @@ def _usage(event: _Event) -> tuple[Usage | None, bool]:
     wire: object = event.usage
     if wire is None and event.x_groq is not None:
         wire = event.x_groq.get("usage")
-    if wire is None:  # Moonshot puts it inside the choice
-        wire = next((choice.usage for choice in event.choices or () if choice.usage is not None), None)
+    for choice in event.choices or ():  # Moonshot puts it inside the choice
+        wire = choice.usage if wire is None else wire
     if wire is None:
         return None, False
     try:

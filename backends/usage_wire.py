@@ -20,6 +20,9 @@ MAX_TOKENS: Final = 10**9
 """No call consumes a billion tokens: a count above it is an overflow or an attack."""
 _LARGEST_FIGURE: Final = 10**12
 
+_BARE: Final = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
+"""All that most servers say."""
+
 Wire = Mapping[str, object]
 
 
@@ -32,6 +35,10 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
     if not isinstance(wire, Mapping):
         raise MalformedUsage("usage is not an object")
     usage = cast(Wire, wire)
+    if len(usage) == len(_BARE) and _BARE.issuperset(usage):
+        counts = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens"), _count(usage, "total_tokens")
+        if counts[0] + counts[1] == counts[2] and usage["prompt_tokens"] is not None:  # else reasoning may hide in it
+            return Usage(input_tokens=counts[0], output_tokens=counts[1], service_tier=_tier(service_tier))
     into = _details(usage, "prompt_tokens_details", "input_tokens_details")
     out = _details(usage, "completion_tokens_details", "output_tokens_details")
     input_tokens = _required(usage, "prompt_tokens", "input_tokens")
@@ -54,9 +61,13 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
             audio_input_tokens=_count(into, "audio_tokens"),
             audio_output_tokens=_count(out, "audio_tokens"),
             image_input_tokens=_count(into, "image_tokens"),
-            service_tier=service_tier if isinstance(service_tier, str) and service_tier else None,
+            service_tier=_tier(service_tier),
         )
     )
+
+
+def _tier(service_tier: object) -> str | None:
+    return service_tier if isinstance(service_tier, str) and service_tier else None
 
 
 def checked(usage: Usage) -> Usage:

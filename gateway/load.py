@@ -84,7 +84,12 @@ class Upstreams:
     def is_down(self, candidate: Candidate, now: float) -> bool:
         """No key's breaker lets a call through."""
         known = self.breakers.get((candidate.backend, candidate.upstream_model))
-        if not known or not any(breaker.is_open(now) for breaker in known.values()):
+        if not known:
+            return False
+        for breaker in known.values():  # nearly always one, and closed
+            if breaker.state != "closed":
+                break
+        else:
             return False
         return all(key in known and known[key].is_open(now) for key in self._keys(candidate))
 

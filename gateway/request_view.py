@@ -1,7 +1,6 @@
 """The caller's body as the decision needs to see it: a view of some fields. The bytes themselves go on untouched."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 import msgspec
@@ -32,12 +31,11 @@ DEEPEST_BLOCKS = 6
 LONGEST_OUTPUT_TOKENS = 10_000_000
 # What makes a token dearer than a plain one, at any depth. An escape may spell it, so it counts as each of them.
 ESCAPE = b"\\u00"
-CACHE_MARKS = (b"cache_control", ESCAPE)
-MEDIA_MARKS = (b"image", b"audio", ESCAPE)
+CACHE_MARK = b"cache_control"
+IMAGE_MARK, AUDIO_MARK = b"image", b"audio"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestView:
+class RequestView(msgspec.Struct, frozen=True):
     """What admission, classification and decision look at.
 
     `service_tier` and what follows it bound the cost; `prefixes` recognise the conversation's next turn.
@@ -70,11 +68,11 @@ def parse_request(operation: Operation, body: bytes) -> RequestView:
         raise InvalidRequest(f"The body is not UTF-8 text ({error.reason}).", code="invalid_json") from error
     except RecursionError as error:
         raise InvalidRequest("The body is nested too deeply.", code="invalid_json") from error
-    return replace(
+    return msgspec.structs.replace(
         _view(parsed),
         service_tier=None if isinstance(parsed, EmbeddingBody | CountBody) else parsed.service_tier,
-        may_write_cache=any(mark in body for mark in CACHE_MARKS),
-        may_have_media=any(mark in body for mark in MEDIA_MARKS),
+        may_write_cache=CACHE_MARK in body or ESCAPE in body,
+        may_have_media=IMAGE_MARK in body or AUDIO_MARK in body or ESCAPE in body,
     )
 
 

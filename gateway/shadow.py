@@ -10,7 +10,7 @@ import json
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -122,7 +122,7 @@ class ShadowCalls:
         decision = msgspec.structs.replace(
             run.choice.decision, rule=SHADOW, model=candidate.name, propensity=propensity, escalates_to=()
         )
-        view = replace(run.view, is_stream=False)
+        view = msgspec.structs.replace(run.view, is_stream=False)
         intent = msgspec.structs.replace(
             run.intent,
             request_id=new_request_id(),

@@ -1,7 +1,6 @@
 """Counts the input tokens of a message, by the provider where it can: nothing is answered, bought or booked."""
 
 import logging
-from dataclasses import replace
 
 import msgspec
 
@@ -42,7 +41,7 @@ class TokenCounter:
     def _candidate(self, view: RequestView, key: KeyRecord, tags: tuple[str, ...]) -> Candidate | None:
         """Who would answer; nobody's window being wide enough is what a count may be asked for."""
         try:
-            return self._pipeline.decide(replace(view, operation="messages"), key, tags).order[0]
+            return self._pipeline.decide(msgspec.structs.replace(view, operation="messages"), key, tags).order[0]
         except (ContextTooLong, NoEligibleModel):
             return None
 

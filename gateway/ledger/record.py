@@ -8,7 +8,7 @@ from typing import NamedTuple
 import google_crc32c
 
 HEAD = struct.Struct("<II")
-EPOCH = struct.Struct("<Q")
+SALT = struct.Struct("<QI")
 MAX_RECORD_BYTES = 1 << 22
 
 
@@ -64,5 +64,5 @@ class Framing:
 
     def checksum(self, epoch: int, body: bytes) -> int:
         """CRC32C over the epoch, the length and the body."""
-        salt = google_crc32c.value(EPOCH.pack(epoch) + struct.pack("<I", len(body)))
+        salt = google_crc32c.value(SALT.pack(epoch, len(body)))
         return google_crc32c.extend(salt, body)

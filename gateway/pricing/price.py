@@ -56,6 +56,20 @@ def price(usage: Usage, prices: ModelPrices, *, discount: Fraction | None = None
     return Cost(fresh, read, written, output, rounded(fee, share), 0, at_list)
 
 
+def price_text(input_tokens: int, cached_tokens: int, output_tokens: int, prices: ModelPrices) -> int | None:
+    """`price` of so much text in the ordinary tier, in total; None where that takes more than one multiplication each.
+
+    A decision asks this of every candidate.
+    """
+    ladder = prices.ladder
+    if ladder.steps or prices.discount or "" in prices.services or "" not in prices.standard_tiers:
+        return None
+    rates = ladder.base
+    cached = cached_tokens * own(rates.cached_input, rates.input) if cached_tokens else 0
+    fresh = (input_tokens - cached_tokens) * rates.input
+    return fresh + cached + output_tokens * rates.output + prices.per_request_pico_usd
+
+
 def price_bound(
     input_tokens: int,
     max_output_tokens: int,

@@ -1,5 +1,6 @@
 """The short way through the commonest usage must be the long way, to the pico-dollar."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 from hypothesis import given, settings
@@ -8,7 +9,7 @@ from msgspec import structs
 
 from backends.usage import Usage
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates, Service, Step
-from gateway.pricing.price import class_amounts, price, text_amounts
+from gateway.pricing.price import class_amounts, price, price_text, text_amounts
 
 rate = st.integers(0, 10**8)
 own_rate = st.one_of(st.none(), rate)
@@ -46,3 +47,28 @@ def test_a_price_without_multiplier_and_discount_is_what_a_multiplier_of_one_giv
     prices = ModelPrices(Ladder(rates), 0, "test", services=tiers, per_request_pico_usd=fee)
     usage = Usage(input_tokens=parts[0], output_tokens=parts[1])
     assert price(usage, prices) == price(structs.replace(usage, service_tier="same"), prices)
+
+
+@settings(deadline=None)
+@given(
+    rates=st.builds(Rates, rate, rate, cached_input=own_rate),
+    parts=st.tuples(tokens, tokens, tokens),
+    fee=st.integers(0, 10**9),
+)
+def test_a_decision_prices_text_as_the_books_will(rates: Rates, parts: tuple[int, int, int], fee: int) -> None:
+    fresh, read, output = parts
+    prices = ModelPrices(Ladder(rates), 0, "a test", per_request_pico_usd=fee)
+    usage = Usage(input_tokens=fresh + read, cached_input_tokens=read, output_tokens=output)
+    assert price_text(fresh + read, read, output, prices) == price(usage, prices).total_pico_usd
+
+
+def test_what_takes_more_than_a_multiplication_is_left_to_the_long_way() -> None:
+    base = ModelPrices(Ladder(Rates(3, 5)), 0, "a test")
+    long = Ladder(base.rates, (Step(10, Rates(7, 7)),))
+    for prices in (
+        replace(base, ladder=long),
+        replace(base, discount=Fraction(1, 10)),
+        replace(base, services={"": Service(Fraction(2))}),
+        replace(base, standard_tiers=("default",)),
+    ):
+        assert price_text(1, 0, 1, prices) is None
