@@ -8,6 +8,7 @@ from selenium import webdriver
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
 
 from dashboards import display
 from gateway.routing.decide import SIMULATE_TAG
@@ -171,3 +172,19 @@ def test_a_key_is_made_once_and_works(browser: webdriver.Chrome, running: Runnin
     go(browser, running, "/keys")
     see(browser, "from the browser")
     assert secret not in browser.page_source
+    browser.find_element(By.CSS_SELECTOR, "input[aria-label=Key]").click()
+    patient(browser).until(lambda one: _option(one, "from the browser (app)")).click()
+    button(browser, "Revoke").click()
+    see(browser, "it cannot be used again")
+    assert running.ask("/v1/models", secret)["data"], "asked, not done"
+    button(browser, "Revoke for good").click()
+    patient(browser).until(lambda _: _is_refused(running, secret))
+
+
+def _option(browser: webdriver.Chrome, text: str) -> WebElement:
+    return next(one for one in browser.find_elements(By.CSS_SELECTOR, ".q-menu .q-item") if one.text == text)
+
+
+def _is_refused(running: Running, secret: str) -> bool:
+    headers = {"authorization": f"Bearer {secret}"}
+    return httpx.get(f"{running.gateway}/v1/models", headers=headers, timeout=60, trust_env=False).status_code == 401

@@ -16,7 +16,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from dashboards import display
 from dashboards.pages import PAGES
-from dashboards.screenshots import sign_in
+from dashboards.screenshots import sign_in, wait_for_page
 from dashboards.security import COOKIE
 from gateway.routing.decide import SIMULATE_TAG
 from tests.browser.conftest import Running, drain
@@ -60,6 +60,23 @@ def test_from_a_sum_to_the_price_lines_of_one_request(browser: webdriver.Chrome,
         : len(entry["lines"]) + 1
     ]
     assert sum(parts) == total == Decimal(entry["cost_usd"])
+
+
+def test_a_day_of_a_key_leads_to_its_requests(browser: webdriver.Chrome, running: Running) -> None:
+    """Days chosen by hand, both included; as many requests as the row said."""
+    now = datetime.now(UTC)
+    days = {"since": f"{now - timedelta(days=9):%Y-%m-%d}", "last": f"{now - timedelta(days=2):%Y-%m-%d}"}
+    go(browser, running, f"/explorer?by=day&then=key&{urlencode(days)}")
+    assert f"{now - timedelta(days=1):%-d %b %Y} 00:00 UTC" in browser.find_element(By.CLASS_NAME, "be-sub").text
+    row = browser.find_element(By.CSS_SELECTOR, "tbody tr")
+    day, key, requests = (row.find_elements(By.TAG_NAME, "td")[n].text for n in range(3))
+    assert not key.startswith("key_"), "a person knows keys by name"
+    row.find_element(By.TAG_NAME, "a").click()
+    see(browser, "Prompts and answers are not stored")
+    wait_for_page(browser)
+    times = [one.text for one in browser.find_elements(By.CSS_SELECTOR, "tbody tr td:first-child")]
+    assert len(times) == int(requests)
+    assert all(one.startswith(f"{datetime.fromisoformat(day):%-d %b} ") for one in times)
 
 
 def test_the_export_equals_the_screen(browser: webdriver.Chrome, running: Running) -> None:
