@@ -76,10 +76,10 @@ class Admission:
     async def admit(self, key_id: str, *, team: str | None = None, tokens: int) -> None:
         """Take a request and its input tokens from the key's and the team's rates. Raises RateLimitExceeded."""
         limits = self.limits.get(key_id, UNLIMITED)
-        key_rates = Rates(limits.requests_per_minute, limits.tokens_per_minute)
         team_rates = self.shared.teams.get(team, NO_RATES) if team is not None else NO_RATES
-        if key_rates == NO_RATES and team_rates == NO_RATES:
+        if limits.requests_per_minute is None and limits.tokens_per_minute is None and team_rates == NO_RATES:
             return
+        key_rates = Rates(limits.requests_per_minute, limits.tokens_per_minute)
         rates = [*_rates(f"key:{key_id}", key_rates, tokens), *_rates(f"team:{team}", team_rates, tokens)]
         if shortage := await self.treasury.counters.take(rates):
             raise RateLimitExceeded(
