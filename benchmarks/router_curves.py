@@ -76,6 +76,6 @@ def view_of(bench: Bench, fits: TraitFits, recipe: Recipe, rows: NDArray[np.intp
     vocabulary = Vocabulary(table.pieces, build_index())
     frame32 = (frame.centre.astype(np.float32), frame.spread.astype(np.float32))
     encoder = Encoder(vocabulary, table.vectors, table.scale, table.weights, *frame32)
-    read = [encoder.encode_with_pieces(bench.corpus.prompts[row]) for row in map(int, rows)]
-    vectors = np.array([vector for vector, _ in read], dtype=np.float64)
-    return View(combined(fits.traits(bench.vectors[rows]), recipe), vectors, [pieces for _, pieces in read])
+    read = [encoder.encode(bench.corpus.prompts[row]) for row in map(int, rows)]
+    vectors = np.array([one.vector for one in read], dtype=np.float64)
+    return View(combined(fits.traits(bench.vectors[rows]), recipe), vectors, [one.pieces for one in read])

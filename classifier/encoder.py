@@ -1,5 +1,6 @@
 """Text to one fixed-length vector: hand features beside the mean of static token vectors. No heads, no labels."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,13 +13,23 @@ from classifier.words import Vocabulary
 
 LIMIT = 4.0
 HAND = len(FEATURE_NAMES)
+_DAMPED = np.log1p(np.arange(20_000, dtype=np.float32))
+"""What a word counts for by how often it occurs; more often than this no capped text can hold one."""
 
 
 class Pieces(NamedTuple):
     """Word pieces of one text, those of each different word, with how much each counts."""
 
-    ids: NDArray[np.int32]
+    ids: NDArray[np.int64]
     weights: Vector
+
+
+class Encoding(NamedTuple):
+    """The vector of one text, the word pieces read on the way, and whether there was a letter or digit to read."""
+
+    vector: Vector
+    pieces: Pieces
+    is_readable: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +49,28 @@ class Encoder:
 
     def measure(self, text: str) -> Vector:
         """The raw vector: hand features, then pooled token dimensions (zero where there is no token)."""
-        return self._measure(text)[0]
+        return self._measure(text).vector
 
-    def encode(self, text: str) -> Vector:
+    def encode(self, text: str) -> Encoding:
         """The standardised vector, every dimension within ±4 so that no gadget can run away with a score."""
-        return self.encode_with_pieces(text)[0]
+        found = self._measure(text)
+        vector = found.vector
+        vector -= self.centre
+        vector /= self.spread
+        np.minimum(np.maximum(vector, -LIMIT, out=vector), LIMIT, out=vector)
+        return found
 
-    def encode_with_pieces(self, text: str) -> tuple[Vector, Pieces]:
-        """The standardised vector, and the word pieces that were read on the way."""
-        raw, pieces = self._measure(text)
-        return np.minimum(np.maximum((raw - self.centre) / self.spread, -LIMIT), LIMIT), pieces
-
-    def _measure(self, text: str) -> tuple[Vector, Pieces]:
+    def _measure(self, text: str) -> Encoding:
         reading = read(text, self.vocabulary)
-        vector = np.zeros(self.size, dtype=np.float32)
-        vector[:HAND] = reading.hand
-        weight = np.log1p(reading.piece_counts) * self.token_weights[reading.piece_ids]
-        if len(weight):
-            total = weight @ self.token_vectors[reading.piece_ids].astype(np.float32)
-            vector[HAND:] = total * self.token_scale / weight.sum()
-        return vector, Pieces(reading.piece_ids, weight)
+        vector = np.frombuffer(array("f", reading.hand + [0.0] * self.token_vectors.shape[1]), dtype=np.float32)
+        weights = _DAMPED.take(reading.piece_counts, mode="clip")
+        weights *= self.token_weights.take(reading.piece_ids)
+        if len(weights):
+            pooled = vector[HAND:]
+            np.dot(weights, self.token_vectors.take(reading.piece_ids, axis=0).astype(np.float32), out=pooled)
+            pooled *= self.token_scale
+            pooled /= np.add.reduce(weights)
+        return Encoding(vector, Pieces(reading.piece_ids, weights), reading.is_readable)
 
     def measure_all(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Raw vectors of many texts, one a row."""

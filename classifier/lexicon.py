@@ -56,10 +56,24 @@ GROUPS: dict[str, str] = {
 GROUP_NAMES: tuple[str, ...] = tuple(GROUPS)
 
 
+# Punctuation that features count, by what it is a mark of.
+MARKS: dict[str, str] = {
+    "money": "$%€£",
+    "backslash": "\\",
+    "operator": "+=*/^<>",
+    "bracket": "([{",
+    "code": "_;{`#",
+    "question": "?",
+    "quote": "\"'“",
+    "comma": ",",
+}
+
+
 def build_index() -> dict[str, tuple[int, ...]]:
-    """Word to the numbers of the groups it belongs to."""
+    """Word or mark to the numbers of the groups it belongs to; the marks' groups are numbered after the words'."""
     index: dict[str, tuple[int, ...]] = {}
-    for number, words in enumerate(GROUPS.values()):
-        for word in set(words.split()):
+    members = [*(words.split() for words in GROUPS.values()), *map(list, MARKS.values())]
+    for number, words in enumerate(members):
+        for word in set(words):
             index[word] = (*index.get(word, ()), number)
     return index

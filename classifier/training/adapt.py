@@ -133,11 +133,11 @@ def adapt(labels: Path, out: Path, *, base: Path | None = None) -> str:
 def frozen_view(artefact: Artefact, prompts: Sequence[str]) -> View:
     """Exactly as the data path computes them."""
     encoder, traits = build_encoder(artefact), build_traits(artefact)
-    read = [encoder.encode_with_pieces(prompt) for prompt in prompts]
-    vectors = np.array([vector for vector, _ in read], dtype=np.float64)
+    read = [encoder.encode(prompt) for prompt in prompts]
+    vectors = np.array([one.vector for one in read], dtype=np.float64)
     theta = vectors @ traits.weights
     scores = (1.0 - traits.level_share) * theta[:, 0] + traits.level_share * theta[:, 1]
-    return View(scores, vectors, [pieces for _, pieces in read])
+    return View(scores, vectors, [one.pieces for one in read])
 
 
 def _solve(kernel: Matrix, targets: Matrix) -> tuple[Matrix, float]:

@@ -105,7 +105,7 @@ def test_a_prompt_file_is_checked_by_line(tmp_path: Path) -> None:
 def test_adapted_shares_stay_within_bounds_and_never_tie(adapted: Path) -> None:
     adaptation = read_adaptation(read_artefact(adapted / "artefact"))
     assert adaptation is not None
-    vector, nothing = np.zeros(len(adaptation.centre) - 1), Pieces(np.zeros(0, np.int32), np.zeros(0, np.float32))
+    vector, nothing = np.zeros(len(adaptation.centre) - 1), Pieces(np.zeros(0, np.int64), np.zeros(0, np.float32))
     row = adaptation.weights.copy()
     row[:] = 0.0
     levels = (-0.4, -0.1, 0.02, 0.5, 0.97, 1.02, 1.3)

@@ -8,7 +8,17 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from classifier.artefact import read_artefact
 from classifier.load import SHIPPED
-from classifier.words import MAX_CACHED_WORDS, Vocabulary, cap, clean, split_words
+from classifier.words import (
+    MAX_REMEMBERED,
+    MAX_WORD_CHARACTERS,
+    Chunk,
+    Remembered,
+    Vocabulary,
+    cap,
+    clean,
+    split_chunk,
+    split_words,
+)
 
 PIECES = read_artefact(SHIPPED).pieces
 
@@ -52,8 +62,23 @@ def test_a_word_outside_the_alphabet_is_unknown() -> None:
     assert Vocabulary(["[UNK]", "a", "##b"]).look_up("abb").pieces == (1, 2, 2)
 
 
-def test_the_cache_is_bounded() -> None:
-    vocabulary = Vocabulary(["[UNK]", "a", "##a"])
-    for number in range(MAX_CACHED_WORDS + 10):
-        vocabulary.look_up(f"a{number}")
-    assert len(vocabulary._cache) <= MAX_CACHED_WORDS  # pyright: ignore[reportPrivateUsage]
+def test_a_chunk_tells_what_stands_in_it() -> None:
+    assert split_chunk("a.") == Chunk(("a", "."), (), ends_sentence=True, may_be_option=True)
+    assert split_chunk("1,000.5km") == Chunk(("1", ",", "000", ".", "5km"), ("1,000.5",), False, False)
+    assert split_chunk("\u0308") == Chunk((), (), False, False)
+
+
+def test_what_is_remembered_is_found_once_and_bounded() -> None:
+    found: list[str] = []
+
+    def find(text: str) -> int:
+        found.append(text)
+        return len(text)
+
+    remembered = Remembered(find)
+    long = "x" * (MAX_WORD_CHARACTERS + 1)
+    assert [remembered[text] for text in ("ab", "ab", long, long)] == [2, 2, len(long), len(long)]
+    assert found == ["ab", long, long]
+    for number in range(MAX_REMEMBERED + 10):
+        assert remembered[f"a{number}"] == len(f"a{number}")
+        assert len(remembered) <= MAX_REMEMBERED

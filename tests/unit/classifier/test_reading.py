@@ -1,0 +1,61 @@
+"""The data path reads and classifies as the slow definitions beside this file say, on texts of every kind."""
+
+import numpy as np
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from classifier.artefact import read_artefact
+from classifier.encoder import HAND
+from classifier.features import FEATURE_NAMES
+from classifier.lexicon import GROUPS, MARKS
+from classifier.load import SHIPPED, build_encoder, load_artefact
+from classifier.protocol import Conversation, ModelProfile
+from tests.unit.classifier import plain_reading
+
+ARTEFACT = read_artefact(SHIPPED)
+ENCODER = build_encoder(ARTEFACT)
+HEADS = sorted(ARTEFACT.facts["model"]["heads"])[::7]
+CLASSIFIER = load_artefact().bind([ModelProfile(name, head=name) for name in HEADS])
+# Not to the bit: the libraries under numpy may sum in another order on another processor.
+RTOL, ATOL = 1e-4, 1e-6
+
+TERMS = sorted({word for words in GROUPS.values() for word in words.split()})
+WORDS = st.one_of(
+    st.sampled_from(TERMS),
+    st.sampled_from(["The", "Paris", "NASA", "sourdough", "x", "i", "42", "3.5", "1,000", "$4", "f(x)", "don't"]),
+    st.sampled_from(["Größe", "naïve", "İ5", "ΑΣ", "你好", "x\u0308", "\u0308", "５", "ﷺ", "😀", "a\u200bb"]),
+    st.sampled_from([*"".join(MARKS.values()), "...", "e.g.", "```", "def f():", "import this"]),
+    st.text(max_size=6),
+)
+BLANKS = st.sampled_from([" ", " ", " ", ". ", ", ", "? ", "\n", "\nA. ", "\n(B) ", "\n\tC: ", "  ", "\t", "\xa0", ""])
+TEXTS = st.lists(st.tuples(WORDS, BLANKS), max_size=80).map(lambda parts: "".join(map("".join, parts)))
+
+
+@settings(max_examples=250, derandomize=True, deadline=None)
+@given(TEXTS)
+@example("")
+@example("A. 5 cats\nB. 5 dogs\nC) cats, in Rome. And Berlin!")
+@example("word " * 900)
+@example("… " * 1000)
+def test_a_prompt_is_read_as_defined(text: str) -> None:
+    raw = ENCODER.measure(text)
+    hand = plain_reading.hand_features(text, ENCODER.vocabulary)
+    wrong = [name for name, ours, plain in zip(FEATURE_NAMES, raw, hand, strict=False) if ours != plain]
+    assert not wrong
+    pooled = plain_reading.pooled_tokens(text, ENCODER.vocabulary, ARTEFACT)
+    np.testing.assert_allclose(raw[HAND:], pooled, rtol=RTOL, atol=ATOL)
+
+
+@settings(max_examples=250, derandomize=True, deadline=None)
+@given(TEXTS)
+@example("Say hello.")
+@example("Prove that there are infinitely many primes. " * 40)
+def test_a_prompt_is_classified_as_defined(text: str) -> None:
+    answer = CLASSIFIER.classify(Conversation(text))
+    vector = plain_reading.standardised(text, ENCODER.vocabulary, ARTEFACT)
+    if not any(map(str.isalnum, plain_reading.clean(plain_reading.cap(text)))):
+        assert answer.uncertainty == 1.0
+        return
+    np.testing.assert_allclose(answer.difficulty, plain_reading.difficulty(vector, ARTEFACT), rtol=RTOL)
+    found = [(one.mean, one.deviation) for one in answer.quality.values()]
+    np.testing.assert_allclose(found, plain_reading.qualities(vector, ARTEFACT, HEADS), rtol=RTOL, atol=ATOL)
