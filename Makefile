@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 TESTS ?= tests
 
-.PHONY: serve test test-clients lint format bench screenshots lock clean
+.PHONY: serve test test-clients fuzz lint format bench screenshots lock clean
 
 serve: .venv/.serve
 	@exec $(BIN)/breakeven serve --port $(PORT)
@@ -18,6 +18,12 @@ test: .venv/.dev
 test-clients: .venv/.dev .venv-clients/.installed
 	$(BIN)/pyright -p tests/clients/python
 	.venv-clients/bin/python -m pytest -c tests/clients/python/pytest.ini tests/clients/python
+
+# What reads bytes of others, with bytes nobody wrote, led by coverage; so many seconds for each of six targets.
+FUZZ_SECONDS ?= 5
+fuzz: .venv/.dev
+	@$(PIP) --group fuzz
+	$(BIN)/python -m tests.fuzzing --seconds $(FUZZ_SECONDS)
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

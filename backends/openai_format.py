@@ -173,7 +173,7 @@ class OpenAIStreamReader:
     def _decode(self, data: bytes) -> tuple[_Event, bytes]:
         try:
             return _EVENT.decode(data), data
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
         try:
             return decode_leniently(data)
@@ -220,7 +220,7 @@ def read_answer(body: bytes, *, backend: str) -> Chunk:
     """The one chunk of a plain answer. Raises UpstreamUnavailable when the body is not an answer."""
     try:
         event = _EVENT.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         try:
             event, body = decode_leniently(body)
         except ValueError as error:

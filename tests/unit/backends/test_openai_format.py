@@ -296,3 +296,11 @@ def test_no_event_crashes_the_reader(event: dict[str, object]) -> None:
         return
     assert chunk.payload.startswith(b"data: ")
     json.loads(chunk.payload[6:], parse_constant=pytest.fail)
+
+
+def test_a_key_that_is_not_utf8_is_no_answer() -> None:
+    broken = b'{"id":"x","choices":[],"usage":{"\x80prompt_tokens":3}}'
+    with pytest.raises(UpstreamUnavailable, match="not JSON"):
+        OpenAIStreamReader("b", wants_usage_chunk=True).read(broken)
+    with pytest.raises(UpstreamUnavailable, match="not JSON"):
+        read_answer(broken, backend="b")

@@ -1,0 +1,46 @@
+"""What every target begins with: answers, streams and bodies as they are on the wire."""
+
+import gzip
+
+from tests.integration.test_wire_bytes import ANSWER, ASKED, RESPONDED, STREAM
+from tests.scripted_provider.malformed import variants
+
+LARGEST_SEED = 4096
+CHAT = (
+    b'{"model":"auto","messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"hi"},'
+    b'{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGgo="}}]},{"role":"assistant","tool_calls":'
+    b'[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c",'
+    b'"content":"one"}],"stream":true,"max_tokens":5,"n":1,"stop":["x"],"tools":[{"type":"function","function":'
+    b'{"name":"f","parameters":{"type":"object"}}}],"tool_choice":"required","response_format":{"type":"json_schema",'
+    b'"json_schema":{"name":"a","schema":{}}}}'
+)
+RESPONSES = (
+    b'{"model":"auto","instructions":"s","input":[{"role":"user","content":[{"type":"input_text","text":"hi"}]},'
+    b'{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c",'
+    b'"output":"one"}],"tools":[{"type":"function","name":"f","parameters":{}}],"text":{"format":{"type":"json_object"}}}'
+)
+GEMINI_EVENTS = (
+    b'data: {"candidates":[{"content":{"role":"model","parts":[{"text":"hm","thought":true},{"text":"hi"},'
+    b'{"functionCall":{"name":"f","args":{"a":1}},"thoughtSignature":"s"}]},"finishReason":"STOP","index":0}],'
+    b'"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":2,"thoughtsTokenCount":1,"totalTokenCount":6},'
+    b'"modelVersion":"g","responseId":"r"}\r\n\r\n'
+)
+RESPONSES_EVENTS = (
+    b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","delta":"x"}\n\n'
+    b'event: response.completed\ndata: {"type":"response.completed","response":' + RESPONDED + b"}\n\n"
+)
+CHAT_STREAMS = [b"".join(variant.pieces) for variant in variants() if sum(map(len, variant.pieces)) < LARGEST_SEED]
+STREAMS = [*CHAT_STREAMS, STREAM, GEMINI_EVENTS, RESPONSES_EVENTS]
+ANSWERS = [ANSWER, RESPONDED, GEMINI_EVENTS.removeprefix(b"data: ").strip(), b'{"error":{"message":"no","code":"x"}}']
+BODIES = [CHAT, ASKED, RESPONSES, b'{"model":"m","prompt":["x",1,[2]]}', b'{"model":"m","input":["x",[1]]}']
+_OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+_ZIPPED = gzip.compress(b'{"a":1}', mtime=0)
+HTTP = [
+    _OK + b'content-length: 7\r\n\r\n{"a":1}',
+    _OK + b'transfer-encoding: chunked\r\n\r\n3\r\n{"a\r\n4;x=y\r\n":1}\r\n0\r\nx-trailer: 1\r\n\r\n',
+    _OK + b'connection: close\r\n\r\n{"a":1}',
+    _OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n%b" % (len(_ZIPPED), _ZIPPED),
+    b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + _OK + b"content-length: 0\r\n\r\n",
+    b"HTTP/1.0 429 Slow\nretry-after: 1\n\nno",
+    _OK + b"content-length: 1\r\n\r\nxHTTP/1.1 200 OK\r\n\r\n",
+]

@@ -1,0 +1,243 @@
+"""One function for each thing that reads bytes of others. Each returns, or raises AssertionError or what it should not.
+
+The first byte of an input says how it is cut into pieces, which must never change what is read.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, get_args
+
+from starlette.types import Message
+
+from backends.anthropic_format import AnthropicStreamReader, build_messages_body, read_message
+from backends.anthropic_messages import NativeMessagesReader, read_native_message
+from backends.chat_view import parse_chat
+from backends.errors import BackendError, UpstreamRejected, UpstreamUnavailable
+from backends.gemini_format import GeminiStreamReader, build_content_body, read_content
+from backends.http1_connection import Http1Connection
+from backends.http_reply import StreamReader
+from backends.messages_endpoint_events import MessagesEventWriter, OpenBlock, message_from_answer
+from backends.messages_endpoint_format import InvalidMessages, chat_body_from_messages
+from backends.openai_format import OpenAIStreamReader, build_body, read_answer
+from backends.protocol import Call, Chunk, Operation
+from backends.responses_endpoint_events import ResponseHead, ResponsesEventWriter, response_from_answer
+from backends.responses_endpoint_format import chat_body_from_responses
+from backends.responses_format import ResponsesStreamReader, read_response
+from backends.sse import EventTooLarge, SseParser
+from gateway.api.token_path import read_body
+from gateway.errors import BodyTooLarge, InvalidRequest
+from gateway.request_view import parse_request
+from tests.fuzzing import seeds
+
+LARGEST: Final = 2048
+READERS: Final[Mapping[str, Callable[[], StreamReader]]] = {
+    "openai": lambda: OpenAIStreamReader("fuzz", wants_usage_chunk=True),
+    "anthropic": lambda: AnthropicStreamReader("fuzz", wants_usage_chunk=True, created=0),
+    "native messages": lambda: NativeMessagesReader("fuzz"),
+    "gemini": lambda: GeminiStreamReader("fuzz", wants_usage_chunk=True, answer_id="a", created=0),
+    "responses": lambda: ResponsesStreamReader("fuzz"),
+}
+ANSWERS: Final[Sequence[Callable[[bytes], Chunk]]] = (
+    partial(read_answer, backend="fuzz"),
+    partial(read_message, backend="fuzz", created=0),
+    partial(read_native_message, backend="fuzz"),
+    partial(read_content, backend="fuzz", answer_id="a", created=0),
+    partial(read_response, backend="fuzz"),
+)
+
+
+def cut(data: bytes) -> tuple[bytes, list[bytes]]:
+    """The input proper, and the same in pieces."""
+    size, rest = (data[0] % 64 + 1 if data else 1), data[1:]
+    return rest, [rest[start : start + size] for start in range(0, len(rest), size)]
+
+
+def events(data: bytes) -> None:
+    """Server-sent events: the same ones however they are cut, and no byte of data that was not sent."""
+
+    def read(pieces: Sequence[bytes]) -> tuple[list[bytes], str]:
+        parser, found = SseParser(max_event_bytes=LARGEST), list[bytes]()
+        try:
+            for piece in pieces:
+                found += parser.receive(piece)
+            return found + parser.finish(), ""
+        except EventTooLarge:
+            return found, "too large"
+
+    whole, pieces = cut(data)
+    found, ending = read([whole])
+    again, other_ending = read(pieces)
+    assert ending or other_ending or found == again
+    assert all(line in whole for event in found for line in event.split(b"\n"))
+
+
+def streams(data: bytes) -> None:
+    """Every format's reader, and what translates its chunks: chunks or a BackendError, the same however it is cut."""
+    whole, pieces = cut(data)
+    for make in READERS.values():
+        found, ending = _chunks(make(), [whole])
+        assert _chunks(make(), pieces) == (found, ending)
+        assert ending != "done" or found[-1].is_done
+    for chunk in (native := _chunks(READERS["native messages"](), [whole])[0]):
+        name, _, said = chunk.payload.partition(b"\ndata: ")
+        assert name.startswith(b"event: ")
+        assert all(word in whole for word in said.strip().split(b" ")), "an event's data is what was sent"
+    block = OpenBlock()
+    for chunk in native:
+        block.note(chunk.payload)
+    block.close()
+    chat = _chunks(READERS["openai"](), [whole])[0]
+    messages = MessagesEventWriter(message_id="m", model="m", input_tokens=1)
+    responses = ResponsesEventWriter(ResponseHead("r", 0, {}))
+    for chunk in chat:
+        messages.write(chunk)
+        responses.write(chunk)
+
+
+def _chunks(reader: StreamReader, pieces: Sequence[bytes]) -> tuple[list[Chunk], str]:
+    parser, found = SseParser(), list[Chunk]()
+    try:
+        for piece in pieces:
+            for event in parser.receive(piece):
+                found += reader.read(event)
+                if reader.is_done:
+                    return found, "done"
+        for event in parser.finish():
+            found += reader.read(event)
+            if reader.is_done:
+                return found, "done"
+        found += reader.end()
+    except BackendError as error:
+        return found, type(error).__name__
+    return found, "done"
+
+
+def answers(data: bytes) -> None:
+    """Whole answers of every format, and their translations."""
+    for read in ANSWERS:
+        try:
+            chunk = read(data)
+        except BackendError:
+            continue
+        assert chunk.is_done
+    try:
+        chunk = read_answer(data, backend="fuzz")
+    except BackendError:
+        return
+    message_from_answer(chunk.payload, chunk.usage, message_id="m", model="m")
+    response_from_answer(chunk.payload, chunk.usage, ResponseHead("r", 0, {}))
+
+
+def bodies(data: bytes) -> None:
+    """Callers' bodies: seen or refused by name; said in another format or refused."""
+    for operation in get_args(Operation):
+        try:
+            parse_request(operation, data)
+        except InvalidRequest:
+            continue
+    call = Call("chat.completions", "m", data, True, "r")
+    _said(lambda: build_body(call))
+    _said(lambda: build_messages_body(parse_chat(data), call))
+    _said(lambda: build_content_body(parse_chat(data)))
+    for translate in (chat_body_from_messages, chat_body_from_responses):
+        _said(lambda translate=translate: _as_chat(translate(data)))
+
+
+def _as_chat(body: bytes) -> object:
+    return build_messages_body(parse_chat(body), Call("chat.completions", "m", body, False, "r"))
+
+
+def _said(say: Callable[[], object]) -> None:
+    try:
+        say()
+    except (UpstreamRejected, InvalidMessages):
+        return
+
+
+def http(data: bytes) -> None:
+    """An upstream's HTTP: a whole answer, or UpstreamUnavailable; the same however it is cut."""
+    whole, pieces = cut(data)
+    assert _LOOP.run_until_complete(_exchange([whole])) == _LOOP.run_until_complete(_exchange(pieces))
+
+
+class _Wire(asyncio.Transport):
+    """A transport to nowhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_cut = False
+
+    def write(self, data: Any) -> None:
+        del data
+
+    def abort(self) -> None:
+        self.is_cut = True
+
+    def pause_reading(self) -> None:
+        return None
+
+    def resume_reading(self) -> None:
+        return None
+
+
+async def _exchange(pieces: Sequence[bytes]) -> tuple[int, bytes] | None:
+    wire, connection = _Wire(), Http1Connection("fuzz", deque(), set())
+    connection.connection_made(wire)
+    asked = asyncio.ensure_future(connection.exchange(b"GET / HTTP/1.1\r\n\r\n", None))
+    await asyncio.sleep(0)
+    for piece in pieces:
+        if not wire.is_cut:
+            connection.data_received(piece)
+    connection.connection_lost(None)
+    try:
+        response = await asked
+        found = b""
+        while piece := await response.read():
+            found += piece
+    except UpstreamUnavailable:
+        return None
+    return response.status, found
+
+
+def requests(data: bytes) -> None:
+    """A caller's body off the socket: every byte, or BodyTooLarge."""
+    whole, pieces = cut(data)
+    messages: list[Message] = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    messages.append({"type": "http.request", "body": b"", "more_body": False})
+    left = iter(messages)
+
+    async def receive() -> Message:
+        return next(left)
+
+    try:
+        assert _LOOP.run_until_complete(read_body([], receive, LARGEST)) == whole
+    except BodyTooLarge:
+        assert len(whole) > LARGEST
+
+
+_LOOP: Final = asyncio.new_event_loop()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`seeds` are inputs to begin with."""
+
+    run: Callable[[bytes], None]
+    seeds: Sequence[bytes]
+
+
+def _pieced(found: Sequence[bytes]) -> list[bytes]:
+    return [b"\x06" + seed for seed in found]
+
+
+TARGETS: Final[Mapping[str, Target]] = {
+    "events": Target(events, _pieced(seeds.STREAMS)),
+    "streams": Target(streams, _pieced(seeds.STREAMS)),
+    "answers": Target(answers, seeds.ANSWERS),
+    "bodies": Target(bodies, seeds.BODIES),
+    "http": Target(http, _pieced(seeds.HTTP)),
+    "requests": Target(requests, _pieced(seeds.BODIES)),
+}
