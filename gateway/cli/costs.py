@@ -94,14 +94,14 @@ def shown(table: CostTable) -> Table:
         for count, what in (
             (
                 table.total.unpriced_requests,
-                "requests had no known price when booked (`breakeven prices reprice` adds them as corrections)",
+                "without a known price when booked (`breakeven prices reprice` adds them as corrections)",
             ),
-            (table.total.estimated_requests, "have estimated usage"),
-            (table.total.simulated_requests, "are simulated: list prices, no bill"),
+            (table.total.estimated_requests, "with estimated usage"),
+            (table.total.simulated_requests, "simulated: list prices, no bill"),
         )
         if count
     ]
-    drawn.caption = "; ".join(notes) or None
+    drawn.caption = f"Requests: {'; '.join(notes)}" if notes else None
     return drawn
 
 

@@ -17,6 +17,7 @@ from rich.table import Table
 from backends.usage import Usage
 from gateway.cli.demo_key import demo_key
 from gateway.cli.demo_month import run_month
+from gateway.cli.show_table import show_table
 from gateway.config.home import find_home
 from gateway.deployment import load_deployment
 from gateway.errors import ConfigurationError, StateError
@@ -287,7 +288,7 @@ def show(summary: Summary, console: Console) -> None:
             f"{_figure(tier.time_to_first_token_p50)} / {_figure(tier.time_to_first_token_p95)}",
             _figure(tier.decode_tokens_per_second_p50),
         )
-    console.print(table)
+    show_table(table)
     simulated = " (part of it simulated)" if any(tier.is_simulated for tier in summary.tiers) else ""
     console.print(f"{summary.sent} sent, {summary.failed} failed, {summary.entries} ledger entries.")
     console.print(f"Cost of this run: ${summary.cost_usd}{simulated}")

@@ -133,7 +133,7 @@ def _database(home: Home) -> str:
             return await state.reports.first_and_last_us()
 
     found = asyncio.run(seen())
-    return f"reachable, last request {moment_of(found[1]):%Y-%m-%d %H:%M} UTC" if found else "reachable, no request yet"
+    return f"reachable, with requests since {moment_of(found[0]):%Y-%m-%d}" if found else "reachable, no request yet"
 
 
 def _redis(home: Home) -> str:
