@@ -1,7 +1,7 @@
 """The data path reads and classifies as the slow definitions beside this file say, on texts of every kind."""
 
 import numpy as np
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from classifier.artefact import read_artefact
@@ -16,6 +16,9 @@ ARTEFACT = read_artefact(SHIPPED)
 ENCODER = build_encoder(ARTEFACT)
 HEADS = sorted(ARTEFACT.facts["model"]["heads"])[::7]
 CLASSIFIER = load_artefact().bind([ModelProfile(name, head=name) for name in HEADS])
+TRIES = settings(
+    max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
 # Not to the bit: the libraries under numpy may sum in another order on another processor.
 RTOL, ATOL = 1e-4, 1e-6
 
@@ -31,7 +34,7 @@ BLANKS = st.sampled_from([" ", " ", " ", ". ", ", ", "? ", "\n", "\nA. ", "\n(B)
 TEXTS = st.lists(st.tuples(WORDS, BLANKS), max_size=80).map(lambda parts: "".join(map("".join, parts)))
 
 
-@settings(max_examples=250, derandomize=True, deadline=None)
+@TRIES
 @given(TEXTS)
 @example("")
 @example("A. 5 cats\nB. 5 dogs\nC) cats, in Rome. And Berlin!")
@@ -46,7 +49,7 @@ def test_a_prompt_is_read_as_defined(text: str) -> None:
     np.testing.assert_allclose(raw[HAND:], pooled, rtol=RTOL, atol=ATOL)
 
 
-@settings(max_examples=250, derandomize=True, deadline=None)
+@TRIES
 @given(TEXTS)
 @example("Say hello.")
 @example("Prove that there are infinitely many primes. " * 40)
