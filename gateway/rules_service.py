@@ -4,6 +4,7 @@ Every way in (REST, web editor, rules.yaml) goes through the same validation her
 the store, and every process polls the store through `refresh()`, so that it reaches all of them within one interval.
 """
 
+import asyncio
 import difflib
 import hashlib
 import logging
@@ -102,6 +103,7 @@ class RulesService:
         self._now_us = now_us
         self._file = _WatchedFile(file) if file is not None else None
         self._taken_over = taken_over
+        self._refreshing = asyncio.Lock()
         self.applied: str | None = None
         self.problem: Problem | None = None
 
@@ -171,6 +173,10 @@ class RulesService:
 
     async def refresh(self) -> None:
         """Take over a changed file and whatever is active in the store now; a broken one changes nothing."""
+        async with self._refreshing:  # who read the store earlier must not apply it later
+            await self._refresh()
+
+    async def _refresh(self) -> None:
         await self._follow_file()
         version = await self._store.active()
         if version is None or version == self.applied:
@@ -182,14 +188,10 @@ class RulesService:
             self._report(problem_of(error), f"the active version {version} is not valid here")
             return
         self._apply(document, version)
-        was_running, self.applied = self.applied is not None, version
+        was_running, self.applied, now_us = self.applied is not None, version, self._now_us()
         log.info("rules version %s by %s is active", version, rules.author)
-        if was_running:
-            await self._note_delay(version, self._now_us())
-
-    async def _note_delay(self, version: str, now_us: int) -> None:
         latest = next(iter(await self._store.activations()), None)
-        if latest is not None and latest.version == version:
+        if was_running and latest is not None and latest.version == version:
             self._taken_over(max(0.0, (now_us - latest.at_us) / 1e6))
 
     async def _follow_file(self) -> None:

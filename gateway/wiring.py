@@ -116,6 +116,7 @@ class Gateway:
     document: RulesDocument
     text_version: str = ""
     tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
+    refreshing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def start(self) -> None:
         """Take over what dead workers left, load keys and rules, and begin the background work."""
@@ -166,11 +167,12 @@ class Gateway:
         await self.database.dispose()
 
     async def refresh(self) -> None:
-        """Keys and rules as the database has them now."""
-        self.key_ring.replace(await self.keys.records())
-        self.pipeline.admission.limits = limits_of_keys(await self.keys.limits(), self.deployment.shared_limits)
-        self.pipeline.admission.strict = strict_budgets(await SqlBudgets(self.database).budgets())
-        await self.rules.refresh()
+        """Keys, budgets and rules as the database has them now."""
+        async with self.refreshing:  # who read the database earlier must not apply it later
+            self.key_ring.replace(await self.keys.records())
+            self.pipeline.admission.limits = limits_of_keys(await self.keys.limits(), self.deployment.shared_limits)
+            self.pipeline.admission.strict = strict_budgets(await SqlBudgets(self.database).budgets())
+            await self.rules.refresh()
 
     async def take_over(self) -> None:
         """Something was changed through this process: take it over, and tell the others."""

@@ -1,12 +1,13 @@
 """Versions, compare-and-set, the watched file: through the store's protocol, with the real validation."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from gateway.errors import ConfigurationError, Conflict, NotFound
-from gateway.rules_service import RulesService, text_version
-from tests.unit.gateway.api.fakes import FIRST_RULES, OTHER_RULES, AdminRig, catalogue
+from gateway.rules_service import RulesService, StoredRules, text_version
+from tests.unit.gateway.api.fakes import FIRST_RULES, OTHER_RULES, AdminRig, MemoryRules, catalogue
 
 BROKEN = FIRST_RULES.replace("choose:", "chose:")
 FIRST, OTHER = text_version(FIRST_RULES), text_version(OTHER_RULES)
@@ -153,3 +154,33 @@ async def test_how_long_an_activation_elsewhere_took_to_arrive_is_told(file: Pat
     await other_worker.refresh()
     await other_worker.refresh()
     assert told == [0.25]
+
+
+class SlowAtFirst(MemoryRules):
+    """Its first answer about a version arrives when the test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def get(self, version: str) -> StoredRules | None:
+        if not self.asked.is_set():
+            self.asked.set()
+            await self.may_answer.wait()
+        return await super().get(version)
+
+
+async def test_who_read_the_store_earlier_applies_nothing_later(file: Path) -> None:
+    rig, store, applied = AdminRig(file), SlowAtFirst(), list[str]()
+    await rig.rules.refresh()
+    store.stored, store.log = rig.rules_store.stored, rig.rules_store.log
+    worker = RulesService(store, catalogue(), lambda document, version: applied.append(version), now_us=lambda: 0)
+    early = asyncio.create_task(worker.refresh())
+    await store.asked.wait()
+    await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=FIRST)
+    await rig.rules.activate(OTHER, author="ann", reason="", expected_active=FIRST)
+    late = [asyncio.create_task(worker.refresh()) for _ in range(2)]
+    await asyncio.sleep(0)
+    store.may_answer.set()
+    await asyncio.gather(early, *late)
+    assert applied == [FIRST, OTHER]
