@@ -38,7 +38,7 @@ TEXTS = st.lists(st.tuples(WORDS, BLANKS), max_size=80).map(lambda parts: "".joi
 @given(TEXTS)
 @example("")
 @example("A. 5 cats\nB. 5 dogs\nC) cats, in Rome. And Berlin!")
-@example("word " * 900)
+@example("other words, and the " + "word " * 900)
 @example("… " * 1000)
 def test_a_prompt_is_read_as_defined(text: str) -> None:
     raw = ENCODER.measure(text)
