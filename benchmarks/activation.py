@@ -3,8 +3,7 @@
     python -m benchmarks.activation [--json] [--activations 20]
 
 Two replicas of two workers each with a real PostgreSQL and Redis; rules are activated at one and the other in turn. The
-seconds are from the activation's time in the database to the worker having the new rules in force. Redis brings the
-news at once; without it a worker looks twice a second, and that is measured too.
+seconds are from the activation's time in the database to the worker having the new rules in force.
 """
 
 import argparse
