@@ -59,6 +59,7 @@ class DecodeBuffers:
         self.max_rows = max_rows
         self.max_blocks = max_blocks
         self.block_size = block_size
+        self.device = device
         size = (4 + max_blocks) * max_rows
         self._host = torch.zeros(size, dtype=torch.int32, pin_memory=device.type == "cuda")
         self._device = torch.zeros(size, dtype=torch.int32, device=device)
@@ -175,7 +176,12 @@ class DecodeGraphs:
         return tuple(sorted(self._captured))
 
     def run(self, bucket: int) -> torch.Tensor:
-        """Compute the rows that the buffers hold; valid until the next run of any bucket."""
+        """Compute the rows that the buffers hold; valid until the next run of any bucket.
+
+        Where there are no graphs to capture, on a CPU, the step is computed at once.
+        """
+        if self._buffers.device.type != "cuda":
+            return self._step(self._buffers.view(bucket))
         captured = self._captured.get(bucket)
         if captured is None:
             captured = self._captured[bucket] = self._capture(bucket)

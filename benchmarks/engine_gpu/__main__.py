@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engine_gpu.report import build_report, render
-from benchmarks.engine_gpu.shapes import SHAPES
+from benchmarks.engine_gpu.shapes import SHAPES, SMOKE, Sizes, tiny
 from local_engine.config import ModelConfig
 
 
@@ -56,12 +57,16 @@ class Run:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
-    complaint = missing()
+    complaint = missing(is_smoke=options.smoke)
     if complaint is not None:
         print(complaint, file=sys.stderr)
         return 2
-    run = Run(options.output, time.monotonic() + options.budget_seconds, machine(), commit())
-    measure_everything(run, [SHAPES[name] for name in options.models])
+    run = Run(options.output, time.monotonic() + options.budget_seconds, machine(is_smoke=options.smoke), commit())
+    shapes = [SHAPES[name] for name in options.models]
+    if options.smoke:
+        measure_everything(run, [tiny(shape) for shape in shapes], SMOKE, "cpu")
+    else:
+        measure_everything(run, shapes, Sizes(), "cuda")
     print(json.dumps(run.report()) if options.json else render(run.report()))
     return 1 if run.results.get("failed") else 0
 
@@ -69,32 +74,42 @@ def main(arguments: list[str] | None = None) -> int:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.engine_gpu", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print the whole report as one JSON object")
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/engine_gpu.json"))
+    parser.add_argument("--output", type=Path, default=None, help="default: benchmarks/results/engine_gpu.json")
+    parser.add_argument("--smoke", action="store_true", help="every part once, tiny, interpreted on a CPU: no figures")
     parser.add_argument("--budget-seconds", type=float, default=540.0)
     parser.add_argument("--models", nargs="+", choices=list(SHAPES), default=["llama-3.1-8b", "qwen3-0.6b"])
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.output is None and not options.smoke:
+        options.output = Path("benchmarks/results/engine_gpu.json")
+    return options
 
 
-def missing() -> str | None:
+def missing(*, is_smoke: bool) -> str | None:
     """What this machine lacks, in one sentence, or None."""
     import torch
 
-    if not torch.cuda.is_available():
+    if is_smoke and os.environ.get("TRITON_INTERPRET") != "1":
+        return "engine_gpu --smoke needs TRITON_INTERPRET=1 in its environment."
+    if not is_smoke and not torch.cuda.is_available():
         return "engine_gpu needs an NVIDIA GPU that torch can use, and this machine has none."
     absent = [name for name in ("triton", "transformers") if find_spec(name) is None]
     return f"engine_gpu needs these packages: {', '.join(absent)}." if absent else None
 
 
-def machine() -> dict[str, Any]:
+def machine(*, is_smoke: bool) -> dict[str, Any]:
     import torch
     import transformers
     import triton
 
-    properties = torch.cuda.get_device_properties(0)
-    return {
-        "gpu": properties.name,
-        "memory_bytes": properties.total_memory,
-        "multiprocessors": properties.multi_processor_count,
+    gpu: dict[str, Any] = {"gpu": "none: interpreted, figures mean nothing"}
+    if not is_smoke:
+        properties = torch.cuda.get_device_properties(0)
+        gpu = {
+            "gpu": properties.name,
+            "memory_bytes": properties.total_memory,
+            "multiprocessors": properties.multi_processor_count,
+        }
+    return gpu | {
         "torch": torch.__version__,
         "triton": triton.__version__,
         "transformers": transformers.__version__,
@@ -111,20 +126,23 @@ def commit() -> str:
         return "unknown"
 
 
-def measure_everything(run: Run, shapes: list[ModelConfig]) -> None:
+def measure_everything(run: Run, shapes: list[ModelConfig], sizes: Sizes, device_name: str) -> None:
     """Correctness, the device's limits, then each model; torch and triton are imported only here, where a GPU is."""
     import torch
 
     from benchmarks.engine_gpu import checks, parts
     from benchmarks.engine_gpu.device import measure_rates
 
-    device = torch.device("cuda")
-    run.attempt(("kernels_against_references",), 60, lambda: checks.measure(device))
-    rates = measure_rates(device)
+    device = torch.device(device_name)
+    if device.type == "cuda":
+        run.attempt(("kernels_against_references",), 60, lambda: checks.measure(device))
+    else:
+        run.results["left_out"] = {"kernels_against_references": "the interpreted tests hold them"}
+    rates = measure_rates(device, copy_bytes=sizes.copy_bytes, product_side=sizes.product_side)
     run.results["copy_bytes_per_second"] = rates.copy_bytes_per_second
     run.results["bf16_flops_per_second"] = rates.bf16_flops_per_second
     for shape in shapes:
-        parts.measure_model(run.attempt, shape, rates, device)
+        parts.measure_model(run.attempt, shape, rates, device, sizes)
 
 
 if __name__ == "__main__":

@@ -1,44 +1,46 @@
-"""The device's own limits, and timing by its events."""
+"""The device's own limits, and timing: by a GPU's events, or by the clock where a CPU stands in for it."""
 
 import statistics
+import time
 from collections.abc import Callable
 
 import torch
 
 from benchmarks.engine_gpu.ceilings import DeviceRates
 
-COPY_BYTES = 4 << 30
-PRODUCT_SIDE = 8192
 
-
-def median_seconds(run: Callable[[], object], *, warm_ups: int = 3, repeats: int = 10) -> float:
-    """Median device time of `run`, by events; warm-ups keep compilation and allocation out of it."""
-    for _ in range(warm_ups):
+def elapsed_seconds(run: Callable[[], object], device: torch.device) -> float:
+    """How long the device works on what `run` launches."""
+    if device.type != "cuda":
+        began = time.perf_counter()
         run()
-    seconds: list[float] = []
-    for _ in range(repeats):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
+        return time.perf_counter() - began
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    run()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1000
+
+
+def median_seconds(run: Callable[[], object], device: torch.device, *, repeats: int = 10) -> float:
+    """Median device time of `run`; warm-ups keep compilation and allocation out of it."""
+    for _ in range(min(3, repeats)):
         run()
-        end.record()
-        end.synchronize()
-        seconds.append(start.elapsed_time(end) / 1000)
-    return statistics.median(seconds)
+    return statistics.median(elapsed_seconds(run, device) for _ in range(repeats))
 
 
-def measure_rates(device: torch.device) -> DeviceRates:
+def measure_rates(device: torch.device, *, copy_bytes: int, product_side: int) -> DeviceRates:
     """On random data: zeros run faster than anything real."""
-    return DeviceRates(_copy_rate(device), _product_rate(device))
+    return DeviceRates(_copy_rate(device, copy_bytes), _product_rate(device, product_side))
 
 
-def _copy_rate(device: torch.device) -> float:
-    source = torch.randn(COPY_BYTES // 2, dtype=torch.bfloat16, device=device)
+def _copy_rate(device: torch.device, size: int) -> float:
+    source = torch.randn(size // 2, dtype=torch.bfloat16, device=device)
     target = torch.empty_like(source)
-    return 2 * COPY_BYTES / median_seconds(lambda: target.copy_(source))
+    return 2 * size / median_seconds(lambda: target.copy_(source), device)
 
 
-def _product_rate(device: torch.device) -> float:
-    shape = (PRODUCT_SIDE, PRODUCT_SIDE)
-    a = torch.randn(shape, dtype=torch.bfloat16, device=device)
-    b = torch.randn(shape, dtype=torch.bfloat16, device=device)
-    return 2 * PRODUCT_SIDE**3 / median_seconds(lambda: a @ b)
+def _product_rate(device: torch.device, side: int) -> float:
+    a, b = (torch.randn((side, side), dtype=torch.bfloat16, device=device) for _ in range(2))
+    return 2 * side**3 / median_seconds(lambda: a @ b, device)

@@ -7,19 +7,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
+from tokenizers import Tokenizer as FastTokenizer
+from tokenizers.models import WordLevel
 
+from benchmarks.engine_gpu.device import elapsed_seconds
 from local_engine.block_pool import BlockPool
 from local_engine.config import ModelConfig, WeightFormat
 from local_engine.cuda_graph import DecodeBuffers, DecodeGraphs, DecodeInputs, DecodeRow
+from local_engine.engine_core import EngineCore, StepReport
 from local_engine.kernels.advance import advance
-from local_engine.kernels.batch_draw import BatchDraw
+from local_engine.kernels.device_sampler import DeviceSampler
 from local_engine.kernels.gpu_assembly import GpuPlan, build_gpu_runner
 from local_engine.kernels.gpu_runner import GpuRunner, attention_batch
+from local_engine.kernels.gpu_steps import GpuSteps
 from local_engine.kernels.sampling import SamplingTensors, sample
 from local_engine.kv_cache_manager import KvCacheManager
 from local_engine.request import Request
 from local_engine.sampling_params import SamplingParams
 from local_engine.scheduler import Batch, Row, Scheduler
+from local_engine.tokenizer import Tokenizer
 from local_engine.weights import WeightSource
 
 BLOCK_SIZE = 16
@@ -44,7 +50,6 @@ class Engine:
 
     shape: ModelConfig
     runner: GpuRunner
-    draws: BatchDraw
     blocks: int
 
     @property
@@ -67,7 +72,7 @@ def build(
     for cache in runner.caches:
         cache.keys.normal_()
         cache.values.normal_()
-    return Engine(shape, runner, BatchDraw(device), blocks)
+    return Engine(shape, runner, blocks)
 
 
 class DeviceLoop:
@@ -103,15 +108,13 @@ class DeviceLoop:
         self._context -= steps // 2
         with torch.inference_mode():
             self.start(steps + 4)
-            for _ in range(3):
-                self._graphs.run(self._rows)
-            began, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            began.record()
-            for _ in range(steps):
-                self._graphs.run(self._rows)
-            ended.record()
-            ended.synchronize()
-        return self._rows * steps / (began.elapsed_time(ended) / 1000)
+            self._run(3)
+            seconds = elapsed_seconds(lambda: self._run(steps), self.buffers.device)
+        return self._rows * steps / seconds
+
+    def _run(self, steps: int) -> None:
+        for _ in range(steps):
+            self._graphs.run(self._rows)
 
     def _settings(self, seq_lens: torch.Tensor) -> SamplingTensors:
         rows, how = len(seq_lens), self._sampling
@@ -137,6 +140,19 @@ class Served:
     decode_steps: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
     answers: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
 
+    def note(self, report: StepReport) -> None:
+        """Add one finished step."""
+        errors = [delta.error for delta in report.deltas if delta.error is not None]
+        if errors:
+            raise RuntimeError(errors[0])
+        if not report.rows:
+            return
+        if report.prefill_tokens:
+            self.prefill_tokens += report.prefill_tokens
+            self.prefill_seconds += report.seconds
+        else:
+            self.decode_steps.append((report.rows, report.seconds))
+
     def decode_step_seconds(self, rows: int) -> float:
         """Median duration of a decode step of exactly `rows` rows."""
         return statistics.median(seconds for count, seconds in self.decode_steps if count == rows)
@@ -149,43 +165,39 @@ def serve(
     output_tokens: int,
     max_tokens_per_step: int,
     temperature: float = 0.0,
+    runs_ahead: bool = True,
 ) -> Served:
-    """Answer all prompts through the engine's scheduler, runner and batch draw, `output_tokens` each."""
-    kv_cache = KvCacheManager(BlockPool(engine.blocks), block_size=BLOCK_SIZE, has_prefix_cache=False)
-    scheduler = Scheduler(kv_cache, max_running_requests=256, max_tokens_per_step=max_tokens_per_step)
+    """Answer all prompts through the engine's own step loop, `output_tokens` each.
+
+    `runs_ahead` False waits for every step before the next is scheduled. Raises RuntimeError when an answer fails.
+    """
+    core = build_core(engine, max_tokens_per_step=max_tokens_per_step, runs_ahead=runs_ahead)
     params = SamplingParams(temperature=temperature, max_tokens=output_tokens)
     requests = [Request(str(index), list(prompt), params) for index, prompt in enumerate(prompts)]
     for request in requests:
-        scheduler.add(request)
+        core.add(request)
     served = Served()
     began = time.perf_counter()
-    while scheduler.running or scheduler.waiting:
-        _step(engine, scheduler, served, output_tokens)
+    while core.has_work:
+        served.note(core.step())
     served.seconds = time.perf_counter() - began
     served.output_tokens = sum(request.output_tokens for request in requests)
     served.answers = {request.request_id: request.output_token_ids for request in requests}
     return served
 
 
-def _step(engine: Engine, scheduler: Scheduler, served: Served, output_tokens: int) -> None:
-    began = time.perf_counter()
-    batch = scheduler.schedule()
-    if not batch.rows:
-        raise RuntimeError("the KV cache is too small for these prompts")
-    logits = engine.runner.run(batch)
-    drawing = [row for row in batch.rows if row.needs_logits]
-    drawn = iter(engine.draws.draw(logits, [(row.request, 0) for row in drawing]).tolist() if drawing else [])
-    scheduler.begin(batch)
-    for row in batch.rows:
-        scheduler.complete(row, [next(drawn)] if row.needs_logits else [])
-        if row.request.output_tokens >= output_tokens:
-            scheduler.remove(row.request)
-    seconds = time.perf_counter() - began
-    if all(row.count == 1 for row in batch.rows):
-        served.decode_steps.append((len(batch.rows), seconds))
-    else:
-        served.prefill_tokens += batch.tokens
-        served.prefill_seconds += seconds
+def build_core(engine: Engine, *, max_tokens_per_step: int, runs_ahead: bool) -> EngineCore:
+    """The engine as it is served, without text: its tokenizer knows one word."""
+    kv_cache = KvCacheManager(BlockPool(engine.blocks), block_size=BLOCK_SIZE, has_prefix_cache=False)
+    scheduler = Scheduler(kv_cache, max_running_requests=256, max_tokens_per_step=max_tokens_per_step)
+    words = FastTokenizer(WordLevel({"word": 0}, unk_token="word"))
+    return EngineCore(
+        GpuSteps(engine.runner, DeviceSampler(engine.device), runs_ahead=runs_ahead),
+        scheduler,
+        Tokenizer(words, chat_template=None, bos_token_id=None, eos_token_ids=[]),
+        context_window=engine.shape.context_window,
+        clock=time.perf_counter,
+    )
 
 
 def prompt_logits(engine: Engine, prompt: Sequence[int]) -> torch.Tensor:

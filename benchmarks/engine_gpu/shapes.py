@@ -1,8 +1,13 @@
-"""The two shapes that are measured, as the engine's configuration and as transformers' own. No weights, no device."""
+"""The two shapes that are measured, as the engine's configuration and as transformers' own, and how much of them.
 
+No weights, no device.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from local_engine.config import ModelConfig
+from local_engine.config import ModelConfig, WeightFormat
 
 QWEN3_600M: Final = ModelConfig(
     name="qwen3-0.6b",
@@ -35,6 +40,58 @@ LLAMA_8B: Final = ModelConfig(
     norm_epsilon=1e-5,
 )
 SHAPES: Final = {shape.name: shape for shape in (QWEN3_600M, LLAMA_8B)}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured: tokens of context, steps, rows per weight format, prompts, bytes, repeats of a median."""
+
+    context: int = 1024
+    decode_steps: int = 64
+    batches: Mapping[WeightFormat, tuple[int, ...]] = field(
+        default_factory=lambda: {"bfloat16": (1, 64, 256), "fp8": (1, 256), "int4": (1,)}
+    )
+    tokens_per_step: int = 8192
+    prefill_prompts: int = 32
+    rival_prompts: int = 256
+    rival_prompt_tokens: int = 512
+    rival_output_tokens: int = 128
+    logit_prompt_tokens: int = 200
+    repeats: int = 10
+    copy_bytes: int = 4 << 30
+    product_side: int = 8192
+
+
+# Enough to go through every part once where a CPU interprets the kernels; its figures mean nothing.
+SMOKE: Final = Sizes(
+    context=24,
+    decode_steps=2,
+    batches={"bfloat16": (1, 2), "fp8": (1,), "int4": (1,)},
+    tokens_per_step=64,
+    prefill_prompts=2,
+    rival_prompts=2,
+    rival_prompt_tokens=8,
+    rival_output_tokens=2,
+    logit_prompt_tokens=12,
+    repeats=1,
+    copy_bytes=1 << 12,
+    product_side=16,
+)
+
+
+def tiny(shape: ModelConfig) -> ModelConfig:
+    """The shape's family with two small layers."""
+    return replace(
+        shape,
+        layers=2,
+        hidden_size=64,
+        intermediate_size=96,
+        heads=4,
+        kv_heads=2,
+        head_size=16,
+        vocabulary_size=304,
+        context_window=512,
+    )
 
 
 def transformers_settings(shape: ModelConfig) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from local_engine.scheduler import Batch, Row
 
 
 class GpuRunner(ModelRunner):
-    """ModelRunner over a FusedDecoder. Where the device is no CUDA device, every step is launched plainly."""
+    """ModelRunner over a FusedDecoder."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class GpuRunner(ModelRunner):
     ) -> None:
         super().__init__(model, blocks=blocks, block_size=block_size, kv_dtype=kv_dtype)
         self._decoder = model
-        self._sizes = bucket_sizes(max_rows) if model.device.type == "cuda" else ()
+        self._sizes = bucket_sizes(max_rows)
         max_blocks = -(-context_window // block_size)
         self._buffers = DecodeBuffers(max_rows, max_blocks, block_size, model.device)
         self._graphs = DecodeGraphs(self._decode, self._buffers)

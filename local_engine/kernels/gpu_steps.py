@@ -17,9 +17,8 @@ from local_engine.transfer import send
 class GpuSteps:
     """Remembers the draw before this one, for the rows whose last token the host has not seen."""
 
-    runs_ahead = True
-
-    def __init__(self, runner: GpuRunner, sampler: DeviceSampler) -> None:
+    def __init__(self, runner: GpuRunner, sampler: DeviceSampler, *, runs_ahead: bool = True) -> None:
+        self.runs_ahead = runs_ahead
         self._runner = runner
         self._sampler = sampler
         self._ids = torch.empty(0, dtype=torch.int64, device=runner.device)
