@@ -1,0 +1,96 @@
+"""What a cascade gives on graded answers, by how good its verification is: simulated, since labels hold no answers.
+
+    python -m benchmarks.cascade --data DIR --json
+
+A verifier here is two rates: the share of wrong answers it refuses, and of right ones it refuses too. Weak is the model
+in the middle of a file's ranking, strong its best. Random routing with as many strong calls recovers that share.
+"""
+
+import argparse
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.report import build_report
+from classifier.training.corpus import read_rows
+
+RESULT = Path(__file__).parent / "results" / "cascade.json"
+VERIFIERS: Mapping[str, tuple[float, float]] = {
+    "perfect": (1.0, 0.0),
+    "refuses 80 % of wrong, 20 % of right": (0.8, 0.2),
+    "refuses 60 % of wrong, 30 % of right": (0.6, 0.3),
+    "form alone: 20 % of wrong, none of right": (0.2, 0.0),
+    "a coin": (0.5, 0.5),
+}
+
+
+class Pair(NamedTuple):
+    """Scores of the same prompts, from 0 to 1."""
+
+    weak: Sequence[float]
+    strong: Sequence[float]
+
+
+class Cascaded(NamedTuple):
+    """Mean score, the share of prompts that were escalated, and the share of the quality gap that recovered."""
+
+    score: float
+    strong_share: float
+    recovered: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="the folder of graded prompts")
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
+    chosen = parser.parse_args()
+    files = {path.stem: measure(read_rows(path)) for path in sorted(chosen.data.glob("*.jsonl"))}
+    text = json.dumps(build_report("cascade", files, []), indent=1)
+    if chosen.save:
+        RESULT.write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+def measure(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One file: its pair, and every verifier on it."""
+    weak, strong, pair = choose_pair(rows)
+    found: dict[str, Any] = {"weak": weak, "strong": strong, "prompts": len(pair.weak)}
+    found |= {
+        "weak_score": round(statistics.fmean(pair.weak), 4),
+        "strong_score": round(statistics.fmean(pair.strong), 4),
+    }
+    for name, (wrong, right) in VERIFIERS.items():
+        found[name] = {field: round(value, 4) for field, value in cascade(pair, wrong, right)._asdict().items()}
+    return found
+
+
+def choose_pair(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str, Pair]:
+    """Among the models that graded at least half of the prompts."""
+    scores: dict[str, dict[int, float]] = {}
+    for number, row in enumerate(rows):
+        for model, score in row["scores"].items():
+            if score is not None and not math.isnan(score):
+                scores.setdefault(model, {})[number] = float(score)
+    ranked = sorted(
+        (statistics.fmean(known.values()), model) for model, known in scores.items() if 2 * len(known) >= len(rows)
+    )
+    weak, strong = ranked[len(ranked) // 2][1], ranked[-1][1]
+    both = sorted(scores[weak].keys() & scores[strong].keys())
+    return weak, strong, Pair([scores[weak][n] for n in both], [scores[strong][n] for n in both])
+
+
+def cascade(pair: Pair, wrong: float, right: float) -> Cascaded:
+    """The expectation over a verifier that refuses those shares; a score between 0 and 1 is right to that share."""
+    refused = [wrong * (1.0 - score) + right * score for score in pair.weak]
+    kept_right = [(1.0 - right) * score for score in pair.weak]
+    score = statistics.fmean(k + r * s for k, r, s in zip(kept_right, refused, pair.strong, strict=True))
+    low, high = statistics.fmean(pair.weak), statistics.fmean(pair.strong)
+    return Cascaded(score, statistics.fmean(refused), (score - low) / (high - low) if high > low else 0.0)
+
+
+if __name__ == "__main__":
+    main()
