@@ -1,0 +1,54 @@
+"""Anthropic's usage in our classes, or not believed at all."""
+
+import pytest
+
+from backends.anthropic_format import parse_messages_usage
+from backends.usage import Usage
+from backends.usage_wire import MalformedUsage
+
+Json = dict[str, object]
+USAGES: list[tuple[Json, Usage]] = [
+    ({"input_tokens": 10, "output_tokens": 5}, Usage(10, output_tokens=5)),
+    (
+        {
+            "input_tokens": 10,
+            "cache_read_input_tokens": 100,
+            "cache_creation_input_tokens": 50,
+            "cache_creation": {"ephemeral_5m_input_tokens": 20, "ephemeral_1h_input_tokens": 30},
+            "output_tokens": 5,
+            "output_tokens_details": {"thinking_tokens": 4},
+            "service_tier": "priority",
+        },
+        Usage(160, 100, 20, 30, 5, 4, service_tier="priority"),
+    ),
+    ({"input_tokens": 1, "cache_creation_input_tokens": 50, "output_tokens": 5}, Usage(51, 0, 50, output_tokens=5)),
+    (
+        {"input_tokens": 1, "cache_creation_input_tokens": None, "cache_creation": None, "output_tokens": 0},
+        Usage(1),
+    ),
+]
+
+
+@pytest.mark.parametrize(("wire", "expected"), USAGES)
+def test_usage_is_normalised_so_that_cached_lies_inside_input(wire: Json, expected: Usage) -> None:
+    assert parse_messages_usage(wire) == expected
+
+
+BAD: list[object] = [
+    None,
+    [],
+    {},
+    {"input_tokens": 1},
+    {"output_tokens": 1},
+    {"input_tokens": -1, "output_tokens": 1},
+    {"input_tokens": 1, "output_tokens": 2**63},
+    {"input_tokens": "1", "output_tokens": 1},
+    {"input_tokens": 1, "output_tokens": 1, "cache_creation": {"ephemeral_1h_input_tokens": 3}},
+    {"input_tokens": 1, "output_tokens": 1, "output_tokens_details": {"thinking_tokens": 3}},
+]
+
+
+@pytest.mark.parametrize("wire", BAD)
+def test_malformed_usage(wire: object) -> None:
+    with pytest.raises(MalformedUsage):
+        parse_messages_usage(wire)
