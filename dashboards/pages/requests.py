@@ -86,7 +86,7 @@ def _table(entries: list[dict[str, Any]]) -> str:
                 ),
                 Cell(one["model"], tone="muted" if one["is_simulated"] else "", title=_simulated(one)),
                 one["team"] or "none",
-                Cell(one["rule"], tone="be-name"),
+                one["rule"],
                 Cell(one["status"], tone=TONES[one["status"]]),
                 display.UNKNOWN if one["difficulty"] is None else f"{one['difficulty']:.2f}",
                 display.count(one["input_tokens"]),
