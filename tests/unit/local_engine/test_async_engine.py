@@ -13,7 +13,7 @@ from local_engine.errors import ContextLengthExceeded, EngineDraining, InvalidRe
 from local_engine.metrics import EngineMetrics
 from local_engine.sampling_params import SamplingParams
 from local_engine.scheduler import Batch
-from tests.unit.local_engine.scripted import SlotRunner, expected_answer
+from tests.unit.local_engine.scripted import AheadSteps, SlotRunner, expected_answer
 from tests.unit.local_engine.test_scheduler import make_core
 
 
@@ -26,8 +26,18 @@ class Clock:
         return self.now
 
 
-def make_engine(*, clock: Clock | None = None, runner: SlotRunner | None = None) -> AsyncEngine:
-    core, kv_cache = make_core(blocks=24, block_size=4, running=4, budget=12, speculative_tokens=3, runner=runner)
+def make_engine(
+    *, clock: Clock | None = None, runner: SlotRunner | None = None, steps: AheadSteps | None = None
+) -> AsyncEngine:
+    core, kv_cache = make_core(
+        blocks=24,
+        block_size=4,
+        running=4,
+        budget=12,
+        speculative_tokens=0 if steps is not None else 3,
+        runner=runner,
+        steps=steps,
+    )
     return AsyncEngine(
         core,
         kv_cache,
@@ -59,8 +69,10 @@ async def collect(engine: AsyncEngine, prompt: list[int], tokens: int, leave_aft
     return seen
 
 
-async def test_crowding_clients_with_random_leaving_get_right_tokens_and_leak_nothing() -> None:
-    engine, draw = make_engine(), random.Random(2)
+@pytest.mark.parametrize("runs_ahead", [False, True])
+async def test_crowding_clients_with_random_leaving_get_right_tokens_and_leak_nothing(*, runs_ahead: bool) -> None:
+    steps = AheadSteps(SlotRunner(24, 4)) if runs_ahead else None
+    engine, draw = make_engine(steps=steps), random.Random(2)
     engine.start()
 
     async def client() -> None:
@@ -80,6 +92,8 @@ async def test_crowding_clients_with_random_leaving_get_right_tokens_and_leak_no
     assert engine.state().waiting == 0
     assert engine.state().free_slots == 4
     await engine.stop()
+    if steps is not None:
+        steps.close()
 
 
 async def test_a_full_engine_refuses_and_says_when_to_come_back() -> None:
