@@ -22,7 +22,7 @@ from benchmarks.report import Bar, build_report
 from local_engine.assembly import Engine, build_engine
 from local_engine.async_engine import AsyncEngine
 from local_engine.config import EngineConfig, WeightFormat
-from local_engine.native.build import load_int8_decoder
+from local_engine.native.build import load_decoder
 from local_engine.packages import DEFAULT_MODEL, default_models_directory, fetch_model, print_progress
 from local_engine.request import Request
 from local_engine.sampling_params import SamplingParams
@@ -81,7 +81,7 @@ def config(weights: WeightFormat, kv_blocks: int = 128) -> EngineConfig:
 
 def best_weights() -> WeightFormat:
     """int8 where its answers do not depend on the batch by construction, else float32."""
-    return "int8" if load_int8_decoder() is not None else "float32"
+    return "int8" if load_decoder() is not None else "float32"
 
 
 def make_prompts(engine: Engine, long_tokens: int) -> list[list[int]]:

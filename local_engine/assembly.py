@@ -23,7 +23,8 @@ from local_engine.memory_plan import plan_blocks
 from local_engine.metrics import EngineMetrics
 from local_engine.model import DecoderModel
 from local_engine.model_runner import ModelRunner
-from local_engine.native.int8_runner import Int8Runner, can_run
+from local_engine.native.native_decoder import NativeDecoder, can_run, why_not
+from local_engine.native.native_runner import NativeRunner
 from local_engine.safetensors_loader import load_safetensors
 from local_engine.sampler import Sampler
 from local_engine.scheduler import Scheduler
@@ -72,7 +73,10 @@ def build_engine(path: Path, config: EngineConfig, *, progress: Callable[[str], 
     """Load a model and build its engine; raises ModelUnavailable, ModelUnsupported or DoesNotFit."""
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    return assemble(load_model(path), config, progress=progress)
+    loaded = load_model(path)
+    if config.device == "cpu" and progress is not None and (obstacle := why_not(loaded.config, config.block_size)):
+        progress(f"The native decoder is left out, which costs speed: {obstacle}")
+    return assemble(loaded, config, progress=progress)
 
 
 def load_model(path: Path) -> LoadedFile:
@@ -172,11 +176,10 @@ def build_cpu_runner(
     context_window: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> Runner:
-    """The native decoder for int8 where this machine and model suit it, else our own layers out of torch's products."""
-    if config.weights == "int8" and can_run(loaded.config, config.block_size):
-        return Int8Runner(
-            loaded.config, loaded.weights, blocks=blocks, context_window=context_window, progress=progress
-        )
+    """The native decoder where this machine and model suit it, else our own layers out of torch's products."""
+    if config.weights in ("float32", "int8") and can_run(loaded.config, config.block_size):
+        decoder = NativeDecoder(loaded, config.weights, context_window=context_window, progress=progress)
+        return NativeRunner(decoder, blocks=blocks)
     model = DecoderModel(
         loaded.config,
         loaded.weights,

@@ -17,9 +17,10 @@ from gguf.quants import dequantize
 from local_engine.config import ModelConfig, RopeScaling, extended_window
 from local_engine.errors import ModelUnavailable, ModelUnsupported
 from local_engine.gguf_file import GgufFile, GgufTensor, read_gguf
+from local_engine.gguf_nibbles import nibbles_of
 from local_engine.tokenizer import Tokenizer
 from local_engine.vocabulary import build_gguf_tokenizer
-from local_engine.weights import LoadedFile
+from local_engine.weights import LoadedFile, NibbleBlocks
 
 FAMILIES: Final = {"llama": "llama", "mistral": "mistral", "qwen2": "qwen2", "qwen3": "qwen3"}
 INTERLEAVED_ROPE: Final = {"llama", "mistral"}
@@ -60,7 +61,20 @@ class GgufWeights:
         if found.kind.name not in QUANTISATIONS:
             known = ", ".join(sorted(QUANTISATIONS))
             raise ModelUnsupported(f"Tensor {name} is {found.kind.name}; this engine reads {known}.")
-        tensor = torch.from_numpy(dequantise(found))
+        return self._in_our_order(name, torch.from_numpy(dequantise(found)))
+
+    def nibbles(self, name: str) -> NibbleBlocks | None:
+        """A matrix as the file has it, where that is in 4 bits."""
+        found = self._tensors.get(name)
+        blocks = None if found is None else nibbles_of(found)
+        if blocks is None:
+            return None
+        values, scales, offsets = (
+            self._in_our_order(name, part) for part in (blocks.values, blocks.scales, blocks.offsets)
+        )
+        return NibbleBlocks(values, scales, offsets)
+
+    def _in_our_order(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         if self._is_interleaved and name.endswith(("q_proj.weight", "q_proj.bias")):
             return undo_interleaving(tensor, self._config.heads)
         if self._is_interleaved and name.endswith(("k_proj.weight", "k_proj.bias")):
@@ -102,7 +116,7 @@ def load_gguf(path: Path) -> LoadedFile:
     except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise ModelUnavailable(f"{path.name} has damaged metadata ({error}).") from error
     weights = GgufWeights(file, config, is_interleaved=architecture in INTERLEAVED_ROPE)
-    return LoadedFile(config=config, weights=weights, tokenizer=tokenizer)
+    return LoadedFile(config=config, weights=weights, tokenizer=tokenizer, nibbles=weights.nibbles)
 
 
 def dequantise(tensor: GgufTensor) -> np.ndarray:

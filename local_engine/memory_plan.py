@@ -6,7 +6,8 @@ from local_engine.errors import DoesNotFit
 BYTES_PER_WEIGHT: dict[WeightFormat, float] = {
     "float32": 4.0,
     "bfloat16": 2.0,
-    "int8": 1.0,
+    # A scale and an offset of two bytes each for every 32 weights.
+    "int8": 1.0 + 4 / 32,
     "fp8": 1.0,
     # Half a byte, and a scale and an offset of two bytes each for every 128 weights.
     "int4": 0.5 + 4 / 128,

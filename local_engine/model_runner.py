@@ -10,6 +10,8 @@ from local_engine.model import DecoderModel, KvCache
 from local_engine.scheduler import Batch, Row
 from local_engine.transfer import send
 
+CACHE_LINE_BYTES = 64
+
 
 @dataclass(frozen=True, slots=True)
 class TokenPatch:
@@ -147,8 +149,13 @@ def _row_tokens(row: Row) -> list[int]:
 
 
 def lazy_zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Zeros whose memory the operating system hands out when first written, so that an idle engine stays small."""
+    """Zeros whose memory the operating system hands out when first written, so that an idle engine stays small.
+
+    They begin on a cache line: vectors of that width are read from them.
+    """
     if device.type != "cpu":
         return torch.zeros(shape, dtype=dtype, device=device)
     size = int(np.prod(shape)) * dtype.itemsize
-    return torch.from_numpy(np.zeros(size, dtype=np.uint8)).view(dtype).view(shape)
+    zeros = np.zeros(size + CACHE_LINE_BYTES, dtype=np.uint8)
+    start = -zeros.ctypes.data % CACHE_LINE_BYTES
+    return torch.from_numpy(zeros[start : start + size]).view(dtype).view(shape)

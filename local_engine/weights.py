@@ -1,12 +1,19 @@
-"""The shape in which every file format hands its weights over: float32 tensors on demand, Hugging Face's names."""
+"""The shape in which every file format hands its weights over: float32 tensors on demand, Hugging Face's names.
 
+A file that holds matrices in 4 bits may hand those over as they are too.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import torch
 
 from local_engine.config import ModelConfig
 from local_engine.tokenizer import Tokenizer
+
+# Inputs that share a scale and an offset.
+BLOCK: Final = 32
 
 
 class WeightSource(Protocol):
@@ -20,9 +27,25 @@ class WeightSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class NibbleBlocks:
+    """A matrix [out, in] of 4 bits: a weight is its block's scale times its value, 0 to 15, plus its block's offset."""
+
+    values: torch.Tensor
+    scales: torch.Tensor
+    offsets: torch.Tensor
+
+
+def no_nibbles(name: str) -> NibbleBlocks | None:
+    """What a file without 4-bit matrices answers."""
+    del name
+    return None
+
+
+@dataclass(frozen=True, slots=True)
 class LoadedFile:
-    """Everything a model file says: shape, weights, tokenizer."""
+    """Everything a model file says: shape, weights, tokenizer; `nibbles` gives a 4-bit matrix as the file has it."""
 
     config: ModelConfig
     weights: WeightSource
     tokenizer: Tokenizer
+    nibbles: Callable[[str], NibbleBlocks | None] = no_nibbles

@@ -16,6 +16,7 @@ GROUNDED = (
     "or hinders: at new and full moon the two pull in one line and the tides are highest.\n\nText again:\n\nThe tides"
 )
 DRAFT_TOKENS = 8
+BLOCK_SIZE = 16
 
 
 class Ours:
@@ -29,10 +30,10 @@ class Ours:
         self.name = f"ours {weights}"
         self._sizes = sizes
         self._seed = 0
-        window, block_size = 2048, 16
-        blocks = SEQUENCES * (-(-(sizes.prompt + sizes.output) // block_size) + 1) + window // block_size
+        window = 2048
+        blocks = SEQUENCES * (-(-(sizes.prompt + sizes.output) // BLOCK_SIZE) + 1) + window // BLOCK_SIZE
         config = EngineConfig(
-            weights=weights, context_window=window, kv_blocks=blocks, block_size=block_size, threads=sizes.threads
+            weights=weights, context_window=window, kv_blocks=blocks, block_size=BLOCK_SIZE, threads=sizes.threads
         )
         self._plain = assemble(loaded, config)
         self._drafting = assemble(loaded, replace(config, speculative_tokens=DRAFT_TOKENS))
@@ -81,8 +82,9 @@ class Ours:
         return SEQUENCES * self._sizes.output / (time.perf_counter() - began)
 
     def _warm_speedup(self) -> float:
-        """Four fifths of the second prompt are the first one's."""
-        head, tail = self._fresh(self._sizes.prompt * 4 // 5), self._fresh(self._sizes.prompt // 5)
+        """Four fifths of the second prompt are the first one's, in whole blocks: 400 of 500 where a prompt is 512."""
+        cached = self._sizes.prompt * 4 // 5 // BLOCK_SIZE * BLOCK_SIZE
+        head, tail = self._fresh(cached), self._fresh(cached // 4)
         cold = self._first_token(head + tail)[1]
         return cold / self._first_token(head + tail[::-1])[1]
 

@@ -33,9 +33,9 @@ def load_int8_linear() -> Callable[..., None] | None:
 
 
 @cache
-def load_int8_decoder() -> ctypes.CDLL | None:
+def load_decoder() -> ctypes.CDLL | None:
     """The compiled forward pass, or None where there is no C++ compiler or no AVX-512 with VNNI."""
-    return _load("int8_decoder", VNNI_FLAGS) if has_vnni() else None
+    return _load("decoder", VNNI_FLAGS) if has_vnni() else None
 
 
 def has_avx2() -> bool:
@@ -53,8 +53,13 @@ def has_vnni() -> bool:
     return {"avx512_vnni", "avx512bw", "avx512vl", "avx512dq"} <= set(flags)
 
 
+def find_compiler() -> str | None:
+    """A C++ compiler on the path."""
+    return shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+
+
 def _load(name: str, flags: tuple[str, ...]) -> ctypes.CDLL | None:
-    compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    compiler = find_compiler()
     if compiler is None or platform.machine() != "x86_64":
         return None
     source = FOLDER / f"{name}.cpp"
@@ -72,7 +77,8 @@ def _cache_folder() -> Path:
 
 
 def _fingerprint(source: Path, flags: tuple[str, ...], compiler: str) -> str:
-    text = source.read_text(encoding="utf-8") + repr(flags) + compiler + torch.__version__
+    sources = (source, *sorted(source.parent.glob("*.h")))
+    text = "".join(part.read_text(encoding="utf-8") for part in sources) + repr(flags) + compiler + torch.__version__
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

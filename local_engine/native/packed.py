@@ -1,30 +1,32 @@
-"""Matrices as the native decoder reads them: int8 in panels of 16 outputs, with the C structures that point at them."""
+"""Matrices as the native decoder reads them, in panels of 16 outputs, with the C structures that point at them."""
 
 import ctypes
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 from torch.nn import functional as F
 
-from local_engine.layers.int8_linear import quantise_rows
+from local_engine.weights import BLOCK, NibbleBlocks
 
-LANES = 16
+LANES: Final = 16
+FLOAT, BYTES, NIBBLES = 0, 1, 2
 
 
 class CMatrix(ctypes.Structure):
-    """`Matrix` of int8_decoder.cpp."""
+    """`Matrix` of products.h."""
 
     _fields_ = (
         ("packed", ctypes.c_void_p),
-        ("scales", ctypes.c_void_p),
         ("bias", ctypes.c_void_p),
         ("k", ctypes.c_long),
         ("n", ctypes.c_long),
+        ("format", ctypes.c_long),
     )
 
 
 class CLayer(ctypes.Structure):
-    """`Layer` of int8_decoder.cpp."""
+    """`Layer` of decoder.cpp."""
 
     _fields_ = (
         ("qkv", CMatrix),
@@ -41,7 +43,7 @@ class CLayer(ctypes.Structure):
 
 
 class CModel(ctypes.Structure):
-    """`Model` of int8_decoder.cpp."""
+    """`Model` of decoder.cpp."""
 
     _fields_ = (
         ("layers", ctypes.c_void_p),
@@ -59,7 +61,7 @@ class CModel(ctypes.Structure):
 
 
 class CStep(ctypes.Structure):
-    """`Step` of int8_decoder.cpp."""
+    """`Step` of attention.h."""
 
     _fields_ = (
         ("rows", ctypes.c_long),
@@ -72,33 +74,70 @@ class CStep(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class PackedMatrix:
-    """uint8 [panels, k / 4, 16, 4] holding int8 + 128; scales and bias float32, padded to whole panels."""
+    """Panels in one of the formats of products.h; the bias float32, padded to whole panels."""
 
     packed: torch.Tensor
-    scales: torch.Tensor
     bias: torch.Tensor | None
+    inputs: int
     outputs: int
+    format: int
 
     def c_matrix(self) -> CMatrix:
         """Pointers into this object, which must outlive them."""
         return CMatrix(
             packed=self.packed.data_ptr(),
-            scales=self.scales.data_ptr(),
             bias=self.bias.data_ptr() if self.bias is not None else None,
-            k=4 * self.packed.shape[1],
+            k=self.inputs,
             n=self.outputs,
+            format=self.format,
         )
 
 
-def pack(weight: torch.Tensor, bias: torch.Tensor | None) -> PackedMatrix:
-    """A float32 matrix [outputs, k], k a multiple of 4."""
-    outputs, k = weight.shape
-    padding = -outputs % LANES
-    quantised, scales = quantise_rows(weight)
-    panels = F.pad((quantised.to(torch.int16) + 128).to(torch.uint8), (0, 0, 0, padding)).view(-1, LANES, k // 4, 4)
-    return PackedMatrix(
-        packed=panels.transpose(1, 2).contiguous(),
-        scales=F.pad(scales, (0, padding)).contiguous(),
-        bias=None if bias is None else F.pad(bias, (0, padding)).contiguous(),
-        outputs=outputs,
-    )
+def pack_float(weight: torch.Tensor, bias: torch.Tensor | None) -> PackedMatrix:
+    """A float32 matrix [outputs, k] as it is."""
+    return _packed(_panels(weight), weight, bias, FLOAT)
+
+
+def pack_bytes(weight: torch.Tensor, bias: torch.Tensor | None) -> PackedMatrix:
+    """A float32 matrix [outputs, k] in 8 bits; one that was rounded so before (GGUF's Q8_0) is kept to the bit."""
+    values, scales = quantise_blocks(weight)
+    unsigned = (values.to(torch.int16) + 128).to(torch.uint8)
+    blocks = torch.cat((_halves(scales), _halves(-128.0 * scales), _steps(unsigned).flatten(2)), dim=-1)
+    return _packed(blocks, weight, bias, BYTES)
+
+
+def pack_nibbles(weight: NibbleBlocks, bias: torch.Tensor | None) -> PackedMatrix:
+    """A matrix of 4 bits, its scales and offsets rounded to float16 if they are not so already."""
+    low, high = _steps(weight.values).chunk(2, dim=2)
+    blocks = torch.cat((_halves(weight.scales), _halves(weight.offsets), (low | high << 4).flatten(2)), dim=-1)
+    return _packed(blocks, weight.values, bias, NIBBLES)
+
+
+def quantise_blocks(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Int8 values [rows, k] and one scale per block of 32 [rows, k / 32], rounded to float16 before it is used."""
+    blocks = weight.unflatten(1, (-1, BLOCK))
+    scales = (blocks.abs().amax(dim=-1) / 127.0).half().float()
+    values = (blocks / scales.clamp(min=2.0**-24)[..., None]).round().clamp(-127, 127).to(torch.int8)
+    return values.flatten(1), scales
+
+
+def _panels(matrix: torch.Tensor) -> torch.Tensor:
+    """[outputs, k] as [panels, k, 16], padded with zeros."""
+    return F.pad(matrix, (0, 0, 0, -matrix.shape[0] % LANES)).unflatten(0, (-1, LANES)).transpose(1, 2)
+
+
+def _steps(values: torch.Tensor) -> torch.Tensor:
+    """Bytes [outputs, k] as [panels, blocks, steps of four inputs, outputs and inputs]."""
+    fours = _panels(values.contiguous().view(torch.int32)).contiguous()
+    return fours.view(torch.uint8).unflatten(1, (-1, BLOCK // 4))
+
+
+def _halves(scales: torch.Tensor) -> torch.Tensor:
+    """[outputs, blocks] as the bytes of float16, [panels, blocks, 32]."""
+    return _panels(scales).contiguous().half().view(torch.uint8)
+
+
+def _packed(panels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, kind: int) -> PackedMatrix:
+    outputs, inputs = weight.shape
+    padded = None if bias is None else F.pad(bias, (0, -outputs % LANES)).contiguous()
+    return PackedMatrix(panels.contiguous(), padded, inputs, outputs, kind)

@@ -18,6 +18,8 @@ from local_engine.gguf_loader import load_gguf
 from local_engine.layers.linear import DenseLinear
 from local_engine.model import DecoderModel
 from local_engine.model_runner import ModelRunner
+from local_engine.native.native_decoder import NativeDecoder, can_run
+from local_engine.native.native_runner import NativeRunner
 from local_engine.packages import DEFAULT_MODEL, fetch_model
 from local_engine.request import Request
 from local_engine.sampler import Sampler
@@ -63,19 +65,28 @@ def loaded(model_path: Path) -> LoadedFile:
 
 @pytest.fixture(scope="session")
 def model(loaded: LoadedFile) -> DecoderModel:
-    """The float32 model, which every engine of the session computes with."""
+    """The float32 model out of torch's products, for engines that the native decoder cannot serve."""
     return DecoderModel(
         loaded.config, loaded.weights, build_linear=DenseLinear, attention=CpuAttention(), context_window=4096
     )
 
 
 @pytest.fixture(scope="session")
-def build(loaded: LoadedFile, model: DecoderModel) -> EngineBuilder:
+def native(loaded: LoadedFile) -> NativeDecoder | None:
+    """The float32 model of the native decoder, where this machine can run it."""
+    return NativeDecoder(loaded, "float32", context_window=4096) if can_run(loaded.config, 16) else None
+
+
+@pytest.fixture(scope="session")
+def build(loaded: LoadedFile, model: DecoderModel, native: NativeDecoder | None) -> EngineBuilder:
     """Build an engine with the given configuration; equal configurations share one engine, float32 ones the model."""
     built: dict[EngineConfig, Engine] = {}
 
     def float32_compute(config: EngineConfig) -> Compute:
         assert config.kv_blocks is not None
+        if native is not None and can_run(loaded.config, config.block_size):
+            computed = NativeRunner(native, blocks=config.kv_blocks)
+            return Compute(computed, DirectSteps(computed, Sampler(computed.device)))
         runner = ModelRunner(
             model,
             blocks=config.kv_blocks,

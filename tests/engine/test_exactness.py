@@ -69,8 +69,11 @@ def _splits(request: Request, logits: torch.Tensor) -> list[str]:
     return [f"prompt {request.request_id}, token {int(i)}, margin {margins[i]:.2e}" for i in wrong.nonzero()]
 
 
-def test_generation_is_that_of_transformers_itself(build: EngineBuilder, reference: LlamaForCausalLM) -> None:
-    engine = build()
+@pytest.mark.parametrize("block_size", [16, 8], ids=["native where it can be", "torch"])
+def test_generation_is_that_of_transformers_itself(
+    build: EngineBuilder, reference: LlamaForCausalLM, block_size: int
+) -> None:
+    engine = build(block_size=block_size)
     for text in (CHATS[0], CHATS[41], ODD[2]):
         ids = chat_ids(engine, text)
         theirs = reference.generate(  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]

@@ -5,6 +5,7 @@ import torch
 
 from benchmarks import engine_quality
 from local_engine.native.build import load_int8_linear
+from local_engine.native.native_decoder import can_run
 from local_engine.weights import LoadedFile
 from tests.engine.conftest import EngineBuilder, greedy, run
 from tests.engine.prompts import CHATS
@@ -17,9 +18,9 @@ pytestmark = [
 
 def test_the_answer_is_still_right(build: EngineBuilder, loaded: LoadedFile) -> None:
     engine = build(weights="int8", kv_blocks=128)
-    ids = engine.tokenizer.encode_chat([{"role": "user", "content": "What is the capital of France?"}])
+    ids = engine.tokenizer.encode_chat([{"role": "user", "content": "What is 2+2?"}])
     answer = run(engine, [greedy(ids, tokens=20, stop_token_ids=loaded.tokenizer.eos_token_ids)])[0]
-    assert engine.tokenizer.decode(answer).startswith("The capital of France is Paris")
+    assert engine.tokenizer.decode(answer) == "The answer to this classic math problem is 4."
 
 
 def test_it_mostly_chooses_what_float32_chooses(build: EngineBuilder) -> None:
@@ -41,9 +42,11 @@ def test_perplexity_stays_near_float32(build: EngineBuilder, loaded: LoadedFile)
     )
     reference = engine_quality.quality(exact, exact)
     ours = engine_quality.quality(rounded, exact)
-    # Measured: 1.033 and 0.90 on 510 tokens. A wrong layout or scale is off by factors.
-    assert ours.perplexity / reference.perplexity < 1.06
-    assert ours.agreement > 0.85
+    # Measured on 2,040 tokens: 1.0003 and 0.955, where llama.cpp's files lose as much. Without AVX-512 activations have
+    # one scale a row: 1.06 and 0.85.
+    is_native = can_run(loaded.config, 16)
+    assert ours.perplexity / reference.perplexity < (1.006 if is_native else 1.10)
+    assert ours.agreement > (0.93 if is_native else 0.80)
 
 
 def test_concurrent_answers_are_those_of_each_alone(build: EngineBuilder) -> None:

@@ -1,0 +1,220 @@
+// The forward pass of a decoder over a paged KV cache: one call computes all layers for all rows of a step.
+// Everything is computed row by row in an order that depends on the row's own position alone. So a row's bits depend
+// neither on its neighbours, nor on how its prompt was cut into steps, nor on the number of threads.
+// Needs AVX-512 with VNNI. Knows nothing of torch or Python.
+#include <omp.h>
+
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "attention.h"
+#include "lanes.h"
+#include "products.h"
+
+namespace {
+
+struct Layer {
+    Matrix qkv, output, gate_up, down;
+    const float *input_norm, *feed_forward_norm;
+    const float *query_norm, *key_norm;  // null but for Qwen3
+    Cache cache;
+};
+
+struct Model {
+    const Layer* layers;
+    long layer_count, hidden, intermediate;
+    Heads heads;
+    float epsilon;
+    const float *cos, *sin;  // [positions][head_size / 2]
+    long threads;
+
+    long attention() const { return heads.query * heads.size; }
+    long widest() const { return std::max({hidden, intermediate, attention()}); }
+};
+
+inline float inverse_rms(const float* x, long n, float epsilon) {
+    __m512 sum = _mm512_setzero_ps();
+    for (long i = 0; i < n; i += 16) {
+        const __m512 v = _mm512_maskz_loadu_ps(first_lanes(n - i), x + i);
+        sum = _mm512_fmadd_ps(v, v, sum);
+    }
+    return 1.0f / std::sqrt(_mm512_reduce_add_ps(sum) / static_cast<float>(n) + epsilon);
+}
+
+void normalise(const float* x, const float* weight, float* out, long n, float epsilon) {
+    const __m512 inverse = _mm512_set1_ps(inverse_rms(x, n, epsilon));
+    for (long i = 0; i < n; i += 16) {
+        const __mmask16 mask = first_lanes(n - i);
+        const __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), inverse);
+        _mm512_mask_storeu_ps(out + i, mask, _mm512_mul_ps(v, _mm512_maskz_loadu_ps(mask, weight + i)));
+    }
+}
+
+// Rotates one head in place, halves side by side; the result times `scale`.
+void rotate(float* head, long size, const float* cos, const float* sin, float scale) {
+    for (long i = 0; i < size / 2; ++i) {
+        const float a = head[i], b = head[i + size / 2];
+        head[i] = (a * cos[i] - b * sin[i]) * scale;
+        head[i + size / 2] = (b * cos[i] + a * sin[i]) * scale;
+    }
+}
+
+// Head norms and rotation of one row's queries and keys, and its key and value into their slot.
+void place(const Model& model, const Layer& layer, const Step& step, long row, float* qkv) {
+    const Heads& heads = model.heads;
+    const long size = heads.size, position = step.positions[row];
+    const float* cos = model.cos + position * (size / 2);
+    const float* sin = model.sin + position * (size / 2);
+    const float scale = 1.0f / std::sqrt(static_cast<float>(size));
+    for (long head = 0; head < heads.query + heads.kv; ++head) {
+        const bool is_query = head < heads.query;
+        const float* norm = is_query ? layer.query_norm : layer.key_norm;
+        if (norm) normalise(qkv + head * size, norm, qkv + head * size, size, model.epsilon);
+        rotate(qkv + head * size, size, cos, sin, is_query ? scale : 1.0f);
+    }
+    const long block = step.block_table[step.sequences[row] * step.table_stride + position / kLanes];
+    const long slot = position % kLanes;
+    for (long head = 0; head < heads.kv; ++head) {
+        const float* key = qkv + (heads.query + head) * size;
+        const float* value = key + heads.kv * size;
+        float* keys = layer.cache.keys + (block * heads.kv + head) * size * kLanes;
+        for (long i = 0; i < size; ++i) keys[i * kLanes + slot] = key[i];
+        float* values = layer.cache.values + ((block * heads.kv + head) * kLanes + slot) * size;
+        std::memcpy(values, value, size * sizeof(float));
+    }
+}
+
+void multiply_gated(const float* gate_up, float* out, long n) {
+    for (long i = 0; i < n; i += 16) {
+        const __mmask16 mask = first_lanes(n - i);
+        const __m512 gate = _mm512_maskz_loadu_ps(mask, gate_up + i);
+        const __m512 up = _mm512_maskz_loadu_ps(mask, gate_up + n + i);
+        const __m512 one = _mm512_set1_ps(1.0f);
+        const __m512 sigmoid = _mm512_div_ps(one, _mm512_add_ps(one, exp_ps(_mm512_sub_ps(_mm512_setzero_ps(), gate))));
+        _mm512_mask_storeu_ps(out + i, mask, _mm512_mul_ps(_mm512_mul_ps(gate, sigmoid), up));
+    }
+}
+
+// Grows, never shrinks, and begins on a cache line.
+template <class T>
+class Memory {
+  public:
+    T* data() const { return begin_.get(); }
+    void fit(long size) {
+        if (size <= size_) return;
+        const size_t bytes = (size * sizeof(T) + 63) / 64 * 64;
+        begin_.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
+        if (!begin_) throw std::bad_alloc();
+        size_ = size;
+    }
+
+  private:
+    struct Free {
+        void operator()(T* at) const { std::free(at); }
+    };
+    std::unique_ptr<T, Free> begin_;
+    long size_ = 0;
+};
+
+// Memory between phases, kept from step to step.
+struct Workspace {
+    Memory<float> qkv, attended, gate_up, plain, scales, sums, row;
+    Memory<int8_t> values;
+    Memory<uint8_t> unpacked;
+
+    void fit(long rows, long threads, long widest) {
+        plain.fit(rows * widest);
+        values.fit(rows * widest);
+        scales.fit(rows * widest / kBlock);
+        sums.fit(rows * widest / kBlock);
+        row.fit(threads * widest);
+        unpacked.fit(threads * scratch_bytes(widest));
+    }
+    void fit(const Model& model, long rows) {
+        fit(rows, model.threads, model.widest());
+        qkv.fit(rows * model.heads.width());
+        attended.fit(rows * model.attention());
+        gate_up.fit(rows * 2 * model.intermediate);
+    }
+    Activations activations() const { return {plain.data(), values.data(), scales.data(), sums.data()}; }
+};
+
+void run_layer(const Model& model, const Layer& layer, const Step& step, const std::vector<Tile>& tiles, float* x,
+               Workspace& work, Barrier& barrier, long thread, long threads) {
+    const long hidden = model.hidden, attention = model.attention(), width = model.heads.width();
+    const Range rows = share(step.rows, thread, threads);
+    const Activations taken = work.activations();
+    float* scratch = work.row.data() + thread * model.widest();
+    uint8_t* unpacked = work.unpacked.data() + thread * scratch_bytes(model.widest());
+    float *qkv = work.qkv.data(), *attended = work.attended.data(), *gate_up = work.gate_up.data();
+    const auto norm_rows = [&](const float* weight, const Matrix& next) {
+        for (long row = rows.begin; row < rows.end; ++row) {
+            normalise(x + row * hidden, weight, scratch, hidden, model.epsilon);
+            take(scratch, next, taken, row);
+        }
+        barrier.wait();
+    };
+    const auto multiply = [&](const Matrix& w, float* y, bool adds) {
+        product(taken, step.rows, w, y, adds, unpacked, thread, threads);
+        barrier.wait();
+    };
+    norm_rows(layer.input_norm, layer.qkv);
+    multiply(layer.qkv, qkv, false);
+    for (long row = rows.begin; row < rows.end; ++row) place(model, layer, step, row, qkv + row * width);
+    barrier.wait();
+    const long items = static_cast<long>(tiles.size()) * model.heads.kv;
+    for (long item = thread; item < items; item += threads) {
+        const auto run = model.heads.size == 64 ? attend_group<1> : attend_group<2>;
+        run(model.heads, layer.cache, step, tiles[item / model.heads.kv], item % model.heads.kv, qkv, attended);
+    }
+    barrier.wait();
+    for (long row = rows.begin; row < rows.end; ++row) take(attended + row * attention, layer.output, taken, row);
+    barrier.wait();
+    multiply(layer.output, x, true);
+    norm_rows(layer.feed_forward_norm, layer.gate_up);
+    multiply(layer.gate_up, gate_up, false);
+    for (long row = rows.begin; row < rows.end; ++row) {
+        multiply_gated(gate_up + row * 2 * model.intermediate, scratch, model.intermediate);
+        take(scratch, layer.down, taken, row);
+    }
+    barrier.wait();
+    multiply(layer.down, x, true);
+}
+
+}  // namespace
+
+// x [rows, hidden]: embeddings in, states after the last layer out. Not to be called by two threads at once.
+extern "C" void breakeven_forward(const Model* model, const Step* step, float* x) {
+    static Workspace work;
+    work.fit(*model, step->rows);
+    const std::vector<Tile> tiles = cut(*step);
+    Barrier* barrier = nullptr;
+#pragma omp parallel num_threads(static_cast<int>(model->threads))
+    {
+        const long team = omp_get_num_threads();
+#pragma omp single
+        barrier = new Barrier(static_cast<int>(team));
+        for (long index = 0; index < model->layer_count; ++index)
+            run_layer(*model, model->layers[index], *step, tiles, x, work, *barrier, omp_get_thread_num(), team);
+    }
+    delete barrier;
+}
+
+// y [rows, n] = norm(x [rows, k]) . w for the rows that draw a token; `norm` may be null.
+extern "C" void breakeven_project(const Matrix* w, const float* norm, float epsilon, const float* x, float* y, long rows,
+                                  long threads) {
+    static Workspace work;
+    work.fit(rows, threads, w->k);
+    const Activations taken = work.activations();
+    for (long i = 0; i < rows; ++i) {
+        if (norm) normalise(x + i * w->k, norm, work.row.data(), w->k, epsilon);
+        take(norm ? work.row.data() : x + i * w->k, *w, taken, i);
+    }
+#pragma omp parallel num_threads(static_cast<int>(threads))
+    {
+        const long thread = omp_get_thread_num(), team = omp_get_num_threads();
+        product(taken, rows, *w, y, false, work.unpacked.data() + thread * scratch_bytes(w->k), thread, team);
+    }
+}
