@@ -11,7 +11,7 @@ from backends.anthropic_format import AnthropicStreamReader, build_messages_body
 from backends.anthropic_messages import NativeMessagesReader, read_native_message
 from backends.chat_view import parse_chat, untranslatable
 from backends.errors import UpstreamRejected, UpstreamUnavailable
-from backends.http_backend import Exchange, HttpBackend, answers_ok, check_base_url, checked_headers, join_url
+from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
 from backends.http_client import HttpClient
 from backends.json_objects import decode_object
 from backends.json_splice import NotAnObject, splice
@@ -30,8 +30,7 @@ NATIVE_PATHS: Final[Mapping[Operation, str]] = {
 
 
 class AnthropicBackend(HttpBackend):
-    """One endpoint; `base_url` includes the version, as in `https://api.anthropic.com/v1`. Raises ValueError as
-    OpenAICompatibleBackend does."""
+    """One endpoint; `base_url` includes the version, as in `https://api.anthropic.com/v1`."""
 
     def __init__(
         self,
@@ -44,14 +43,9 @@ class AnthropicBackend(HttpBackend):
         client: HttpClient | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        super().__init__(name, client=client, now=now)
+        headers = {"anthropic-version": API_VERSION} | ({"x-api-key": api_key} if api_key else {})
+        super().__init__(name, base_url, headers, extra_headers=extra_headers, client=client, now=now)
         self.provider = provider
-        self._base_url = check_base_url(base_url)
-        self._headers = checked_headers(
-            {"content-type": "application/json", "anthropic-version": API_VERSION}
-            | ({"x-api-key": api_key} if api_key else {})
-            | {key.lower(): value for key, value in (extra_headers or {}).items()}
-        )
 
     async def open(self, call: Call) -> Reply:
         if call.operation in NATIVE_PATHS:

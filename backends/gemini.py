@@ -7,14 +7,13 @@ from urllib.parse import quote
 
 from backends.chat_view import parse_chat, untranslatable
 from backends.gemini_format import GeminiStreamReader, build_content_body, openai_error, read_content, true_status
-from backends.http_backend import Exchange, HttpBackend, answers_ok, check_base_url, checked_headers, join_url
+from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
 from backends.http_client import HttpClient
 from backends.protocol import BackendHealth, Call, Reply
 
 
 class GeminiBackend(HttpBackend):
-    """One endpoint; `base_url` includes the version, as in `https://generativelanguage.googleapis.com/v1beta`. Raises
-    ValueError as OpenAICompatibleBackend does."""
+    """One endpoint; `base_url` includes the version, as in `https://generativelanguage.googleapis.com/v1beta`."""
 
     def __init__(
         self,
@@ -27,14 +26,9 @@ class GeminiBackend(HttpBackend):
         client: HttpClient | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        super().__init__(name, client=client, now=now)
+        headers = {"x-goog-api-key": api_key} if api_key else {}
+        super().__init__(name, base_url, headers, extra_headers=extra_headers, client=client, now=now)
         self.provider = provider
-        self._base_url = check_base_url(base_url)
-        self._headers = checked_headers(
-            {"content-type": "application/json"}
-            | ({"x-goog-api-key": api_key} if api_key else {})
-            | {key.lower(): value for key, value in (extra_headers or {}).items()}
-        )
 
     async def open(self, call: Call) -> Reply:
         if call.operation != "chat.completions":

@@ -11,8 +11,6 @@ from backends.http_backend import (
     Exchange,
     HttpBackend,
     answers_ok,
-    check_base_url,
-    checked_headers,
     join_url,
     origin_of,
 )
@@ -41,8 +39,6 @@ class OpenAICompatibleBackend(HttpBackend):
     (OpenAI's newer models refuse `max_tokens`). `health_from` says where load is read: `models` only tells whether
     the endpoint answers; `engine` is our own; `vllm` and `sglang` read their metrics against `max_running`, the number
     of sequences they were started with.
-
-    Raises ValueError for a base URL that is not plain http(s), or a key or header that cannot stand in a header.
     """
 
     def __init__(
@@ -61,19 +57,15 @@ class OpenAICompatibleBackend(HttpBackend):
         client: HttpClient | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        super().__init__(name, client=client, now=now)
+        headers = {"accept": "application/json, text/event-stream"}
+        headers |= {"authorization": f"Bearer {api_key}"} if api_key else {}
+        super().__init__(name, base_url, headers, extra_headers=extra_headers, client=client, now=now)
         self.provider = provider or name
-        self._base_url = check_base_url(base_url)
         self._urls = {operation: join_url(base_url, path) for operation, path in paths.items()}
         self._asks_for_usage = asks_for_usage
         self._renames = renames or {}
         self._health_from: HealthSource = health_from
         self._max_running = max_running
-        self._headers = checked_headers(
-            {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-            | ({"authorization": f"Bearer {api_key}"} if api_key else {})
-            | {key.lower(): value for key, value in (extra_headers or {}).items()}
-        )
 
     async def open(self, call: Call) -> Reply:
         url = self._urls.get(call.operation)
