@@ -154,8 +154,10 @@ async def test_bad_input_is_told_what_is_wrong(
         assert says in answer.json()["error"]["message"]
 
 
-@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/v1/chat/completions", 404), ("GET", "/nope", 404)])
-async def test_unknown_paths_answer_in_the_same_shape(service: Service, method: str, path: str, status: int) -> None:
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/v1/chat/completions", 405), ("GET", "/nope", 404)])
+async def test_unknown_paths_and_methods_answer_in_the_same_shape(
+    service: Service, method: str, path: str, status: int
+) -> None:
     async with httpx.AsyncClient(base_url=service.url, timeout=60) as client:
         answer = await client.request(method, path)
     assert answer.status_code == status
