@@ -1,10 +1,10 @@
 """From a request's body to what the engine runs: prompt tokens and one set of sampling parameters per choice."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from local_engine.constraints import ConstraintCompiler, requested_constraint, tool_constraint
 from local_engine.errors import InvalidRequest
+from local_engine.messages import plain_message
 from local_engine.openai_answers import Kind
 from local_engine.openai_protocol import ChatRequest, Sampled, parse_chat, parse_completion, sampling_params
 from local_engine.sampling_params import Constraint, SamplingParams
@@ -125,27 +125,6 @@ def _prepared(
         priority=request.priority,
         has_tools=has_tools,
     )
-
-
-def plain_message(message: dict[str, Any], index: int) -> dict[str, Any]:
-    """A message whose content is one string, as chat templates expect; raises InvalidRequest for what is not text."""
-    where = f"messages[{index}]"
-    if not isinstance(message.get("role"), str):
-        raise InvalidRequest("Every message needs a role.", parameter=f"{where}.role")
-    content = message.get("content")
-    if isinstance(content, list):
-        content = "".join(_part_text(part, where) for part in content)
-    if content is None:
-        content = ""
-    if not isinstance(content, str):
-        raise InvalidRequest("A message's content is a string or a list of text parts.", parameter=f"{where}.content")
-    return message | {"content": content}
-
-
-def _part_text(part: Any, where: str) -> str:
-    if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str):
-        return part["text"]
-    raise InvalidRequest("This model reads text only.", parameter=f"{where}.content")
 
 
 def _prompt_ids(prompt: str | list[str | int], tokenizer: Tokenizer) -> list[int]:

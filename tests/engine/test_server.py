@@ -227,6 +227,7 @@ def test_completions_take_text_and_token_ids(served: Served) -> None:
         ({}, "messages", None),
         ({"messages": []}, "messages", None),
         ({"messages": [{"content": "no role"}]}, "messages[0].role", None),
+        ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role", None),
         ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content", None),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content", None),
         ({"messages": FRANCE, "temperature": 3}, "temperature", None),

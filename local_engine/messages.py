@@ -1,0 +1,70 @@
+"""A conversation as callers send it, checked and brought into the shape that chat templates expect. Knows no model."""
+
+import json
+from typing import Any, Final
+
+from local_engine.errors import InvalidRequest
+
+# What OpenAI's API calls by names that chat templates do not know.
+ROLES: Final = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+
+
+def plain_message(message: dict[str, Any], index: int) -> dict[str, Any]:
+    """A message whose role is known and whose content is one string; raises InvalidRequest for what is not text."""
+    where = f"messages[{index}]"
+    plain = message | {"role": _role(message.get("role"), where), "content": _text(message.get("content"), where)}
+    if message.get("tool_calls") is not None:
+        plain["tool_calls"] = _tool_calls(message["tool_calls"], where)
+    return plain
+
+
+def _role(role: Any, where: str) -> str:
+    if not isinstance(role, str):
+        raise InvalidRequest("Every message needs a role.", parameter=f"{where}.role")
+    if role not in ROLES:
+        known = ", ".join(ROLES)
+        raise InvalidRequest(f"{role!r} is no role of a message; use one of {known}.", parameter=f"{where}.role")
+    return ROLES[role]
+
+
+def _text(content: Any, where: str) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, list):
+        return "".join(_part_text(part, where) for part in content)
+    if not isinstance(content, str):
+        raise InvalidRequest("A message's content is a string or a list of text parts.", parameter=f"{where}.content")
+    return content
+
+
+def _part_text(part: Any, where: str) -> str:
+    if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str):
+        return part["text"]
+    raise InvalidRequest("This model reads text only.", parameter=f"{where}.content")
+
+
+def _tool_calls(calls: Any, where: str) -> list[dict[str, Any]]:
+    if isinstance(calls, list) and all(isinstance(call, dict) for call in calls):
+        return [_tool_call(call, f"{where}.tool_calls[{number}]") for number, call in enumerate(calls)]
+    raise InvalidRequest("tool_calls is a list of calls.", parameter=f"{where}.tool_calls")
+
+
+def _tool_call(call: dict[str, Any], where: str) -> dict[str, Any]:
+    """The call with its arguments as an object: templates write them as JSON, and text would be quoted once more."""
+    function = call.get("function")
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise InvalidRequest("A tool call needs a function with a name.", parameter=where)
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except (ValueError, RecursionError) as error:
+            raise InvalidRequest(f"The arguments of a tool call are JSON text: {error}", parameter=where) from error
+    return call | {"function": function | {"arguments": {} if arguments is None else arguments}}
