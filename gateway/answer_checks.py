@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.json_schema_subset import fits
 from gateway.routing.rules import Verify
+from gateway.schema_check import fits
 
 Fields = dict[str, Any]
 _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -4,6 +4,7 @@ Both answers are attempts of one entry and both are charged; the money of both w
 answer that did not stand is kept: it is passed on after all where no stronger model answers.
 """
 
+import asyncio
 from dataclasses import dataclass
 
 import msgspec
@@ -32,7 +33,8 @@ async def cascade(run: Run, dispatcher: Dispatcher) -> Answer | BackendError | N
     refused: _Refused | None = None
     if isinstance(found, Answer):
         answer = _plain(found) if asks_more else found
-        word = objection(caller_body, found.first[-1].payload, escalation.verify)
+        # In a thread: a large schema takes a tenth of a second, and other requests are streaming.
+        word = await asyncio.to_thread(objection, caller_body, found.first[-1].payload, escalation.verify)
         if word is None:
             return answer
         refused = _Refused(answer, run.candidate, run.key, run.meter, _answered(run))

@@ -4,7 +4,6 @@ from typing import Any
 import pytest
 
 from gateway.answer_checks import is_asked_for_logprobs, objection, without_logprobs
-from gateway.json_schema_subset import fits
 from gateway.routing.rules import Verify
 
 FORM = Verify()
@@ -122,39 +121,3 @@ def test_log_probabilities_nobody_asked_for_go_and_nothing_else_changes() -> Non
 @pytest.mark.parametrize(("fields", "expected"), [({}, False), ({"logprobs": True}, True), ({"logprobs": None}, False)])
 def test_whether_the_caller_asked(fields: dict[str, Any], expected: bool) -> None:
     assert is_asked_for_logprobs(asked(fields)) is expected
-
-
-@pytest.mark.parametrize(
-    ("value", "schema", "expected"),
-    [
-        (1, True, True),
-        (1, {}, True),
-        (True, {"type": "integer"}, False),
-        (2.0, {"type": "integer"}, True),
-        ("a", {"enum": ["a", "b"]}, True),
-        (1, {"enum": [True]}, False),
-        (3, {"const": 3}, True),
-        ([1, "a"], {"items": {"type": "integer"}}, False),
-        ("x", {"anyOf": [{"type": "integer"}, {"type": "string"}]}, True),
-        (None, {"anyOf": [{"type": "integer"}, {"type": "string"}]}, False),
-        ({"next": {"next": None}}, {"properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}}, True),
-        ({"a": 1}, {"$ref": "#/$defs/a", "$defs": {"a": {"required": ["b"]}}}, False),
-        ({"a": 1}, {"$ref": "#/$defs/gone"}, True),
-        ({"a": 1}, {"$ref": "https://elsewhere"}, True),
-    ],
-)
-def test_the_part_of_json_schema_that_is_known(value: Any, schema: Any, expected: bool) -> None:
-    assert fits(value, schema) is expected
-
-
-def test_a_schema_that_refers_to_itself_ends() -> None:
-    endless = {"anyOf": [{"$ref": "#"}, {"$ref": "#"}], "type": "string"}
-    wide = {"properties": {"a": {"anyOf": [{"$ref": "#"}] * 40}}, "required": ["a"]}
-    assert objection(asked(JSON_SCHEMA), answer(GOOD), FORM) is None
-    form = {"response_format": {"type": "json_schema", "json_schema": {"schema": endless}}}
-    assert objection(asked(form), answer("1"), FORM) in ("off_schema", "unreadable")
-    form = {"response_format": {"type": "json_schema", "json_schema": {"schema": wide}}}
-    nested = "{}"
-    for _ in range(50):
-        nested = '{"a": ' + nested + "}"
-    assert objection(asked(form), answer(nested), FORM) in ("off_schema", None)
