@@ -31,6 +31,7 @@ from gateway.api.token_path import read_body
 from gateway.errors import BodyTooLarge, InvalidRequest
 from gateway.request_view import parse_request
 from tests.fuzzing import seeds
+from tests.read_stream import read_stream
 
 LARGEST: Final = 2048
 READERS: Final[Mapping[str, Callable[[], StreamReader]]] = {
@@ -78,10 +79,10 @@ def streams(data: bytes) -> None:
     """Every format's reader, and what translates its chunks: chunks or a BackendError, the same however it is cut."""
     whole, pieces = cut(data)
     for make in READERS.values():
-        found, ending = _chunks(make(), [whole])
-        assert _chunks(make(), pieces) == (found, ending)
+        found, ending = read_stream(make(), [whole])
+        assert read_stream(make(), pieces) == (found, ending)
         assert ending != "done" or found[-1].is_done
-    for chunk in (native := _chunks(READERS["native messages"](), [whole])[0]):
+    for chunk in (native := read_stream(READERS["native messages"](), [whole])[0]):
         name, _, said = chunk.payload.partition(b"\ndata: ")
         assert name.startswith(b"event: ")
         assert all(word in whole for word in said.strip().split(b" ")), "an event's data is what was sent"
@@ -89,30 +90,12 @@ def streams(data: bytes) -> None:
     for chunk in native:
         block.note(chunk.payload)
     block.close()
-    chat = _chunks(READERS["openai"](), [whole])[0]
+    chat = read_stream(READERS["openai"](), [whole])[0]
     messages = MessagesEventWriter(message_id="m", model="m", input_tokens=1)
     responses = ResponsesEventWriter(ResponseHead("r", 0, {}))
     for chunk in chat:
         messages.write(chunk)
         responses.write(chunk)
-
-
-def _chunks(reader: StreamReader, pieces: Sequence[bytes]) -> tuple[list[Chunk], str]:
-    parser, found = SseParser(), list[Chunk]()
-    try:
-        for piece in pieces:
-            for event in parser.receive(piece):
-                found += reader.read(event)
-                if reader.is_done:
-                    return found, "done"
-        for event in parser.finish():
-            found += reader.read(event)
-            if reader.is_done:
-                return found, "done"
-        found += reader.end()
-    except BackendError as error:
-        return found, type(error).__name__
-    return found, "done"
 
 
 def answers(data: bytes) -> None:

@@ -11,15 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backends.errors import BackendError
 from backends.openai_format import OpenAIStreamReader
 from backends.protocol import Chunk, Operation
-from backends.sse import EventTooLarge, SseParser
 from backends.usage import Usage
 from backends.usage_wire import MalformedUsage, parse_openai_usage
 from gateway.errors import ConfigurationError, InvalidRequest
 from gateway.request_view import RequestView, parse_request
 from gateway.routing.rules import RulesDocument, parse_rules
+from tests.read_stream import read_stream
 
 pytestmark = pytest.mark.faults
 TRIES = settings(
@@ -54,22 +53,7 @@ STREAMS = st.lists(
 
 
 def read(pieces: list[bytes]) -> tuple[list[Chunk], str]:
-    """Every chunk, and the error that ended them."""
-    parser, reader = SseParser(max_event_bytes=4096), OpenAIStreamReader("fuzz", wants_usage_chunk=True)
-    chunks: list[Chunk] = []
-    try:
-        for piece in pieces:
-            for event in parser.receive(piece):
-                chunks += reader.read(event)
-                if reader.is_done:
-                    return chunks, "done"
-        for event in parser.finish():
-            chunks += reader.read(event)
-        if not reader.is_done:
-            chunks += reader.end()
-    except (BackendError, EventTooLarge) as error:
-        return chunks, type(error).__name__
-    return chunks, "ended"
+    return read_stream(OpenAIStreamReader("fuzz", wants_usage_chunk=True), pieces)
 
 
 @TRIES
