@@ -7,14 +7,17 @@ from contextlib import asynccontextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from gateway.server import bind
+from gateway.server import KEEP_ALIVE_SECONDS, bind
 
 
 @asynccontextmanager
 async def serving(app: ASGIApp, *, http: type[asyncio.Protocol] | None = None) -> AsyncGenerator[str]:
     """The base URL of the running server."""
     listener = bind("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, http=http or "auto", log_level="warning", lifespan="off"))
+    config = uvicorn.Config(
+        app, http=http or "auto", log_level="warning", lifespan="off", timeout_keep_alive=KEEP_ALIVE_SECONDS
+    )
+    server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         while not server.started:
