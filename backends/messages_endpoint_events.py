@@ -33,10 +33,11 @@ ERROR_TYPES: Final[Mapping[int, str]] = {
 }
 
 
-def messages_error(status: int, message: str) -> bytes:
+def messages_error(status: int, message: str, *, request_id: str | None = None) -> bytes:
     """An error body in Anthropic's shape; its type follows the status."""
     kind = ERROR_TYPES.get(status, "invalid_request_error" if 400 <= status < 500 else "api_error")
-    return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": message}})
+    error = {"type": "error", "error": {"type": kind, "message": message}}
+    return msgspec.json.encode(error | ({"request_id": request_id} if request_id else {}))
 
 
 def messages_error_from(body: bytes, status: int, otherwise: str) -> bytes:

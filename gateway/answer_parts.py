@@ -5,6 +5,7 @@ import msgspec
 from backends.errors import BackendError, RateLimited, UpstreamRejected, UpstreamTimeout, UpstreamUnavailable
 from backends.json_objects import decode_object, part_of, text_of
 from backends.messages_endpoint_events import error_event, last_events
+from backends.protocol import Operation
 from backends.responses_endpoint_events import ResponseHead
 from gateway.errors import UpstreamFailed
 from gateway.ledger.entry import ESCALATED
@@ -14,10 +15,16 @@ ABOVE_EVERY_EVENT = (1 << 31) - 1
 """A sequence number for an event of our own in a stream whose events were numbered elsewhere."""
 
 
+def id_header(operation: Operation) -> str:
+    """Where the official clients of an endpoint look for the request's name."""
+    return "request-id" if operation.startswith("messages") else "x-request-id"
+
+
 def answer_headers(run: Run) -> dict[str, str]:
-    """The `x-breakeven-*` headers of an answer."""
+    """The headers of an answer: `x-breakeven-*`, and the request's name where clients look for it."""
     difficulty = run.intent.decision.facts.difficulty
     headers = {
+        id_header(run.view.operation): run.intent.request_id,
         "x-breakeven-request-id": run.intent.request_id,
         "x-breakeven-model": run.candidate.name,
         "x-breakeven-backend": run.candidate.backend,
@@ -99,6 +106,12 @@ def upstream_failure(run: Run, error: BackendError | None, rest_seconds: float |
 
     `rest_seconds` is how long the breakers hold calls back.
     """
+    failure = _upstream_failure(run, error, rest_seconds)
+    failure.request_id = run.intent.request_id
+    return failure
+
+
+def _upstream_failure(run: Run, error: BackendError | None, rest_seconds: float | None) -> UpstreamFailed:
     if isinstance(error, UpstreamRejected):
         return rejection(error)
     if error is None:
@@ -108,6 +121,9 @@ def upstream_failure(run: Run, error: BackendError | None, rest_seconds: float |
     tried = "; ".join(f"{attempt.model} ({attempt.outcome})" for attempt in run.attempts)
     wait = error.retry_after_seconds if isinstance(error, (RateLimited, UpstreamUnavailable)) else None
     status = 429 if isinstance(error, RateLimited) else 504 if isinstance(error, UpstreamTimeout) else 502
-    return UpstreamFailed(
+    failure = UpstreamFailed(
         f"No model answered: {tried}. Last: {error.message}.", status=status, retry_after_seconds=wait
     )
+    if isinstance(error, RateLimited):
+        failure.type, failure.code = "rate_limit_error", "rate_limit_exceeded"
+    return failure

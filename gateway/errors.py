@@ -30,6 +30,9 @@ from collections.abc import Mapping, Sequence
 class BreakevenError(Exception):
     """The root: its text is one sentence that says what was wrong and what to do."""
 
+    request_id: str | None = None
+    """Of the ledger entry that tells of it, where there is one."""
+
 
 class ConfigurationError(BreakevenError):
     """A configuration or rules file is wrong."""

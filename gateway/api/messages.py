@@ -39,7 +39,7 @@ class MessagesPath(TokenPath):
     def _operation(self, path: str) -> Operation:
         return ENDPOINTS[path]
 
-    def _error(self, error: BreakevenError) -> bytes:
+    def _error(self, error: BreakevenError, request_id: str) -> bytes:
         if isinstance(error, UpstreamFailed) and error.body:
             return error.body
-        return messages_error(status_of(error), str(error))
+        return messages_error(status_of(error), str(error), request_id=request_id)

@@ -7,11 +7,13 @@ from typing import Protocol
 from starlette.types import Receive, Scope, Send
 
 from backends.protocol import TRACE_HEADERS, VENDOR_HEADERS, Operation
+from gateway.answer_parts import id_header
 from gateway.api.asgi_caller import AsgiCaller, while_connected
 from gateway.api.once import SendSink, as_send, idempotency_key
 from gateway.api.openai_errors import body_of, headers_of, status_of
 from gateway.errors import BodyTooLarge, BreakevenError, InvalidRequest
 from gateway.idempotency import Idempotency, Sink
+from gateway.ids import new_request_id
 from gateway.pipeline import Caller, Incoming
 from gateway.response_cache import DEFAULT_SECONDS, vendor_text
 
@@ -76,12 +78,14 @@ class TokenPath:
         except _Gone:
             return
         except BreakevenError as error:
+            request_id = error.request_id or new_request_id()
             if status_of(error) >= 500:
-                log.warning("%s: %s", type(error).__name__, error)
+                log.warning("%s: %s (request %s)", type(error).__name__, error, request_id)
             if caller.is_started:
                 raise
-            await caller.start(status=status_of(error), content_type="application/json", headers=headers_of(error))
-            await caller.send(self._error(error), is_last=True)
+            named = headers_of(error) | {id_header(self._operation(scope["path"])): request_id}
+            await caller.start(status=status_of(error), content_type="application/json", headers=named)
+            await caller.send(self._error(error, request_id), is_last=True)
         finally:
             caller.close()
 
@@ -91,7 +95,7 @@ class TokenPath:
     def _operation(self, path: str) -> Operation:
         return ENDPOINTS[path]
 
-    def _error(self, error: BreakevenError) -> bytes:
+    def _error(self, error: BreakevenError, request_id: str) -> bytes:
         return body_of(error)
 
     async def _serve(self, asked: Incoming, caller: AsgiCaller) -> bool:

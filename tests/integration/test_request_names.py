@@ -1,0 +1,62 @@
+"""What the official clients read of an answer beside its body: the request's name, in answers and in refusals."""
+
+import anthropic
+import openai
+import pytest
+
+from backends.scripted import Outcome, follow
+from tests.integration.test_http import MESSAGES, Service, service
+from tests.rig import KEY
+
+pytestmark = pytest.mark.integration
+__all__ = ["service"]
+ASKED: list[anthropic.types.MessageParam] = [{"role": "user", "content": "hello"}]
+
+
+def claude(service: Service, key: str = KEY) -> anthropic.AsyncAnthropic:
+    return anthropic.AsyncAnthropic(api_key=key, base_url=service.url, max_retries=0)
+
+
+async def test_openai_names_the_request_as_the_ledger_does(service: Service) -> None:
+    async with service.client() as client:
+        answer = await client.chat.completions.create(model="a", messages=MESSAGES)  # pyright: ignore
+        assert answer._request_id == service.rig.entry.intent.request_id  # pyright: ignore[reportPrivateUsage]
+        stream = await client.chat.completions.create(model="a", messages=MESSAGES, stream=True)  # pyright: ignore
+        async with stream:
+            assert stream.response.headers["x-request-id"] == stream.response.headers["x-breakeven-request-id"]
+
+
+async def test_anthropic_names_the_request_as_the_ledger_does(service: Service) -> None:
+    async with claude(service) as client:
+        answer = await client.messages.create(model="a", max_tokens=9, messages=ASKED)
+    assert answer._request_id == service.rig.entry.intent.request_id  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_a_failure_that_is_booked_carries_its_entrys_name(service: Service) -> None:
+    service.rig.one._script = follow([Outcome(fault="rejected")])  # pyright: ignore[reportPrivateUsage]
+    async with service.client() as client:
+        with pytest.raises(openai.BadRequestError) as caught:
+            await client.chat.completions.create(model="a", messages=MESSAGES)  # pyright: ignore
+    assert caught.value.request_id == service.rig.entry.intent.request_id
+
+
+async def test_a_refusal_has_a_name_though_nothing_is_booked(service: Service) -> None:
+    async with openai.AsyncOpenAI(api_key="bk-wrong", base_url=f"{service.url}/v1", max_retries=0) as client:
+        with pytest.raises(openai.AuthenticationError) as caught:
+            await client.chat.completions.create(model="a", messages=MESSAGES)  # pyright: ignore
+    assert len(caught.value.request_id or "") == 32
+    async with claude(service, "bk-wrong") as client:
+        with pytest.raises(anthropic.AuthenticationError) as refused:
+            await client.messages.create(model="a", max_tokens=9, messages=ASKED)
+    assert refused.value.response.headers["request-id"] == refused.value.body["request_id"]  # pyright: ignore
+    assert not service.rig.ledger.entries
+
+
+async def test_a_provider_that_is_too_busy_is_a_rate_limit_to_the_caller(service: Service) -> None:
+    busy = follow([Outcome(fault="rate_limited", retry_after_seconds=30.0)])
+    service.rig.one._script = service.rig.two._script = busy  # pyright: ignore[reportPrivateUsage]
+    async with service.client() as client:
+        with pytest.raises(openai.RateLimitError) as caught:
+            await client.chat.completions.create(model="a", messages=MESSAGES)  # pyright: ignore
+    assert (caught.value.type, caught.value.code) == ("rate_limit_error", "rate_limit_exceeded")
+    assert caught.value.response.headers["retry-after"] == "30"
