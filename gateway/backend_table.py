@@ -30,7 +30,7 @@ SIMULATED_PROVIDER = "openai"
 """Whose list prices the simulated hosted side carries."""
 
 
-ENGINE_CACHE = PromptCache(ttl_seconds=600.0, least_tokens=16, step_tokens=16)
+ENGINE_CACHE = PromptCache(ttl_seconds=600.0, least_tokens=16, step_tokens=16, is_replicas_own=True)
 """Blocks of 16 tokens, kept until room is needed: how long that takes depends on the load, so this is a guess."""
 
 

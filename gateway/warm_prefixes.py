@@ -21,12 +21,14 @@ class PromptCache:
     """How a backend caches prompts: whole steps of at least so many tokens, for a time since the last touch.
 
     `is_automatic` False: only what the caller marked, so that the usage it reports is the only evidence.
+    `is_replicas_own`: of an engine that this replica runs for itself; the other replicas' have caches of their own.
     """
 
     ttl_seconds: float = 300.0
     least_tokens: int = 1024
     step_tokens: int = 128
     is_automatic: bool = True
+    is_replicas_own: bool = False
 
     def kept(self, tokens: int) -> int:
         """How many of a prefix's tokens it keeps."""
@@ -43,8 +45,17 @@ class WarmPrefixes(Protocol):
         """Model -> the most tokens of these prefixes that it has warm; models without any are left out."""
         ...
 
-    def note(self, tenant: str, prefix: Prefix, model: str, warm_tokens: int, until: float) -> None:
-        """From now `until` then this model has so many tokens of this prefix warm."""
+    def note(
+        self,
+        tenant: str,
+        prefix: Prefix,
+        model: str,
+        warm_tokens: int,
+        until: float,
+        *,
+        is_replicas_own: bool = False,
+    ) -> None:
+        """From now `until` then this model has so many tokens of this prefix warm; `is_replicas_own`: only here."""
         ...
 
 
@@ -65,9 +76,20 @@ class MemoryWarmPrefixes:
                     warm[model] = max(tokens, warm.get(model, 0))
         return warm
 
-    def note(self, tenant: str, prefix: Prefix, model: str, warm_tokens: int, until: float) -> None:
+    def note(
+        self,
+        tenant: str,
+        prefix: Prefix,
+        model: str,
+        warm_tokens: int,
+        until: float,
+        *,
+        is_replicas_own: bool = False,
+    ) -> None:
         place = (tenant, prefix[0])
-        self._known.setdefault(place, {})[model] = (warm_tokens, until)
+        known = self._known.setdefault(place, {})
+        if model not in known or known[model][1] <= until:  # what is heard late must not shorten what is known
+            known[model] = (warm_tokens, until)
         self._known.move_to_end(place)
         if len(self._known) > self.most:
             self._known.popitem(last=False)
@@ -94,4 +116,4 @@ def note_answer(
     until = now + max(cache.ttl_seconds, HOUR_SECONDS if entry.cache_write_1h_tokens else 0.0)
     for prefix in {prefixes[0], prefixes[-1]}:
         if kept := cache.kept(round(prefix[1] * share)):
-            warm.note(entry.intent.tenant, prefix, entry.model, kept, until)
+            warm.note(entry.intent.tenant, prefix, entry.model, kept, until, is_replicas_own=cache.is_replicas_own)

@@ -49,6 +49,7 @@ from gateway.rule_state import ExplorationSpend
 from gateway.rule_watch import RuleWatch
 from gateway.rules_service import RulesService
 from gateway.shadow import ShadowBudget, ShadowCalls
+from gateway.shared_prefixes import SharedWarmPrefixes
 from gateway.sharing import Sharing, open_sharing
 from gateway.spending import Spending
 from gateway.storage.database import migrate_engine, open_database
@@ -64,6 +65,7 @@ from gateway.storage.sql_reports import SqlReports
 from gateway.storage.sql_rules import SqlRulesStore
 from gateway.tasks import end_tasks
 from gateway.treasury import Treasury
+from gateway.warm_prefixes import MemoryWarmPrefixes
 from gateway.watching import Watching, open_watching
 
 log = logging.getLogger(__name__)
@@ -143,6 +145,8 @@ class Gateway:
             asyncio.create_task(self.budgets.run(), name="budgets"),
             asyncio.create_task(watch_health(self._monitored(), self.pipeline.upstreams), name="health"),
         ]
+        if isinstance(self.pipeline.warm, SharedWarmPrefixes):
+            self.tasks.append(asyncio.create_task(self.pipeline.warm.run(), name="prefixes"))
 
     async def stop(self) -> None:
         """Ship what is settled and close everything; what could not be shipped is shipped at the next start."""
@@ -156,7 +160,7 @@ class Gateway:
         await self.budgets.stop()
         if isinstance(self.exposition, FleetRegistry):
             self.exposition.remove()
-        await self.sharing.counters.aclose()
+        await self.sharing.aclose()
         await self.kept.aclose()
         await self.watching.aclose()
         await self.sink.aclose()
@@ -296,6 +300,7 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
         prompt_caches=table.prompt_caches,
         retry_policy=RetryPolicy(**deployment.settings.fallback.model_dump()),
         bodies=bodies,
+        warm=MemoryWarmPrefixes() if sharing.prefixes is None else SharedWarmPrefixes(sharing.prefixes),
     )
     pipeline.exploration = exploration = ExplorationSpend(pipeline.rule_state, now_us, workers=workers)
     metrics.tell(exploration.settled)

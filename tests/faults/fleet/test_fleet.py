@@ -134,6 +134,29 @@ async def test_rules_activated_at_one_replica_decide_at_every_worker(fleet: Flee
     assert {one.count for one in take_overs(fleet.urls).values()} == {1}
 
 
+async def test_a_conversations_next_turn_finds_its_warm_prefix_at_every_worker(fleet: Fleet, patience: None) -> None:
+    """One worker answers the first turn; the second one's cached input is cheaper, whoever is asked."""
+    _, key = fleet.new_key("conversation")
+    await until_known(fleet, key)
+    first = [{"role": "system", "content": "You count. " * 1000}, {"role": "user", "content": "How far?"}]
+    second = [*first, {"role": "assistant", "content": "To 10."}, {"role": "user", "content": "And then?"}]
+    [cold] = set(await _expected_costs(fleet, key, second))
+    async with connections(1) as session:
+        assert (await chat(session, fleet.one.url, key, messages=first, max_tokens=4)).status == 200
+    while len(costs := set(await _expected_costs(fleet, key, second))) > 1 or costs == {cold}:
+        await asyncio.sleep(0.05)
+    assert min(costs) < cold
+
+
+async def _expected_costs(fleet: Fleet, key: str, messages: list[dict[str, str]]) -> list[float]:
+    """What the worker behind each of several new connections takes such a request to cost at the plain model."""
+    body, headers = {"model": "plain", "messages": messages}, {"authorization": f"Bearer {key}"}
+    async with httpx.AsyncClient(timeout=60, limits=httpx.Limits(max_keepalive_connections=0)) as client:
+        asked = [f"{url}/v1/route" for url in fleet.urls for _ in range(FRESH)]
+        answers = [(await client.post(url, json=body, headers=headers)).raise_for_status().json() for url in asked]
+    return [float(answer["candidates"][0]["expected_cost_usd"]) for answer in answers]
+
+
 async def test_a_teams_rate_is_one_for_all_workers(fleet: Fleet) -> None:
     _, key = fleet.new_key("team", team="red")
     began = time.monotonic()

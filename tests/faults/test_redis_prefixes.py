@@ -1,0 +1,113 @@
+"""Warm prefixes over a real Redis: who learns what, how much is kept, and that a Redis that is away is no error."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import redis
+
+from gateway.shared_prefixes import SharedWarmPrefixes, WarmNote
+from gateway.storage.redis_bytes import connect_bytes
+from gateway.storage.redis_prefixes import NOTES_A_RECORD, PREFIX, RedisPrefixes
+from gateway.tasks import end_tasks
+from tests.redis_server import RedisServer
+
+pytestmark = [pytest.mark.faults, pytest.mark.integration]
+PATIENCE_SECONDS = 120.0
+HOUR = 3600.0
+REDIS_TRIMS_AT_ONCE = 100
+"""Its stream-node-max-entries: an approximate bound is kept by whole nodes."""
+PROMPT = (b"fingerprint", 3000)
+
+
+@pytest.fixture(autouse=True)
+async def patience() -> AsyncIterator[None]:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        yield
+
+
+@asynccontextmanager
+async def worker(server: RedisServer, replica: str = "one", *, most: int = 5000) -> AsyncGenerator[SharedWarmPrefixes]:
+    warm = SharedWarmPrefixes(RedisPrefixes(connect_bytes(server.url), replica=replica, most_records=most))
+    running = asyncio.create_task(warm.run())
+    try:
+        yield warm
+    finally:
+        await end_tasks([running])
+        await warm.channel.aclose()
+
+
+def note(warm: SharedWarmPrefixes, model: str, *, is_replicas_own: bool = False) -> None:
+    warm.note("t", PROMPT, model, 2944, warm.monotonic() + HOUR, is_replicas_own=is_replicas_own)
+
+
+def known(warm: SharedWarmPrefixes) -> set[str]:
+    return set(warm.lookup("t", [PROMPT], warm.monotonic()))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
+async def test_workers_learn_from_each_other_and_a_new_one_what_was_said_before(redis_server: RedisServer) -> None:
+    async with worker(redis_server) as one, worker(redis_server, "two") as two:
+        note(one, "a")
+        note(two, "b")
+        await until(lambda: known(one) == known(two) == {"a", "b"})
+    async with worker(redis_server, "three") as later:
+        await until(lambda: known(later) == {"a", "b"})
+
+
+async def test_a_replicas_own_engine_is_warm_for_its_own_workers_only(redis_server: RedisServer) -> None:
+    async with worker(redis_server) as one, worker(redis_server) as beside, worker(redis_server, "two") as other:
+        note(one, "own", is_replicas_own=True)
+        await until(lambda: known(beside) == {"own"})
+        note(one, "hosted")  # told later, so that whoever knows it would know the other too
+        await until(lambda: known(other))
+        assert known(other) == {"hosted"}
+
+
+async def test_a_flushed_redis_loses_the_past_and_no_worker_its_memory(redis_server: RedisServer) -> None:
+    async with worker(redis_server) as one, worker(redis_server) as two:
+        note(one, "before")
+        await until(lambda: known(two) == {"before"})
+        redis_server.flush()
+        note(two, "after")
+        await until(lambda: known(one) == {"before", "after"})
+        assert known(two) == {"before", "after"}
+
+
+async def test_a_redis_that_is_away_is_no_error_and_they_find_each_other_again(tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as server:
+        async with worker(server) as one, worker(server) as two:
+            note(one, "before")
+            await until(lambda: known(two) == {"before"})
+            server.stop()
+            note(one, "meanwhile")
+            assert known(one) == {"before", "meanwhile"}
+            await asyncio.to_thread(server.start)
+            while "after" not in known(two):
+                note(one, "after")
+                await asyncio.sleep(0.1)
+
+
+async def test_a_stream_is_bounded_and_forgets_itself(redis_server: RedisServer) -> None:
+    channel = RedisPrefixes(connect_bytes(redis_server.url), replica="one", most_records=10)
+    for number in range(400):
+        await channel.tell([WarmNote("t", b"%d" % number, "m", 2944, HOUR)], only_replica=False)
+    await channel.aclose()
+    with redis.Redis.from_url(redis_server.url) as client:
+        records = int(client.xlen(PREFIX))  # pyright: ignore[reportArgumentType]
+        assert 10 <= records <= 10 + REDIS_TRIMS_AT_ONCE
+        assert 0 < int(client.ttl(PREFIX)) <= HOUR  # pyright: ignore[reportArgumentType]
+
+
+async def test_many_notes_go_in_several_records_and_arrive_whole(redis_server: RedisServer) -> None:
+    async with worker(redis_server) as one, worker(redis_server) as two:
+        many = [(b"%d" % number, 3000) for number in range(10 * NOTES_A_RECORD)]
+        for prefix in many:
+            one.note("t", prefix, "m", 2944, one.monotonic() + HOUR)
+        await until(lambda: all(two.lookup("t", [prefix], two.monotonic()) for prefix in many))
