@@ -12,8 +12,9 @@ from rich.table import Table
 
 from gateway.cli.serve_children import engine_supervisor
 from gateway.config.engine_curve import CurveFile, MeasuredEngine, save_engine_curve
+from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, find_home
-from gateway.config.settings import EngineSettings, load_settings, write_first_files
+from gateway.config.settings import EngineSettings, load_settings
 from gateway.economics.errors import EconomicsError
 from gateway.engine_monitor import measure_curve
 from gateway.errors import StateError

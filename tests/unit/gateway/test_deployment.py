@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
-from gateway.config.settings import write_first_files
 from gateway.deployment import load_deployment
 from gateway.errors import ConfigurationError, StateError
 from gateway.limits import Rates

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.doctor import Finding, examine
+from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
-from gateway.config.settings import write_first_files
 
 
 @pytest.fixture

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config.first_files import first_configuration, write_first_files
 from gateway.config.home import Home, create_home
-from gateway.config.settings import FIRST_CONFIGURATION, Settings, load_settings, write_first_files
+from gateway.config.settings import Settings, load_settings
 from gateway.deployment import load_deployment
 from gateway.errors import ConfigurationError
 from gateway.yaml_document import validate_yaml
@@ -18,7 +19,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def test_the_first_configuration_is_the_defaults_written_out() -> None:
-    assert validate_yaml(Settings, FIRST_CONFIGURATION, "first") == Settings()
+    assert validate_yaml(Settings, first_configuration(), "first") == Settings()
 
 
 def test_first_files_are_written_once(home: Home) -> None:

@@ -1,0 +1,41 @@
+"""The configuration and rules that a deployment begins with: written once, commented, then its own to edit."""
+
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from gateway.config.home import Home
+from gateway.config.settings import EngineSettings
+from gateway.errors import StateError
+
+_FIRST = files("gateway.config") / "first"
+
+
+def first_configuration() -> str:
+    """As the schema's own defaults."""
+    return (_FIRST / "breakeven.yaml").read_text(encoding="utf-8")
+
+
+def first_rules(engine: EngineSettings) -> str:
+    """For the bundled engine and whatever hosted models there are."""
+    text = (_FIRST / "rules.yaml").read_text(encoding="utf-8")
+    return Template(text).substitute(name=engine.name, context_window=engine.context_window)
+
+
+def write_first_files(home: Home) -> list[Path]:
+    """Write the commented first configuration and rules where they are missing; what was written."""
+    written: list[Path] = []
+    for path, text in (
+        (home.config_file, first_configuration()),
+        (home.rules_file, first_rules(EngineSettings())),
+    ):
+        if path.exists():
+            continue
+        part = path.with_suffix(".part")
+        try:
+            part.write_text(text, encoding="utf-8")
+            part.rename(path)
+        except OSError as error:
+            raise StateError(f"cannot write {path}: {error.strerror}") from error
+        written.append(path)
+    return written
