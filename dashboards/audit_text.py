@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from dashboards import display
+from dashboards.key_form import last_day
 from dashboards.limit_words import limits_text
 
 
@@ -17,8 +18,8 @@ def change_text(action: str, detail: str) -> str:
         return detail or display.UNKNOWN
     if action == "budget.set":
         return _budget(found)
-    if action == "key.limits":
-        return f"{limits_text(found['before'])} → {limits_text(found['after'])}"
+    if action == "key.change":
+        return "; ".join(_key(name, found["before"][name], found["after"][name]) for name in found["after"])
     if action == "key.create":
         limits = json.loads(found["limits"])
         whose = [found["role"], *(f"{name} {found[name]}" for name in ("team", "project") if found[name])]
@@ -30,6 +31,22 @@ def _budget(found: dict[str, Any]) -> str:
     after = display.dollars(found["after_usd"])
     amount = after if found["before_usd"] is None else f"{display.dollars(found['before_usd'])} → {after}"
     return f"{amount} a month, {'refuses' if found.get('stops') else 'warns'} when spent"
+
+
+def _key(name: str, before: Any, after: Any) -> str:
+    """One field of a key, before and after."""
+    if name == "limits":
+        return f"{limits_text(before)} → {limits_text(after)}"
+    label = {"allowed_models": "models", "expires_at_us": "last day"}.get(name, name)
+    return f"{label} {_value(name, before)} → {_value(name, after)}"
+
+
+def _value(name: str, value: Any) -> str:
+    if name == "expires_at_us":
+        return last_day(value) or "none"
+    if value is None:
+        return "all" if name == "allowed_models" else "none"
+    return ", ".join(value) or "none" if isinstance(value, list) else str(value)
 
 
 def _lines(diff: str) -> str:

@@ -48,6 +48,9 @@ class GatewayClient:
     async def put(self, path: str, body: Mapping[str, object]) -> Json:
         return await self._ask("PUT", path, body=body)
 
+    async def patch(self, path: str, body: Mapping[str, object]) -> Json:
+        return await self._ask("PATCH", path, body=body)
+
     async def delete(self, path: str, **query: object) -> Json:
         return await self._ask("DELETE", path, query=query)
 

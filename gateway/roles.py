@@ -16,7 +16,7 @@ Permission = Literal[
     "audit.read",
     "budgets.write",  # monthly budgets, which warn and stop nothing
     "rules.write",  # put, activate, roll back
-    "keys.write",  # create, limit and revoke
+    "keys.write",  # create, change and revoke
     "bodies.read",  # the stored text of single requests
 ]
 

@@ -6,7 +6,7 @@ The rules' store is beside its service (rules_service.py), the ledger's protocol
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypedDict
 
 from gateway.economics.traffic import HourlyTraffic
 from gateway.keys import KeyRecord, Role
@@ -47,6 +47,18 @@ class NewKey:
     keeps_bodies: bool = False
 
 
+class KeyChange(TypedDict, total=False):
+    """What is to be another; what is left out stays. None is nobody, all models, or no end, as in NewKey."""
+
+    name: str
+    team: str | None
+    project: str | None
+    tags: tuple[str, ...]
+    allowed_models: tuple[str, ...] | None
+    expires_at_us: int | None
+    limits: Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class ListedKey:
     """A key without its secret."""
@@ -56,7 +68,7 @@ class ListedKey:
 
 
 class KeyStore(Protocol):
-    """Where keys are kept. Both writes are recorded in the audit log by whoever implements them."""
+    """Where keys are kept. Every write is recorded in the audit log by whoever implements it."""
 
     async def create(
         self, new: NewKey, *, author: str, limits: Mapping[str, Any] | None = None
@@ -76,8 +88,8 @@ class KeyStore(Protocol):
         """Key id -> its limits as they were last set."""
         ...
 
-    async def set_limits(self, key_id: str, limits: Mapping[str, Any], *, author: str) -> bool:
-        """False when there is no such key."""
+    async def change(self, key_id: str, change: KeyChange, *, author: str) -> bool:
+        """False when there is no such key. Books keep what was asked under the team and tags of its time."""
         ...
 
     async def records(self) -> Mapping[bytes, KeyRecord]:

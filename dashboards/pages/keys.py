@@ -1,15 +1,17 @@
 """API keys: one for each app or person, with a team, so that cost has an owner, and with limits that hold."""
 
-from dataclasses import dataclass
+import time
+from collections.abc import Awaitable, Sequence
 from html import escape
 from typing import Any
 
 from nicegui import ui
 
-from dashboards import display, markup
+from dashboards import display, key_form, markup
 from dashboards.frame import View, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
-from dashboards.limit_words import WINDOWS, limits_text
+from dashboards.key_fields import KeyFields
+from dashboards.limit_words import limits_text
 from dashboards.markup import Cell, Column
 
 KEYS = "/admin/v1/keys"
@@ -21,81 +23,40 @@ ROLES = {
     "owner": "owner: everything",
 }
 
+CHANGE_NOTE = (
+    "A change holds in every worker within a second; a revoked key stops as soon. What a key has spent stays with the "
+    "team, project and tags that it had."
+)
+
 
 async def build(view: View) -> None:
     """Create one, list all, change what one may use."""
     found = await view.gateway.get(KEYS)
     may_write = view.session.may("keys.write")
+    models: list[str] = []
     if may_write:
+        models = [one["name"] for one in (await view.gateway.get("/admin/v1/models"))["models"]]
         with panel("New key", "The key is shown once, here. Only a hash of it is stored. Empty limits are no limits."):
-            _creator(view)
+            _creator(view, models)
     with panel("Keys", "Times in UTC."):
         html(_table(found["keys"]))
     if may_write:
-        with panel("Change a key", "Limits hold in every worker within a second; a revoked key stops as soon."):
-            _changer(view, found["keys"])
+        with panel("Change a key", CHANGE_NOTE):
+            _changer(view, found["keys"], models)
 
 
-@dataclass(slots=True)
-class LimitFields:
-    """What a key may use, as four fields. What they do not show (quotas of tiers) is kept as it was."""
-
-    budget: ui.input
-    window: ui.select
-    requests: ui.number
-    tokens: ui.number
-    others: dict[str, Any]
-
-    @classmethod
-    def build(cls) -> "LimitFields":
-        return cls(
-            ui.input("Budget, $").props("dense outlined maxlength=24 inputmode=decimal").classes("be-short"),
-            ui.select(WINDOWS, value="month", label="Budget is for").props("dense outlined").classes("be-short"),
-            ui.number("Requests a minute", min=1, precision=0).props("dense outlined").classes("be-short"),
-            ui.number("Input tokens a minute", min=1, precision=0).props("dense outlined").classes("be-short"),
-            {},
-        )
-
-    def show(self, limits: dict[str, Any]) -> None:
-        self.budget.set_value(limits.get("budget_usd") or "")
-        self.window.set_value(limits.get("budget_window", "month"))
-        self.requests.set_value(limits.get("requests_per_minute"))
-        self.tokens.set_value(limits.get("tokens_per_minute"))
-        shown = ("budget_usd", "budget_window", "requests_per_minute", "tokens_per_minute")
-        self.others = {name: value for name, value in limits.items() if name not in shown}
-
-    def limits(self) -> dict[str, Any]:
-        found = dict(self.others)
-        if budget := (self.budget.value or "").replace("$", "").replace(",", "").strip():
-            found |= {"budget_usd": budget, "budget_window": self.window.value}
-        for name, value in (("requests_per_minute", self.requests.value), ("tokens_per_minute", self.tokens.value)):
-            if value is not None:
-                found[name] = int(value)
-        return found
-
-
-def _creator(view: View) -> None:
+def _creator(view: View, models: Sequence[str]) -> None:
     with grid("be-filters"):
-        name = ui.input("Name").props("dense outlined maxlength=64")
         role = ui.select(ROLES, value="app", label="Role").props("dense outlined").style("min-width: 17rem")
-        team = ui.input("Team").props("dense outlined maxlength=64")
-        project = ui.input("Project").props("dense outlined maxlength=64")
-        limits = LimitFields.build()
+        fields = KeyFields.build(models)
         button = ui.button("Create").props("no-caps unelevated")
     result = html("")
 
     async def create() -> None:
-        body = {
-            "name": name.value,
-            "role": role.value,
-            "team": team.value or None,
-            "project": project.value or None,
-            "limits": limits.limits(),
-        }
         try:
-            made = await view.gateway.post(KEYS, body)
-        except (GatewayRefused, GatewayUnreachable) as error:
-            result.set_content(f'<p class="be-problem" role="alert">{escape(str(error))}</p>')
+            made = await view.gateway.post(KEYS, {"role": role.value, **fields.read()})
+        except (ValueError, GatewayRefused, GatewayUnreachable) as error:
+            result.set_content(_problem(error))
             return
         result.set_content(
             f'<p class="be-fine" role="status">{escape(made["name"])} may start now. Copy the key: it is not shown '
@@ -105,7 +66,12 @@ def _creator(view: View) -> None:
     button.on_click(create)
 
 
+def _problem(error: Exception) -> str:
+    return f'<p class="be-problem" role="alert">{escape(str(error))}</p>'
+
+
 def _table(keys: list[dict[str, Any]]) -> str:
+    now_us = time.time_ns() // 1000
     rows = [
         [
             Cell(one["name"], tone="muted" if one["revoked_at_us"] else "", title=one["id"]),
@@ -118,7 +84,7 @@ def _table(keys: list[dict[str, Any]]) -> str:
             Cell(
                 display.moment(one["created_at_us"])[:10], tone="be-nowrap", title=display.moment(one["created_at_us"])
             ),
-            _state(one),
+            _state(one, now_us),
         ]
         for one in keys
     ]
@@ -126,43 +92,61 @@ def _table(keys: list[dict[str, Any]]) -> str:
     return markup.table([Column(name) for name in names], rows, caption="Keys")
 
 
-def _state(one: dict[str, Any]) -> Cell:
+def _state(one: dict[str, Any], now_us: int) -> Cell:
     if one["revoked_at_us"]:
         return Cell(f"revoked {display.moment(one['revoked_at_us'])[:10]}", tone="bad")
-    if one["expires_at_us"]:
-        return Cell(f"until {display.moment(one['expires_at_us'])[:10]}")
-    return Cell("active", tone="good")
+    ends_at_us = one["expires_at_us"]
+    if ends_at_us is None:
+        return Cell("active", tone="good")
+    title = f"ends {display.moment(ends_at_us)}"
+    if ends_at_us <= now_us:
+        return Cell(f"expired {key_form.last_day(ends_at_us)}", tone="bad", title=title)
+    return Cell(f"until {key_form.last_day(ends_at_us)}", title=title)
 
 
-def _changer(view: View, keys: list[dict[str, Any]]) -> None:
+def _changer(view: View, keys: list[dict[str, Any]], models: Sequence[str]) -> None:
     working = {one["id"]: one for one in keys if not one["revoked_at_us"]}
     labels = {key: f"{one['name']} ({one['role']})" for key, one in working.items()}
-    with grid("be-filters"):
-        chosen = ui.select(labels, label="Key").props("dense outlined").style("min-width: 16rem")
-        limits = LimitFields.build()
-        save = ui.button("Save limits").props("no-caps unelevated")
-        revoke = ui.button("Revoke").props("no-caps outline color=negative")
+    chosen = ui.select(labels, label="Key").props("dense outlined").style("min-width: 16rem; max-width: 26rem")
+    with ui.element("div") as editor:
+        with grid("be-filters"):
+            fields = KeyFields.build(models)
+        with grid("be-actions"):
+            save = ui.button("Save").props("no-caps unelevated")
+            revoke = ui.button("Revoke").props("no-caps outline color=negative")
     problem = html("")
-    chosen.on_value_change(lambda event: limits.show(working[event.value]["limits"]))
+    editor.set_visibility(False)
+    shown: dict[str, Any] = {}
 
-    async def attempt(change: Any) -> None:
+    def show() -> None:
+        fields.show(working[chosen.value])
+        shown.update(fields.read())
+        problem.set_content("")
+        editor.set_visibility(True)
+
+    async def attempt(change: Awaitable[Any]) -> None:
         try:
             await change
         except (GatewayRefused, GatewayUnreachable) as error:
-            problem.set_content(f'<p class="be-problem" role="alert">{escape(str(error))}</p>')
+            problem.set_content(_problem(error))
             return
         ui.navigate.to("/keys")
 
-    async def save_limits() -> None:
-        if chosen.value is not None:
-            await attempt(view.gateway.put(f"{KEYS}/{chosen.value}/limits", {"limits": limits.limits()}))
+    async def save_key() -> None:
+        try:
+            change = key_form.changed(shown, fields.read())
+        except ValueError as error:
+            problem.set_content(_problem(error))
+            return
+        if change:
+            await attempt(view.gateway.patch(f"{KEYS}/{chosen.value}", change))
+        else:
+            problem.set_content('<p class="be-note be-hint" role="status">Nothing was changed.</p>')
 
     async def revoke_key() -> None:
         await attempt(view.gateway.post(f"{KEYS}/{chosen.value}/revoke"))
 
     def ask_first() -> None:
-        if chosen.value is None:
-            return
         with ui.dialog() as dialog, ui.card():
             html(
                 f"<p>Revoke the key <strong>{escape(working[chosen.value]['name'])}</strong>? Whoever uses it is "
@@ -173,5 +157,6 @@ def _changer(view: View, keys: list[dict[str, Any]]) -> None:
                 ui.button("Revoke for good", on_click=revoke_key).props("no-caps unelevated color=negative")
         dialog.open()
 
-    save.on_click(save_limits)
+    chosen.on_value_change(show)
+    save.on_click(save_key)
     revoke.on_click(ask_first)

@@ -2,18 +2,18 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 from fastapi import APIRouter
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
 
 from gateway.admission import Limits, parse_limits
 from gateway.api.admin_guard import Caller, needs
 from gateway.errors import Conflict, InvalidRequest, NotFound
 from gateway.keys import Role
 from gateway.roles import PERMISSIONS
-from gateway.stores import KeyStore, ListedKey, NewKey
+from gateway.stores import KeyChange, KeyStore, ListedKey, NewKey
 
 Label = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\w .:/@-]+$")]
 
@@ -79,6 +79,33 @@ class CreateKey(BaseModel):
         )
 
 
+class ChangeKey(BaseModel):
+    """What is to be another; what is left out stays. null takes away: no team, every model, no end."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Label | None = None
+    team: Label | None = None
+    project: Label | None = None
+    tags: list[Label] | None = Field(default=None, max_length=16)
+    allowed_models: list[str] | None = Field(default=None, max_length=200)
+    expires_at_us: int | None = Field(default=None, ge=0)
+    limits: KeyLimits | None = Field(default=None, description="All of them; what is left out is not limited any more")
+
+    @field_validator("name")
+    @classmethod
+    def _needs_name(cls, given: str | None) -> str:
+        if given is None:
+            raise ValueError("a key needs a name; leave it out to keep the one it has")
+        return given
+
+    def change(self) -> KeyChange:
+        """Only what was given."""
+        given: dict[str, Any] = {name: getattr(self, name) for name in self.model_fields_set}
+        empty = {"tags": [], "limits": {}}
+        return cast("KeyChange", given | {name: given[name] or none for name, none in empty.items() if name in given})
+
+
 class NewLimits(BaseModel):
     """All of a key's limits; what is left out is not limited any more."""
 
@@ -127,11 +154,28 @@ Refresh = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class KeyService:
-    """The store, how this process takes a change over at once, and the tiers that a quota may name."""
+    """The store, how this process takes a change over at once, the clock, and the tiers that a quota may name."""
 
     store: KeyStore
     refresh: Refresh = field(repr=False)
+    now_us: Callable[[], int] = field(repr=False)
     tiers: Collection[str] = ()
+
+    async def change(self, key_id: str, change: KeyChange, *, author: str) -> None:
+        """Checked, stored and in force. Raises NotFound."""
+        self.require_tiers(change.get("limits", {}))
+        self.require_future(change.get("expires_at_us"))
+        if not await self.store.change(key_id, change, author=author):
+            raise _unknown(key_id)
+        await self.refresh()
+
+    def require_future(self, expires_at_us: int | None) -> None:
+        """Raises InvalidRequest for an end that is past, which is most often a mistake in its unit."""
+        if expires_at_us is not None and expires_at_us <= self.now_us():
+            raise InvalidRequest(
+                "`expires_at_us` is past; it counts microseconds since 1970 (UTC). To end a key now, revoke it.",
+                param="expires_at_us",
+            )
 
     def require_tiers(self, limits: Mapping[str, Any]) -> None:
         """Raises InvalidRequest for a quota that would count nothing: such a key could spend nothing."""
@@ -172,6 +216,7 @@ def build_keys_router(keys: KeyService) -> APIRouter:
     async def create_key(asked: CreateKey, caller: Caller) -> CreatedKey:  # pyright: ignore[reportUnusedFunction]
         """Create a key. Its secret is in this answer and nowhere else."""
         keys.require_tiers(asked.limits)
+        keys.require_future(asked.expires_at_us)
         created, secret = await keys.store.create(asked.new_key(), author=caller.name, limits=asked.limits)
         await keys.refresh()
         return CreatedKey.model_validate({**_fields(created, asked.limits), "key": secret})
@@ -179,10 +224,14 @@ def build_keys_router(keys: KeyService) -> APIRouter:
     @router.put("/keys/{key_id}/limits", openapi_extra=needs("keys.write"))
     async def set_limits(key_id: str, new: NewLimits, caller: Caller) -> KeyList:  # pyright: ignore[reportUnusedFunction]
         """Replace a key's limits; they hold in every process within a second."""
-        keys.require_tiers(new.limits)
-        if not await keys.store.set_limits(key_id, new.limits, author=caller.name):
-            raise _unknown(key_id)
-        await keys.refresh()
+        await keys.change(key_id, {"limits": new.limits}, author=caller.name)
+        return await every()
+
+    @router.patch("/keys/{key_id}", openapi_extra=needs("keys.write"))
+    async def change_key(key_id: str, asked: ChangeKey, caller: Caller) -> KeyList:  # pyright: ignore[reportUnusedFunction]
+        """Change what a key is called, whose cost it is, its tags, models, end and limits: in every process within a
+        second, from then on. What it spent stays booked where it was; its role stays, for that make another key."""
+        await keys.change(key_id, asked.change(), author=caller.name)
         return await every()
 
     @router.post("/keys/{key_id}/revoke", openapi_extra=needs("keys.write"))

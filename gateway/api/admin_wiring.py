@@ -51,7 +51,7 @@ def build_admin(gateway: Gateway) -> APIRouter:
     return build_admin_router(
         pipeline=gateway.pipeline,
         prices=gateway.deployment.prices,
-        keys=KeyService(gateway.keys, gateway.take_over, gateway.deployment.shared_limits.tiers.keys()),
+        keys=KeyService(gateway.keys, gateway.take_over, now_us, gateway.deployment.shared_limits.tiers.keys()),
         rules=gateway.rules,
         replay=ReplayService(gateway.ledger, snapshot_of, now_us),
         reports=services.reports,

@@ -17,7 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("gateway.cli.check", "Validate the configuration and the rules, offline."),
     "doctor": ("gateway.cli.doctor", "Say what works on this machine, what does not, and the fix."),
     "demo": ("gateway.cli.demo", "Send a file of prompts through the running endpoint and show where they went."),
-    "keys": ("gateway.cli.keys", "Create, list and revoke API keys."),
+    "keys": ("gateway.cli.keys", "Create, list, change and revoke API keys."),
     "rules": ("gateway.cli.rules", "List, show, diff, apply, activate and roll back routing rules."),
     "replay": ("gateway.cli.replay", "Re-decide logged traffic under other rules, prices or models."),
     "costs": ("gateway.cli.costs", "What was spent, by model, team, project, tag, key, provider, rule or time."),

@@ -1,25 +1,39 @@
-"""`breakeven keys`: create, list and revoke API keys."""
+"""`breakeven keys`: create, list, change and revoke API keys."""
 
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import typer
 from rich.table import Column, Table
 
 from gateway.admission import parse_limits
 from gateway.cli.show_table import show_table
-from gateway.cli.state import open_state
+from gateway.cli.state import State, open_state
 from gateway.errors import NotFound
 from gateway.keys import Role
-from gateway.stores import ListedKey, NewKey
+from gateway.stores import KeyChange, ListedKey, NewKey
 
 app = typer.Typer(help="API keys. A secret is shown once, when its key is created.", no_args_is_help=True)
 AUTHOR = "command line"
 DAY_US = 86_400_000_000
+LIMITS = ("budget_usd", "requests_per_minute", "tokens_per_minute", "tier_quotas")
+CLEARED = {
+    "team": "team",
+    "project": "project",
+    "tags": "tags",
+    "models": "allowed_models",
+    "end": "expires_at_us",
+    "budget": "budget_usd",
+    "requests-per-minute": "requests_per_minute",
+    "tokens-per-minute": "tokens_per_minute",
+    "tier-quotas": "tier_quotas",
+}
+"""What `--clear` takes away, and the name under which it is stored."""
+CLEAR_HELP = f"Take away: {', '.join(CLEARED)}. Repeatable."
 
 
 @app.command()
@@ -44,8 +58,70 @@ def create(
     """Make a key and print its secret, which cannot be shown again."""
     if role not in Role.__args__:
         raise typer.BadParameter(f"{role!r} is none of {', '.join(Role.__args__)}", param_hint="--role")
-    expires = None if days is None else time.time_ns() // 1000 + round(days * DAY_US)
-    new = NewKey(name, role, team, project, tuple(tag), tuple(model) or None, expires, keep_bodies)  # pyright: ignore[reportArgumentType]
+    new = NewKey(name, role, team, project, tuple(tag), tuple(model) or None, _end(days), keep_bodies)  # pyright: ignore[reportArgumentType]
+    limits = _limits(budget_usd, budget_window, requests_per_minute, tokens_per_minute, tier_quota)
+    listed, secret = asyncio.run(_create(new, limits))
+    if as_json:
+        print(json.dumps({"id": listed.record.id, "key": secret}))
+    else:
+        print(f"Key {listed.record.id} ({name}, {role}). Its secret, shown this once:\n{secret}")
+
+
+@app.command()
+def change(
+    key_id: str = typer.Argument(..., help="The key's id, as `keys list` shows it."),
+    name: str | None = typer.Option(None, help="What to call it from now on."),
+    team: str | None = typer.Option(None, help="Whose cost it is from now on; what was spent stays where it is."),
+    project: str | None = typer.Option(None),
+    tag: list[str] = typer.Option([], help="All its tags; repeatable."),
+    model: list[str] = typer.Option([], help="Only these models; repeatable."),
+    days: float | None = typer.Option(None, min=0, help="Expires after so many days from now."),
+    budget_usd: str | None = typer.Option(None, help="The most it may spend in a window, in dollars."),
+    budget_window: str = typer.Option("month", help="day, month or total (UTC)."),
+    requests_per_minute: int | None = typer.Option(None, min=1),
+    tokens_per_minute: int | None = typer.Option(None, min=1, help="Input tokens."),
+    tier_quota: list[str] = typer.Option([], help="TIER=REQUESTS/WINDOW, all of them; repeatable."),
+    clear: list[str] = typer.Option([], help=CLEAR_HELP),
+) -> None:
+    """Change what is named, and leave the rest. It holds in every worker within a second."""
+    if unknown := [one for one in clear if one not in CLEARED]:
+        raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(CLEARED)}", param_hint="--clear")
+    given: dict[str, Any] = {
+        "name": name,
+        "team": team,
+        "project": project,
+        "tags": tuple(tag) or None,
+        "allowed_models": tuple(model) or None,
+        "expires_at_us": _end(days),
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    limits = _limits(budget_usd, budget_window, requests_per_minute, tokens_per_minute, tier_quota)
+    for one in clear:
+        column = CLEARED[one]
+        if column in LIMITS and column not in limits:
+            limits[column] = None
+        elif column not in LIMITS and column not in given:
+            given[column] = () if column == "tags" else None
+        else:
+            raise typer.BadParameter(f"{one} is given a value as well", param_hint="--clear")
+    if not given and not limits:
+        raise typer.BadParameter("name what to change; `breakeven keys change --help` lists it")
+    asyncio.run(_change(key_id, cast("KeyChange", given), limits))
+    print(f"Changed {key_id}.")
+
+
+def _end(days: float | None) -> int | None:
+    return None if days is None else time.time_ns() // 1000 + round(days * DAY_US)
+
+
+def _limits(
+    budget_usd: str | None,
+    budget_window: str,
+    requests_per_minute: int | None,
+    tokens_per_minute: int | None,
+    tier_quota: Sequence[str],
+) -> dict[str, Any]:
+    """Those that were given, as they are stored. Raises BadParameter."""
     given = {
         "budget_usd": budget_usd,
         "budget_window": budget_window if budget_usd is not None else None,
@@ -58,11 +134,7 @@ def create(
         parse_limits(limits)
     except (ValueError, ArithmeticError) as error:
         raise typer.BadParameter(f"limits: {error}") from error
-    listed, secret = asyncio.run(_create(new, limits))
-    if as_json:
-        print(json.dumps({"id": listed.record.id, "key": secret}))
-    else:
-        print(f"Key {listed.record.id} ({name}, {role}). Its secret, shown this once:\n{secret}")
+    return limits
 
 
 def _quota(text: str) -> tuple[str, dict[str, object]]:
@@ -77,7 +149,7 @@ def _quota(text: str) -> tuple[str, dict[str, object]]:
 @app.command("list")
 def list_keys(as_json: bool = typer.Option(False, "--json")) -> None:
     """All keys, without their secrets."""
-    rows = [_row(one) for one in asyncio.run(_list())]
+    rows = asyncio.run(_list())
     if as_json:
         print(json.dumps(rows))
         return
@@ -93,23 +165,45 @@ def list_keys(as_json: bool = typer.Option(False, "--json")) -> None:
 def revoke(key_id: str = typer.Argument(..., help="The key's id, as `keys list` shows it.")) -> None:
     """End a key. Every worker refuses it within a second."""
     if not asyncio.run(_revoke(key_id)):
-        raise NotFound(f"There is no key with the id {key_id!r}; `breakeven keys list` shows them.")
+        raise _unknown(key_id)
     print(f"Revoked {key_id}.")
 
 
 async def _create(new: NewKey, limits: Mapping[str, Any]) -> tuple[ListedKey, str]:
     async with open_state() as state:
-        known = state.deployment.settings.tiers
-        if unknown := sorted(limits.get("tier_quotas", {}).keys() - known.keys()):
-            raise typer.BadParameter(
-                f"there is no tier {unknown[0]!r} in breakeven.yaml; there are: {', '.join(sorted(known)) or 'none'}"
-            )
+        _require_tiers(state, limits)
         return await state.keys.create(new, author=AUTHOR, limits=limits)
 
 
-async def _list() -> list[ListedKey]:
+async def _change(key_id: str, change: KeyChange, limits: Mapping[str, Any]) -> None:
+    """`limits` are laid over the key's own; None takes one away, and a budget's window goes with it."""
     async with open_state() as state:
-        return list(await state.keys.list())
+        _require_tiers(state, limits)
+        if limits:
+            stored = {**(await state.keys.limits()).get(key_id, {}), **limits}
+            if stored.get("budget_usd") is None:
+                stored.pop("budget_window", None)
+            change = {**change, "limits": {name: value for name, value in stored.items() if value is not None}}
+        if not await state.keys.change(key_id, change, author=AUTHOR):
+            raise _unknown(key_id)
+
+
+def _require_tiers(state: State, limits: Mapping[str, Any]) -> None:
+    known = state.deployment.settings.tiers
+    if unknown := sorted((limits.get("tier_quotas") or {}).keys() - known.keys()):
+        raise typer.BadParameter(
+            f"there is no tier {unknown[0]!r} in breakeven.yaml; there are: {', '.join(sorted(known)) or 'none'}"
+        )
+
+
+def _unknown(key_id: str) -> NotFound:
+    return NotFound(f"There is no key with the id {key_id!r}; `breakeven keys list` shows them.")
+
+
+async def _list() -> list[dict[str, object]]:
+    async with open_state() as state:
+        limits = await state.keys.limits()
+        return [_row(one, limits.get(one.record.id, {})) for one in await state.keys.list()]
 
 
 async def _revoke(key_id: str) -> bool:
@@ -117,7 +211,7 @@ async def _revoke(key_id: str) -> bool:
         return await state.keys.revoke(key_id, author=AUTHOR)
 
 
-def _row(listed: ListedKey) -> dict[str, object]:
+def _row(listed: ListedKey, limits: Mapping[str, Any]) -> dict[str, object]:
     record, now = listed.record, time.time_ns() // 1000
     is_expired = record.expires_at_us is not None and record.expires_at_us <= now
     return {
@@ -129,6 +223,12 @@ def _row(listed: ListedKey) -> dict[str, object]:
         "tags": list(record.tags),
         "allowed_models": sorted(record.allowed_models) if record.allowed_models is not None else None,
         "keeps_bodies": record.keeps_bodies,
-        "created": datetime.fromtimestamp(listed.created_at_us / 1e6, UTC).isoformat(timespec="seconds"),
+        "limits": dict(limits),
+        "created": _moment(listed.created_at_us),
+        "expires": None if record.expires_at_us is None else _moment(record.expires_at_us),
         "state": "revoked" if record.revoked_at_us is not None else "expired" if is_expired else "active",
     }
+
+
+def _moment(at_us: int) -> str:
+    return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(timespec="seconds")

@@ -3,7 +3,7 @@
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import func, select
@@ -13,10 +13,12 @@ from gateway.keys import KeyRecord, hash_key
 from gateway.storage.database import FIRST_KEYS_LOCK, lock, writing
 from gateway.storage.sql_audit import append_audit
 from gateway.storage.tables import api_keys
-from gateway.stores import ListedKey, NewKey
+from gateway.stores import KeyChange, ListedKey, NewKey
 
 PREFIX = "bk-"
 SECRET_BYTES = 32
+JSON = ("tags", "allowed_models", "limits")
+"""Columns that hold JSON as text."""
 
 
 def now_us() -> int:
@@ -114,25 +116,38 @@ class SqlKeyStore:
             rows = await connection.execute(select(api_keys.c.id, api_keys.c.limits))
             return {row.id: json.loads(row.limits) for row in rows}
 
-    async def set_limits(self, key_id: str, limits: Mapping[str, Any], *, author: str) -> bool:
-        """All of them at once; what was there before is in the audit log."""
+    async def change(self, key_id: str, change: KeyChange, *, author: str) -> bool:
+        """All of it at once; what was there before is in the audit log. Changing nothing records nothing."""
         async with writing(self._engine) as connection:
-            stored = await connection.execute(select(api_keys.c.limits).where(api_keys.c.id == key_id))
-            before = stored.scalar()
-            if before is None:
+            stored = await connection.execute(select(api_keys).where(api_keys.c.id == key_id).with_for_update())
+            row = stored.mappings().first()
+            if row is None:
                 return False
-            await connection.execute(
-                api_keys.update().where(api_keys.c.id == key_id).values(limits=json.dumps(dict(limits)))
-            )
+            before, after = _named(row, change), json.loads(json.dumps(change))
+            changed = [name for name in after if after[name] != before[name]]
+            if not changed:
+                return True
+            values = {name: _stored(name, after[name]) for name in changed}
+            await connection.execute(api_keys.update().where(api_keys.c.id == key_id).values(**values))
+            both = {"before": before, "after": after}
+            detail = {when: {name: one[name] for name in changed} for when, one in both.items()}
             await append_audit(
                 connection,
                 at_us=self._now_us(),
                 actor=author,
-                action="key.limits",
+                action="key.change",
                 subject=key_id,
-                detail=json.dumps({"before": json.loads(before), "after": dict(limits)}, sort_keys=True),
+                detail=json.dumps(detail, sort_keys=True),
             )
         return True
+
+
+def _named(row: Mapping[Any, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: json.loads(row[name]) if name in JSON and row[name] is not None else row[name] for name in names}
+
+
+def _stored(name: str, value: Any) -> Any:
+    return json.dumps(value) if name in JSON and value is not None else value
 
 
 def _listed(row: Mapping[Any, Any]) -> ListedKey:

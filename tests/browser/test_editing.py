@@ -181,6 +181,41 @@ def test_a_key_is_made_once_and_works(browser: webdriver.Chrome, running: Runnin
     patient(browser).until(lambda _: _is_refused(running, secret))
 
 
+def test_a_key_gets_another_team_tags_and_an_end_and_the_audit_log_says_so(
+    browser: webdriver.Chrome, running: Running
+) -> None:
+    headers = {"authorization": f"Bearer {running.month.owner_key}"}
+    made = {"name": "to be changed", "team": "red", "limits": {"budget_usd": "9"}}
+    answer = httpx.post(f"{running.gateway}/admin/v1/keys", json=made, headers=headers, timeout=60, trust_env=False)
+    key_id = answer.raise_for_status().json()["id"]
+    go(browser, running, "/keys")
+    browser.find_element(By.CSS_SELECTOR, "input[aria-label=Key]").click()
+    patient(browser).until(lambda one: _option(one, "to be changed (app)")).click()
+    patient(browser).until(lambda one: _editor(one, "Team").get_attribute("value") == "red")
+    _editor(browser, "Team").send_keys(Keys.CONTROL + "a")
+    _editor(browser, "Team").send_keys("blue" + Keys.TAB)
+    _editor(browser, "Tags, comma between").send_keys("eu, batch" + Keys.TAB)
+    _choose_day(_editor(browser, "Last day, UTC"), "2099-12-31")
+    button(browser, "Save").click()
+    see(browser, "until 2099-12-31")
+    see(browser, "eu, batch")
+    [key] = [one for one in running.ask("/admin/v1/keys")["keys"] if one["id"] == key_id]
+    assert (key["team"], key["tags"], key["limits"]) == ("blue", ["eu", "batch"], {"budget_usd": "9"})
+    go(browser, running, "/audit")
+    see(browser, "team red → blue")
+
+
+def _editor(browser: webdriver.Chrome, label: str) -> WebElement:
+    """The changed key's field, not the new key's above it."""
+    return browser.find_elements(By.CSS_SELECTOR, f"input[aria-label='{label}']")[1]
+
+
+def _choose_day(field: WebElement, day: str) -> None:
+    """As the picker does it; which keys type a date depends on the browser's language."""
+    script = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input', {bubbles: true}))"
+    field.parent.execute_script(script, field, day)
+
+
 def _option(browser: webdriver.Chrome, text: str) -> WebElement:
     return next(one for one in browser.find_elements(By.CSS_SELECTOR, ".q-menu .q-item") if one.text == text)
 

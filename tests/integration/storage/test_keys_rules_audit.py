@@ -1,6 +1,8 @@
 """Keys, rules and their audit log on both databases."""
 
 import asyncio
+import json
+from dataclasses import replace
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -13,7 +15,7 @@ from gateway.storage.sql_budgets import SqlBudgets
 from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_rules import SqlRulesStore
 from gateway.storage.tables import api_keys, audit_log
-from gateway.stores import AuditLog, Budget, BudgetStore, KeyStore, NewKey
+from gateway.stores import AuditLog, Budget, BudgetStore, KeyChange, KeyStore, NewKey
 
 pytestmark = pytest.mark.integration
 PEPPER = b"p" * 32
@@ -53,15 +55,39 @@ async def test_revocation_is_seen_by_every_store_and_booked_once(engine: AsyncEn
     assert actions == [("bob", "key.revoke"), ("ada", "key.create")]
 
 
-async def test_limits_are_replaced_whole_and_the_audit_log_has_both(engine: AsyncEngine) -> None:
+async def test_a_change_touches_what_it_names_and_the_audit_log_has_both(engine: AsyncEngine) -> None:
     store: KeyStore = SqlKeyStore(engine, PEPPER, now_us=lambda: 7)
-    listed, _ = await store.create(NewKey("x"), author="ada", limits={"budget_usd": "5"})
-    assert await store.set_limits(listed.record.id, {"requests_per_minute": 9}, author="bob")
+    new = NewKey("x", team="red", tags=("a",), allowed_models=("small",), expires_at_us=5)
+    listed, _ = await store.create(new, author="ada", limits={"budget_usd": "5"})
+    change: KeyChange = {"limits": {"requests_per_minute": 9}, "tags": ("b", "c"), "expires_at_us": None, "team": "red"}
+    assert await store.change(listed.record.id, change, author="bob")
     assert await store.limits() == {listed.record.id: {"requests_per_minute": 9}}
-    assert not await store.set_limits("key_none", {}, author="bob")
+    [record] = (await store.records()).values()
+    assert record == replace(listed.record, tags=("b", "c"), expires_at_us=None)
     newest = (await SqlAuditLog(engine).page(before=None, limit=1))[0]
-    assert (newest.actor, newest.action, newest.subject) == ("bob", "key.limits", listed.record.id)
-    assert '"5"' in newest.detail
+    assert (newest.actor, newest.action, newest.subject) == ("bob", "key.change", listed.record.id)
+    assert json.loads(newest.detail) == {
+        "before": {"limits": {"budget_usd": "5"}, "tags": ["a"], "expires_at_us": 5},
+        "after": {"limits": {"requests_per_minute": 9}, "tags": ["b", "c"], "expires_at_us": None},
+    }
+
+
+async def test_models_are_widened_and_narrowed(engine: AsyncEngine) -> None:
+    store: KeyStore = SqlKeyStore(engine, PEPPER)
+    listed, _ = await store.create(NewKey("x"), author="ada")
+    for given, allowed in ((("b", "a"), frozenset({"a", "b"})), ((), frozenset[str]()), (None, None)):
+        assert await store.change(listed.record.id, {"allowed_models": given}, author="bob")
+        assert [one.allowed_models for one in (await store.records()).values()] == [allowed]
+
+
+async def test_changing_nothing_records_nothing_and_an_unknown_key_is_said(engine: AsyncEngine) -> None:
+    store: KeyStore = SqlKeyStore(engine, PEPPER)
+    listed, _ = await store.create(NewKey("x", tags=("a",)), author="ada", limits={"budget_usd": "5"})
+    assert await store.change(
+        listed.record.id, {"tags": ("a",), "limits": {"budget_usd": "5"}, "allowed_models": None}, author="bob"
+    )
+    assert not await store.change("key_none", {"limits": {}}, author="bob")
+    assert [one.actor for one in await SqlAuditLog(engine).page(before=None, limit=9)] == ["ada"]
 
 
 async def test_budgets_are_one_for_each_scope_and_name(engine: AsyncEngine) -> None:

@@ -23,9 +23,19 @@ KEY = {"role": "app", "team": "red", "project": None, "limits": json.dumps({"bud
         ("key.create", json.dumps(KEY), "app, team red, $1.00 a month"),
         ("key.create", json.dumps({**KEY, "limits": "{}"}), "app, team red"),
         (
-            "key.limits",
-            json.dumps({"before": {}, "after": {"requests_per_minute": 9}}),
+            "key.change",
+            json.dumps({"before": {"limits": {}}, "after": {"limits": {"requests_per_minute": 9}}}),
             "none → 9 requests / min",
+        ),
+        (
+            "key.change",
+            json.dumps(
+                {
+                    "before": {"team": None, "tags": ["a"], "allowed_models": None, "expires_at_us": None},
+                    "after": {"team": "red", "tags": [], "allowed_models": ["m"], "expires_at_us": 86_400_000_000},
+                }
+            ),
+            "team none → red; tags a → none; models all → m; last day none → 1970-01-01",
         ),
         ("rules.activate", "--- a\n+++ b\n@@ -1 +1,2 @@\n-x\n+y\n+z", "lines: +2 −1"),
         ("rules.put", "", "–"),

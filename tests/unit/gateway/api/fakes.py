@@ -40,6 +40,7 @@ from gateway.stores import (
     AuditRecord,
     Budget,
     EntryWanted,
+    KeyChange,
     ListedKey,
     NewKey,
     Sums,
@@ -124,11 +125,17 @@ class MemoryKeys:
     async def limits(self) -> Mapping[str, Mapping[str, Any]]:
         return self.limited
 
-    async def set_limits(self, key_id: str, limits: Mapping[str, Any], *, author: str) -> bool:
-        if key_id not in self.limited:
-            return False
-        self.limited[key_id] = limits
-        return True
+    async def change(self, key_id: str, change: KeyChange, *, author: str) -> bool:
+        for index, one in enumerate(self.listed):
+            if one.record.id == key_id:
+                given: dict[str, Any] = dict(change)
+                self.limited[key_id] = given.pop("limits", self.limited[key_id])
+                for name, form in (("tags", tuple), ("allowed_models", frozenset)):
+                    if given.get(name) is not None:
+                        given[name] = form(given[name])
+                self.listed[index] = ListedKey(replace(one.record, **given), one.created_at_us)
+                return True
+        return False
 
     async def records(self) -> Mapping[bytes, KeyRecord]:
         return self.ring()
@@ -276,7 +283,7 @@ class AdminRig:
             build_admin_router(
                 pipeline=self.pipeline,
                 prices=book,
-                keys=KeyService(self.keys, self._refresh),
+                keys=KeyService(self.keys, self._refresh, lambda: NOW_US),
                 rules=self.rules,
                 replay=self._replay,
                 reports=NoReports(),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.gateway.api.fakes import AdminRig
+from tests.unit.gateway.api.fakes import NOW_US, AdminRig
 
 KEYS = "/admin/v1/keys"
 
@@ -71,3 +71,59 @@ async def test_a_quota_of_a_tier_that_there_is_not_is_refused_at_creation_and_la
         answer = rig.ask("owner", method, path, **body, limits=limits)
         assert answer.status_code == 400
         assert answer.json()["error"]["message"] == "There is no tier 'premium' in breakeven.yaml; there are: none."
+
+
+async def test_a_change_holds_at_once_and_touches_only_what_it_names() -> None:
+    rig = await AdminRig().start()
+    made = {"name": "bot", "team": "red", "project": "chat", "tags": ["nightly"], "limits": {"budget_usd": "25"}}
+    created = rig.ask("owner", "POST", KEYS, **made).json()
+    path = f"{KEYS}/{created['id']}"
+    assert rig.ask("owner", "PATCH", path, team="blue", project=None, tags=["daily", "eu"]).status_code == 200
+    me = rig.client.get("/admin/v1/me", headers={"authorization": f"Bearer {created['key']}"})
+    assert me.status_code == 403  # it still calls models only
+    newest = rig.ask("finance", "GET", KEYS).json()["keys"][0]
+    assert newest == {**_public(created), "team": "blue", "project": None, "tags": ["daily", "eu"]}
+    assert rig.ask("owner", "PATCH", path, tags=None, limits=None, allowed_models=[]).status_code == 200
+    newest = rig.ask("finance", "GET", KEYS).json()["keys"][0]
+    assert (newest["tags"], newest["limits"], newest["allowed_models"]) == ([], {}, [])
+
+
+def _public(created: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in created.items() if name != "key"}
+
+
+async def test_an_end_is_given_moved_and_taken_away() -> None:
+    rig = await AdminRig().start()
+    path = f"{KEYS}/{rig.ask('owner', 'POST', KEYS, name='bot', expires_at_us=NOW_US + 5).json()['id']}"
+    for end in (NOW_US + 10**9, None):
+        listed = rig.ask("owner", "PATCH", path, expires_at_us=end).json()["keys"]
+        assert listed[0]["expires_at_us"] == end
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"expires_at_us": NOW_US}, "expires_at_us"),
+        ({"expires_at_us": NOW_US // 10**6}, "expires_at_us"),
+        ({"name": None}, "name"),
+        ({"name": ""}, "name"),
+        ({"role": "owner"}, "role"),
+        ({"tags": ["<b>"]}, "tags.0"),
+        ({"limits": {"budget_usd": "much"}}, "limits"),
+        ({"limits": {"tier_quotas": {"premium": {"requests": 3}}}}, "limits"),
+    ],
+)
+async def test_a_change_that_means_nothing_is_refused_and_changes_nothing(change: dict[str, Any], param: str) -> None:
+    rig = await AdminRig().start()
+    rig.ask("owner", "POST", KEYS, name="bot", tags=["a"])
+    before = rig.ask("owner", "GET", KEYS).json()
+    answer = rig.ask("owner", "PATCH", f"{KEYS}/{before['keys'][0]['id']}", team="blue", **change)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+    assert rig.ask("owner", "GET", KEYS).json() == before
+
+
+async def test_a_key_that_would_be_born_expired_is_refused_and_an_unknown_one_is_said() -> None:
+    rig = await AdminRig().start()
+    assert rig.ask("owner", "POST", KEYS, name="bot", expires_at_us=1_790_000_000).status_code == 400
+    assert rig.ask("owner", "PATCH", f"{KEYS}/nothing", team="blue").status_code == 404
+    assert rig.ask("editor", "PATCH", f"{KEYS}/nothing", team="blue").status_code == 403

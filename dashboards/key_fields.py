@@ -1,0 +1,86 @@
+"""The fields of a key on a page: what it is, whose cost, and what it may use. Shown from a key, read back as one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nicegui import ui
+
+from dashboards import key_form
+from dashboards.limit_words import WINDOWS
+
+TEXT = "dense outlined maxlength=64"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFields:
+    """Everything of a key that can be changed. Empty fields are none, all models, no end, no limit."""
+
+    name: ui.input
+    team: ui.input
+    project: ui.input
+    tags: ui.input
+    models: ui.select
+    last_day: ui.input
+    budget: ui.input
+    window: ui.select
+    requests: ui.number
+    tokens: ui.number
+    quotas: ui.input
+
+    @classmethod
+    def build(cls, models: Sequence[str]) -> "KeyFields":
+        return cls(
+            ui.input("Name").props(TEXT),
+            ui.input("Team").props(TEXT),
+            ui.input("Project").props(TEXT),
+            ui.input("Tags, comma between").props("dense outlined maxlength=1100"),
+            ui.select(list(models), label="Models; empty is all", value=[], multiple=True)
+            .props("dense outlined use-chips")
+            .style("min-width: 15rem"),
+            ui.input("Last day, UTC").props("dense outlined type=date stack-label").classes("be-short"),
+            ui.input("Budget, $").props("dense outlined maxlength=24 inputmode=decimal").classes("be-short"),
+            ui.select(WINDOWS, value="month", label="Budget is for").props("dense outlined").classes("be-short"),
+            ui.number("Requests a minute", min=1, precision=0).props("dense outlined").classes("be-short"),
+            ui.number("Input tokens a minute", min=1, precision=0).props("dense outlined").classes("be-short"),
+            ui.input("Tier quotas", placeholder="premium=100/day").props("dense outlined maxlength=400"),
+        )
+
+    def show(self, key: dict[str, Any]) -> None:
+        """A key as it is listed."""
+        self.name.set_value(key["name"])
+        self.team.set_value(key["team"] or "")
+        self.project.set_value(key["project"] or "")
+        self.tags.set_value(", ".join(key["tags"]))
+        allowed = key["allowed_models"] or []
+        self.models.set_options(sorted({*self.models.options, *allowed}), value=allowed)
+        self.last_day.set_value(key_form.last_day(key["expires_at_us"]))
+        limits = key["limits"]
+        self.budget.set_value(limits.get("budget_usd") or "")
+        self.window.set_value(limits.get("budget_window", "month"))
+        self.requests.set_value(limits.get("requests_per_minute"))
+        self.tokens.set_value(limits.get("tokens_per_minute"))
+        self.quotas.set_value(key_form.quotas_text(limits.get("tier_quotas", {})))
+
+    def read(self) -> dict[str, Any]:
+        """The key in the fields. Raises ValueError, in a sentence."""
+        return {
+            "name": (self.name.value or "").strip(),
+            "team": (self.team.value or "").strip() or None,
+            "project": (self.project.value or "").strip() or None,
+            "tags": key_form.words(self.tags.value),
+            "allowed_models": sorted(self.models.value) or None,
+            "expires_at_us": key_form.expires_at_us(self.last_day.value),
+            "limits": self._limits(),
+        }
+
+    def _limits(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if budget := (self.budget.value or "").replace("$", "").replace(",", "").strip():
+            found |= {"budget_usd": budget, "budget_window": self.window.value}
+        for name, value in (("requests_per_minute", self.requests.value), ("tokens_per_minute", self.tokens.value)):
+            if value is not None:
+                found[name] = int(value)
+        if quotas := key_form.quotas(self.quotas.value):
+            found["tier_quotas"] = quotas
+        return found

@@ -1,0 +1,54 @@
+"""What a form of a key asks, as text of its fields and back: its tags, last day and quotas. Pure; knows no page.
+
+A key's last day is a day on which it still works: it ends at the midnight (UTC) after it.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+
+def words(text: str | None) -> list[str]:
+    """`a, b` as a list, each once."""
+    return list(dict.fromkeys(word.strip() for word in (text or "").split(",") if word.strip()))
+
+
+def last_day(expires_at_us: int | None) -> str:
+    """ISO, or empty where there is no end."""
+    return "" if expires_at_us is None else (EPOCH + (expires_at_us - 1) * MICROSECOND).date().isoformat()
+
+
+def expires_at_us(day: str | None) -> int | None:
+    """Raises ValueError, in a sentence."""
+    if not day:
+        return None
+    try:
+        last = date.fromisoformat(day)
+    except ValueError as error:
+        raise ValueError(f"{day!r} is not a day such as 2026-12-31.") from error
+    return (datetime(last.year, last.month, last.day, tzinfo=UTC) + timedelta(days=1) - EPOCH) // MICROSECOND
+
+
+def quotas_text(quotas: Mapping[str, Mapping[str, Any]]) -> str:
+    """`premium=100/day`, as the command line takes it."""
+    return ", ".join(f"{tier}={quota['requests']}/{quota.get('window', 'day')}" for tier, quota in quotas.items())
+
+
+def quotas(text: str | None) -> dict[str, dict[str, Any]]:
+    """The inverse. Raises ValueError, in a sentence."""
+    found: dict[str, dict[str, Any]] = {}
+    for word in words(text):
+        tier, _, amount = word.partition("=")
+        requests, _, window = amount.partition("/")
+        if not (tier and requests.isdecimal() and window in ("day", "month", "total")):
+            raise ValueError(f"{word!r} is not a quota such as premium=100/day (day, month or total).")
+        found[tier.strip()] = {"requests": int(requests), "window": window}
+    return found
+
+
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Only what is another: what someone else changes meanwhile stays."""
+    return {name: value for name, value in after.items() if value != before[name]}

@@ -1,0 +1,61 @@
+"""A key's fields as text and back: what is shown and saved unchanged changes nothing."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from dashboards.key_form import changed, expires_at_us, last_day, quotas, quotas_text, words
+
+DAY_US = 86_400_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [(None, []), ("", []), (" , ,", []), ("a", ["a"]), (" a , b c,a", ["a", "b c"])],
+)
+def test_words(text: str | None, found: list[str]) -> None:
+    assert words(text) == found
+
+
+def test_a_key_works_through_its_last_day() -> None:
+    end = round(datetime(2027, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
+    assert expires_at_us("2026-12-31") == end
+    assert last_day(end) == "2026-12-31"
+    assert last_day(end - 1) == "2026-12-31"
+    assert last_day(end + 1) == "2027-01-01"
+    assert (expires_at_us(""), expires_at_us(None), last_day(None)) == (None, None, "")
+
+
+def test_every_midnight_is_shown_as_the_day_that_gives_it_back() -> None:
+    for day in range(1, 40_000, 7):
+        assert expires_at_us(last_day(day * DAY_US)) == day * DAY_US
+
+
+def test_quotas_are_read_as_they_are_written() -> None:
+    stored: dict[str, Any] = {
+        "premium": {"requests": 100, "window": "day"},
+        "cheap": {"requests": 5, "window": "total"},
+    }
+    assert quotas_text(stored) == "premium=100/day, cheap=5/total"
+    assert quotas(quotas_text(stored)) == stored
+    assert quotas_text({"premium": {"requests": 3}}) == "premium=3/day"
+    assert quotas("") == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["premium", "premium=3", "=3/day", "premium=x/day", "premium=-3/day", "premium=3/year"]
+)
+def test_a_quota_that_is_none_is_said(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a quota such as premium=100/day"):
+        quotas(text)
+
+
+def test_a_day_that_is_none_is_said() -> None:
+    with pytest.raises(ValueError, match="is not a day such as 2026-12-31"):
+        expires_at_us("tomorrow")
+
+
+def test_only_what_is_another_is_sent() -> None:
+    before = {"team": "red", "tags": ["a"], "expires_at_us": None}
+    assert changed(before, {"team": "red", "tags": ["a", "b"], "expires_at_us": None}) == {"tags": ["a", "b"]}
