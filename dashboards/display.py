@@ -39,8 +39,8 @@ def tokens(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:,.3g} {unit}" if abs(value) < 1000 * size else f"{value / size:,.0f} {unit}"
+        if abs(value) >= 0.9995 * size:  # three digits of 999,999 are 1 M
+            return f"{value / size:,.3g} {unit}" if abs(value) < 999.5 * size else f"{value / size:,.0f} {unit}"
     return f"{value:,.0f}"
 
 
@@ -79,15 +79,21 @@ def short_moment(at_us: int) -> str:
 
 def day(iso: str) -> str:
     """`21 Nov 2026`."""
-    return datetime.fromisoformat(iso).astimezone(UTC).strftime("%-d %b %Y")
+    return _utc(iso).strftime("%-d %b %Y")
 
 
 def period(since: str, until: str) -> str:
     """`1 Nov 2026 00:00 – 21 Nov 2026 04:00 UTC`."""
-    start, end = (datetime.fromisoformat(text).astimezone(UTC) for text in (since, until))
+    start, end = (_utc(text) for text in (since, until))
     return f"{start.strftime('%-d %b %Y %H:%M')} – {end.strftime('%-d %b %Y %H:%M')} UTC"
 
 
 def hour(iso: str) -> str:
     """`21 Nov 04:00`."""
-    return datetime.fromisoformat(iso).astimezone(UTC).strftime("%-d %b %H:%M")
+    return _utc(iso).strftime("%-d %b %H:%M")
+
+
+def _utc(iso: str) -> datetime:
+    """Without a zone it is UTC already, wherever this machine stands."""
+    moment = datetime.fromisoformat(iso)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

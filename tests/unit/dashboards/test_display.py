@@ -1,5 +1,6 @@
 """Numbers as people read them."""
 
+import time
 from decimal import Decimal
 
 import pytest
@@ -44,6 +45,10 @@ def test_exact_dollars_lose_no_digit(pico: int) -> None:
         (display.tokens(812), "812"),
         (display.tokens(45_100), "45.1 k"),
         (display.tokens(3_200_000), "3.2 M"),
+        (display.tokens(999_499), "999 k"),
+        (display.tokens(999_500), "1 M"),
+        (display.tokens(999_999_999), "1 G"),
+        (display.tokens(1_234_000_000_000), "1,234 G"),
         (display.seconds(0.0421), "42 ms"),
         (display.seconds(1.5), "1.50 s"),
         (display.seconds(300), "5 min"),
@@ -63,3 +68,14 @@ def test_units(shown: str, expected: str) -> None:
 def test_what_is_not_known_is_a_dash(show: object) -> None:
     assert callable(show)
     assert show(None) == "–"
+
+
+def test_a_day_is_the_same_day_wherever_the_machine_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    for zone in ("Europe/Berlin", "America/Los_Angeles", "UTC"):
+        with monkeypatch.context() as patch:
+            patch.setenv("TZ", zone)
+            time.tzset()
+            assert display.day("2026-11-21") == "21 Nov 2026"
+            assert display.hour("2026-11-21T04:00:00") == "21 Nov 04:00"
+            assert display.hour("2026-11-21T04:00:00+02:00") == "21 Nov 02:00"
+    time.tzset()
