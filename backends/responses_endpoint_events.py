@@ -1,114 +1,41 @@
 """A backend's answer, in OpenAI's chat chunks, as the items and events of the Responses API. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final, Literal, cast
+from typing import cast
 
 import msgspec
 
 from backends.json_objects import Fields, decode_object, part_of, text_of
 from backends.protocol import Chunk
+from backends.responses_endpoint_items import Item, ItemKind, Part, PartKind, ResponseHead, logprobs_of, status_of
 from backends.usage import Usage
-
-ECHOED: Final[Fields] = {
-    "instructions": None,
-    "max_output_tokens": None,
-    "metadata": {},
-    "parallel_tool_calls": True,
-    "reasoning": {"effort": None, "summary": None},
-    "temperature": None,
-    "text": {"format": {"type": "text"}},
-    "tool_choice": "auto",
-    "tools": [],
-    "top_p": None,
-    "truncation": "disabled",
-    "user": None,
-}
-"""Fields of the request that a response repeats, as they are when they were not given."""
-
-
-@dataclass(frozen=True, slots=True)
-class ResponseHead:
-    """What every response of one request repeats. `created_at` is Unix seconds; `asked` the caller's own fields."""
-
-    response_id: str
-    created_at: int
-    asked: Fields
-
-    def document(self, model: str, output: list[Fields], status: str, usage: Usage | None) -> Fields:
-        """A whole response."""
-        return {
-            "id": self.response_id,
-            "object": "response",
-            "created_at": self.created_at,
-            "status": status,
-            "error": None,
-            "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
-            "model": model,
-            "output": output,
-            "previous_response_id": None,
-            "store": False,
-            **{name: self.asked.get(name, absent) for name, absent in ECHOED.items()},
-            "usage": None if usage is None else usage_wire(usage),
-        }
-
-
-def usage_wire(usage: Usage) -> Fields:
-    """Our usage in the words of the Responses API."""
-    return {
-        "input_tokens": usage.input_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_input_tokens},
-        "output_tokens": usage.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-        "total_tokens": usage.input_tokens + usage.output_tokens,
-    }
-
-
-@dataclass(slots=True)
-class _Item:
-    """One item of the output under construction."""
-
-    kind: Literal["message", "reasoning", "function_call"]
-    item_id: str
-    index: int
-    call_id: str = ""
-    name: str = ""
-    pieces: list[str] = field(default_factory=list[str])
-
-    def wire(self, status: Literal["in_progress", "completed"] = "completed") -> Fields:
-        text = "".join(self.pieces)
-        head: Fields = {"type": self.kind, "id": self.item_id, "status": status}
-        if self.kind == "function_call":
-            return head | {"call_id": self.call_id, "name": self.name, "arguments": text}
-        if self.kind == "reasoning":
-            return head | {"summary": [], "content": [self.part()] if text else []}
-        return head | {"role": "assistant", "content": [self.part()] if text else []}
-
-    def part(self, *, is_empty: bool = False) -> Fields:
-        text = "" if is_empty else "".join(self.pieces)
-        if self.kind == "reasoning":
-            return {"type": "reasoning_text", "text": text}
-        return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
 def response_from_answer(body: bytes, usage: Usage | None, head: ResponseHead) -> bytes:
     """A whole OpenAI chat answer as a response. `usage` is the metered one."""
     document = decode_object(body) or {}
     choice = _first(document.get("choices"))
+    items = _items(choice, head.response_id)
+    reason = choice.get("finish_reason")
+    output = [item.wire() for item in items[:-1]] + [item.wire(status_of(reason)) for item in items[-1:]]
+    return msgspec.json.encode(head.finished(text_of(document, "model") or "", output, reason, usage))
+
+
+def _items(choice: Mapping[str, object], response_id: str) -> list[Item]:
     message = part_of(choice, "message")
-    items: list[_Item] = []
+    items: list[Item] = []
     if reasoning := _reasoning(message):
-        items.append(_Item("reasoning", f"rs_{head.response_id}_0", 0, pieces=[reasoning]))
-    if text := _said(message):
-        items.append(_Item("message", f"msg_{head.response_id}_{len(items)}", len(items), pieces=[text]))
+        items.append(Item("reasoning", response_id, 0, parts=[Part("reasoning_text", [reasoning])]))
+    parts = [Part("output_text", [text], logprobs_of(choice))] if (text := text_of(message, "content")) else []
+    parts += [Part("refusal", [refusal])] if (refusal := text_of(message, "refusal")) else []
+    if parts:
+        items.append(Item("message", response_id, len(items), parts=parts))
     for call in _calls(message):
         function, place = part_of(call, "function"), len(items)
         name, arguments = text_of(function, "name") or "", text_of(function, "arguments") or ""
         call_id = text_of(call, "id") or f"call_{place}"
-        items.append(_Item("function_call", f"fc_{head.response_id}_{place}", place, call_id, name, [arguments]))
-    model = text_of(document, "model") or ""
-    output = [item.wire() for item in items]
-    return msgspec.json.encode(head.document(model, output, _status(choice.get("finish_reason")), usage))
+        items.append(Item("function_call", response_id, place, call_id, name, [arguments]))
+    return items
 
 
 class ResponsesEventWriter:
@@ -120,8 +47,9 @@ class ResponsesEventWriter:
         self._sequence = 0
         self._is_started = False
         self._done: list[Fields] = []
-        self._open: _Item | None = None
-        self._calls: dict[int, _Item] = {}  # tool call index -> item
+        self._open: Item | None = None
+        self._part: Part | None = None  # the open one of the open item
+        self._calls: dict[int, Item] = {}  # tool call index -> item
         self._finish_reason: str | None = None
         self._usage: Usage | None = None
 
@@ -138,37 +66,44 @@ class ResponsesEventWriter:
         self._usage = chunk.usage or self._usage
         self._finish_reason = chunk.finish_reason or self._finish_reason
         if document is not None:
-            events += self._delta(part_of(_first(document.get("choices")), "delta"))
+            events += self._delta(_first(document.get("choices")))
         if chunk.is_done:
             events += self._end()
         return b"".join(events)
 
     def _end(self) -> list[bytes]:
-        closed = self._close()
-        status = _status(self._finish_reason)
-        whole = self._head.document(self._model, self._done, status, self._usage)
-        return [*closed, self._event(f"response.{status}", response=whole)]
+        closed = self._close(is_last=True)
+        whole = self._head.finished(self._model, self._done, self._finish_reason, self._usage)
+        return [*closed, self._event(f"response.{whole['status']}", response=whole)]
 
-    def _delta(self, delta: Mapping[str, object]) -> list[bytes]:
+    def _delta(self, choice: Mapping[str, object]) -> list[bytes]:
+        delta = part_of(choice, "delta")
         events: list[bytes] = []
         if reasoning := _reasoning(delta):
-            events += self._text("reasoning", "response.reasoning_text", reasoning)
-        if text := _said(delta):
-            events += self._text("message", "response.output_text", text)
+            events += self._text("reasoning", "reasoning_text", reasoning)
+        if text := text_of(delta, "content"):
+            events += self._text("message", "output_text", text, logprobs_of(choice))
+        if refusal := text_of(delta, "refusal"):
+            events += self._text("message", "refusal", refusal)
         for place, call in enumerate(_calls(delta)):
             events += self._call(call, place)
         return events
 
-    def _text(self, kind: Literal["message", "reasoning"], name: str, text: str) -> list[bytes]:
+    def _text(
+        self, kind: ItemKind, part_kind: PartKind, text: str, logprobs: list[object] | None = None
+    ) -> list[bytes]:
         events: list[bytes] = []
-        item = self._open
-        if item is None or item.kind != kind:
-            prefix = "msg" if kind == "message" else "rs"
-            events, item = self._begin(kind, prefix)
-            events.append(self._in_item("response.content_part.added", item, part=item.part(is_empty=True)))
-        item.pieces.append(text)
-        extra: Fields = {"logprobs": []} if kind == "message" else {}
-        return [*events, self._in_item(f"{name}.delta", item, delta=text, **extra)]
+        if self._open is None or self._open.kind != kind:
+            events = self._begin(kind)[0]
+        if self._part is None or self._part.kind != part_kind:
+            events += self._begin_part(part_kind)
+        item, part = self._open, self._part
+        assert item is not None, "was begun"
+        assert part is not None, "was begun"
+        part.pieces.append(text)
+        part.logprobs += logprobs or []
+        extra: Fields = {"logprobs": logprobs or []} if part_kind == "output_text" else {}
+        return [*events, self._in_part(f"response.{part_kind}.delta", item, delta=text, **extra)]
 
     def _call(self, call: Fields, place: int) -> list[bytes]:
         index = call.get("index", place)
@@ -178,42 +113,58 @@ class ResponsesEventWriter:
         item = self._calls.get(index)
         if item is None:
             call_id, name = text_of(call, "id") or f"call_{index}", text_of(function, "name") or ""
-            events, item = self._begin("function_call", "fc", call_id, name)
+            events, item = self._begin("function_call", call_id, name)
             self._calls[index] = item
         if arguments := text_of(function, "arguments"):
-            item.pieces.append(arguments)
+            item.arguments.append(arguments)
             place_of: Fields = {"item_id": item.item_id, "output_index": item.index}
             events.append(self._event("response.function_call_arguments.delta", **place_of, delta=arguments))
         return events
 
-    def _begin(
-        self, kind: Literal["message", "reasoning", "function_call"], prefix: str, call_id: str = "", name: str = ""
-    ) -> tuple[list[bytes], _Item]:
+    def _begin(self, kind: ItemKind, call_id: str = "", name: str = "") -> tuple[list[bytes], Item]:
         events = self._close()
         place = len(self._done)
-        item = _Item(kind, f"{prefix}_{self._head.response_id}_{place}", place, call_id, name)
+        item = Item(kind, self._head.response_id, place, call_id, name)
         self._open = item
         events.append(self._event("response.output_item.added", output_index=place, item=item.wire("in_progress")))
         return events, item
 
-    def _close(self) -> list[bytes]:
+    def _begin_part(self, kind: PartKind) -> list[bytes]:
+        item = self._open
+        assert item is not None, "a part belongs to an item"
+        events = self._close_part(item)
+        self._part = Part(kind)
+        item.parts.append(self._part)
+        return [*events, self._in_part("response.content_part.added", item, part=self._part.wire())]
+
+    def _close(self, *, is_last: bool = False) -> list[bytes]:
         item, self._open = self._open, None
         if item is None:
             return []
-        text = "".join(item.pieces)
-        self._done.append(item.wire())
         if item.kind == "function_call":
             place: Fields = {"item_id": item.item_id, "output_index": item.index, "name": item.name}
-            events = [self._event("response.function_call_arguments.done", **place, arguments=text)]
+            arguments = "".join(item.arguments)
+            events = [self._event("response.function_call_arguments.done", **place, arguments=arguments)]
         else:
-            name = "response.output_text.done" if item.kind == "message" else "response.reasoning_text.done"
-            extra: Fields = {"logprobs": []} if item.kind == "message" else {}
-            events = [self._in_item(name, item, text=text, **extra)]
-            events.append(self._in_item("response.content_part.done", item, part=item.part()))
-        return [*events, self._event("response.output_item.done", output_index=item.index, item=item.wire())]
+            events = self._close_part(item)
+        wire = item.wire(status_of(self._finish_reason) if is_last else "completed")
+        self._done.append(wire)
+        return [*events, self._event("response.output_item.done", output_index=item.index, item=wire)]
 
-    def _in_item(self, kind: str, item: _Item, **fields: object) -> bytes:
-        return self._event(kind, item_id=item.item_id, output_index=item.index, content_index=0, **fields)
+    def _close_part(self, item: Item) -> list[bytes]:
+        part = self._part
+        if part is None:
+            return []
+        said: Fields = {"refusal" if part.kind == "refusal" else "text": part.text}
+        extra: Fields = {"logprobs": part.logprobs} if part.kind == "output_text" else {}
+        events = [self._in_part(f"response.{part.kind}.done", item, **said, **extra)]
+        events.append(self._in_part("response.content_part.done", item, part=part.wire()))
+        self._part = None
+        return events
+
+    def _in_part(self, kind: str, item: Item, **fields: object) -> bytes:
+        place = len(item.parts) - 1
+        return self._event(kind, item_id=item.item_id, output_index=item.index, content_index=place, **fields)
 
     def _event(self, kind: str, **fields: object) -> bytes:
         event = {"type": kind, "sequence_number": self._sequence, **fields}
@@ -221,16 +172,8 @@ class ResponsesEventWriter:
         return b"event: " + kind.encode() + b"\ndata: " + msgspec.json.encode(event) + b"\n\n"
 
 
-def _status(finish_reason: object) -> Literal["completed", "incomplete"]:
-    return "incomplete" if finish_reason == "length" else "completed"
-
-
 def _reasoning(message: Mapping[str, object]) -> str | None:
     return text_of(message, "reasoning_content") or text_of(message, "reasoning")
-
-
-def _said(message: Mapping[str, object]) -> str | None:
-    return text_of(message, "content") or text_of(message, "refusal")
 
 
 def _first(choices: object) -> Fields:

@@ -23,6 +23,8 @@ SAME: Final = (
     "metadata",
 )
 """Fields that are called the same in both."""
+LOGPROBS: Final = "message.output_text.logprobs"
+"""How `include` asks for them."""
 KEPT_ELSEWHERE: Final = ("previous_response_id", "conversation", "prompt", "background")
 """Fields that lean on what one provider keeps."""
 
@@ -42,16 +44,21 @@ def chat_body_from_responses(body: bytes) -> bytes:
     if fields.get("stream") is True:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     text = part_of(fields, "text")
+    tools = [_tool(tool, f"tools[{place}]") for place, tool in enumerate(_list(fields.get("tools"), "tools"))]
+    choice = fields.get("tool_choice")
+    allowed = cast(Fields, choice) if isinstance(choice, dict) and choice.get("type") == "allowed_tools" else None
     optional: Fields = {
         "max_tokens": fields.get("max_output_tokens"),
-        "tools": [_tool(tool, f"tools[{place}]") for place, tool in enumerate(_list(fields.get("tools"), "tools"))],
-        "tool_choice": _tool_choice(fields.get("tool_choice")),
+        "tools": tools if allowed is None else _allowed(tools, allowed),
+        "tool_choice": _tool_choice(choice if allowed is None else allowed.get("mode") or choice),
         "response_format": _response_format(part_of(text, "format")),
         "verbosity": text.get("verbosity"),
         "reasoning_effort": part_of(fields, "reasoning").get("effort"),
     }
     if isinstance(fields.get("top_logprobs"), int):
         optional |= {"logprobs": True, "top_logprobs": fields["top_logprobs"]}
+    elif LOGPROBS in _list(fields.get("include"), "include"):
+        optional["logprobs"] = True
     return msgspec.json.encode(chat | {name: value for name, value in optional.items() if value})
 
 
@@ -128,6 +135,14 @@ def _tool(tool: object, where: str) -> Fields:
         raise untranslatable(f"{where}.type", "only functions can be sent to this model")
     wanted = ("name", "description", "parameters", "strict")
     return {"type": "function", "function": {name: fields[name] for name in wanted if fields.get(name) is not None}}
+
+
+def _allowed(tools: list[Fields], choice: Fields) -> list[Fields]:
+    """The choice among some of the tools is said by leaving the others out."""
+    wanted = [
+        _object(tool, "tool_choice.tools").get("name") for tool in _list(choice.get("tools"), "tool_choice.tools")
+    ]
+    return [tool for tool in tools if part_of(tool, "function").get("name") in wanted]
 
 
 def _tool_choice(choice: object) -> object:

@@ -20,8 +20,9 @@ from backends.messages_endpoint_events import (
 )
 from backends.messages_endpoint_format import InvalidMessages, chat_body_from_messages
 from backends.protocol import Backend, BackendHealth, Call, Chunk, Operation, Reply
-from backends.responses_endpoint_events import ResponseHead, ResponsesEventWriter, response_from_answer
+from backends.responses_endpoint_events import ResponsesEventWriter, response_from_answer
 from backends.responses_endpoint_format import chat_body_from_responses
+from backends.responses_endpoint_items import ResponseHead
 from backends.usage import Usage
 
 Write = Callable[[Chunk], bytes]

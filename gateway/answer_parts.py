@@ -6,7 +6,7 @@ from backends.errors import BackendError, RateLimited, UpstreamRejected, Upstrea
 from backends.json_objects import decode_object, part_of, text_of
 from backends.messages_endpoint_events import error_event, last_events
 from backends.protocol import Operation
-from backends.responses_endpoint_events import ResponseHead
+from backends.responses_endpoint_items import ResponseHead
 from gateway.errors import UpstreamFailed
 from gateway.ledger.entry import ESCALATED
 from gateway.run import Run
@@ -53,15 +53,17 @@ def stream_error(run: Run, error: BackendError) -> bytes:
     )
     if run.view.operation == "messages":
         return error_event(502, message)
-    body = {
-        "error": {
-            "message": message,
-            "type": "server_error",
-            "param": None,
-            "code": "stream_broken",
-        }
-    }
-    return b"data: " + msgspec.json.encode(body) + b"\n\n"
+    told = {"message": message, "type": "server_error", "param": None, "code": "stream_broken"}
+    if run.view.operation == "responses":
+        return _responses_error(told)
+    return b"data: " + msgspec.json.encode({"error": told}) + b"\n\n"
+
+
+def _responses_error(error: dict[str, str | None]) -> bytes:
+    """OpenAI documents the fields of an error event beside its type; its clients raise what they find in `error`."""
+    beside = {name: error[name] for name in ("code", "message", "param")}
+    event = {"type": "error", "sequence_number": ABOVE_EVERY_EVENT, **beside, "error": error}
+    return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
 
 
 def budget_end(run: Run) -> bytes:
@@ -87,7 +89,7 @@ def _responses_end(run: Run) -> bytes:
     event = {
         "type": "response.incomplete",
         "sequence_number": ABOVE_EVERY_EVENT,
-        "response": head.document(run.candidate.name, [], "incomplete", None),
+        "response": head.finished(run.candidate.name, [], "length", None),
     }
     return b"event: response.incomplete\ndata: " + msgspec.json.encode(event) + b"\n\n"
 

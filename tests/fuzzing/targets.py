@@ -23,8 +23,9 @@ from backends.messages_endpoint_events import MessagesEventWriter, OpenBlock, me
 from backends.messages_endpoint_format import InvalidMessages, chat_body_from_messages
 from backends.openai_format import OpenAIStreamReader, build_body, read_answer
 from backends.protocol import Call, Chunk, Operation
-from backends.responses_endpoint_events import ResponseHead, ResponsesEventWriter, response_from_answer
+from backends.responses_endpoint_events import ResponsesEventWriter, response_from_answer
 from backends.responses_endpoint_format import chat_body_from_responses
+from backends.responses_endpoint_items import ResponseHead
 from backends.responses_format import ResponsesStreamReader, read_response
 from backends.sse import EventTooLarge, SseParser
 from gateway.api.token_path import read_body

@@ -8,6 +8,7 @@ import pytest
 from backends.chat_chunks import (
     Answer,
     Head,
+    delta_chunk,
     done_chunk,
     finish_chunk,
     reasoning_chunk,
@@ -19,8 +20,9 @@ from backends.chat_chunks import (
 )
 from backends.errors import UpstreamRejected
 from backends.protocol import Call, Chunk
-from backends.responses_endpoint_events import ResponseHead, ResponsesEventWriter, response_from_answer
+from backends.responses_endpoint_events import ResponsesEventWriter, response_from_answer
 from backends.responses_endpoint_format import chat_body_from_responses
+from backends.responses_endpoint_items import ResponseHead
 from backends.responses_format import ResponsesStreamReader, read_response
 from backends.scripted import Outcome, ScriptedBackend, follow
 from backends.sse import SseParser
@@ -98,6 +100,21 @@ def test_each_kind_of_item_becomes_a_message(given: dict[str, Any], expected: di
             {"tools": [FUNCTION]},
             {"tools": [{"type": "function", "function": {k: v for k, v in FUNCTION.items() if k != "type"}}]},
         ),
+        ({"include": ["message.output_text.logprobs"]}, {"logprobs": True}),
+        (
+            {
+                "tools": [FUNCTION, {**FUNCTION, "name": "time"}],
+                "tool_choice": {
+                    "type": "allowed_tools",
+                    "mode": "required",
+                    "tools": [{"type": "function", "name": "weather"}],
+                },
+            },
+            {
+                "tools": [{"type": "function", "function": {k: v for k, v in FUNCTION.items() if k != "type"}}],
+                "tool_choice": "required",
+            },
+        ),
         ({"include": ["x"], "truncation": "auto", "store": True, "max_tool_calls": 1}, {}),
     ],
 )
@@ -150,7 +167,9 @@ async def test_a_whole_answer_reads_as_a_response() -> None:
     assert (document["temperature"], document["metadata"]) == (0.5, {"a": "b"})
 
 
-@pytest.mark.parametrize(("reason", "status"), [("stop", "completed"), ("length", "incomplete")])
+@pytest.mark.parametrize(
+    ("reason", "status"), [("stop", "completed"), ("length", "incomplete"), ("content_filter", "incomplete")]
+)
 async def test_a_stream_reads_as_a_responses_stream(reason: str, status: str) -> None:
     chunks = await opened(Outcome(finish_reason=reason), call(is_stream=True))
     events = events_of(b"".join(chunk.payload for chunk in chunks))
@@ -217,5 +236,80 @@ def test_whole_and_streamed_say_the_same() -> None:
     answer = Answer(HEAD, text=["It is"], reasoning=["hm"], finish_reason="tool_calls", usage=USAGE)
     answer.add_tool_call("c0", "one", '{"a":1}')
     answer.add_tool_call("c1", "two", "{}")
-    whole = json.loads(response_from_answer(answer.chunk().payload, USAGE, ResponseHead("resp_1", 7, {})))
-    assert whole == written(CHUNKS)[-1]["response"]
+    response = json.loads(response_from_answer(answer.chunk().payload, USAGE, ResponseHead("resp_1", 7, {})))
+    assert response == written(CHUNKS)[-1]["response"]
+
+
+LOGPROBS = [{"token": "It", "logprob": -0.5, "bytes": [73, 116], "top_logprobs": []}]
+
+
+def test_a_refusal_is_a_part_of_its_own() -> None:
+    """So that a client's `output_text` does not hold it."""
+    events = written(
+        [
+            role_chunk(HEAD),
+            delta_chunk(HEAD, {"refusal": "I can"}, 5),
+            delta_chunk(HEAD, {"refusal": "not"}, 3),
+            finish_chunk(HEAD, "stop"),
+            done_chunk(),
+        ]
+    )
+    assert [event["type"] for event in events] == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.content_part.added",
+        "response.refusal.delta",
+        "response.refusal.delta",
+        "response.refusal.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    assert events[6]["refusal"] == "I cannot"
+    assert events[-1]["response"]["output"][0]["content"] == [{"type": "refusal", "refusal": "I cannot"}]
+    message = {"role": "assistant", "content": None, "refusal": "I cannot"}
+    assert whole(message)["output"][0]["content"] == [{"type": "refusal", "refusal": "I cannot"}]
+
+
+def test_text_and_refusal_are_parts_of_one_message() -> None:
+    chunks = [role_chunk(HEAD), text_chunk(HEAD, "Sure"), delta_chunk(HEAD, {"refusal": "no"}, 2)]
+    events = written([*chunks, finish_chunk(HEAD, "stop"), done_chunk()])
+    (item,) = events[-1]["response"]["output"]
+    assert [part["type"] for part in item["content"]] == ["output_text", "refusal"]
+    assert [event["content_index"] for event in events if event["type"] == "response.content_part.done"] == [0, 1]
+
+
+@pytest.mark.parametrize(("reason", "because"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
+def test_an_answer_that_was_cut_says_why(reason: str, because: str) -> None:
+    for document in (
+        whole({"role": "assistant", "content": "cut"}, finish_reason=reason),
+        written([role_chunk(HEAD), text_chunk(HEAD, "cut"), finish_chunk(HEAD, reason), done_chunk()])[-1]["response"],
+    ):
+        assert (document["status"], document["incomplete_details"]) == ("incomplete", {"reason": because})
+        assert document["output"][0]["status"] == "incomplete"
+
+
+def test_logprobs_come_back() -> None:
+    answered = whole({"role": "assistant", "content": "It"}, logprobs={"content": LOGPROBS})
+    assert answered["output"][0]["content"][0]["logprobs"] == LOGPROBS
+    chunk = text_chunk(HEAD, "It")
+    document = json.loads(chunk.payload[6:])
+    document["choices"][0]["logprobs"] = {"content": LOGPROBS}
+    said = Chunk(b"data: " + json.dumps(document).encode() + b"\n\n", has_output=True, output_characters=2)
+    events = written([said, finish_chunk(HEAD, "stop"), done_chunk()])
+    assert next(event for event in events if event["type"] == "response.output_text.delta")["logprobs"] == LOGPROBS
+    assert events[-1]["response"]["output"][0]["content"][0]["logprobs"] == LOGPROBS
+
+
+def test_a_response_repeats_what_was_asked_and_defaults_for_what_was_null() -> None:
+    head = ResponseHead("resp_1", 7, {"tools": None, "text": {"verbosity": "low"}, "safety_identifier": "s"})
+    document = head.document("m", [], "completed", None)
+    assert (document["tools"], document["safety_identifier"]) == ([], "s")
+    assert document["text"] == {"format": {"type": "text"}, "verbosity": "low"}
+
+
+def whole(message: dict[str, Any], *, finish_reason: str = "stop", logprobs: Any = None) -> dict[str, Any]:
+    choice = {"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": logprobs}
+    body = json.dumps({"model": "m", "choices": [choice]}).encode()
+    return json.loads(response_from_answer(body, USAGE, ResponseHead("resp_1", 7, {})))

@@ -21,3 +21,16 @@ async def test_a_spent_budget_ends_it_as_incomplete() -> None:
     assert (kind, event["type"]) == ("event: response.incomplete", "response.incomplete")
     assert event["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
     assert rig.entry.error == "budget_reached"
+
+
+async def test_a_broken_stream_ends_in_an_error_event() -> None:
+    rig = Rig()
+    broken = ScriptedBackend("one", follow([Outcome(fault="reset", fault_after_pieces=2)]))
+    rig.pipeline.backends = {"one": TranslatingBackend(broken)}
+    caller, body = RecordingCaller(), json.dumps({"model": "a", "input": "hello", "stream": True}).encode()
+    await rig.pipeline.answer(Incoming("responses", f"Bearer {KEY}", body), caller)
+    kind, _, data = caller.sent[-1].decode().strip().partition("\n")
+    event = json.loads(data.removeprefix("data: "))
+    assert (kind, event["type"], event["code"]) == ("event: error", "error", "stream_broken")
+    assert "broke off" in event["message"]
+    assert event["error"]["message"] == event["message"]
