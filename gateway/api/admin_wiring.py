@@ -14,18 +14,14 @@ from gateway.api.admin_operations import OwnEngine
 from gateway.api.admin_reconcile import build_reconcile_router
 from gateway.api.admin_what_if import build_what_if_router
 from gateway.budgets_service import BudgetsService
+from gateway.clock import now_us
 from gateway.config.settings import LOCAL_BACKEND
 from gateway.replay_service import ReplayService
 from gateway.reports.daily_costs import BudgetBurn, DailyCost, TooShort
 from gateway.reports.services import build_report_services
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
-from gateway.storage.sql_audit import SqlAuditLog
-from gateway.storage.sql_bodies import SqlBodies
-from gateway.storage.sql_budgets import SqlBudgets
-from gateway.storage.sql_entries import SqlEntries
-from gateway.storage.sql_reports import SqlReports
-from gateway.wiring import Gateway, now_us
+from gateway.running import Gateway
 
 
 def build_admin(gateway: Gateway) -> APIRouter:
@@ -46,14 +42,14 @@ def build_admin(gateway: Gateway) -> APIRouter:
             return None
         return OwnEngine(LOCAL_BACKEND, gateway.deployment.curve, settings.gpu_hour_pico_usd)
 
-    store = SqlReports(gateway.database)
-    services = build_report_services(store, lambda: gateway.deployment, snapshot, now_us)
+    stores = gateway.stores
+    services = build_report_services(stores.reports, lambda: gateway.deployment, snapshot, now_us)
     return build_admin_router(
         pipeline=gateway.pipeline,
         prices=gateway.deployment.prices,
-        keys=KeyService(gateway.keys, gateway.take_over, now_us, gateway.deployment.shared_limits.tiers.keys()),
+        keys=KeyService(stores.keys, gateway.take_over, now_us, gateway.deployment.shared_limits.tiers.keys()),
         rules=gateway.rules,
-        replay=ReplayService(gateway.ledger, snapshot_of, now_us),
+        replay=ReplayService(stores.ledger, snapshot_of, now_us),
         reports=services.reports,
         finance=(
             build_forecast_router(services.forecasts),
@@ -61,10 +57,10 @@ def build_admin(gateway: Gateway) -> APIRouter:
             build_reconcile_router(services.reconciliations),
             build_what_if_router(services.what_ifs),
         ),
-        bodies=SqlBodies(gateway.database, gateway.deployment.home.bodies_key()),
-        entries=SqlEntries(gateway.database),
-        budgets=BudgetsService(SqlBudgets(gateway.database), store, _look_ahead, gateway.take_over, now_us=now_us),
-        audit=SqlAuditLog(gateway.database),
+        bodies=stores.bodies,
+        entries=stores.entries,
+        budgets=BudgetsService(stores.budgets, stores.reports, _look_ahead, gateway.take_over, now_us=now_us),
+        audit=stores.audit,
         engine=own_engine,
     )
 

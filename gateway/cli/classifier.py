@@ -15,13 +15,13 @@ from classifier.online.correction import NONE, Correction, learn
 from gateway.catalogue import profiles
 from gateway.classifier_versions import Active, ClassifierVersions
 from gateway.cli.state import State, open_state
+from gateway.clock import now_us
 from gateway.config.home import find_home
 from gateway.errors import ConfigurationError, StateError
 from gateway.learning import Judged, Verdict, correction_name, judge, latest, outcomes
 from gateway.storage.sql_entries import SqlEntries
 from gateway.storage.sql_feedback import SqlFeedback
 from gateway.stores import Feedback
-from gateway.wiring import now_us
 
 app = typer.Typer(help="The classifier in force: learn, promote, roll back.", no_args_is_help=True)
 LEAST_JUDGED = 50

@@ -11,10 +11,10 @@ from rich.table import Table
 from gateway.api.admin_rules import ReplayResult
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
+from gateway.clock import now_us
 from gateway.config.settings import read_text
 from gateway.replay_service import ReplayService
 from gateway.stores import SumsQuery
-from gateway.wiring import now_us
 
 DAY_US = 86_400_000_000
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -7,8 +7,8 @@ from dataclasses import asdict
 import typer
 
 from gateway.cli.state import open_state
+from gateway.clock import now_us
 from gateway.storage.retention import Forgotten, apply_retention
-from gateway.wiring import now_us
 
 
 def command(as_json: bool = typer.Option(False, "--json", help="Print one JSON object.")) -> None:

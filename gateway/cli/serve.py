@@ -21,9 +21,10 @@ from gateway.deployment import load_deployment, load_environment_settings, requi
 from gateway.economics.errors import EconomicsError
 from gateway.engine_monitor import measure_curve
 from gateway.first_keys import FirstKeys, create_first_keys
+from gateway.running import Gateway
 from gateway.server import bind, loop_factory, reserve, serve_until_stopped
 from gateway.web_ui import allow_company_sign_in
-from gateway.wiring import Gateway, open_gateway
+from gateway.wiring import open_gateway
 
 DRAIN_SECONDS = 30
 POLL_SECONDS = 0.25
@@ -64,8 +65,8 @@ async def _serve(home: Home, listener: socket.socket, console: Console, *, with_
     children = plan_children(home, settings.engine, host=host, port=port, with_ui=with_ui)
     addresses = children.addresses
     gateway = await open_gateway(load_deployment(home, engine_url=addresses.engine))
-    keys = await create_first_keys(gateway.keys)
-    await allow_company_sign_in(children.ui, settings.sign_in.oidc, home, gateway.keys)
+    keys = await create_first_keys(gateway.stores.keys)
+    await allow_company_sign_in(children.ui, settings.sign_in.oidc, home, gateway.stores.keys)
     await gateway.start()
     tasks = [asyncio.create_task(child.run(), name=child.name) for child in children.supervisors]
     tasks.append(asyncio.create_task(_announce(gateway, addresses, keys, console), name="announce"))

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.catalogue import profiles
 from gateway.classifier_versions import ClassifierVersions
+from gateway.clock import now_us
 from gateway.config.home import find_home
 from gateway.deployment import Deployment, load_deployment
 from gateway.reports.services import ReportServices, build_report_services
@@ -19,7 +20,6 @@ from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
 from gateway.storage.sql_rules import SqlRulesStore
-from gateway.wiring import now_us
 
 
 @dataclass(frozen=True, slots=True)

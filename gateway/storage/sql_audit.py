@@ -72,6 +72,11 @@ class SqlAuditLog:
             rows = (await connection.execute(query)).mappings().all()
         return [AuditRecord(**{name: row[name] for name in COVERED}, digest=bytes(row["digest"]).hex()) for row in rows]
 
+    async def head(self) -> int:
+        """The last record's sequence number: every change moves it on. 0 before the first."""
+        newest = await self.page(before=None, limit=1)
+        return newest[0].sequence if newest else 0
+
     async def verify(self) -> Verified:
         previous, expected = GENESIS, 1
         while True:

@@ -9,7 +9,8 @@ from gateway.classifier_versions import SHIPPED, Active
 from gateway.cli.demo_month import write_demo_month
 from gateway.config.home import Home
 from gateway.deployment import load_deployment
-from gateway.wiring import Gateway, open_gateway
+from gateway.running import Gateway
+from gateway.wiring import open_gateway
 
 
 async def decides_by(gateway: Gateway, *, corrected: bool) -> str:

@@ -18,8 +18,9 @@ from gateway.api.assemble import build_app
 from gateway.config.home import Home, create_home
 from gateway.deployment import load_deployment
 from gateway.routing.fallback import RetryPolicy
+from gateway.running import Gateway
 from gateway.stores import NewKey
-from gateway.wiring import Gateway, open_gateway
+from gateway.wiring import open_gateway
 from tests.live_server import serving
 from tests.scripted_provider import Raw, ScriptedProvider
 
@@ -107,7 +108,7 @@ async def test_nothing_that_is_kept_or_shown_has_a_canary_in_it(
     async with ScriptedProvider(keeps_requests=False) as provider:
         provider.plan(islice(cycle(outcomes()), 3 * REQUESTS))
         async with whole_gateway(tmp_path, provider) as (gateway, url):
-            _, secret = await gateway.keys.create(NewKey("app"), author="test")
+            _, secret = await gateway.stores.keys.create(NewKey("app"), author="test")
             await gateway.refresh()
             gateway.pipeline.retry_policy = RetryPolicy(first_wait_seconds=0.0)
             limit = asyncio.Semaphore(AT_ONCE)

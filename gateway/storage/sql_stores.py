@@ -1,0 +1,46 @@
+"""Every store that one process opens on its database."""
+
+from dataclasses import dataclass
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.config.home import Home
+from gateway.storage.sql_audit import SqlAuditLog
+from gateway.storage.sql_bodies import SqlBodies
+from gateway.storage.sql_budgets import SqlBudgets
+from gateway.storage.sql_entries import SqlEntries
+from gateway.storage.sql_feedback import SqlFeedback
+from gateway.storage.sql_keys import SqlKeyStore
+from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql_rules import SqlRulesStore
+
+
+@dataclass(frozen=True, slots=True)
+class SqlStores:
+    """What each of them does is said by the protocol it fulfils."""
+
+    audit: SqlAuditLog
+    bodies: SqlBodies
+    budgets: SqlBudgets
+    entries: SqlEntries
+    feedback: SqlFeedback
+    keys: SqlKeyStore
+    ledger: SqlLedger
+    reports: SqlReports
+    rules: SqlRulesStore
+
+
+def open_stores(database: AsyncEngine, home: Home) -> SqlStores:
+    """Nothing is read yet but the home's two secrets."""
+    return SqlStores(
+        audit=SqlAuditLog(database),
+        bodies=SqlBodies(database, home.bodies_key()),
+        budgets=SqlBudgets(database),
+        entries=SqlEntries(database),
+        feedback=SqlFeedback(database),
+        keys=SqlKeyStore(database, home.pepper()),
+        ledger=SqlLedger(database),
+        reports=SqlReports(database),
+        rules=SqlRulesStore(database),
+    )
