@@ -30,6 +30,7 @@ from local_engine.sampler import Sampler
 from local_engine.scheduler import Scheduler
 from local_engine.steps import DirectSteps, Runner, Steps
 from local_engine.tokenizer import Tokenizer
+from local_engine.transfer import on_device
 from local_engine.weights import LoadedFile
 
 DETERMINISTIC_CHUNK = 128
@@ -142,6 +143,24 @@ def check_device(config: EngineConfig) -> None:
             f"No CUDA device answers for {config.device}: run on a machine with one and a CUDA build of torch, "
             "or leave --device out."
         )
+    if is_gpu:
+        check_capability(torch.cuda.get_device_capability(torch.device(config.device)), config)
+
+
+def check_capability(capability: tuple[int, int], config: EngineConfig) -> None:
+    """Raise ModelUnsupported where a GPU is too old for the kernels, or for a format that is asked of it."""
+    formats = {"--weights": config.weights, "--kv-format": config.kv_format}
+    asked = [option for option, value in formats.items() if value == "fp8"]
+    if capability < (8, 0):
+        what, needed, instead = "This engine", "8.0", "leave --device out to run on the CPU"
+    elif asked and capability < (8, 9):
+        what, needed, instead = f"{asked[0]} fp8", "8.9", "choose bfloat16"
+    else:
+        return
+    found = ".".join(map(str, capability))
+    raise ModelUnsupported(
+        f"{what} needs a GPU of compute capability {needed} or later and {config.device} has {found}; {instead}."
+    )
 
 
 def build_compute(
@@ -162,10 +181,11 @@ def build_compute(
     from local_engine.kernels.gpu_steps import GpuSteps
 
     plan, device = gpu_plan(config, blocks, context_window), torch.device(config.device)
-    runner = build_gpu_runner(loaded.config, loaded.weights, plan, device, _layer_progress(progress))
-    if progress is not None:
-        progress("Capturing the decode steps")
-    runner.capture()
+    with on_device(device):
+        runner = build_gpu_runner(loaded.config, loaded.weights, plan, device, _layer_progress(progress))
+        if progress is not None:
+            progress("Capturing the decode steps")
+        runner.capture()
     return Compute(runner, GpuSteps(runner, DeviceSampler(device, constraints)))
 
 

@@ -52,7 +52,8 @@ class DecodeInputs:
 class DecodeBuffers:
     """The memory that captured steps read: it never moves, and one copy fills it.
 
-    Everything lies in one int32 tensor, [4 * max_rows + max_rows * max_blocks], with a twin on the host.
+    Everything lies in one int32 tensor, [4 * max_rows + max_rows * max_blocks], with a twin on the host. A row's table
+    on the device may be older than its twin until a batch holds that row again.
     """
 
     def __init__(self, max_rows: int, max_blocks: int, block_size: int, device: torch.device) -> None:
@@ -67,7 +68,7 @@ class DecodeBuffers:
         self._written: list[list[int]] = [[] for _ in range(max_rows)]
         self._copied = torch.cuda.Event() if device.type == "cuda" else None
         self.pad(0)
-        self.upload()
+        self.upload(max_rows)
 
     def view(self, rows: int) -> DecodeInputs:
         """The first `rows` rows on the device."""
@@ -88,7 +89,7 @@ class DecodeBuffers:
                 host.block_table[index, : len(row.block_ids)] = row.block_ids
                 self._written[index] = list(row.block_ids)
         self.pad(len(rows), bucket)
-        self.upload()
+        self.upload(bucket)
 
     def pad(self, start: int, end: int | None = None) -> None:
         """Make the host's rows from `start` to `end` (all of them, if None) rows that compute nothing.
@@ -101,9 +102,13 @@ class DecodeBuffers:
         host.seq_lens[start:end] = 0
         host.slots[start:end] = -1
 
-    def upload(self) -> None:
-        """Copy the host's twin over, in stream order."""
-        self._device.copy_(self._host, non_blocking=True)
+    def upload(self, rows: int) -> None:
+        """Copy the host's twin over, in stream order: the columns, and the tables of the first `rows` rows alone.
+
+        With a window of 131,072 tokens and 256 rows the tables are 8 MB, and a step of one row needs 32 kB of them.
+        """
+        end = 4 * self.max_rows + rows * self.max_blocks
+        self._device[:end].copy_(self._host[:end], non_blocking=True)
         if self._copied is not None:
             self._copied.record()
 

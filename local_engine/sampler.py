@@ -139,12 +139,7 @@ def change_logits(logits: torch.Tensor, request: Request, new_ids: list[int]) ->
 
     Presence and frequency count the answer, repetition the prompt too; `logit_bias` is added last.
     """
-    params = request.params
-    bans_end = (
-        bool(params.stop_token_ids)
-        and params.constraint is None
-        and request.length - request.prompt_tokens + len(new_ids) < params.min_tokens
-    )
+    params, bans_end = request.params, _bans_end(request, len(new_ids))
     if not (params.changes_logits or bans_end):
         return logits
     logits = logits.clone()
@@ -162,6 +157,18 @@ def change_logits(logits: torch.Tensor, request: Request, new_ids: list[int]) ->
     if bans_end:
         logits[list(params.stop_token_ids)] = float("-inf")
     return logits
+
+
+def leaves_logits(request: Request, drawn: int) -> bool:
+    """Whether `change_logits` would return the row itself, `drawn` tokens being drawn already in this step."""
+    return not (request.params.changes_logits or _bans_end(request, drawn))
+
+
+def _bans_end(request: Request, drawn: int) -> bool:
+    """Whether the answer is still shorter than asked for."""
+    params = request.params
+    too_short = request.length - request.prompt_tokens + drawn < params.min_tokens
+    return too_short and bool(params.stop_token_ids) and params.constraint is None
 
 
 def token_logprobs(logits: torch.Tensor, token_id: int, top: int) -> TokenLogprobs:

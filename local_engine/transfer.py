@@ -1,9 +1,15 @@
 """Small tensors between host and device without either waiting for the other. Knows nothing of what they mean."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
+
+
+def on_device(device: torch.device) -> AbstractContextManager[object]:
+    """Makes the device the current one of this thread: kernels, streams and events go there and nowhere else."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def send(values: Sequence[int] | Sequence[float], dtype: torch.dtype, device: torch.device) -> torch.Tensor:

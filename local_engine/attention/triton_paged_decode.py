@@ -26,7 +26,8 @@ from local_engine.kernels.launch import dot_type, next_power_of_2
 BLOCK_N = 64
 
 
-@triton.jit
+# A batch's sizes and where its slices begin vary from step to step: none of them may mean another compilation.
+@triton.jit(do_not_specialize=["table_stride"], do_not_specialize_on_alignment=["block_table_ptr", "seq_lens_ptr"])
 def _split_kernel(
     q_ptr,
     k_cache_ptr,

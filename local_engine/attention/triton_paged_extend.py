@@ -20,7 +20,11 @@ BLOCK_N = 64
 MAX_TILE_ROWS = 128
 
 
-@triton.jit
+# As in decode: nothing that varies from step to step may mean another compilation.
+@triton.jit(
+    do_not_specialize=["sequences", "table_stride"],
+    do_not_specialize_on_alignment=["block_table_ptr", "seq_lens_ptr", "cu_seqlens_q_ptr"],
+)
 def _extend_kernel(
     q_ptr,
     k_cache_ptr,
@@ -145,7 +149,7 @@ def paged_extend(
     group = heads // kv_heads
     scales = kv_scales or KvScales()
     sequences = seq_lens.shape[0]
-    tile_rows = choose_tile_rows(group, max_query_tokens)
+    tile_rows = choose_tile_rows(group, max_query_tokens, q.element_size())
     if out is None:
         out = torch.empty((tokens, heads, dim), dtype=q.dtype, device=q.device)
     # Each sequence wastes less than one tile, so this many tiles always suffice.
@@ -181,7 +185,12 @@ def paged_extend(
     return out
 
 
-def choose_tile_rows(group: int, max_query_tokens: int) -> int:
+def choose_tile_rows(group: int, max_query_tokens: int, element_size: int = 2) -> int:
     """Rows of a tile: as few as hold the longest stretch of tokens × heads, so that verify rows do not pay for
-    prefill's tile."""
+    prefill's tile.
+
+    float32 has no matrix unit of its precision: larger tiles than the smallest would spill their sums to memory.
+    """
+    if element_size > 2:
+        return group_rows(group)
     return min(max(MAX_TILE_ROWS, group_rows(group)), max(group_rows(group), next_power_of_2(group * max_query_tokens)))

@@ -6,7 +6,7 @@ import torch
 
 from local_engine.kernels.batch_draw import BatchDraw
 from local_engine.request import Request
-from local_engine.sampler import Drawn, Sampler, change_logits, token_logprobs
+from local_engine.sampler import Drawn, Sampler, change_logits, leaves_logits, token_logprobs
 from local_engine.transfer import Arriving, fetch
 
 
@@ -88,8 +88,8 @@ def _changed(logits: torch.Tensor, owners: list[tuple[Request, int]]) -> torch.T
     """The rows after penalties, bias and bans; a copy if there are any, because log-probabilities want them raw."""
     out = logits
     for index, (request, at) in enumerate(owners):
-        row = change_logits(logits[index], request, request.draft_token_ids[:at])
-        if row.data_ptr() != logits[index].data_ptr():
-            out = logits.clone() if out is logits else out
-            out[index] = row
+        if leaves_logits(request, at):
+            continue
+        out = logits.clone() if out is logits else out
+        out[index] = change_logits(logits[index], request, request.draft_token_ids[:at])
     return out

@@ -29,6 +29,8 @@ class GpuRunner(ModelRunner):
         self._sizes = bucket_sizes(max_rows)
         max_blocks = -(-context_window // block_size)
         self._buffers = DecodeBuffers(max_rows, max_blocks, block_size, model.device)
+        # One for all graphs: of their own they would take gigabytes.
+        self._logits = torch.empty(max_rows, model.config.vocabulary_size, device=model.device)
         self._graphs = DecodeGraphs(self._decode, self._buffers)
 
     @property
@@ -58,7 +60,7 @@ class GpuRunner(ModelRunner):
 
     def _decode(self, inputs: DecodeInputs) -> torch.Tensor:
         hidden = self._decoder.forward(inputs.token_ids, inputs.positions, self.caches, attention_batch(inputs))
-        return self._decoder.logits(hidden)
+        return self._logits[: len(hidden)].copy_(self._decoder.head(hidden))
 
 
 def attention_batch(inputs: DecodeInputs) -> AttentionBatch:

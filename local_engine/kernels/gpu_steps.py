@@ -11,7 +11,7 @@ from local_engine.model_runner import TokenPatch
 from local_engine.sampler import Drawn
 from local_engine.scheduler import Batch, Row
 from local_engine.steps import DoneStep, drawing_requests, one_per_row
-from local_engine.transfer import send
+from local_engine.transfer import on_device, send
 
 
 class GpuSteps:
@@ -25,7 +25,11 @@ class GpuSteps:
         self._place: dict[str, int] = {}
 
     def begin(self, batch: Batch) -> "GpuStep | DoneStep":
-        """Launch the batch and its draw."""
+        """Launch the batch and its draw. Whatever thread steps, they go to the runner's device."""
+        with on_device(self._runner.device):
+            return self._begin(batch)
+
+    def _begin(self, batch: Batch) -> "GpuStep | DoneStep":
         logits = self._runner.run(batch, self._patch(batch.rows))
         requests = drawing_requests(batch.rows)
         if not requests:

@@ -130,7 +130,7 @@ def _gemv_kernel(
     tl.store(out_ptr + row, total.to(out_ptr.dtype.element_ty), mask=row < rows)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["x_rows"])
 def _gemm_kernel(
     x_ptr,
     packed_ptr,

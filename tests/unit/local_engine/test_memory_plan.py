@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from local_engine.assembly import check_device
+from local_engine.assembly import check_capability, check_device
 from local_engine.cli import build_parser, engine_config
 from local_engine.config import EngineConfig, KvFormat, ModelConfig, WeightFormat
 from local_engine.errors import DoesNotFit, ModelUnsupported
@@ -87,3 +87,24 @@ def test_formats_follow_the_device(options: list[str], weights: WeightFormat, kv
 def test_what_a_device_cannot_run_is_one_sentence(config: EngineConfig, said: str) -> None:
     with pytest.raises(ModelUnsupported, match=said):
         check_device(config)
+
+
+@pytest.mark.parametrize(
+    ("capability", "config", "words"),
+    [
+        ((7, 5), ON_GPU, "This engine needs a GPU of compute capability 8.0 or later and cuda has 7.5"),
+        ((8, 0), replace(ON_GPU, weights="fp8"), "--weights fp8 needs .* 8.9 or later and cuda has 8.0"),
+        ((8, 6), replace(ON_GPU, kv_format="fp8"), "--kv-format fp8 needs .* choose bfloat16"),
+    ],
+)
+def test_a_gpu_too_old_for_what_is_asked_is_refused(
+    capability: tuple[int, int], config: EngineConfig, words: str
+) -> None:
+    with pytest.raises(ModelUnsupported, match=words):
+        check_capability(capability, config)
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (8, 9), (9, 0), (12, 0)])
+def test_a_newer_gpu_is_taken(capability: tuple[int, int]) -> None:
+    check_capability(capability, ON_GPU)
+    check_capability((8, 9), replace(ON_GPU, weights="fp8", kv_format="fp8"))

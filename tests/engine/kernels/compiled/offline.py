@@ -1,4 +1,4 @@
-"""Compiles kernels for an H100 or H200 on a machine without one, through the very wrappers that the engine calls.
+"""Compiles kernels for NVIDIA GPUs on a machine without one, through the very wrappers that the engine calls.
 
 Triton carries its own assembler, so a stand-in driver that names the target is all it needs; nothing is run.
 """
@@ -17,7 +17,9 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-SHARED_BYTES_PER_BLOCK = 227 * 1024  # Hopper's limit
+# Compute capabilities, and what a block may have of shared memory: A100, Ada, Hopper.
+SHARED_BYTES_PER_BLOCK = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024}
+HOPPER = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +33,14 @@ class Compiled:
     sass: str
 
 
-class HopperDriver:
+class OfflineDriver:
     """Only what compiling asks of a driver."""
 
+    def __init__(self, capability: int) -> None:
+        self._capability = capability
+
     def get_current_target(self) -> GPUTarget:
-        return GPUTarget("cuda", 90, 32)
+        return GPUTarget("cuda", self._capability, 32)
 
     def get_current_device(self) -> int:
         return 0
@@ -45,7 +50,7 @@ class HopperDriver:
 
 
 @contextmanager
-def compiling() -> Generator[list[Compiled]]:
+def compiling(capability: int = HOPPER) -> Generator[list[Compiled]]:
     """Inside, a launch compiles its kernel and appends it to the list instead of running."""
     compiled: list[Compiled] = []
     launch = JITFunction.__getitem__
@@ -56,7 +61,7 @@ def compiling() -> Generator[list[Compiled]]:
 
         return run
 
-    driver.set_active(HopperDriver())  # pyright: ignore[reportArgumentType] - a stand-in
+    driver.set_active(OfflineDriver(capability))  # pyright: ignore[reportArgumentType] - a stand-in
     JITFunction.__getitem__ = compile_only  # pyright: ignore[reportAttributeAccessIssue]
     try:
         yield compiled
