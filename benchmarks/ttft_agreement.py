@@ -1,14 +1,14 @@
-"""Time to first token as a client sees it and as the ledger has it, of the same requests; and as aiperf measures it.
+"""Time to first token as a client sees it and as the ledger has it, of the same requests; and as guidellm measures it.
 
-    python -m benchmarks.ttft_agreement [--json] [--save] [--requests 200] [--concurrency 4] [--aiperf PATH]
+    python -m benchmarks.ttft_agreement [--json] [--save] [--requests 200] [--concurrency 4] [--guidellm PATH]
 
 The provider waits 200 ms before its first word. The client is OpenAI's own, its clock runs from the call to the first
-chunk with text, and every figure is paired with the ledger's for that request. `--aiperf` is the command of an aiperf:
+chunk with text, and every figure is paired with the ledger's for that request. `--guidellm` is the command of a
+guidellm, which wants torch (its CPU build will do) and so a venv of its own:
 
-    python -m venv .venv-aiperf && .venv-aiperf/bin/pip install --no-deps -r benchmarks/aiperf_constraints.txt
-    python -m benchmarks.ttft_agreement --json --save --aiperf .venv-aiperf/bin/aiperf
-
-guidellm cannot be installed without a CUDA build of torch.
+    python -m venv .venv-guidellm
+    .venv-guidellm/bin/pip install --no-deps -r benchmarks/guidellm_constraints.txt
+    python -m benchmarks.ttft_agreement --json --save --guidellm .venv-guidellm/bin/guidellm
 """
 
 import argparse
@@ -113,7 +113,7 @@ def ledger_seconds(gateway: Running, at_least: int) -> dict[str, float]:
 
 
 def write_tokenizer(folder: Path) -> None:
-    """One token a byte: aiperf wants a tokenizer to make its prompts with, and would fetch one from the network."""
+    """One token a byte: guidellm wants a tokenizer to make its prompts with, and would fetch one from the network."""
     folder.mkdir()
     vocabulary = {letter: place for place, letter in enumerate(sorted(ByteLevel.alphabet()))}
     tokenizer = Tokenizer(BPE(vocab=vocabulary, merges=[]))
@@ -123,28 +123,26 @@ def write_tokenizer(folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
 
 
-def measure_aiperf(command: str, gateway: Running, requests: int, concurrency: int) -> dict[str, Any]:
-    """aiperf's own summary of the time to first token, in seconds."""
+def measure_guidellm(command: str, gateway: Running, requests: int, concurrency: int) -> dict[str, Any]:
+    """guidellm's own summary of the time to first token, in seconds."""
     with tempfile.TemporaryDirectory() as folder:
-        options = ["--model", gateway.model, "--url", gateway.url, "--api-key", gateway.key, "--endpoint-type", "chat"]
-        load = ["--request-count", str(requests), "--concurrency", str(concurrency), "--streaming"]
-        write_tokenizer(Path(folder, "tokenizer"))
-        shape = [
-            "--tokenizer",
-            f"{folder}/tokenizer",
-            "--isl",
-            "20",
-            "--osl",
-            "8",
-            "--ui",
-            "none",
-            "--artifact-dir",
-            folder,
-        ]
-        subprocess.run([command, "profile", *options, *load, *shape], check=True, stdout=sys.stderr)
-        (file,) = Path(folder).rglob("profile_export_aiperf.json")
-        summary = json.loads(file.read_text())["time_to_first_token"]
-    return {name: summary[name] / 1000 for name in ("avg", "p50", "p90", "p99")}
+        tokenizer, report = Path(folder, "tokenizer"), Path(folder, "report.json")
+        write_tokenizer(tokenizer)
+        backend = f"kind=openai_http,target={gateway.url},model={gateway.model},api_key={gateway.key}"
+        options = {
+            "--backend": f"{backend},validate_backend=false,http2=false",
+            "--profile": f"kind=concurrent,streams={concurrency}",
+            "--constraint": f"kind=max_requests,count={requests}",
+            "--tokenizer": f"kind=huggingface_auto,model={tokenizer}",
+            "--data": "kind=synthetic_text,prompt_tokens=20,output_tokens=8",
+            "--output": f"kind=json,path={report}",
+        }
+        flat = [part for option in options.items() for part in option]
+        subprocess.run([command, "run", *flat, "--disable-console"], check=True, stdout=sys.stderr)
+        [benchmark] = json.loads(report.read_text())["benchmarks"]
+    found = benchmark["metrics"]["time_to_first_token_ms"]["successful"]
+    percentiles = {name: found["percentiles"][name] / 1000 for name in ("p50", "p90", "p99")}
+    return {"requests": found["count"], "avg": found["mean"] / 1000, **percentiles}
 
 
 def compare(client: dict[str, float], ledger: dict[str, float]) -> dict[str, Any]:
@@ -162,7 +160,7 @@ def compare(client: dict[str, float], ledger: dict[str, float]) -> dict[str, Any
     }
 
 
-def run(requests: int, concurrency: int, aiperf: str | None) -> dict[str, Any]:
+def run(requests: int, concurrency: int, guidellm: str | None) -> dict[str, Any]:
     with running_gateway() as gateway:
         seen = asyncio.run(measure(gateway, requests, concurrency))
         booked = ledger_seconds(gateway, requests + WARM_UP)
@@ -172,13 +170,16 @@ def run(requests: int, concurrency: int, aiperf: str | None) -> dict[str, Any]:
             Bar("requests the ledger has a first-token time of", results["openai"]["in_the_ledger"], requests, "least"),
             Bar("median difference / client's median", round(difference, 4), MOST_RELATIVE_DIFFERENCE, "most"),
         ]
-        if aiperf is not None:
-            results["aiperf"] = measure_aiperf(aiperf, gateway, requests, concurrency)
+        if guidellm is not None:
+            theirs = measure_guidellm(guidellm, gateway, requests, concurrency)
             later = ledger_seconds(gateway, len(booked) + requests)
-            theirs = statistics.median(later[request_id] for request_id in later.keys() - booked.keys())
-            results["aiperf"]["ledger_p50_seconds"] = theirs
-            relative = abs(results["aiperf"]["p50"] - theirs) / results["aiperf"]["p50"]
-            bars.append(Bar("aiperf's median from the ledger's", round(relative, 4), MOST_RELATIVE_DIFFERENCE, "most"))
+            ours = statistics.median(later[request_id] for request_id in later.keys() - booked.keys())
+            results["guidellm"] = {**theirs, "ledger_p50_seconds": ours}
+            relative = abs(theirs["p50"] - ours) / theirs["p50"]
+            bars += [
+                Bar("requests that guidellm saw answered", theirs["requests"], requests, "least"),
+                Bar("guidellm's median from the ledger's", round(relative, 4), MOST_RELATIVE_DIFFERENCE, "most"),
+            ]
     return build_report("ttft_agreement", results, bars)
 
 
@@ -188,9 +189,9 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help=f"write {RESULT}")
     parser.add_argument("--requests", type=int, default=200)
     parser.add_argument("--concurrency", type=int, default=4)
-    parser.add_argument("--aiperf", metavar="PATH", help="the command of an installed aiperf")
+    parser.add_argument("--guidellm", metavar="PATH", help="the command of an installed guidellm")
     given = parser.parse_args()
-    report = run(given.requests, given.concurrency, given.aiperf)
+    report = run(given.requests, given.concurrency, given.guidellm)
     text = json.dumps(report, indent=2)
     if given.save:
         RESULT.write_text(text + "\n")
