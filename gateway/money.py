@@ -23,3 +23,11 @@ def usd(pico: int) -> Decimal:
 def format_usd(pico: int, *, places: int = 12) -> str:
     """Decimal text of a pico-USD amount, `$`-less; rounded half-even only when `places` is below 12."""
     return f"{usd(pico).quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN):f}"
+
+
+def show_usd(amount: Decimal | str) -> str:
+    """For the eye, `$1,234.56`: three digits below a dollar, so that only nothing is shown as nothing."""
+    value = Decimal(amount)
+    places = 2 if abs(value) >= Decimal("0.9995") or not value else min(12, 2 - value.adjusted())
+    shown = f"${abs(value).quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN):,f}"
+    return f"-{shown}" if value < 0 else shown

@@ -13,6 +13,7 @@ from rich.table import Table
 from gateway.api.admin_reports import BreakEvenQuery, BreakEvenView
 from gateway.cli.state import open_state
 from gateway.economics.report import BreakEvenReport
+from gateway.money import show_usd
 
 
 def command(
@@ -60,13 +61,13 @@ def show(report: BreakEvenReport, console: Console) -> None:
     for row in report.staircase:
         total = row.overflow_total_usd if row.overflow_total_usd is not None else row.fluid_total_usd
         steps.add_row(
-            str(row.replicas), f"${row.value_usd:.4f}", f"${row.rent_usd:.4f}", "yes" if row.pays else "no",
-            f"${total:.2f}",
+            str(row.replicas), show_usd(row.value_usd), show_usd(row.rent_usd), "yes" if row.pays else "no",
+            show_usd(total),
         )  # fmt: skip
     console.print(steps)
     owned = report.owned
     console.print(
-        f"Rent of the hours seen ${owned.rent_usd:.6f}, of which idle ${owned.idle_usd:.6f}; "
+        f"Rent of the hours seen {show_usd(owned.rent_usd)}, of which idle {show_usd(owned.idle_usd)}; "
         f"utilisation {owned.utilisation:.2%}{'' if owned.is_measured else ' (expected)'}."
     )
     for caveat in report.caveats:

@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import sys
+from decimal import Decimal
 from typing import get_args
 
 import typer
@@ -13,6 +14,7 @@ from gateway.api.admin_reports import CostQuery, CostRow, CostTable, Dimension
 from gateway.cli.export import read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
+from gateway.money import show_usd
 
 DIMENSIONS: tuple[str, ...] = get_args(Dimension)
 
@@ -109,15 +111,16 @@ def sentences(table: CostTable) -> list[str]:
     """What stands below the groups: spend without an owner, shadow calls, savings."""
     found: list[str] = []
     if table.unallocated_share is not None:
-        found.append(f"Unallocated: ${rounded(table.unallocated_usd, 6)}, {table.unallocated_share:.1%} of all.")
-    if float(table.shadow_usd):
-        found.append(f"Shadow calls, included above: ${rounded(table.shadow_usd, 6)}.")
+        found.append(f"Unallocated: {show_usd(table.unallocated_usd or '0')}, {table.unallocated_share:.1%} of all.")
+    if Decimal(table.shadow_usd):
+        found.append(f"Shadow calls, included above: {show_usd(table.shadow_usd)}.")
     if (each := table.total.cost_per_successful_request_usd) is not None:
-        found.append(f"A successful request cost ${rounded(each, 6)}.")
+        found.append(f"A successful request cost {show_usd(each)}.")
     for one in table.savings:
-        saved, would = float(one.saved_usd), float(one.would_have_cost_usd)
-        what = f"${saved:.4f} less" if saved >= 0 else f"${-saved:.4f} more"
-        found.append(f"Everything at {one.against} would have cost ${would:.4f}: this is {what}, idle GPUs included.")
+        saved = Decimal(one.saved_usd)
+        what = f"{show_usd(abs(saved))} {'less' if saved >= 0 else 'more'}"
+        would = show_usd(one.would_have_cost_usd)
+        found.append(f"Everything at {one.against} would have cost {would}: this is {what}, idle GPUs included.")
     return found
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn as Bar
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from gateway.cli.address import running_url
 from gateway.cli.demo_key import demo_key
 from gateway.cli.demo_month import run_month
 from gateway.cli.demo_summary import Summary, show, summarise
@@ -32,7 +33,7 @@ def command(
     month: bool = typer.Option(
         False, "--month", help="Instead: make up a month in a database of its own; calls nobody."
     ),
-    url: str = typer.Option("http://127.0.0.1:8080", help="The running gateway."),
+    url: str | None = typer.Option(None, help="The running gateway; where it was last started when left out."),
     key: str = typer.Option("", envvar="BREAKEVEN_API_KEY", help="An app key; without one a key for a day is made."),
     limit: int = typer.Option(300, min=1, help="How many prompts to send."),
     concurrency: int = typer.Option(8, min=1, help="Requests at once."),
@@ -50,7 +51,7 @@ def command(
         raise typer.BadParameter("give a file of prompts, or --month")
     prompts = load_prompts(file, limit)
     console = Console(stderr=as_json)
-    summary = asyncio.run(_run(prompts, url, key, concurrency, max_tokens, console))
+    summary = asyncio.run(_run(prompts, url or running_url(find_home()), key, concurrency, max_tokens, console))
     if as_json:
         print(json.dumps(asdict(summary)))
     else:

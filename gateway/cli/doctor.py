@@ -16,6 +16,7 @@ from rich.markup import escape
 
 from gateway.api.admin_time import moment_of
 from gateway.classifier_versions import ClassifierVersions
+from gateway.cli.address import local_url, running_url
 from gateway.cli.state import open_state
 from gateway.config.home import Home, find_home
 from gateway.config.providers import hosted_from_environment, load_providers
@@ -46,11 +47,12 @@ class Finding:
 
 
 def command(
-    port: int = typer.Option(8080, help="Where the gateway should be listening."),
+    port: int | None = typer.Option(None, help="Where the gateway should be listening; as last started when left out."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Look at Python, extras, disk, configuration, weights, provider keys and the running gateway."""
-    findings = list(examine(find_home(), port))
+    home = find_home()
+    findings = list(examine(home, running_url(home) if port is None else local_url("127.0.0.1", port)))
     if as_json:
         print(
             json.dumps({"ok": all(f.is_ok or f.fix is None for f in findings), "checks": [asdict(f) for f in findings]})
@@ -66,7 +68,7 @@ def command(
         raise typer.Exit(1)
 
 
-def examine(home: Home, port: int) -> Iterator[Finding]:
+def examine(home: Home, url: str) -> Iterator[Finding]:
     """Every check, cheapest first."""
     version = ".".join(str(part) for part in sys.version_info[:3])
     yield Finding("Python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")
@@ -81,10 +83,10 @@ def examine(home: Home, port: int) -> Iterator[Finding]:
     yield _try("database", lambda: _database(home), "start it, or correct `database` in breakeven.yaml")
     yield _try("redis", lambda: _redis(home), "start it, or correct `redis` in breakeven.yaml")
     yield _keys()
-    yield _try("gateway", lambda: _gateway(port), f"start it: breakeven serve --port {port}")
+    yield _try("gateway", lambda: _gateway(url), f"start it: breakeven serve --port {url.rpartition(':')[2]}")
     yield _try(
         "classifier",
-        lambda: _classifier(home, port),
+        lambda: _classifier(home, url),
         "see `breakeven classifier list`; `breakeven classifier learn` makes a correction from feedback",
     )
 
@@ -164,12 +166,12 @@ def _keys() -> Finding:
     return Finding("provider keys", False, f"none: only the own engine answers. Any of {names} adds hosted models")
 
 
-def _classifier(home: Home, port: int) -> str:
+def _classifier(home: Home, url: str) -> str:
     """What is in force, and whether a running gateway's alarms are up."""
     active = ClassifierVersions(home.classifier_directory).history()[-1]
     what = f"{active.artefact} + {active.correction or 'no correction'}"
     try:
-        lines = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=3).text.splitlines()
+        lines = httpx.get(f"{url}/metrics", timeout=3).text.splitlines()
     except httpx.HTTPError:
         return what
     figures = dict(line.rsplit(" ", 1) for line in lines if line.startswith("breakeven_classifier_"))
@@ -179,12 +181,12 @@ def _classifier(home: Home, port: int) -> str:
     return f"{what}; no alarm"
 
 
-def _gateway(port: int) -> str:
+def _gateway(url: str) -> str:
     try:
-        answer = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=3)
+        answer = httpx.get(f"{url}/readyz", timeout=3)
     except httpx.ConnectError as error:
-        raise OSError(f"nothing answers on port {port}") from error
+        raise OSError(f"nothing answers at {url}") from error
     problems = "; ".join(answer.json().get("problems", []))
     if answer.status_code != 200:
-        raise OSError(f"answers on port {port} but is not ready: {problems}")
-    return f"ready on port {port}"
+        raise OSError(f"answers at {url} but is not ready: {problems}")
+    return f"ready at {url}"

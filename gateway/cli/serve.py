@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from gateway.api.assemble import build_app
+from gateway.cli.address import remember_address
 from gateway.cli.serve_children import Addresses, fetch_weights, plan_children
 from gateway.cli.serve_fleet import serve_fleet
 from gateway.cli.serve_text import show_addresses, show_ready
@@ -50,6 +51,7 @@ def command(
     with take_port(host or settings.server.host, port) as listener:
         if settings.engine.is_enabled:
             fetch_weights(home, settings.engine)
+        remember_address(home, *listener.getsockname()[:2])
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             if workers == 1:
                 runner.run(_serve(home, listener, console, with_ui=with_ui))

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+from gateway.cli.address import local_url
 from gateway.config.home import Home
 from gateway.config.settings import EngineSettings
 from gateway.errors import StateError
@@ -33,7 +34,7 @@ class Children:
 
 def plan_children(home: Home, engine: EngineSettings, *, host: str, port: int, with_ui: bool) -> Children:
     """Where everything will listen; nothing is started yet."""
-    url = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"
+    url = local_url(host, port)
     engine_url = f"http://127.0.0.1:{free_port()}/v1" if engine.is_enabled else None
     ui = ui_supervisor(home, gateway_url=url, port=free_port(prefer=port + 1)) if with_ui else None
     supervisors = [ui.supervisor] if ui else []

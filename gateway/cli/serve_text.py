@@ -46,13 +46,14 @@ def show_examples(url: str, app_key: str | None, console: Console) -> None:
         f"""
   curl {url}/v1/chat/completions \\
     -H "Authorization: Bearer {key}" -H "Content-Type: application/json" \\
-    -d '{{"model": "auto", "messages": [{{"role": "user", "content": "What is the capital of France?"}}]}}'
+    -d '{{"model": "auto", "temperature": 0,
+         "messages": [{{"role": "user", "content": "What is the capital of France?"}}]}}'
 
   # pip install openai
   from openai import OpenAI
   client = OpenAI(base_url="{url}/v1", api_key="{key}")
   answer = client.chat.completions.create(
-      model="auto", messages=[{{"role": "user", "content": "What is the capital of France?"}}]
+      model="auto", temperature=0, messages=[{{"role": "user", "content": "What is the capital of France?"}}]
   )
   print(answer.choices[0].message.content)
 """,

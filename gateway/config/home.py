@@ -46,6 +46,11 @@ class Home:
         return self.root / "ui.log"
 
     @property
+    def address_file(self) -> Path:
+        """Where the gateway was last started."""
+        return self.root / "address"
+
+    @property
     def curve_file(self) -> Path:
         return self.root / "throughput-curve.json"
 

@@ -1,11 +1,10 @@
 """The report's answer in plain English, with its numbers, and what it cannot promise."""
 
-from decimal import ROUND_HALF_EVEN, Decimal
-
 from gateway.economics.demand import Demand
 from gateway.economics.gpu_cost import Engine
 from gateway.economics.report import BreakEvenReport
 from gateway.economics.traffic import GpuPlan, HostedAlternative, Period
+from gateway.money import show_usd
 
 LEAST_HOURS_FOR_A_MONTH = 24 * 28
 LEAST_HOURS_FOR_A_WEEK = 24 * 7
@@ -24,7 +23,10 @@ def list_caveats(
     demand: Demand, plan: GpuPlan, hosted: HostedAlternative, period: Period, engine: Engine | None
 ) -> tuple[str, ...]:
     """What a careful reader would ask, answered before it is asked."""
-    notes = [f"A month is {plan.hours_per_month:g} hours; the {period.hours} hours seen are scaled to it."]
+    notes = [
+        f"A month is {plan.hours_per_month:g} hours; the {_count(period.hours, 'hour')} seen"
+        f" {'is' if period.hours == 1 else 'are'} scaled to it."
+    ]
     if period.hours < LEAST_HOURS_FOR_A_WEEK:
         notes.append("Less than a week of data: no weekend or weekday pattern is in it.")
     if engine is None:
@@ -54,7 +56,8 @@ def list_caveats(
 def _data(report: BreakEvenReport) -> str:
     seen = report.observed
     text = (
-        f"Over {seen.hours:,} hours of data ({seen.days} calendar days) there were {seen.requests:,} requests, "
+        f"Over {_count(seen.hours, 'hour')} of data ({_count(seen.days, 'calendar day')}) "
+        f"there {'was' if seen.requests == 1 else 'were'} {_count(seen.requests, 'request')}, "
         f"{seen.requests_per_day:,.0f} a day."
     )
     if seen.hours < LEAST_HOURS_FOR_A_MONTH:
@@ -67,12 +70,12 @@ def _bills(report: BreakEvenReport) -> str:
     saves = month.plan_saving_usd >= 0
     text = (
         f"With everything hosted at {report.hosted}, a {month.hours:g}-hour month costs"
-        f" {_money(month.all_hosted_usd)}; with {_replicas(report.owned.replicas)} of"
+        f" {show_usd(month.all_hosted_usd)}; with {_replicas(report.owned.replicas)} of"
         f" {report.plan} and the rest hosted it costs"
-        f" {_money(month.plan_usd)}, which is {_money(abs(month.plan_saving_usd))} {'less' if saves else 'more'}."
+        f" {show_usd(month.plan_usd)}, which is {show_usd(abs(month.plan_saving_usd))} {'less' if saves else 'more'}."
     )
     if month.best_replicas != report.owned.replicas:
-        best = f"{_replicas(month.best_replicas)} at {_money(month.best_usd)}" if month.best_replicas else "none"
+        best = f"{_replicas(month.best_replicas)} at {show_usd(month.best_usd)}" if month.best_replicas else "none"
         text += f" The cheapest always-on fleet is {best}."
     return text
 
@@ -98,7 +101,7 @@ def _volume(report: BreakEvenReport) -> str:
         return "At this mix no volume makes a GPU pay."
     text = (
         f"At this mix, break-even is at {volume.hybrid.requests_per_day:,.0f} requests a day"
-        f" ({_money(volume.hybrid.hosted_usd_per_month)} of hosted calls a month) with"
+        f" ({show_usd(volume.hybrid.hosted_usd_per_month)} of hosted calls a month) with"
         f" {_replicas(volume.hybrid_replicas)} beside the hosted model"
     )
     if not volume.self_hosted:
@@ -113,8 +116,8 @@ def _odds(report: BreakEvenReport) -> str:
     if odds is None:
         return "One day of data gives no interval: whether this saving is luck cannot be said."
     text = (
-        f"Resampling whole days puts the saving between {_money(odds.saving_low_usd)} and"
-        f" {_money(odds.saving_high_usd)} (5 % to 95 %), and owning is cheaper in"
+        f"Resampling whole days puts the saving between {show_usd(odds.saving_low_usd)} and"
+        f" {show_usd(odds.saving_high_usd)} (5 % to 95 %), and owning is cheaper in"
         f" {odds.probability_owning_is_cheaper:.0%} of the resamples."
     )
     return text if odds.days >= 7 else text + f" With only {odds.days} days these odds are weak."
@@ -128,10 +131,9 @@ def _q(quality: float | None) -> str:
     return "not measured" if quality is None else f"{quality:.3f}"
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def _replicas(count: int) -> str:
     return "one replica" if count == 1 else f"{count} replicas"
-
-
-def _money(amount: Decimal) -> str:
-    cents = amount.quantize(Decimal("0.01"), rounding=ROUND_HALF_EVEN)
-    return f"-${abs(cents):,}" if cents < 0 else f"${cents:,}"

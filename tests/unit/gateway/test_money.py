@@ -2,7 +2,7 @@ from decimal import Decimal
 
 import pytest
 
-from gateway.money import format_usd, parse_usd
+from gateway.money import format_usd, parse_usd, show_usd
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,20 @@ def test_rounding_for_show_is_half_even() -> None:
 def test_finer_than_a_pico_dollar_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="finer"):
         parse_usd(text)
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        ("1234.567", "$1,234.57"),
+        ("0", "$0.00"),
+        ("0.000000000000", "$0.00"),
+        ("0.9996", "$1.00"),
+        ("0.0261", "$0.0261"),
+        ("-0.02614", "-$0.0261"),
+        ("0.000000000001", "$0.000000000001"),
+        (Decimal("-171.64"), "-$171.64"),
+    ],
+)
+def test_for_the_eye_only_nothing_is_shown_as_nothing(amount: str | Decimal, text: str) -> None:
+    assert show_usd(amount) == text

@@ -20,13 +20,13 @@ def found(home: Home) -> dict[str, Finding]:
     """Against a port that nobody listens on: it is bound for as long as this takes."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        return {one.name: one for one in examine(home, taken.getsockname()[1])}
+        return {one.name: one for one in examine(home, f"http://127.0.0.1:{taken.getsockname()[1]}")}
 
 
 def test_before_the_first_start_only_the_gateway_is_missing(home: Home) -> None:
     checks = found(home)
     assert [name for name, one in checks.items() if not one.is_ok and one.fix] == ["gateway"]
-    assert "nothing answers on port" in checks["gateway"].detail
+    assert "nothing answers at http://127.0.0.1:" in checks["gateway"].detail
     assert "`breakeven serve`" in checks["state"].detail
 
 

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import build
-from gateway.config.home import Home, create_home
 from gateway.config.first_files import write_first_files
+from gateway.config.home import Home, create_home
 from gateway.errors import NotFound
 
 

@@ -1,0 +1,23 @@
+"""Where this deployment's gateway was last started, so that other commands find it without being told."""
+
+from gateway.config.home import Home
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+def remember_address(home: Home, host: str, port: int) -> None:
+    """It stays after a stop: who asks then is told where nothing answers."""
+    home.address_file.write_text(f"{local_url(host, port)}\n", encoding="utf-8")
+
+
+def running_url(home: Home) -> str:
+    """Its base URL, or the one that a first start will have."""
+    try:
+        return home.address_file.read_text(encoding="utf-8").strip() or DEFAULT_URL
+    except FileNotFoundError:
+        return DEFAULT_URL
+
+
+def local_url(host: str, port: int) -> str:
+    """How this machine reaches a gateway that listens on `host`."""
+    return f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"

@@ -1,0 +1,23 @@
+"""Commands find the gateway where it was last started."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.address import DEFAULT_URL, local_url, remember_address, running_url
+from gateway.config.home import Home, create_home
+
+
+def test_before_a_first_start_it_is_where_that_will_be(tmp_path: Path) -> None:
+    assert running_url(Home(tmp_path / "none")) == DEFAULT_URL
+
+
+@pytest.mark.parametrize(
+    ("host", "seen"), [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("10.0.0.7", "10.0.0.7")]
+)
+def test_the_last_start_counts(tmp_path: Path, host: str, seen: str) -> None:
+    home = Home(tmp_path)
+    create_home(home)
+    remember_address(home, "127.0.0.1", 9)
+    remember_address(home, host, 18080)
+    assert running_url(home) == local_url(host, 18080) == f"http://{seen}:18080"
