@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,24 +28,33 @@ class Run:
     commit: str
     results: dict[str, Any] = field(default_factory=dict[str, Any])
 
-    def attempt(self, path: tuple[str, ...], needed_seconds: float, measure: Callable[[], Any]) -> None:
-        """Measure one part and write everything down; a part that fails or has no time left says so in its place."""
-        left = self.deadline - time.monotonic()
-        place = self.results
-        for name in path[:-1]:
-            place = place.setdefault(name, {})
+    def attempt(self, path: tuple[str, ...], needed_seconds: float, measure: Callable[[], Any]) -> Any:
+        """Measure one part, write everything down, and return the figures; None, said in the report, without any."""
+        figures = self.obtain(path, needed_seconds, measure)
+        if figures is not None:
+            place = self.results
+            for name in path[:-1]:
+                place = place.setdefault(name, {})
+            place[path[-1]] = figures
+            self.write()
+        return figures
+
+    def obtain(self, path: tuple[str, ...], needed_seconds: float, make: Callable[[], Any]) -> Any:
+        """What `make` returns; None where it fails or has no time left, and the report says which."""
+        name, left = "/".join(path), self.deadline - time.monotonic()
         if left < needed_seconds:
-            self.results.setdefault("left_out", {})["/".join(path)] = (
-                f"{left:.0f} s left, {needed_seconds:.0f} s needed"
-            )
-        else:
-            began = time.monotonic()
-            try:
-                place[path[-1]] = measure()
-            except Exception as error:  # noqa: BLE001 - one part must not cost the others their figures
-                self.results.setdefault("failed", {})["/".join(path)] = f"{type(error).__name__}: {error}"
-            print(f"{'/'.join(path)}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-        self.write()
+            self.results.setdefault("left_out", {})[name] = f"{left:.0f} s left, {needed_seconds:.0f} s needed"
+            self.write()
+            return None
+        began = time.monotonic()
+        try:
+            return make()
+        except Exception as error:  # noqa: BLE001 - one part must not cost the others their figures
+            self.results.setdefault("failed", {})[name] = f"{type(error).__name__}: {error}"
+            self.write()
+            return None
+        finally:
+            print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
 
     def write(self) -> None:
         if self.output is not None:
@@ -138,11 +148,15 @@ def measure_everything(run: Run, shapes: list[ModelConfig], sizes: Sizes, device
         run.attempt(("kernels_against_references",), 60, lambda: checks.measure(device))
     else:
         run.results["left_out"] = {"kernels_against_references": "the interpreted tests hold them"}
-    rates = measure_rates(device, copy_bytes=sizes.copy_bytes, product_side=sizes.product_side)
+    measure = partial(measure_rates, device, copy_bytes=sizes.copy_bytes, product_side=sizes.product_side)
+    rates = run.obtain(("rates",), 5, measure)
+    if rates is None:
+        return
     run.results["copy_bytes_per_second"] = rates.copy_bytes_per_second
     run.results["bf16_flops_per_second"] = rates.bf16_flops_per_second
     for shape in shapes:
-        parts.measure_model(run.attempt, shape, rates, device, sizes)
+        parts.measure_model(run, shape, rates, device, sizes)
+        parts.give_memory_back()
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 import gc
 import random
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -14,37 +14,76 @@ from benchmarks.engine_gpu.ceilings import DeviceRates, decode_tokens_per_second
 from benchmarks.engine_gpu.device import median_seconds
 from benchmarks.engine_gpu.report import share
 from benchmarks.engine_gpu.shapes import Sizes
-from local_engine.config import ModelConfig
+from local_engine.config import ModelConfig, WeightFormat
 from local_engine.kernels.sampling import sample
 
-# Names of the part, the seconds it may take, the measurement.
-Attempt = Callable[[tuple[str, ...], float, Callable[[], Any]], None]
+
+class Attempts(Protocol):
+    """Tries parts while there is time. A part is named by its path; seconds are what it may need."""
+
+    def attempt(self, path: tuple[str, ...], needed_seconds: float, measure: Callable[[], Any]) -> Any:
+        """The figures, written down; None if there are none."""
+        ...
+
+    def obtain(self, path: tuple[str, ...], needed_seconds: float, make: Callable[[], Any]) -> Any:
+        """What `make` returns, for later parts; None if it failed or found no time."""
+        ...
 
 
-def measure_model(attempt: Attempt, shape: ModelConfig, rates: DeviceRates, device: torch.device, sizes: Sizes) -> None:
+def measure_model(run: Attempts, shape: ModelConfig, rates: DeviceRates, device: torch.device, sizes: Sizes) -> None:
     """bfloat16 first, then transformers on the very same weights, then the quantised formats."""
-    rival = rivals.build(shape, device)
-    rows_at_most = max(max(batches) for batches in sizes.batches.values())
-    weights = engine.StateDictWeights(rival.state_dict())
+    rival = run.obtain((shape.name, "transformers"), 40, partial(rivals.build, shape, device))
+    if rival is None:
+        return
+    run.attempt((shape.name, "sampling_seconds"), 10, partial(sampling_seconds, shape.vocabulary_size, device, sizes))
+    for kind in sizes.batches:
+        ours = measure_format(run, rival, kind, Ground(shape, rates, device), sizes)
+        # Our caches are gone by now: transformers has the memory to itself.
+        give_memory_back()
+        if ours is not None:
+            compare = partial(against_transformers, ours, rival, shape, sizes)
+            run.attempt((shape.name, "against_transformers"), 90, compare)
+            give_memory_back()
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a measurement stands on."""
+
+    shape: ModelConfig
+    rates: DeviceRates
+    device: torch.device
+
+
+def measure_format(run: Attempts, rival: Any, kind: WeightFormat, ground: Ground, sizes: Sizes) -> float | None:
+    """One weight format, part by part; for bfloat16 our output tokens per second over transformers' workload."""
+    shape, rates, batches = ground.shape, ground.rates, sizes.batches[kind]
+    rows_at_most = max(max(rows) for rows in sizes.batches.values())
     blocks = rows_at_most * (sizes.context + 2 * sizes.decode_steps) // engine.BLOCK_SIZE + 64
-    attempt((shape.name, "sampling_seconds"), 10, partial(sampling_seconds, shape.vocabulary_size, device, sizes))
-    for kind, batches in sizes.batches.items():
-        built = engine.build(shape, weights, kind=kind, blocks=blocks, max_rows=rows_at_most, device=device)
-        attempt(
-            (shape.name, kind, "error_against_transformers"),
-            10,
-            partial(logit_error, built, rival, sizes.logit_prompt_tokens),
-        )
-        for rows in batches:
-            ceiling = decode_tokens_per_second(shape, rates, batch=rows, context=sizes.context, weights=kind)
-            attempt((shape.name, kind, f"b{rows}"), 40, partial(decode, built, rows, ceiling, sizes))
-        ceiling = prefill_tokens_per_second(shape, rates, prompt=sizes.context, weights=kind)
-        attempt((shape.name, kind, "prefill"), 20, partial(prefill, built, ceiling, sizes))
-        if kind == "bfloat16":
-            attempt((shape.name, "against_transformers"), 90, partial(against_transformers, built, rival, sizes))
-        del built
-        gc.collect()
-        torch.cuda.empty_cache()
+    weights = engine.StateDictWeights(rival.state_dict())
+    build = partial(engine.build, shape, weights, kind=kind, blocks=blocks, max_rows=rows_at_most, device=ground.device)
+    built = run.obtain((shape.name, kind, "load"), 20, build)
+    if built is None:
+        return None
+    run.attempt(
+        (shape.name, kind, "error_against_transformers"),
+        10,
+        partial(logit_error, built, rival, sizes.logit_prompt_tokens),
+    )
+    for rows in batches:
+        ceiling = decode_tokens_per_second(shape, rates, batch=rows, context=sizes.context, weights=kind)
+        run.attempt((shape.name, kind, f"b{rows}"), 40, partial(decode, built, rows, ceiling, sizes))
+    ceiling = prefill_tokens_per_second(shape, rates, prompt=sizes.context, weights=kind)
+    run.attempt((shape.name, kind, "prefill"), 20, partial(prefill, built, ceiling, sizes))
+    if kind != "bfloat16":
+        return None
+    return run.attempt((shape.name, kind, "many_answers"), 30, partial(many_answers, built, sizes))
+
+
+def give_memory_back() -> None:
+    """Free what nothing holds any more: captured graphs and models are cycles."""
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 def prompts(shape: ModelConfig, count: int, tokens: int) -> list[list[int]]:
@@ -119,15 +158,20 @@ def logit_error(built: engine.Engine, rival: Any, prompt_tokens: int) -> dict[st
     return {"relative_error": error, "same_token": bool(got.argmax() == wanted.argmax())}
 
 
-def against_transformers(built: engine.Engine, rival: Any, sizes: Sizes) -> dict[str, Any]:
-    """Output tokens per second over one workload, both sides warm; transformers in the best of its configurations."""
+def many_answers(built: engine.Engine, sizes: Sizes) -> float:
+    """Output tokens per second over the workload that transformers gets too, kernels compiled beforehand."""
     texts = prompts(built.shape, sizes.rival_prompts, sizes.rival_prompt_tokens)
     output_tokens = sizes.rival_output_tokens
     serve = partial(engine.serve, built, texts, output_tokens=output_tokens, max_tokens_per_step=sizes.tokens_per_step)
     serve()
     served = serve()
-    ours = served.output_tokens / served.seconds
-    theirs, refused = rivals.best_effort(rival, texts, output_tokens=output_tokens)
+    return served.output_tokens / served.seconds
+
+
+def against_transformers(ours: float, rival: Any, shape: ModelConfig, sizes: Sizes) -> dict[str, Any]:
+    """Output tokens per second over one workload, both sides warm; transformers in the best of its configurations."""
+    texts = prompts(shape, sizes.rival_prompts, sizes.rival_prompt_tokens)
+    theirs, refused = rivals.best_effort(rival, texts, output_tokens=sizes.rival_output_tokens)
     return {
         "ours_tokens_per_second": ours,
         "transformers_tokens_per_second": theirs,

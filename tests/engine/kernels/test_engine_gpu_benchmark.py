@@ -81,9 +81,10 @@ def test_a_failing_or_late_part_is_named_and_costs_the_others_nothing(tmp_path: 
 
     output = tmp_path / "deep" / "report.json"
     run = Run(output, deadline=1e12, machine={}, commit="unknown")
-    run.attempt(("a", "works"), 1, lambda: 7)
-    run.attempt(("a", "breaks"), 1, fail)
-    run.attempt(("a", "late"), 1e13, lambda: 8)
+    assert run.attempt(("a", "works"), 1, lambda: 7) == 7
+    assert run.attempt(("a", "breaks"), 1, fail) is None
+    assert run.attempt(("a", "late"), 1e13, lambda: 8) is None
+    assert run.obtain(("a", "model"), 1, lambda: "weights") == "weights"
     written = json.loads(output.read_text())["results"]
     assert written["a"] == {"works": 7}
     assert written["failed"] == {"a/breaks": "RuntimeError: no such kernel"}
