@@ -7,9 +7,11 @@ from typing import Final
 
 import msgspec
 
-from backends.anthropic_format import AnthropicStreamReader, build_messages_body, openai_error, read_message
+from backends.anthropic_format import AnthropicStreamReader, openai_error, read_message
 from backends.anthropic_messages import NativeMessagesReader, read_native_message
-from backends.chat_view import parse_chat, untranslatable
+from backends.anthropic_request import build_messages_body
+from backends.chat_fields import untranslatable
+from backends.chat_view import parse_chat
 from backends.errors import UpstreamRejected, UpstreamUnavailable
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
 from backends.http_client import HttpClient

@@ -1,4 +1,4 @@
-"""Anthropic's Messages format as values: an OpenAI chat body into it, its answers and events back. No IO, no clock.
+"""Anthropic's answers and events as OpenAI's. No IO, no clock. The request's way there is anthropic_request.py.
 
 What cannot be said in either direction is listed in docs/backends.md and held there by a test.
 """
@@ -20,26 +20,17 @@ from backends.chat_chunks import (
     tool_start_chunk,
     usage_chunk,
 )
-from backends.chat_view import (
-    ChatView,
-    Media,
-    Part,
-    Text,
-    ToolCall,
-    ToolResult,
-    untranslatable,
-)
 from backends.errors import StreamBroken, UpstreamUnavailable
 from backends.http_errors import error_from_event
-from backends.json_objects import Fields, decode_object, number, part_of, text_of
+from backends.json_objects import Fields, decode_object, part_of, text_of
 from backends.openai_format import error_body
-from backends.protocol import Call, Chunk
+from backends.protocol import Chunk
 from backends.usage import Usage
 from backends.usage_wire import MalformedUsage, checked, token_count
 
-DEFAULT_MAX_TOKENS: Final = 8192
-"""Anthropic demands a limit; this one is sent when the caller gave none."""
-
+TOO_LONG: Final = "context_length_exceeded"
+"""OpenAI's code, which clients look for."""
+_TOO_LONG: Final = ("prompt is too long", "input length and `max_tokens` exceed context limit")
 FINISH_REASONS: Final[Mapping[str, str]] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -49,116 +40,6 @@ FINISH_REASONS: Final[Mapping[str, str]] = {
     "tool_use": "tool_calls",
     "refusal": "content_filter",
 }
-_EFFORTS: Final[Mapping[str, str]] = {
-    "none": "low",
-    "minimal": "low",
-    "low": "low",
-    "medium": "medium",
-    "high": "high",
-    "xhigh": "xhigh",
-    "max": "max",
-}
-_SERVICE_TIERS: Final[Mapping[str, str]] = {"auto": "auto", "default": "standard_only"}
-_JSON_ONLY: Final = "Answer with one JSON object and nothing else."
-
-
-def build_messages_body(view: ChatView, call: Call) -> bytes:
-    """The request in Anthropic's words. Raises UpstreamRejected where it cannot be said."""
-    body: Fields = {
-        "model": call.upstream_model,
-        "max_tokens": view.max_output_tokens or DEFAULT_MAX_TOKENS,
-        "messages": _messages(view),
-    }
-    system = [_block(part) for turn in view.turns if turn.role == "system" for part in turn.parts]
-    if view.wants_json and view.json_schema is None:
-        system.append({"type": "text", "text": _JSON_ONLY})
-    optional: Fields = {
-        "system": system,
-        "tools": [_tool(tool.name, tool.description, tool.parameters, tool.is_strict) for tool in view.tools],
-        "tool_choice": _tool_choice(view),
-        "stop_sequences": list(view.stop),
-        "output_config": _output_config(view),
-        "metadata": {"user_id": user} if (user := text_of(view.fields, "user")) else None,
-        "service_tier": _SERVICE_TIERS.get(text_of(view.fields, "service_tier") or ""),
-        "cache_control": view.fields.get("cache_control"),
-        "thinking": view.fields.get("thinking"),
-        "stream": call.is_stream,
-    }
-    body |= {name: value for name, value in optional.items() if value}
-    temperature, top_p = number(view.fields, "temperature"), number(view.fields, "top_p")
-    if temperature is not None:
-        body["temperature"] = min(temperature, 1)  # Anthropic's scale ends at 1, OpenAI's at 2
-    if top_p is not None:
-        body["top_p"] = top_p
-    return msgspec.json.encode(body)
-
-
-def _messages(view: ChatView) -> list[Fields]:
-    messages: list[Fields] = []
-    for turn in view.turns:
-        if turn.role == "system":
-            continue
-        blocks = [_block(part) for part in turn.parts]
-        if messages and messages[-1]["role"] == turn.role:
-            cast(list[Fields], messages[-1]["content"]).extend(blocks)
-        elif blocks:
-            messages.append({"role": turn.role, "content": blocks})
-    if not messages:
-        raise untranslatable("messages", "needs at least one user message")
-    return messages
-
-
-def _block(part: Part) -> Fields:
-    if isinstance(part, Text):
-        return _cached({"type": "text", "text": part.text}, part.cache_control)
-    if isinstance(part, ToolCall):
-        return {"type": "tool_use", "id": part.call_id, "name": part.name, "input": part.arguments}
-    if isinstance(part, ToolResult):
-        return {"type": "tool_result", "tool_use_id": part.call_id, "content": [_block(item) for item in part.parts]}
-    if part.kind == "audio":
-        raise untranslatable("messages", "this model cannot hear audio")
-    block: Fields = {"type": part.kind, "source": _source(part)}
-    if part.kind == "document" and part.name:
-        block["title"] = part.name
-    return _cached(block, part.cache_control)
-
-
-def _source(media: Media) -> Fields:
-    if media.url is not None:
-        return {"type": "url", "url": media.url}
-    return {"type": "base64", "media_type": media.media_type, "data": media.data}
-
-
-def _cached(block: Fields, cache_control: Fields | None) -> Fields:
-    return block | {"cache_control": cache_control} if cache_control else block
-
-
-def _tool(name: str, description: str | None, schema: Fields, is_strict: bool) -> Fields:
-    tool: Fields = {"name": name, "input_schema": schema}
-    return tool | ({"description": description} if description else {}) | ({"strict": True} if is_strict else {})
-
-
-def _tool_choice(view: ChatView) -> Fields | None:
-    choice = view.tool_choice
-    if isinstance(choice, tuple):
-        said: Fields = {"type": "tool", "name": choice[1]}
-    elif choice is not None:
-        said = {"type": {"auto": "auto", "none": "none", "required": "any"}[choice]}
-    elif view.parallel_tool_calls is False and view.tools:
-        said = {"type": "auto"}
-    else:
-        return None
-    if view.parallel_tool_calls is False and said["type"] != "none":
-        said["disable_parallel_tool_use"] = True
-    return said
-
-
-def _output_config(view: ChatView) -> Fields:
-    config: Fields = {}
-    if view.json_schema is not None:
-        config["format"] = {"type": "json_schema", "schema": view.json_schema}
-    effort = _EFFORTS.get(text_of(view.fields, "reasoning_effort") or "")
-    return config | ({"effort": effort} if effort else {})
 
 
 def parse_messages_usage(wire: object) -> Usage:
@@ -203,10 +84,11 @@ def believable_usage(wire: object) -> tuple[Usage | None, bool]:
 def openai_error(body: bytes) -> bytes:
     """Anthropic's error body in OpenAI's shape."""
     error = part_of(decode_object(body) or {}, "error")
-    message, kind = error.get("message"), error.get("type")
+    message = text_of(error, "message") or "the provider refused the request"
     return error_body(
-        message if isinstance(message, str) else "the provider refused the request",
-        kind=kind if isinstance(kind, str) else "invalid_request_error",
+        message,
+        kind=text_of(error, "type") or "invalid_request_error",
+        code=TOO_LONG if message.startswith(_TOO_LONG) else None,
     )
 
 

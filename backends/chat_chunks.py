@@ -98,13 +98,17 @@ class Answer:
     def chunk(self) -> Chunk:
         """The one chunk of the plain answer."""
         text, reasoning = "".join(self.text), "".join(self.reasoning)
-        message: Delta = {"role": "assistant", "content": text if text or not self.tool_calls else None}
+        message: Delta = {
+            "role": "assistant",
+            "content": text if text or not self.tool_calls else None,
+            "refusal": None,
+        }
         if reasoning:
             message["reasoning_content"] = reasoning
         if self.tool_calls:
             message["tool_calls"] = self.tool_calls
         document: Delta = _document(self.head, "chat.completion") | {
-            "choices": [{"index": 0, "message": message, "finish_reason": self.finish_reason}]
+            "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": self.finish_reason}]
         }
         if self.usage is not None:
             document["usage"] = usage_wire(self.usage)

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from functools import partial
 from urllib.parse import quote
 
-from backends.chat_view import parse_chat, untranslatable
+from backends.chat_fields import untranslatable
+from backends.chat_view import parse_chat
 from backends.gemini_format import GeminiStreamReader, build_content_body, openai_error, read_content, true_status
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
 from backends.http_client import HttpClient

@@ -20,7 +20,8 @@ from backends.chat_chunks import (
     text_chunk,
     usage_chunk,
 )
-from backends.chat_view import ChatView, Media, Part, Text, ToolCall, ToolResult, untranslatable
+from backends.chat_fields import untranslatable
+from backends.chat_view import ChatView, Media, Part, Text, ToolCall, ToolResult
 from backends.errors import StreamBroken, UpstreamUnavailable
 from backends.http_errors import error_from_event
 from backends.json_objects import Fields, decode_object, number, part_of, text_of

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Protocol, cast
 
-from backends.chat_view import untranslatable
+from backends.chat_fields import untranslatable
 from backends.errors import (
     BackendError,
     StreamBroken,

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final, Literal
 
 from backends.engine_health import parse_engine_health, parse_sglang_metrics, parse_vllm_metrics
+from backends.error_bodies import in_openai_shape
 from backends.errors import UpstreamRejected
 from backends.http_backend import (
     Exchange,
@@ -80,6 +81,7 @@ class OpenAICompatibleBackend(HttpBackend):
             body=build_body(call, asks_for_usage=self._asks_for_usage, renames={} if is_native else self._renames),
             read_answer=partial(read_response if is_native else read_answer, backend=self.name),
             stream_reader=partial(self._stream_reader, call),
+            translate_error=in_openai_shape,
         )
         return await self.exchange(call, exchange)
 

@@ -8,7 +8,7 @@ from typing import Final, cast
 
 import msgspec
 
-from backends.chat_view import untranslatable
+from backends.chat_fields import untranslatable
 from backends.json_objects import Fields, decode_object, part_of, text_of
 
 SAME: Final = (

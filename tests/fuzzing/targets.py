@@ -12,8 +12,9 @@ from typing import Any, Final, get_args
 
 from starlette.types import Message
 
-from backends.anthropic_format import AnthropicStreamReader, build_messages_body, read_message
+from backends.anthropic_format import AnthropicStreamReader, read_message
 from backends.anthropic_messages import NativeMessagesReader, read_native_message
+from backends.anthropic_request import build_messages_body
 from backends.chat_view import parse_chat
 from backends.errors import BackendError, UpstreamRejected, UpstreamUnavailable
 from backends.gemini_format import GeminiStreamReader, build_content_body, read_content

@@ -44,9 +44,11 @@ def test_a_message_as_a_chat_answer() -> None:
                 "message": {
                     "role": "assistant",
                     "content": "Let me see.",
+                    "refusal": None,
                     "reasoning_content": "hm",
                     "tool_calls": [{"id": "t1", "type": "function", "function": function}],
                 },
+                "logprobs": None,
                 "finish_reason": "tool_calls",
             }
         ],
@@ -221,7 +223,7 @@ EVENT = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(EVENT, max_size=6))
 def test_no_event_crashes_either_reader(events: list[Json]) -> None:
     for reader in (AnthropicStreamReader("b", wants_usage_chunk=True, created=0), NativeMessagesReader("b")):

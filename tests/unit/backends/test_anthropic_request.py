@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from backends.anthropic_format import DEFAULT_MAX_TOKENS, build_messages_body
+from backends.anthropic_request import DEFAULT_MAX_TOKENS, build_messages_body
 from backends.chat_view import parse_chat
 from backends.errors import UpstreamRejected
 from backends.protocol import Call
@@ -158,7 +158,7 @@ REFUSED: list[tuple[Json, str]] = [
         "messages[0].tool_calls[0].function.arguments",
     ),
     ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
-    ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice"),
+    ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice.allowed_tools"),
     ({"response_format": {"type": "yaml"}}, "response_format"),
 ]
 
@@ -177,3 +177,27 @@ def test_what_cannot_be_said_is_refused_by_name(body: Json, param: str) -> None:
 )
 def test_what_only_tunes_the_answer_is_dropped(name: str) -> None:
     assert translate({name: 1}) == translate({})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"temperature": 1.5}, {"temperature": 1}),
+        ({"temperature": 0.5, "top_p": 1}, {"temperature": 0.5}),
+        ({"temperature": 1, "top_p": 0.5}, {"top_p": 0.5}),
+        ({"temperature": 1, "top_p": 1}, {"top_p": 1}),
+        ({"temperature": 0.5, "top_p": 0.5}, {"temperature": 0.5, "top_p": 0.5}),
+    ],
+)
+def test_of_temperature_and_top_p_only_what_changes_something_is_said(given: Json, said: Json) -> None:
+    assert {name: value for name, value in translate(given).items() if name in ("temperature", "top_p")} == said
+
+
+def test_a_text_file_is_said_as_text() -> None:
+    file: Json = {"type": "file", "file": {"filename": "a.md", "file_data": "data:text/markdown;base64,aMOp"}}
+    source = {"type": "text", "media_type": "text/plain", "data": "hé"}
+    message = cast(list[Json], translate(ask(file))["messages"])[0]
+    assert message["content"] == [{"type": "document", "source": source, "title": "a.md"}]
+    broken: Json = {"type": "file", "file": {"filename": "a.md", "file_data": "data:text/plain;base64,/w=="}}
+    with pytest.raises(UpstreamRejected, match="UTF-8"):
+        translate(ask(broken))

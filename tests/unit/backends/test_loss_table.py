@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.anthropic_format import build_messages_body
+from backends.anthropic_request import build_messages_body
 from backends.chat_view import parse_chat
 from backends.errors import UpstreamRejected
 from backends.gemini_format import build_content_body
@@ -39,6 +39,7 @@ SAMPLES: dict[str, tuple[Json, Json]] = {
     "stop": (HI, {"stop": ["x"]}),
     "tools": (HI, TOOLS),
     "functions": (HI, {"functions": [FUNCTION]}),
+    "function_call": (HI | {"functions": [FUNCTION]}, {"function_call": {"name": "f"}}),
     "tool_choice": (HI | TOOLS, {"tool_choice": "required"}),
     "parallel_tool_calls": (HI | TOOLS, {"parallel_tool_calls": False}),
     "response_format": (
@@ -59,6 +60,7 @@ SAMPLES: dict[str, tuple[Json, Json]] = {
     "verbosity": (HI, {"verbosity": "low"}),
     "prediction": (HI, {"prediction": {"type": "content", "content": "x"}}),
     "n": (HI, {"n": 2}),
+    "web_search_options": (HI, {"web_search_options": {}}),
     "modalities": (HI, {"modalities": ["text", "audio"]}),
     "hosted tool": (HI, {"tools": [{"type": "web_search"}]}),
     "file by id": (HI, ask({"type": "file", "file": {"file_id": "f"}})),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.anthropic_format import build_messages_body
+from backends.anthropic_request import build_messages_body
 from backends.chat_chunks import Answer, Head
 from backends.chat_view import parse_chat
 from backends.messages_endpoint_events import (
