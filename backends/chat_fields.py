@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, cast
 
-from backends.errors import UpstreamRejected
+from backends.errors import Untranslatable, UpstreamRejected
 from backends.json_objects import Fields, text_of
 from backends.openai_format import error_body
 
@@ -24,19 +24,18 @@ TEXTS: Final = ("user", "reasoning_effort", "service_tier")
 ToolChoice = Literal["auto", "none", "required"] | tuple[Literal["tool"], str]
 
 
-def untranslatable(param: str, why: str) -> UpstreamRejected:
+def untranslatable(param: str, why: str) -> Untranslatable:
     """The caller's request cannot be said in this backend's format."""
-    return _refused(param, why, "unsupported_parameter")
+    return Untranslatable(f"{param}: {why}", status=400, body=_body(param, why, "unsupported_parameter"))
 
 
 def invalid(param: str, why: str) -> UpstreamRejected:
     """The caller's request is wrong in any format."""
-    return _refused(param, why, "invalid_value")
+    return UpstreamRejected(f"{param}: {why}", status=400, body=_body(param, why, "invalid_value"))
 
 
-def _refused(param: str, why: str, code: str) -> UpstreamRejected:
-    body = error_body(f"{param}: {why}", kind="invalid_request_error", code=code, param=param)
-    return UpstreamRejected(f"{param}: {why}", status=400, body=body)
+def _body(param: str, why: str, code: str) -> bytes:
+    return error_body(f"{param}: {why}", kind="invalid_request_error", code=code, param=param)
 
 
 def object_of(value: object, where: str) -> Fields:

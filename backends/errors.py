@@ -6,6 +6,7 @@ BackendError
 ├── RateLimited          429, with Retry-After when given
 ├── UpstreamUnavailable  5xx, overloaded, or the connection was reset before the first chunk
 ├── UpstreamRejected     4xx that another attempt cannot cure: the caller's fault; carries the body to pass on
+│   └── Untranslatable   nothing was sent: this backend's format cannot say it; another one's may
 ├── UpstreamAuth         401/403: our key for that provider is wrong; the caller must not see the provider's body
 └── StreamBroken         after the first chunk: reset, stalled, truncated or malformed
     └── StreamStalled    no bytes for the idle timeout
@@ -64,6 +65,12 @@ class UpstreamRejected(BackendError):
     def __init__(self, message: str, *, backend: str = "", status: int = 400, body: bytes = b"") -> None:
         super().__init__(message, backend=backend, status=status)
         self.body = body
+
+
+class Untranslatable(UpstreamRejected):
+    """The request cannot be said in this backend's wire format, or it lacks the endpoint."""
+
+    is_retryable = True
 
 
 class StreamBroken(BackendError):

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from backends.engine_health import parse_engine_health, parse_sglang_metrics, parse_vllm_metrics
 from backends.error_bodies import in_openai_shape
-from backends.errors import UpstreamRejected
+from backends.errors import Untranslatable
 from backends.http_backend import (
     Exchange,
     HttpBackend,
@@ -73,7 +73,7 @@ class OpenAICompatibleBackend(HttpBackend):
         if url is None:
             message = f"{self.name} does not offer {call.operation}"
             body = error_body(message, kind="invalid_request_error", code="unsupported_operation")
-            raise UpstreamRejected(message, backend=self.name, status=404, body=body)
+            raise Untranslatable(message, backend=self.name, status=404, body=body)
         is_native = call.operation == "responses"
         exchange = Exchange(
             url=url,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import msgspec
 
-from backends.errors import UpstreamRejected
+from backends.errors import Untranslatable, UpstreamRejected
 from backends.http_reply import PlainReply
 from backends.json_objects import decode_object
 from backends.messages_endpoint_events import (
@@ -78,7 +78,7 @@ class TranslatingBackend:
         try:
             body = chat_body_from_messages(call.body)
         except InvalidMessages as error:
-            raise UpstreamRejected(str(error), backend=self.name, body=messages_error(400, str(error))) from error
+            raise Untranslatable(str(error), backend=self.name, body=messages_error(400, str(error))) from error
         try:
             inner = await self._inner.open(_as_chat(call, body))
         except UpstreamRejected as error:

@@ -20,6 +20,7 @@ BreakevenError
     ├── BodyTooSlow          408: its sender stopped sending
     ├── BudgetExhausted      429 insufficient_quota, not to be retried
     ├── NoEligibleModel      503 with the reason for each candidate
+    │   └── NoCapableModel   400: what is asked for is beyond every candidate, now and later
     ├── Overloaded           503 with Retry-After
     └── UpstreamFailed       every attempt failed; the attempts are listed
 """
@@ -168,6 +169,12 @@ class NoEligibleModel(RequestError):
         listed = "; ".join(f"{model}: {reason}" for model, reason in reasons.items()) or "the rule names no model"
         super().__init__(f"No model may serve this request under rule {rule!r}: {listed}.", code="no_eligible_model")
         self.reasons = dict(reasons)
+
+
+class NoCapableModel(NoEligibleModel):
+    """No candidate has an ability that the request needs: asking again cannot help."""
+
+    type = "invalid_request_error"
 
 
 class Overloaded(RequestError):

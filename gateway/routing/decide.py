@@ -5,7 +5,7 @@ from typing import NamedTuple, NoReturn
 
 import msgspec
 
-from gateway.errors import ContextTooLong, ModelNotFound, NoEligibleModel
+from gateway.errors import ContextTooLong, ModelNotFound, NoCapableModel, NoEligibleModel
 from gateway.ledger.entry import Decision, Facts
 from gateway.money import parse_usd
 from gateway.routing.expected_cost import (
@@ -19,6 +19,8 @@ from gateway.routing.snapshot import Candidate, RequestFacts, Snapshot
 AUTO = "auto"
 DIRECT = "(direct)"
 SIMULATE_TAG = "simulate-hosted"
+LACKS = "does not support"
+"""How the reason of a candidate begins that no waiting makes able."""
 UNPRICED = 1 << 62
 """Ranks after every known price: an unknown price is never the cheapest."""
 ROUNDING = 1e-9
@@ -154,7 +156,7 @@ def _weigh(candidate: Candidate, request: RequestFacts) -> Ranked:
     room = candidate.context_window - facts.input_tokens
     rejected = None
     if not candidate.supports.issuperset(facts.needs):
-        rejected = f"does not support {', '.join(sorted(set(facts.needs) - candidate.supports))}"
+        rejected = f"{LACKS} {', '.join(sorted(set(facts.needs) - candidate.supports))}"
     elif room < (facts.max_output_tokens or 1):
         asked = f" + {facts.max_output_tokens:,} asked for" if facts.max_output_tokens else ""
         rejected = f"about {facts.input_tokens:,} tokens{asked} do not fit its window of {candidate.context_window:,}"
@@ -306,4 +308,6 @@ def _refuse(request: RequestFacts, rule: str, weighed: list[Ranked]) -> NoReturn
             + (f" and asks for {request.facts.max_output_tokens:,} more" if request.facts.max_output_tokens else "")
             + f"; the widest model allowed here takes {widest:,}. Shorten the prompt or lower max_tokens."
         )
+    if weighed and all(reason.startswith(LACKS) for reason in reasons.values()):
+        raise NoCapableModel(rule, reasons)
     raise NoEligibleModel(rule, reasons)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from backends.errors import BackendError, RateLimited, UpstreamAuth, UpstreamUnavailable
+from backends.errors import BackendError, RateLimited, Untranslatable, UpstreamAuth, UpstreamUnavailable
 from gateway.routing.snapshot import Candidate
 
 Silence = Enum("Silence", "LATE")
@@ -84,6 +84,8 @@ class _Search:
         return None if key is None else (candidate, 0.0, key)
 
     def after(self, error: BackendError, candidate: Candidate, key: str) -> Found | None:
+        if isinstance(error, Untranslatable):  # it stays so here
+            return self.untried()
         known = self.tried[candidate.name]
         if isinstance(error, (RateLimited, UpstreamUnavailable)) and error.retry_after_seconds is not None:
             known.asked_to_wait_seconds = error.retry_after_seconds

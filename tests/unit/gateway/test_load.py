@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from backends.errors import BackendError, ConnectFailed, RateLimited, StreamBroken, UpstreamAuth, UpstreamRejected
+from backends.errors import (
+    BackendError,
+    ConnectFailed,
+    RateLimited,
+    StreamBroken,
+    Untranslatable,
+    UpstreamAuth,
+    UpstreamRejected,
+)
 from backends.protocol import BackendHealth
 from gateway.load import DOWN, PAUSE_AFTER_AUTH_SECONDS, Upstreams
 from tests.builders import make_candidate
@@ -41,6 +49,7 @@ def failed(upstreams: Upstreams, error: BackendError, *, key: str = "", times: i
         (ConnectFailed("x"), 5, 2.0),
         (StreamBroken("x"), 5, 2.0),
         (UpstreamRejected("x"), 9, 0.0),
+        (Untranslatable("x"), 9, 0.0),
         (RateLimited("x"), 1, 0.0),
         (RateLimited("x", retry_after_seconds=7.0), 1, 7.0),
         (RateLimited("x", retry_after_seconds=7.0, status=None), 1, 0.0),

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.errors import ContextTooLong, ModelNotFound, NoEligibleModel
+from gateway.errors import ContextTooLong, ModelNotFound, NoCapableModel, NoEligibleModel
 from gateway.routing.decide import decide
 from gateway.routing.snapshot import Snapshot
 from tests.builders import make_candidate, make_local, make_prices, make_request, make_snapshot
@@ -100,8 +100,11 @@ def test_capabilities_and_windows_reject() -> None:
     assert decide(make_request(input_tokens=9_000), snapshot).decision.model == "mid"
     with pytest.raises(ContextTooLong, match="100,000"):
         decide(make_request(input_tokens=900_000), snapshot)
-    with pytest.raises(NoEligibleModel, match="local: does not support vision; mid: does not support vision"):
+    with pytest.raises(NoCapableModel, match="local: does not support vision; mid: does not support vision"):
         decide(make_request(needs=("vision",)), snapshot)
+    with pytest.raises(NoEligibleModel) as refused:  # the one that has tools has no room
+        decide(make_request(input_tokens=900_000, needs=("tools",)), snapshot)
+    assert not isinstance(refused.value, NoCapableModel)
 
 
 def test_refusing_says_why_for_each() -> None:

@@ -9,6 +9,7 @@ from backends.errors import (
     ConnectFailed,
     RateLimited,
     StreamBroken,
+    Untranslatable,
     UpstreamAuth,
     UpstreamRejected,
     UpstreamTimeout,
@@ -118,6 +119,10 @@ def test_another_model_before_the_same_one_again() -> None:
 
 def test_an_error_that_no_retry_cures_ends_it() -> None:
     assert names(drive([A, B], [UpstreamRejected("bad")])) == ["a"]
+
+
+def test_what_one_format_cannot_say_is_said_in_anothers_and_never_tried_again_in_its_own() -> None:
+    assert names(drive([A, B], [Untranslatable("n"), Untranslatable("n")])) == ["a", "b"]
     assert names(drive([A, B], [StreamBroken("cut")])) == ["a"]
     assert names(drive([A, B], [UpstreamAuth("key")])) == ["a", "b"]
 
