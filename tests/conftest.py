@@ -3,9 +3,16 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.postgres_server import run_postgres
 from tests.redis_server import RedisServer
+
+# The same examples at every run, on however slow a machine; tests.fuzzing is where new ones are looked for.
+settings.register_profile(
+    "same everywhere", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("same everywhere")
 
 
 @pytest.fixture(scope="session")

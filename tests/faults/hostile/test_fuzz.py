@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.openai_format import OpenAIStreamReader
@@ -23,9 +23,7 @@ from tests.read_stream import read_stream
 pytestmark = pytest.mark.faults
 TRIES = settings(
     max_examples=int(os.environ.get("BREAKEVEN_FUZZ", "300")),
-    deadline=None,
     derandomize="BREAKEVEN_FUZZ" not in os.environ,
-    suppress_health_check=[HealthCheck.too_slow],
 )
 NUMBERS = st.sampled_from(
     [b"0", b"-1", b"2", b"1.5", b"1e400", b"-0", b"9223372036854775808", b"NaN", b"true", b"null", b'"3"', b"[]", b"{}"]

@@ -6,7 +6,7 @@
 import os
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fuzzing.targets import TARGETS
@@ -14,9 +14,7 @@ from tests.fuzzing.targets import TARGETS
 pytestmark = pytest.mark.faults
 TRIES = settings(
     max_examples=int(os.environ.get("BREAKEVEN_FUZZ", "150")),
-    deadline=None,
     derandomize="BREAKEVEN_FUZZ" not in os.environ,
-    suppress_health_check=[HealthCheck.too_slow],
 )
 PIECES = st.binary(max_size=3) | st.sampled_from(
     [

@@ -69,7 +69,7 @@ OBJECTS = st.dictionaries(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     OBJECTS,
     st.booleans(),
@@ -89,7 +89,7 @@ def test_reads_back_as_edited(
     assert list(json.loads(result)) == list(expected)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     st.lists(
         st.sampled_from([b'{"a":', b"1", b",", b'"a":', b'"model":', b'"x"', b"}", b"{", b'\\"', b" ", b'"']),

@@ -283,7 +283,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.dictionaries(
         st.sampled_from(["choices", "usage", "error", "object", "x_groq", "x_breakeven", "service_tier"]), JSON

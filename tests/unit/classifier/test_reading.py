@@ -1,7 +1,7 @@
 """The data path reads and classifies as the slow definitions beside this file say, on texts of every kind."""
 
 import numpy as np
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from classifier.artefact import read_artefact
@@ -16,9 +16,7 @@ ARTEFACT = read_artefact(SHIPPED)
 ENCODER = build_encoder(ARTEFACT)
 HEADS = sorted(ARTEFACT.facts["model"]["heads"])[::7]
 CLASSIFIER = load_artefact().bind([ModelProfile(name, head=name) for name in HEADS])
-TRIES = settings(
-    max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
-)
+TRIES = settings(max_examples=150)
 # Not to the bit: the libraries under numpy may sum in another order on another processor.
 RTOL, ATOL = 1e-4, 1e-6
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.admission import Admission, SharedLimits, parse_limits, window_start
@@ -300,7 +300,6 @@ async def test_a_process_that_shares_its_rates_gets_its_part() -> None:
     assert shortage.wait_seconds == pytest.approx(4.0)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.booleans()), max_size=60), st.integers(0, 400))
 async def test_settled_and_held_never_pass_the_budget(requests: list[tuple[int, int, bool]], budget: int) -> None:
     limited = admission(budget_usd=f"{budget}e-12")

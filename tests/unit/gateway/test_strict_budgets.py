@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.admission import Admission, parse_limits
@@ -148,7 +148,6 @@ async def test_a_thousand_at_once_spend_what_there_is_and_no_more(team_budget: i
     assert sum(admitted.values()) == serial
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 50), st.integers(0, 50), st.booleans()), max_size=60),
     st.integers(0, 300),

@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from local_engine.errors import ModelUnsupported
@@ -35,7 +35,6 @@ def merged(text: str) -> list[str]:
         parts[at : at + 2] = [parts[at] + parts[at + 1]]
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="abcte ", min_size=1, max_size=30))
 def test_pieces_are_merged_by_score(text: str) -> None:
     tokenizer = build_gguf_tokenizer(SENTENCE_PIECE)

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.economics.allocation import allocate_bill
@@ -69,7 +69,6 @@ def test_more_used_than_paid_for_leaves_nothing_idle() -> None:
     assert bill.shares_pico_usd == {"a": 67, "b": 33}
 
 
-@settings(deadline=None)
 @given(
     bill=st.integers(0, 10**16),
     used=st.dictionaries(st.text(max_size=3), st.floats(0, 1e6), max_size=6),

@@ -20,14 +20,12 @@ def erlang_b_by_definition(slots: int, load: float) -> float:
     return terms[-1] / sum(terms)
 
 
-@settings(deadline=None)
 @given(slots=st.integers(1, 40), load=st.floats(0.01, 60))
 def test_the_recursion_is_the_definition(slots: int, load: float) -> None:
     assert erlang_b(slots, load) == pytest.approx(erlang_b_by_definition(slots, load), rel=1e-9)
     assert erlang_b_each(slots, np.array([load, 0.0])).tolist() == [erlang_b(slots, load), 0.0]
 
 
-@settings(deadline=None)
 @given(slots=st.integers(1, 200), share=st.floats(0.01, 0.99))
 def test_waiting_is_likelier_than_losing(slots: int, share: float) -> None:
     assert erlang_b(slots, share * slots) <= erlang_c(slots, share * slots) <= 1
@@ -51,7 +49,7 @@ def test_no_traffic_neither_waits_nor_is_lost() -> None:
     assert wait_quantile_seconds(8, 0.0, 1.0) == 0.0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(slots=st.integers(1, 128), wait=st.floats(0.01, 5))
 def test_the_largest_rate_is_on_the_edge(slots: int, wait: float) -> None:
     rate = largest_arrival_rate(slots, 10.0, wait)

@@ -34,21 +34,18 @@ loads = st.lists(st.tuples(rounded(20), rounded(1, least=0.05), rounded(0.002, p
 )
 
 
-@settings(deadline=None)
 @given(load=loads)
 def test_each_further_replica_is_worth_no_more(load: Load) -> None:
     values = [load.layer_value_usd(layer) for layer in range(1, 8)]
     assert all(later <= earlier + 1e-9 for earlier, later in itertools.pairwise(values))
 
 
-@settings(deadline=None)
 @given(load=loads)
 def test_the_layers_up_to_the_peak_are_the_whole_bill(load: Load) -> None:
     values = sum(load.layer_value_usd(layer) for layer in range(1, replicas_for_peak(load) + 1))
     assert values == pytest.approx(load.value_usd, abs=1e-9)
 
 
-@settings(deadline=None)
 @given(load=loads, rent=st.floats(0.1, 5))
 def test_no_other_fleet_is_cheaper_than_the_best(load: Load, rent: float) -> None:
     best = total_usd(load, rent, best_replicas(load, rent))
@@ -56,7 +53,7 @@ def test_no_other_fleet_is_cheaper_than_the_best(load: Load, rent: float) -> Non
     assert best == pytest.approx(min(others), abs=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     rates=st.lists(st.floats(0, 3), min_size=1, max_size=6),
     rent=st.floats(0.1, 3),
@@ -128,7 +125,7 @@ def test_a_staircase_can_cross_more_than_once() -> None:
         assert not is_peak_fleet_cheaper(load.scaled(interval.end * 1.0001), 2.4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(load=loads, rent=st.floats(0.1, 3), fixed=st.floats(0, 30), scale=st.floats(0.01, 40))
 def test_the_intervals_are_where_the_bill_is_smaller(load: Load, rent: float, fixed: float, scale: float) -> None:
     intervals = self_hosted_intervals(load, rent, fixed_usd=fixed)
@@ -139,7 +136,7 @@ def test_the_intervals_are_where_the_bill_is_smaller(load: Load, rent: float, fi
     assert is_inside == is_peak_fleet_cheaper(load.scaled(scale), rent, fixed_usd=fixed)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(load=loads, rent=st.floats(0.1, 3), fixed=st.floats(0, 30), replicas=st.integers(1, 3))
 def test_a_hybrid_fleet_is_cheaper_exactly_from_its_break_even_on(
     load: Load, rent: float, fixed: float, replicas: int
@@ -162,7 +159,7 @@ def test_first_on_grid() -> None:
     assert first_on_grid([], 0.1) is None
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(load=loads, replicas=st.integers(1, 3))
 def test_neither_overflow_nor_a_queue_beats_water(load: Load, replicas: int) -> None:
     fluid = fluid_saving_usd(load, 2.0, replicas)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -16,7 +16,6 @@ own_rate = st.one_of(st.none(), rate)
 tokens = st.integers(0, 10**6)
 
 
-@settings(deadline=None)
 @given(
     rates=st.builds(
         Rates, rate, rate, cached_input=own_rate, cache_write_5m=own_rate, cache_write_1h=own_rate, reasoning=own_rate
@@ -38,7 +37,6 @@ def test_the_short_way_is_the_long_way(rates: Rates, parts: tuple[int, int, int,
     assert text_amounts(usage, rates) == class_amounts(usage, Ladder(rates)) == class_amounts(usage, stepped)
 
 
-@settings(deadline=None)
 @given(rates=st.builds(Rates, rate, rate), parts=st.tuples(tokens, tokens), fee=st.integers(0, 10**9))
 def test_a_price_without_multiplier_and_discount_is_what_a_multiplier_of_one_gives(
     rates: Rates, parts: tuple[int, int], fee: int
@@ -49,7 +47,6 @@ def test_a_price_without_multiplier_and_discount_is_what_a_multiplier_of_one_giv
     assert price(usage, prices) == price(structs.replace(usage, service_tier="same"), prices)
 
 
-@settings(deadline=None)
 @given(
     rates=st.builds(Rates, rate, rate, cached_input=own_rate),
     parts=st.tuples(tokens, tokens, tokens),
