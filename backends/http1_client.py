@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from backends.errors import ConnectFailed
 from backends.http1_connection import Http1Connection
 from backends.http1_response import Http1Response
+from backends.protocol import Timeouts
 
 KEEP_ALIVE_SECONDS: Final = 30.0
 LOCAL_KEEP_ALIVE_SECONDS: Final = 4.0
@@ -52,11 +53,12 @@ class Http1Client:
         return len(self._open)
 
     async def send(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, *, connect_seconds: float
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, *, timeouts: Timeouts
     ) -> Http1Response:
+        answer_by = asyncio.get_running_loop().time() + timeouts.first_byte_seconds
         target = self._targets.get(url) or self._remember(url)
-        connection = self._take_idle(target) or await self._connect(target, connect_seconds)
-        return await connection.exchange(_request_head(method, target, headers, body), body)
+        connection = self._take_idle(target) or await self._connect(target, timeouts)
+        return await connection.exchange(_request_head(method, target, headers, body), body, answer_by)
 
     async def aclose(self) -> None:
         for connection in list(self._open):
@@ -95,10 +97,10 @@ class Http1Client:
                 return connection
         return None
 
-    async def _connect(self, target: _Target, connect_seconds: float) -> Http1Connection:
+    async def _connect(self, target: _Target, timeouts: Timeouts) -> Http1Connection:
         tls = self._context() if target.scheme == "https" else None
         try:
-            async with asyncio.timeout(connect_seconds):
+            async with asyncio.timeout(min(timeouts.connect_seconds, timeouts.first_byte_seconds)):
                 _, connection = await asyncio.get_running_loop().create_connection(
                     lambda: Http1Connection(self._backend, self._freed(target), self._open),
                     target.host,

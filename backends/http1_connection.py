@@ -6,7 +6,7 @@ from typing import Final, cast
 
 import httptools
 
-from backends.errors import UpstreamUnavailable
+from backends.errors import UpstreamTimeout, UpstreamUnavailable
 from backends.http1_response import Headers, Http1Response
 
 MAX_HEADER_BYTES: Final = 64 * 1024
@@ -32,10 +32,14 @@ class Http1Connection(asyncio.Protocol):
         self._is_paused = False
         self._writable: asyncio.Future[None] | None = None
 
-    async def exchange(self, head: bytes, body: bytes | None) -> Http1Response:
-        """Send a request and wait for its answer's head. Raises UpstreamUnavailable."""
+    async def exchange(self, head: bytes, body: bytes | None, answer_by: float) -> Http1Response:
+        """Send a request and wait for its answer's head, until the loop's clock shows `answer_by`.
+
+        Raises UpstreamTimeout or UpstreamUnavailable.
+        """
         self._response = Http1Response(self, self._backend)
         answer = self._head = self._loop.create_future()
+        timer = self._loop.call_at(answer_by, self._give_up)  # `asyncio.timeout` costs five times as much
         try:
             if body is None or len(body) <= _WRITTEN_AT_ONCE_BYTES:
                 self._transport.write(head + body if body else head)
@@ -45,6 +49,8 @@ class Http1Connection(asyncio.Protocol):
         except BaseException:
             self.close()
             raise
+        finally:
+            timer.cancel()
 
     async def _send_large(self, head: bytes, body: bytes, answer: asyncio.Future[Http1Response]) -> None:
         self._is_sending = True
@@ -154,6 +160,11 @@ class Http1Connection(asyncio.Protocol):
         self.resume()
         self.idle_since = self._loop.time()
         self._idle.append(self)
+
+    def _give_up(self) -> None:
+        if self._head is not None and not self._head.done():
+            message = f"{self._backend} sent no answer in time"
+            self._head.set_exception(UpstreamTimeout(message, backend=self._backend))
 
     def _fail(self, what: str) -> None:
         if self._head is not None and not self._head.done():

@@ -5,11 +5,12 @@ An adapter adds its paths, its headers, its request body and its readers. Knows 
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from backends.errors import BackendError, UpstreamRejected, UpstreamTimeout, UpstreamUnavailable
+import msgspec
+
+from backends.errors import BackendError, UpstreamRejected, UpstreamUnavailable
 from backends.http1_client import Http1Client
 from backends.http_client import HttpClient
 from backends.http_errors import error_from_status
@@ -27,8 +28,7 @@ _SECRET_HEADERS: Final = ("authorization", "x-api-key", "x-goog-api-key", "api-k
 _HEALTH_TIMEOUTS = Timeouts(connect_seconds=2.0, first_byte_seconds=5.0, idle_seconds=2.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(msgspec.Struct, frozen=True):
     """One request as a wire format wants it, and how to read what comes back."""
 
     url: str
@@ -119,13 +119,8 @@ class HttpBackend:
     async def _send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeouts: Timeouts
     ) -> "_Sent":
-        loop = asyncio.get_running_loop()
-        started_at = loop.time()
-        try:
-            async with asyncio.timeout_at(started_at + timeouts.first_byte_seconds):
-                response = await self._client.send(method, url, headers, body, connect_seconds=timeouts.connect_seconds)
-        except TimeoutError as error:
-            raise UpstreamTimeout(f"{self._name} sent no answer in time", backend=self._name) from error
+        started_at = asyncio.get_running_loop().time()
+        response = await self._client.send(method, url, headers, body, timeouts=timeouts)
         return _Sent(response.status, response.headers, TimedResponse(response, self._name, timeouts, started_at))
 
     async def _error_body(self, response: TimedResponse) -> bytes:
@@ -136,8 +131,7 @@ class HttpBackend:
             return b""
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
+class _Sent(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     timed: TimedResponse

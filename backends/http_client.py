@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+from backends.protocol import Timeouts
+
 
 class HttpResponse(Protocol):
     """An answer whose head has come. Close it always: that frees the connection, or cuts it if the body goes on."""
@@ -36,9 +38,12 @@ class HttpClient(Protocol):
     """A pool of connections."""
 
     async def send(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, *, connect_seconds: float
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, *, timeouts: Timeouts
     ) -> HttpResponse:
-        """Send and wait for the answer's head. Raises ConnectFailed (nothing was sent) or UpstreamUnavailable."""
+        """Send and wait for the answer's head.
+
+        Raises ConnectFailed (nothing was sent), UpstreamTimeout (no head in time) or UpstreamUnavailable.
+        """
         ...
 
     async def aclose(self) -> None: ...

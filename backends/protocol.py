@@ -1,7 +1,7 @@
 """What the gateway asks of anything that answers a prompt. Implemented once per wire format, and by a scripted fake."""
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -25,8 +25,7 @@ class Timeouts:
     idle_seconds: float = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One attempt at one backend. `body` is the caller's JSON, untouched: the adapter alone changes what it must."""
 
     operation: Operation
@@ -39,7 +38,7 @@ class Call:
     cache_salt: str | None = None
     key: str = ""
     """The label of the key to use, where the backend has several; empty: the backend's own choice."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     """Of the caller's, in lower case: only those of TRACE_HEADERS and VENDOR_HEADERS."""
     input_tokens: int = 0
     """The gateway's estimate, for formats that say it before anybody has counted."""

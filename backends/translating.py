@@ -5,7 +5,6 @@ Knows no adapter: whoever wraps one says what it answers by itself.
 
 import time
 from collections.abc import AsyncGenerator, Callable, Collection
-from dataclasses import replace
 
 import msgspec
 
@@ -114,7 +113,7 @@ class _WrittenReply:
 
 
 def _as_chat(call: Call, body: bytes) -> Call:
-    return replace(call, operation="chat.completions", body=body, wants_usage_chunk=False)
+    return msgspec.structs.replace(call, operation="chat.completions", body=body, wants_usage_chunk=False)
 
 
 def _estimate(call: Call) -> Chunk:

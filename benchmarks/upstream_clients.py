@@ -21,7 +21,7 @@ import aiohttp
 
 from backends.http1_client import Http1Client
 from backends.openai_compatible import OpenAICompatibleBackend
-from backends.protocol import Call
+from backends.protocol import Call, Timeouts
 from benchmarks.report import Bar, build_report
 
 Send = Callable[[bytes], Awaitable[int]]
@@ -85,7 +85,7 @@ async def through_our_client(base_url: str) -> AsyncGenerator[Send]:
 
     async def send(body: bytes) -> int:
         size = 0
-        response = await client.send("POST", f"{base_url}/chat/completions", HEADERS, body, connect_seconds=5)
+        response = await client.send("POST", f"{base_url}/chat/completions", HEADERS, body, timeouts=Timeouts())
         while piece := await response.read():
             size += len(piece)
         return size

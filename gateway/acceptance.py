@@ -25,7 +25,7 @@ LIMITS: Mapping[Operation, str] = {"chat.completions": "max_tokens", "responses"
 """How a caller limits the answer; completions are short by default."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Acceptance:
     """`decide` is the pipeline's; `known_models` are the names of its present snapshot."""
 

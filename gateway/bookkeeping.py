@@ -11,9 +11,12 @@ from gateway.run import Observer, Run
 from gateway.settlement import Outcome, cascade_bound_pico_usd, checkpoint_of, increment_pico_usd, settle_entry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Bookkeeper:
-    """Holds no state of its own: what a request has come to stands in its Run."""
+    """Holds no state of its own: what a request has come to stands in its Run.
+
+    Not frozen, as what is made for each request should not be: that costs seven times as much.
+    """
 
     ledger: Ledger
     admission: Admission
@@ -26,7 +29,7 @@ class Bookkeeper:
         await self.admission.reserve(
             intent.request_id,
             intent.key_id,
-            self._amount(run, run.candidate),
+            self._amount(run, run.candidate) if run.view.is_stream else intent.cost_bound_pico_usd,
             now_us=intent.accepted_at_us,
             team=intent.team,
             project=intent.project,

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
+import msgspec
+
 from backends.errors import BackendError, StreamBroken, UpstreamTimeout, UpstreamUnavailable
 from backends.protocol import Backend, Call, Chunk, Timeouts
 from gateway.answer_parts import upstream_failure
@@ -22,8 +24,7 @@ News = Answer | BackendError | Silence
 CALLED_OFF = "called_off"
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
+class _Attempt(msgspec.Struct, frozen=True):
     """One try under way, with a meter of its own: what a loser said is not the answer's."""
 
     step: Try
@@ -38,7 +39,7 @@ class _Attempt:
 Race = dict[asyncio.Task[Answer], _Attempt]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Dispatcher:
     """For one request. Whoever gets its answer closes the reply and tells `upstreams` that the call ended."""
 

@@ -4,7 +4,7 @@ Everything follows from the ledger and the feedback table: the same rows give th
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -183,7 +183,7 @@ def _pick(
     }
     try:
         corrected = msgspec.structs.replace(facts, quality=quality, draw=1.0)
-        decision = decide(replace(request, facts=corrected), snapshot).decision
+        decision = decide(msgspec.structs.replace(request, facts=corrected), snapshot).decision
     except BreakevenError:
         return None  # its models are gone: nothing can be said of it under the rules of today
     if decision.model not in facts.quality:

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from backends.errors import BackendError
 from backends.protocol import Chunk, Operation, Reply
 from gateway.ledger.entry import Attempt, Entry, Intent
@@ -41,8 +43,7 @@ class Observer(Protocol):
     def attempt_failed(self, candidate: Candidate, error: BackendError) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
+class Incoming(msgspec.Struct, frozen=True):
     """One request as the HTTP layer received it. `cache_seconds` is what its caller says of the response cache: None
     is nothing, 0 not to use it. `headers` are those that go upstream (`backends.protocol.Call`)."""
 
@@ -51,11 +52,10 @@ class Incoming:
     body: bytes
     tags: tuple[str, ...] = ()
     cache_seconds: int | None = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A reply whose first output has come: what was read of it, and the rest."""
 
     reply: Reply

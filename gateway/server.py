@@ -16,9 +16,9 @@ from gateway.errors import StateError
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
 SLOW_CLIENT_SECONDS = 60.0
-LEAVING = "breakeven.leaving"
-"""The ASGI extension with a set of `listeners`, called when the connection is lost: a task that waits for
-`http.disconnect` costs each request more than its parsing."""
+CONNECTION = "breakeven.connection"
+"""The ASGI extension of our own server. `listeners` are called when the connection is lost: a task that waits for
+`http.disconnect` costs each request more than its parsing. `is_whole` is there once the request has come whole."""
 
 
 def bind(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
@@ -102,7 +102,12 @@ def patient_protocol(seconds: float) -> type[HttpToolsProtocol]:
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
-            self.scope["extensions"] = {LEAVING: {"listeners": self._leaving}}
+            self._told: dict[object, object] = {"listeners": self._leaving}
+            self.scope["extensions"] = {CONNECTION: self._told}
+
+        def on_message_complete(self) -> None:
+            super().on_message_complete()
+            self._told["is_whole"] = True
 
         def pause_writing(self) -> None:
             super().pause_writing()
@@ -136,6 +141,7 @@ async def serve_until_stopped(
         log_level="warning",
         access_log=False,
         lifespan="off",
+        proxy_headers=False,  # the application has its own, where they matter
         timeout_graceful_shutdown=drain_seconds,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         server_header=False,

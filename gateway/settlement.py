@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from backends.usage import Usage
@@ -50,8 +51,7 @@ class ExtraCost:
 NO_EXTRA = ExtraCost()
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """How a request ended, beyond what its meter saw."""
 
     status: Status

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from backends.protocol import Chunk
-from gateway.server import LEAVING
+from gateway.server import CONNECTION
 
 HEARTBEAT_SECONDS = 15.0
 HEARTBEAT = b": still here\n\n"
@@ -117,7 +117,7 @@ async def while_connected(
 
 def _listeners(scope: Scope) -> Listeners | None:
     """Where our own server takes whom it calls when the connection is lost; other servers have to be asked."""
-    extension = scope.get("extensions", {}).get(LEAVING)
+    extension = scope.get("extensions", {}).get(CONNECTION)
     return None if extension is None else extension["listeners"]
 
 

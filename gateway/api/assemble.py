@@ -1,7 +1,10 @@
 """The HTTP application of one gateway, every router in its place."""
 
+import os
+
 from fastapi.responses import RedirectResponse
 from starlette.types import ASGIApp
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from gateway.api.admin_wiring import build_admin
 from gateway.api.app import Root, build_fastapi
@@ -29,7 +32,7 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     settings = gateway.deployment.settings.server
     root = Root(
         gateway.pipeline,
-        rest,
+        ProxyHeadersMiddleware(rest, os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1")),  # type: ignore[arg-type]
         max_body_bytes=settings.max_body_megabytes * MEGABYTE,
         idempotency=gateway.idempotency,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import BodyTooSlow, Overloaded
+from gateway.server import CONNECTION
 
 BODY_SECONDS = 60.0
 """Between two parts of a body."""
@@ -56,11 +57,7 @@ class Shedding:
                 return await receive()
             if load.requests > self._max_requests:
                 raise self._refusal(f"{self._max_requests:,} requests are under way here")
-            try:
-                async with asyncio.timeout(self._body_seconds):
-                    message = await receive()
-            except TimeoutError as error:
-                raise BodyTooSlow("The body stopped arriving; send the request again.") from error
+            message = await self._in_time(scope, receive)
             size = len(message.get("body", b""))
             body_bytes += size
             load.buffered_bytes += size
@@ -75,6 +72,15 @@ class Shedding:
         finally:
             load.requests -= 1
             load.buffered_bytes -= body_bytes
+
+    async def _in_time(self, scope: Scope, receive: Receive) -> Message:
+        if "is_whole" in scope.get("extensions", {}).get(CONNECTION, ()):
+            return await receive()  # it waits for nothing
+        try:
+            async with asyncio.timeout(self._body_seconds):
+                return await receive()
+        except TimeoutError as error:
+            raise BodyTooSlow("The body stopped arriving; send the request again.") from error
 
     def _refusal(self, why: str) -> Overloaded:
         self._load.shed += 1

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+import msgspec
+
 from backends.errors import BackendError, RateLimited, Untranslatable, UpstreamAuth, UpstreamUnavailable
 from gateway.routing.snapshot import Candidate
 
@@ -38,8 +40,7 @@ class RetryPolicy:
     is_hedging: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Try:
+class Try(msgspec.Struct, frozen=True):
     """One attempt to make, after waiting, with that `key` of its backend. `overtakes`: the silent ones are given up."""
 
     number: int

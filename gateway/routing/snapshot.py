@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from gateway.ledger.entry import Facts, Intent
 from gateway.pricing.catalogue import ModelPrices
 from gateway.routing.rules import Rule
@@ -50,8 +52,7 @@ class Snapshot:
     classifier_version: str
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFacts:
+class RequestFacts(msgspec.Struct, frozen=True):
     """One request as the decision sees it."""
 
     requested_model: str

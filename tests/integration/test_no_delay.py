@@ -10,6 +10,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from backends.http1_client import Http1Client
+from backends.protocol import Timeouts
 from gateway.server import loop_factory, patient_protocol
 from tests.live_server import serving
 
@@ -39,7 +40,7 @@ async def both_sides() -> tuple[list[bool], list[bool]]:
 
     async with serving(greet, http=Watched) as url:
         client = Http1Client("b")
-        response = await client.send("GET", url, {}, None, connect_seconds=60.0)
+        response = await client.send("GET", url, {}, None, timeouts=Timeouts(connect_seconds=60.0))
         assert await response.read() == b"hello"
         opened = [has_no_delay(one._transport) for one in client._open]  # pyright: ignore[reportPrivateUsage]
         response.close()

@@ -19,6 +19,7 @@ from backends.errors import ConnectFailed, UpstreamUnavailable
 from backends.http1_client import Http1Client
 from backends.http1_connection import MAX_HEADER_BYTES
 from backends.http1_response import MAX_WAITING_BYTES
+from backends.protocol import Timeouts
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -80,7 +81,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def fetch(made: Http1Client, url: str, body: bytes | None = b"{}") -> tuple[int, bytes]:
-    response = await made.send("POST", url, {"x-a": "1"}, body, connect_seconds=5)
+    response = await made.send("POST", url, {"x-a": "1"}, body, timeouts=Timeouts())
     pieces: list[bytes] = []
     while piece := await response.read():
         pieces.append(piece)
@@ -227,7 +228,7 @@ async def test_closing_early_cuts_the_connection_and_a_read_under_way() -> None:
         left.set()
 
     async with server(handler) as url, client() as made:
-        response = await made.send("POST", url, {}, b"{}", connect_seconds=5)
+        response = await made.send("POST", url, {}, b"{}", timeouts=Timeouts())
         assert await response.read() == b"o"
         reading = asyncio.create_task(response.read())
         await asyncio.sleep(0)
@@ -247,7 +248,7 @@ async def test_a_cancelled_call_cuts_the_connection() -> None:
         left.set()
 
     async with server(handler) as url, client() as made:
-        call = asyncio.create_task(made.send("POST", url, {}, b"{}", connect_seconds=5))
+        call = asyncio.create_task(made.send("POST", url, {}, b"{}", timeouts=Timeouts()))
         await asyncio.wait_for(asked.wait(), 10)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
@@ -269,7 +270,7 @@ async def test_a_finished_answer_gives_its_last_bytes_a_moment_and_keeps_the_con
 
     async with server(handler) as url, client() as made:
         for _ in range(2):
-            response = await made.send("POST", url, {}, b"{}", connect_seconds=5)
+            response = await made.send("POST", url, {}, b"{}", timeouts=Timeouts())
             assert await response.read() == b"ok"
             response.finish()
             while not response.is_complete:
@@ -290,7 +291,7 @@ async def test_an_upstream_faster_than_its_reader_waits() -> None:
             sent += MAX_WAITING_BYTES
 
     async with server(handler) as url, client() as made:
-        response = await made.send("POST", url, {}, b"{}", connect_seconds=5)
+        response = await made.send("POST", url, {}, b"{}", timeouts=Timeouts())
         await asyncio.sleep(0.3)
         assert sent < total / 2, "kernel buffers and ours, not the whole body"
         size = 0
@@ -327,7 +328,7 @@ async def test_a_large_body_refused_at_once_is_the_refusal() -> None:
 async def test_an_address_that_cannot_be_reached_is_connect_failed(url: str) -> None:
     async with client() as made:
         with pytest.raises(ConnectFailed):
-            await made.send("GET", url, {}, None, connect_seconds=5)
+            await made.send("GET", url, {}, None, timeouts=Timeouts())
 
 
 async def test_a_certificate_nobody_vouches_for_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
@@ -338,7 +339,7 @@ async def test_a_certificate_nobody_vouches_for_is_refused_before_anything_is_se
 
     async with server(handler, _self_signed(tmp_path)) as url, client() as made:
         with pytest.raises(ConnectFailed, match="CertVerification"):
-            await made.send("POST", url, {"authorization": "Bearer secret"}, b"{}", connect_seconds=5)
+            await made.send("POST", url, {"authorization": "Bearer secret"}, b"{}", timeouts=Timeouts())
     assert not any(seen)
 
 

@@ -1,8 +1,7 @@
 """Key pools: who is picked, who is full, and that slots come back."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from backends.errors import RateLimited, UpstreamUnavailable
 from backends.key_pool import KeyLimits, KeyPool, PooledKey

@@ -7,7 +7,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from gateway.errors import StateError
-from gateway.server import LEAVING, bind, patient_protocol, reserve, serve_until_stopped
+from gateway.server import CONNECTION, bind, patient_protocol, reserve, serve_until_stopped
 from tests.live_server import serving
 
 PIECE = b"x" * 65_536
@@ -122,7 +122,7 @@ class Leaving:
         self.has_left = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        listeners = scope["extensions"][LEAVING]["listeners"]
+        listeners = scope["extensions"][CONNECTION]["listeners"]
         listeners.add(self.has_left.set)
         self.is_listening.set()
         await self.has_left.wait()
