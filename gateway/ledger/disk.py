@@ -3,7 +3,7 @@
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -51,6 +51,12 @@ class Disk(Protocol):
     def remove(self, name: str) -> None:
         """The file is gone, also after power loss, when it returns."""
         ...
+
+
+def sync_all(files: Sequence[DiskFile]) -> None:
+    """In this order; at the first error the rest are left alone. Raises OSError."""
+    for file in files:
+        file.sync()
 
 
 class LocalFile:

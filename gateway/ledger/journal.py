@@ -8,6 +8,7 @@
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -17,7 +18,7 @@ import msgspec
 
 from gateway.errors import LedgerUnavailable
 from gateway.ledger.age import AgeMarks
-from gateway.ledger.disk import Disk, DiskFile, LocalDisk
+from gateway.ledger.disk import Disk, LocalDisk, sync_all
 from gateway.ledger.entry import Checkpoint, Entry, Intent
 from gateway.ledger.record import Framing, Kind
 from gateway.ledger.recovery import OpenIntent, OpenIntents, Recovered, settle_orphan
@@ -122,7 +123,7 @@ class Journal:
         end = self._segments.end
         self._is_syncing = True
         loop = asyncio.get_running_loop()
-        running = loop.run_in_executor(self._sync_executor, _sync, files)
+        running = loop.run_in_executor(self._sync_executor, sync_all, files)
         running.add_done_callback(lambda future: self._finish_sync(future, group, end))
 
     def _finish_sync(self, sync: asyncio.Future[None], group: list[asyncio.Future[None]], end: Position) -> None:
@@ -216,11 +217,15 @@ class Journal:
         return self._open.settled_entries - self._shipped_entries
 
     async def aclose(self) -> None:
-        """Sync what is written and let go of the files. Open intents become orphans when the journal is next opened."""
+        """Sync what is written and let go of the files. Open intents become orphans when the journal is next opened.
+
+        A sync that fails now is told to `on_failure` and raises nothing: the caller has more to close.
+        """
         if self._is_closed:
             return
         if self._failure is None:
-            await self._committed()
+            with contextlib.suppress(LedgerUnavailable):
+                await self._committed()
         self._is_closed = True
         for executor in (self._sync_executor, self._file_executor):
             await asyncio.to_thread(executor.shutdown)
@@ -236,7 +241,7 @@ class Journal:
             self._segments.keep_spare(self._segments.create_spare())
         for opened in orphans.values():
             self._settle_open(settle_orphan(opened))
-        _sync(self._segments.take_dirty())
+        sync_all(self._segments.take_dirty())
         return Recovered(self._open.settled_entries, tuple(orphans), self._segments.discarded_bytes)
 
     def _settle_open(self, entry: Entry) -> None:
@@ -282,11 +287,6 @@ class Journal:
     def _mark_time(self) -> None:
         if self._shipped < self._durable:
             self._age.reached(self._durable, self._clock())
-
-
-def _sync(files: Sequence[DiskFile]) -> None:
-    for file in files:
-        file.sync()
 
 
 def _reserve(intent_payload: bytes) -> int:

@@ -192,6 +192,20 @@ async def test_a_failed_sync_stops_everything_and_is_not_repeated() -> None:
     await journal.aclose()
 
 
+async def test_a_sync_that_fails_while_closing_is_told_and_the_rest_is_closed() -> None:
+    disk = SimulatedDisk(random.Random(1))
+    told: list[OSError] = []
+    journal = Journal(disk, on_failure=told.append, segment_bytes=SMALL)
+    journal.intend(make_intent(1))
+    disk.fail_sync_at = disk.syncs + 1
+    await journal.aclose()
+    assert len(told) == 1
+    with pytest.raises(LedgerUnavailable):
+        journal.intend(make_intent(2))
+    await journal.aclose()
+    assert len(told) == 1
+
+
 async def test_a_torn_tail_is_dropped_and_zeroed(tmp_path: Path) -> None:
     journal = open_journal(tmp_path)
     await settle_one(journal, 1)
