@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 TESTS ?= tests
 
-.PHONY: serve test test-clients fuzz lint format bench screenshots lock clean
+.PHONY: serve test test-clients fuzz lint format bench screenshots sbom lock clean
 
 serve: .venv/.serve
 	@exec $(BIN)/breakeven serve --port $(PORT)
@@ -39,6 +39,14 @@ bench: .venv/.dev
 
 screenshots: .venv/.dev
 	$(BIN)/python -m tests.browser.screenshots
+
+# What a release's image holds, as CycloneDX: dist/breakeven.cdx.json. The tool has a venv of its own, so that it lists nothing of itself.
+RELEASE_EXTRAS ?= postgres,redis,reports,ui,otel
+sbom:
+	@$(PYTHON) -m venv --clear .venv-release && .venv-release/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt '.[$(RELEASE_EXTRAS)]'
+	@$(PYTHON) -m venv --clear .venv-sbom && .venv-sbom/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0
+	@mkdir -p dist
+	.venv-sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o dist/breakeven.cdx.json .venv-release/bin/python
 
 lock: .venv/.dev
 	@{ head -1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu//' | grep -viE '^(boto3|botocore|s3transfer)=='; } > constraints.new
