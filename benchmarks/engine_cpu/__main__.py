@@ -2,7 +2,8 @@
 
 PATH is a Python with llama-cpp-python built for this machine: `python -m venv .venv-llama` and
 `CMAKE_ARGS=-DGGML_NATIVE=ON .venv-llama/bin/pip install --no-binary llama-cpp-python llama-cpp-python==0.3.36`. It is
-found by itself in .venv-llama; without one the rows of llama.cpp are left out, and said so.
+found by itself in .venv-llama; without one the rows of llama.cpp are left out, and said so. So is llama-server, which
+`python -m benchmarks.engine_cpu.build_llama_server` compiles; without it servers are not compared over HTTP.
 """
 
 import argparse
@@ -17,14 +18,17 @@ from typing import Any
 import gguf
 import torch
 
+from benchmarks.engine_cpu.build_llama_server import TARGET
 from benchmarks.engine_cpu.llama_rival import LlamaCpp, requantise
 from benchmarks.engine_cpu.ours import Ours
+from benchmarks.engine_cpu.servers import Server, llama_server, our_server
 from benchmarks.engine_cpu.sizes import Contender, Measure, Sizes
 from benchmarks.engine_cpu.transformers_rival import Transformers
 from benchmarks.report import Bar, build_report
 from local_engine.gguf_loader import load_gguf
 from local_engine.packages import DEFAULT_MODEL, default_models_directory, fetch_model, print_progress
 
+LLAMA_SERVER = TARGET
 LLAMA_PYTHON = Path(__file__).resolve().parents[2] / ".venv-llama" / "bin" / "python"
 Rates = dict[str, dict[Measure, list[float]]]
 
@@ -56,6 +60,9 @@ def bars(rates: Rates) -> list[Bar]:
         Bar("8 x (prompt + answer) vs transformers", ours("concurrent") / theirs, 2.0, "least"),
         Bar("warm (80 % cached) vs cold time to first token", ours("warm_speedup"), 4.0, "least"),
     ]
+    if any(name.startswith("llama-server") for name in rates):
+        served = best(rates, "our server", "served") / best(rates, "llama-server", "served")
+        judged.append(Bar("8 x (prompt + answer) over HTTP vs llama-server's best", served, 2.0, "least"))
     if not any(name.startswith("llama.cpp") for name in rates):
         return judged
     q8 = best(rates, "llama.cpp Q8_0", "decode")
@@ -80,11 +87,22 @@ def llama_files(model: Path, folder: Path) -> dict[str, Path]:
     return {"Q4_1": model} | requantised
 
 
+def servers(files: dict[str, Path], binary: Path, model: Path, sizes: Sizes, stack: ExitStack) -> list[Contender]:
+    """Ours and llama-server, running until the stack closes; llama-server with and without its flash attention."""
+    started: list[Server] = [stack.enter_context(our_server(model, weights, sizes)) for weights in ("float32", "int8")]
+    for name in ("Q8_0", "Q4_1"):
+        for flash_attention in ("on", "off"):
+            rival = llama_server(binary, name, files[name], sizes, flash_attention=flash_attention)
+            started.append(stack.enter_context(rival))
+    return list(started)
+
+
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="one line")
     parser.add_argument("--llama-cpp-python", default=str(LLAMA_PYTHON) if LLAMA_PYTHON.exists() else None)
+    parser.add_argument("--llama-server", type=Path, default=LLAMA_SERVER if LLAMA_SERVER.exists() else None)
     parser.add_argument("--models-dir", type=Path, default=None)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--prompt", type=int, default=512, help="prompt tokens")
@@ -99,9 +117,15 @@ def main() -> int:
     contenders.append(Transformers(loaded, sizes))
     results: dict[str, Any] = {"threads": sizes.threads, "prompt_tokens": sizes.prompt, "output_tokens": sizes.output}
     with ExitStack() as stack:
+        files: dict[str, Path] = {}
+        if options.llama_cpp_python or options.llama_server:
+            files = llama_files(model, Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        if options.llama_server:
+            contenders += servers(files, options.llama_server, model, sizes, stack)
+        else:
+            print_progress("llama-server is left out: python -m benchmarks.engine_cpu.build_llama_server compiles it")
         if options.llama_cpp_python:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            for name, path in llama_files(model, folder).items():
+            for name, path in files.items():
                 child = stack.enter_context(LlamaCpp(options.llama_cpp_python, name, path, sizes))
                 contenders.append(child)
                 results["llama_cpp_build"] = child.build

@@ -52,6 +52,8 @@ class Ours:
                 return self._decode(self._plain, self._plain.tokenizer.encode(GROUNDED))
             case "grounded_drafted":
                 return self._decode(self._drafting, self._plain.tokenizer.encode(GROUNDED))
+            case "served":
+                raise ValueError("only a server is asked over HTTP")
 
     def _fresh(self, tokens: int) -> list[int]:
         self._seed += 1

@@ -5,7 +5,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-Measure = Literal["prefill", "decode", "concurrent", "warm_speedup", "grounded", "grounded_drafted"]
+Measure = Literal["prefill", "decode", "concurrent", "served", "warm_speedup", "grounded", "grounded_drafted"]
 FIRST_ORDINARY_TOKEN = 1000
 VOCABULARY = 49_152
 SEQUENCES = 8
