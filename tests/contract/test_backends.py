@@ -30,7 +30,9 @@ from tests.scripted_provider import ScriptedProvider
 
 Make = Callable[..., Awaitable[Backend]]
 PATIENT = Timeouts()
-SHORT = Timeouts(connect_seconds=5, first_byte_seconds=0.3, idle_seconds=0.3)
+HASTY = Timeouts(first_byte_seconds=0.3)
+RESTLESS = Timeouts(idle_seconds=0.5)
+"""Only for what never comes: whoever is in a hurry on a busy machine takes any answer for a silent one."""
 PIECES = ("Hello", ", ", "world", ".")
 
 
@@ -206,7 +208,8 @@ async def test_a_refusal_is_raised_by_its_kind(
     make: Make, fault: Fault, kind: type[BackendError], is_retryable: bool, stream: bool
 ) -> None:
     backend = await make(Outcome(fault=fault))
-    chunks, error = await collect_until_error(backend, make_call(stream=stream, timeouts=SHORT))
+    timeouts = HASTY if fault == "silent" else PATIENT
+    chunks, error = await collect_until_error(backend, make_call(stream=stream, timeouts=timeouts))
     assert not chunks
     assert type(error) is kind
     assert error.is_retryable is is_retryable
@@ -235,7 +238,8 @@ BREAKS: list[Fault] = ["reset", "truncated", "stalled", "error_event", "garbage"
 
 @pytest.mark.parametrize("fault", BREAKS)
 async def test_a_break_before_the_first_chunk_may_be_tried_elsewhere(make: Make, fault: Fault) -> None:
-    chunks, error = await collect_until_error(await make(Outcome(fault=fault)), make_call(timeouts=SHORT))
+    timeouts = HASTY if fault == "stalled" else PATIENT
+    chunks, error = await collect_until_error(await make(Outcome(fault=fault)), make_call(timeouts=timeouts))
     assert not chunks
     assert isinstance(error, UpstreamTimeout if fault == "stalled" else UpstreamUnavailable)
     assert error.is_retryable
@@ -244,7 +248,8 @@ async def test_a_break_before_the_first_chunk_may_be_tried_elsewhere(make: Make,
 @pytest.mark.parametrize("fault", BREAKS)
 async def test_a_break_after_the_first_chunk_is_final_and_never_a_clean_end(make: Make, fault: Fault) -> None:
     backend = await make(Outcome(pieces=PIECES, fault=fault, fault_after_pieces=2))
-    chunks, error = await collect_until_error(backend, make_call(timeouts=SHORT))
+    timeouts = RESTLESS if fault == "stalled" else PATIENT
+    chunks, error = await collect_until_error(backend, make_call(timeouts=timeouts))
     assert text_of(chunks) == "Hello, "
     assert type(error) is (StreamStalled if fault == "stalled" else StreamBroken)
     assert not error.is_retryable
@@ -254,7 +259,8 @@ async def test_a_break_after_the_first_chunk_is_final_and_never_a_clean_end(make
 @pytest.mark.parametrize("fault", BREAKS)
 async def test_a_plain_answer_that_breaks_may_be_tried_elsewhere(make: Make, fault: Fault) -> None:
     backend = await make(Outcome(pieces=PIECES, fault=fault, fault_after_pieces=2))
-    chunks, error = await collect_until_error(backend, make_call(stream=False, timeouts=SHORT))
+    timeouts = RESTLESS if fault == "stalled" else PATIENT
+    chunks, error = await collect_until_error(backend, make_call(stream=False, timeouts=timeouts))
     assert not chunks
     assert isinstance(error, UpstreamTimeout if fault == "stalled" else UpstreamUnavailable)
 

@@ -235,7 +235,7 @@ async def test_closing_early_cuts_the_connection_and_a_read_under_way() -> None:
         response.close()
         with pytest.raises(UpstreamUnavailable):
             await reading
-        await asyncio.wait_for(left.wait(), 10)
+        await asyncio.wait_for(left.wait(), 60)
 
 
 async def test_a_cancelled_call_cuts_the_connection() -> None:
@@ -249,10 +249,10 @@ async def test_a_cancelled_call_cuts_the_connection() -> None:
 
     async with server(handler) as url, client() as made:
         call = asyncio.create_task(made.send("POST", url, {}, b"{}", timeouts=Timeouts()))
-        await asyncio.wait_for(asked.wait(), 10)
+        await asyncio.wait_for(asked.wait(), 60)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
-        await asyncio.wait_for(left.wait(), 10)
+        await asyncio.wait_for(left.wait(), 60)
 
 
 async def test_a_finished_answer_gives_its_last_bytes_a_moment_and_keeps_the_connection() -> None:
