@@ -99,8 +99,11 @@ class Replica:
 
     def worker_processes(self) -> list[psutil.Process]:
         assert self._process is not None
-        children = psutil.Process(self._process.pid).children()
-        return [child for child in children if "gateway.worker" in child.cmdline()]
+        found: list[psutil.Process] = []
+        for child in psutil.Process(self._process.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):  # one that just died has no command line any more
+                found += [child] if "gateway.worker" in child.cmdline() else []
+        return found
 
     def kill(self) -> None:
         """-9 to every process of it, as if its machine had lost power but for its disk."""
