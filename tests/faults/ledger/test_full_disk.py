@@ -2,6 +2,7 @@
 
 import asyncio
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration]
 SEGMENT_BYTES = 1 << 20
+FULL_SECONDS = 2 * SPARE_RETRY_SECONDS
 
 
 @pytest.fixture
@@ -30,18 +32,22 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(tmp_path)], check=True)
 
 
-async def accept_until_refused(journal: Journal, first: int) -> list[int]:
-    """Twenty at a time, all settled but the last, as long as the journal takes them."""
+async def accept_until_full(journal: Journal, first: int) -> list[int]:
+    """Twenty at a time, all settled but the last, until the journal keeps refusing: a segment may be on its way."""
     accepted: list[int] = []
-    while True:
+    refused_at: float | None = None
+    while refused_at is None or time.monotonic() - refused_at < FULL_SECONDS:
         try:
             journal.intend(make_intent(first + len(accepted)))
         except LedgerUnavailable:
-            return accepted
+            refused_at = refused_at or time.monotonic()
+            await asyncio.sleep(0.02)
+            continue
+        refused_at = None
         accepted.append(first + len(accepted))
         if len(accepted) % 20 == 0:
             await asyncio.gather(*(journal.settle(make_entry(number)) for number in accepted[-20:]))
-            await asyncio.sleep(0.002)
+    return accepted
 
 
 async def test_everything_accepted_settles_and_room_is_used_again(small_disk: Path) -> None:
@@ -49,7 +55,7 @@ async def test_everything_accepted_settles_and_room_is_used_again(small_disk: Pa
     journal = Journal(LocalDisk(small_disk), on_failure=failures.append, segment_bytes=SEGMENT_BYTES)
     database = Database()
     try:
-        accepted = await accept_until_refused(journal, 1)
+        accepted = await accept_until_full(journal, 1)
         assert journal.gauges()["journal_bytes"] > 1.9 * SEGMENT_BYTES  # both segments that fit are used up
         unsettled = [number for number in accepted if make_intent(number).request_id in journal.open_requests()]
         await asyncio.gather(*(journal.settle(make_entry(number)) for number in unsettled))
@@ -57,9 +63,7 @@ async def test_everything_accepted_settles_and_room_is_used_again(small_disk: Pa
         # The database takes everything, and the segment that it frees makes room for a new one.
         assert await Shipper(journal, database).drain(timeout_seconds=60)
         assert len(database.rows) == len(accepted)
-        await accept_until_refused(journal, 10_000)  # uses the last corner, and asks for the new segment
-        await asyncio.sleep(SPARE_RETRY_SECONDS * 1.2)
-        assert len(await accept_until_refused(journal, 20_000)) > 500
+        assert len(await accept_until_full(journal, 10_000)) > 500
         assert not failures
     finally:
         await journal.aclose()
