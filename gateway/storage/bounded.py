@@ -23,7 +23,9 @@ def seconds(us: int | None) -> float | None:
 
 def fit(number: int, most: int) -> int:
     """Within bounds that nothing real reaches: an absurd count must not overflow a sum, nor stop the ledger."""
-    return max(-most, min(most, number))
+    if -most <= number <= most:  # asked of every figure of every row
+        return number
+    return most if number > 0 else -most
 
 
 def money(pico_usd: int | None) -> int | None:
