@@ -49,11 +49,12 @@ class Shelf(Protocol):
 
 
 class Sessions:
-    """All of them. `now` is passed in: wall clock where there is a shelf, because a restart must not stop it."""
+    """At `most` so many. `now` is passed in: wall clock where there is a shelf, because a restart must not stop it."""
 
-    def __init__(self, now: Callable[[], float], shelf: Shelf | None = None) -> None:
+    def __init__(self, now: Callable[[], float], shelf: Shelf | None = None, *, most: int = MAX_SESSIONS) -> None:
         self._now = now
         self._shelf = shelf
+        self._most = most
         self._by_hash: dict[bytes, Session] = {}
 
     def start(
@@ -98,7 +99,7 @@ class Sessions:
     def _forget_old(self, now: float) -> None:
         for name in [name for name, session in self._by_hash.items() if self._is_old(session, now)]:
             self._by_hash.pop(name).is_over = True
-        while len(self._by_hash) >= MAX_SESSIONS:
+        while len(self._by_hash) >= self._most:
             oldest = min(self._by_hash, key=lambda name: self._by_hash[name].seen_at)
             self._by_hash.pop(oldest).is_over = True
 
