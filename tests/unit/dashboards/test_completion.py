@@ -13,13 +13,14 @@ NAMES: dict[Path, list[str]] = {
     (*FROM, ANY): ["small", "large"],
     ("models", ANY, "backend"): ["openai"],
 }
-DEFINITIONS: Any = rules_json_schema()["$defs"]
+SCHEMA = rules_json_schema()
+DEFINITIONS: Any = SCHEMA["$defs"]
 RULE: list[str] = list(DEFINITIONS["Rule"]["properties"])
 SOURCES = ["any", "hosted", "local", "small", "large"]
 
 
 def labels(before: str) -> list[str]:
-    return [one.label for one in complete(before, rules_json_schema(), NAMES)[1]]
+    return [one.label for one in complete(before, SCHEMA, NAMES)[1]]
 
 
 @pytest.mark.parametrize(
@@ -53,10 +54,10 @@ def test_suggestions(before: str, expected: list[str]) -> None:
 
 
 def test_a_suggestion_says_what_it_takes_and_is_written_with_its_colon() -> None:
-    word, options = complete("rules:\n  - name: x\n    choose: {mi", rules_json_schema(), {})
+    word, options = complete("rules:\n  - name: x\n    choose: {mi", SCHEMA, {})
     assert word == "mi"
     assert [(one.insert, one.detail) for one in options] == [("min_quality: ", "number from 0 to 1")]
-    [source] = complete("rules:\n  - choose: {fr", rules_json_schema(), {})[1]
+    [source] = complete("rules:\n  - choose: {fr", SCHEMA, {})[1]
     assert "any" in source.detail
     assert "required" in source.detail
 
@@ -69,4 +70,4 @@ def test_every_prefix_of_a_real_file_has_a_place() -> None:
     )
     for end in range(len(text) + 1):
         place_of(text[:end])
-        complete(text[:end], rules_json_schema(), NAMES)
+        complete(text[:end], SCHEMA, NAMES)
