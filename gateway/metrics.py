@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -12,7 +13,17 @@ from gateway.routing.snapshot import Candidate
 TIME_BUCKETS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.2, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 300.0)
 TAKE_OVER_BUCKETS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 5.0, 30.0)
 SPEED_BUCKETS = (1, 2, 5, 10, 20, 40, 80, 160, 320, 640, 1280)
-TOKEN_CLASSES = ("input", "cached_input", "cache_write", "output", "reasoning")
+RARER_TOKEN_CLASSES = ("cached_input", "cache_write", "reasoning")
+
+
+class _Usual(NamedTuple):
+    """The series that nearly every request counts in, found at once."""
+
+    requests: Counter
+    input_tokens: Counter
+    output_tokens: Counter
+    cost: Counter
+    total: Histogram
 
 
 class Metrics:
@@ -24,6 +35,7 @@ class Metrics:
         # Finding a series by its labels costs more than counting in it.
         self._counter = cache(Counter.labels)
         self._distribution = cache(Histogram.labels)
+        self._usual = cache(self._find_usual)
         self._listeners: list[Callable[[Entry], None]] = []
         self._requests = Counter(
             "breakeven_requests", "Settled requests.", ("model", "backend", "status"), registry=self.registry
@@ -71,23 +83,26 @@ class Metrics:
     def settled(self, entry: Entry) -> None:
         """Count a settled request."""
         model = entry.model
-        self._counter(self._requests, model, entry.backend, entry.status.value).inc()
+        usual = self._usual(model, entry.backend, entry.status.value)
+        usual.requests.inc()
+        usual.input_tokens.inc(entry.input_tokens)
+        usual.output_tokens.inc(entry.output_tokens)
+        usual.total.observe(entry.total_seconds)
         written = entry.cache_write_5m_tokens + entry.cache_write_1h_tokens
-        counts = (entry.input_tokens, entry.cached_input_tokens, written, entry.output_tokens, entry.reasoning_tokens)
-        for token_class, count in zip(TOKEN_CLASSES, counts, strict=True):
+        counts = (entry.cached_input_tokens, written, entry.reasoning_tokens)
+        for token_class, count in zip(RARER_TOKEN_CLASSES, counts, strict=True):
             if count:
                 self._counter(self._tokens, model, token_class).inc(count)
         if entry.cost is None:
             self._counter(self._unpriced, model).inc()
         else:
-            self._counter(self._cost, model).inc(entry.cost.total_pico_usd / 1e12)
+            usual.cost.inc(entry.cost.total_pico_usd / 1e12)
         if entry.is_usage_estimated:
             self._counter(self._estimated, model).inc()
         if entry.gpu_seconds:
             self._counter(self._gpu, model).inc(entry.gpu_seconds)
         for histogram, value in (
             (self._first_token, entry.time_to_first_token_seconds),
-            (self._total, entry.total_seconds),
             (self._queue, entry.queue_seconds),
             (self._decode, entry.decode_tokens_per_second),
         ):
@@ -95,6 +110,15 @@ class Metrics:
                 self._distribution(histogram, model).observe(value)
         for listener in self._listeners:
             listener(entry)
+
+    def _find_usual(self, model: str, backend: str, status: str) -> _Usual:
+        return _Usual(
+            self._requests.labels(model, backend, status),
+            self._tokens.labels(model, "input"),
+            self._tokens.labels(model, "output"),
+            self._cost.labels(model),
+            self._total.labels(model),
+        )
 
     def rules_taken_over(self, seconds: float) -> None:
         """This worker decides by newly activated rules."""
