@@ -101,9 +101,16 @@ class HttpBackend:
 
     async def get(self, url: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
         """Status and body of a small page, within a few seconds. Raises BackendError."""
-        response = await self._send("GET", url, headers, None, _HEALTH_TIMEOUTS)
+        status, _, body = await self.ask("GET", url, headers, timeouts=_HEALTH_TIMEOUTS, limit=MAX_ERROR_BYTES)
+        return status, body
+
+    async def ask(
+        self, method: str, url: str, headers: Mapping[str, str], *, timeouts: Timeouts, limit: int
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and body of an exchange that carries no call. Raises BackendError."""
+        response = await self._send(method, url, headers, b"" if method == "POST" else None, timeouts)
         try:
-            return response.status, await response.timed.read_all(MAX_ERROR_BYTES)
+            return response.status, response.headers, await response.timed.read_all(limit)
         finally:
             response.timed.close(is_complete=False)
 

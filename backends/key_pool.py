@@ -9,10 +9,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
-from backends.errors import RateLimited
+from backends.errors import RateLimited, UpstreamRejected
 from backends.protocol import Backend, BackendHealth, Call, Chunk, Reply
+from backends.stored_responses import KeepsResponses
 
 WINDOW_SECONDS = 60.0
+NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,22 @@ class KeyPool:
         except BaseException:
             key.under_way -= 1
             raise
+
+    async def stored(self, method: str, path: str) -> bytes | None:
+        """As KeepsResponses has it. The keys may be of several accounts: the first that knows of it answers."""
+        unknown: UpstreamRejected | None = None
+        for key in self._keys.values():
+            if not isinstance(key.backend, KeepsResponses):
+                continue
+            try:
+                return await key.backend.stored(method, path)
+            except UpstreamRejected as error:
+                if error.status != NOT_FOUND:
+                    raise
+                unknown = error
+        if unknown is not None:
+            raise unknown
+        return None
 
     async def health(self) -> BackendHealth:
         """Of the first key: the endpoint is the same for all."""

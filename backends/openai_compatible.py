@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Literal
 
+from backends.chat_fields import invalid
 from backends.engine_health import parse_engine_health, parse_sglang_metrics, parse_vllm_metrics
 from backends.error_bodies import in_openai_shape
 from backends.errors import Untranslatable
@@ -16,9 +17,11 @@ from backends.http_backend import (
     origin_of,
 )
 from backends.http_client import HttpClient
-from backends.http_reply import StreamReader
+from backends.http_errors import error_from_status
+from backends.http_reply import MAX_ANSWER_BYTES, StreamReader
+from backends.json_objects import decode_object
 from backends.openai_format import OpenAIStreamReader, build_body, error_body, read_answer
-from backends.protocol import BackendHealth, Call, Operation, Reply
+from backends.protocol import BackendHealth, Call, Operation, Reply, Timeouts
 from backends.responses_format import ResponsesStreamReader, read_response
 
 HealthSource = Literal["models", "engine", "vllm", "sglang"]
@@ -30,6 +33,11 @@ DEFAULT_PATHS: Final[Mapping[Operation, str]] = {
 }
 OPENAI_PATHS: Final[Mapping[Operation, str]] = {**DEFAULT_PATHS, "responses": "responses"}
 """Of the few that offer the Responses API too."""
+_STORED_TIMEOUTS: Final = Timeouts(first_byte_seconds=30.0, idle_seconds=30.0)
+
+
+def _is_in_background(body: bytes) -> bool:
+    return b"background" in body and bool((decode_object(body) or {}).get("background"))
 
 
 class OpenAICompatibleBackend(HttpBackend):
@@ -75,6 +83,8 @@ class OpenAICompatibleBackend(HttpBackend):
             body = error_body(message, kind="invalid_request_error", code="unsupported_operation")
             raise Untranslatable(message, backend=self.name, status=404, body=body)
         is_native = call.operation == "responses"
+        if is_native and not call.is_stream and _is_in_background(call.body):
+            raise invalid("background", "what nobody waits for cannot be booked; ask for a stream, or without it")
         exchange = Exchange(
             url=url,
             headers=self._headers | {"x-request-id": call.request_id},
@@ -84,6 +94,24 @@ class OpenAICompatibleBackend(HttpBackend):
             translate_error=in_openai_shape,
         )
         return await self.exchange(call, exchange)
+
+    async def stored(self, method: str, path: str) -> bytes | None:
+        """What the provider keeps of the Responses API, as it says it; `path` is what follows `responses/`. None where
+        this endpoint lacks it. Raises BackendError."""
+        url = self._urls.get("responses")
+        if url is None:
+            return None
+        # A client of its own: the one for calls remembers every address it is sent to, and these have names in them.
+        asker = HttpBackend(self.name, self._base_url, self._headers)
+        try:
+            status, headers, body = await asker.ask(
+                method, join_url(url, path), self._headers, timeouts=_STORED_TIMEOUTS, limit=MAX_ANSWER_BYTES
+            )
+        finally:
+            await asker.aclose()
+        if 200 <= status < 300:
+            return body
+        raise error_from_status(status, headers, in_openai_shape(body), backend=self.name, now=self._now)
 
     def _stream_reader(self, call: Call) -> StreamReader:
         if call.operation == "responses":

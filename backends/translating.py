@@ -22,6 +22,7 @@ from backends.protocol import Backend, BackendHealth, Call, Chunk, Operation, Re
 from backends.responses_endpoint_events import ResponsesEventWriter, response_from_answer
 from backends.responses_endpoint_format import chat_body_from_responses
 from backends.responses_endpoint_items import ResponseHead
+from backends.stored_responses import KeepsResponses
 from backends.usage import Usage
 
 Write = Callable[[Chunk], bytes]
@@ -58,6 +59,12 @@ class TranslatingBackend:
         if operation == "messages.count_tokens" and operation not in self._native:
             return PlainReply(_estimate(call))
         return await self._inner.open(call)
+
+    async def stored(self, method: str, path: str) -> bytes | None:
+        """As KeepsResponses has it: only who answers responses itself keeps any."""
+        if "responses" in self._native and isinstance(self._inner, KeepsResponses):
+            return await self._inner.stored(method, path)
+        return None
 
     async def health(self) -> BackendHealth:
         return await self._inner.health()

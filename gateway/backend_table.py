@@ -8,7 +8,7 @@ from backends.anthropic import NATIVE_PATHS, AnthropicBackend
 from backends.gemini import GeminiBackend
 from backends.key_pool import KeyPool
 from backends.litellm_backend import LitellmBackend
-from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
+from backends.openai_compatible import DEFAULT_PATHS, OPENAI_PATHS, OpenAICompatibleBackend
 from backends.protocol import Backend, Operation, Timeouts
 from backends.scripted import ScriptedBackend
 from backends.simulation import Pace, simulate
@@ -94,10 +94,16 @@ def _add_block(table: BackendTable, name: str, block: BackendSettings, environ: 
         adapter,
         BackendFacts(provider=provider, speed=speed),
         drains=block.on_disconnect == "drain",
-        native=() if block.litellm is not None else native_operations(block.wire_format, ""),
+        native=_native_to_block(block),
     )
     table.timeouts[name] = Timeouts(**block.timeouts.model_dump())
     table.prompt_caches[name] = PromptCache(**block.prompt_cache.model_dump())
+
+
+def _native_to_block(block: BackendSettings) -> Collection[Operation]:
+    if block.has_responses:
+        return OPENAI_PATHS
+    return () if block.litellm is not None else native_operations(block.wire_format, "")
 
 
 def _build_block(name: str, block: BackendSettings, provider: str, key: str | None) -> Backend:
@@ -106,7 +112,13 @@ def _build_block(name: str, block: BackendSettings, provider: str, key: str | No
     if block.wire_format != "openai":
         return build_adapter(block.wire_format, name, block.base_url, key, provider)
     return OpenAICompatibleBackend(
-        name, block.base_url, key, provider=provider, health_from=block.health_from, max_running=block.max_running
+        name,
+        block.base_url,
+        key,
+        provider=provider,
+        paths=OPENAI_PATHS if block.has_responses else DEFAULT_PATHS,
+        health_from=block.health_from,
+        max_running=block.max_running,
     )
 
 

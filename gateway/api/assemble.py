@@ -11,6 +11,7 @@ from gateway.api.app import Root, build_fastapi
 from gateway.api.feedback import build_feedback_router
 from gateway.api.public import build_public_router
 from gateway.api.shedding import Load, Shedding
+from gateway.api.stored_responses import build_stored_responses_router
 from gateway.running import Gateway
 
 MEGABYTE = 1 << 20
@@ -20,6 +21,7 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     """`ui_url` is where `/ui` leads, and where a browser that was only given the address is sent."""
     rest = build_fastapi()
     rest.include_router(build_public_router(gateway.pipeline, gateway.exposition, gateway.problems))
+    rest.include_router(build_stored_responses_router(gateway.pipeline))
     rest.include_router(build_feedback_router(gateway.pipeline, gateway.stores.entries, gateway.stores.feedback))
     rest.include_router(build_admin(gateway))
     if ui_url is not None:

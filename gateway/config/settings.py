@@ -97,6 +97,8 @@ class BackendSettings(Strict):
 
     `litellm` in place of a `base_url` is for providers of another kind (Azure, Bedrock, Vertex, ...): litellm's own
     arguments for every call, such as `api_base`, `api_version` or `aws_region_name`.
+
+    `has_responses`: an OpenAI-compatible endpoint that answers `/responses` itself; others are asked a chat instead.
     """
 
     base_url: str = Field(default="", pattern=r"^(https?://.+)?$")
@@ -106,6 +108,7 @@ class BackendSettings(Strict):
     provider: str | None = None
     wire_format: WireFormat = "openai"
     on_disconnect: OnDisconnect = "cancel"
+    has_responses: bool = False
     health_from: Literal["models", "engine", "vllm", "sglang"] = "models"
     max_running: int | None = Field(default=None, ge=1)
     gpu_hour_usd: Usd | None = None
@@ -119,6 +122,12 @@ class BackendSettings(Strict):
             raise ValueError("give base_url, or litellm for a provider that litellm speaks to: one of the two")
         if wrong := {"api_key", "model", "messages", "stream"} & (self.litellm or {}).keys():
             raise ValueError(f"litellm: {', '.join(sorted(wrong))} is not set here; a key's variable is api_key_env")
+        return self
+
+    @model_validator(mode="after")
+    def _responses_are_openais(self) -> "BackendSettings":
+        if self.has_responses and (self.wire_format != "openai" or self.litellm is not None):
+            raise ValueError("has_responses is for endpoints of wire_format openai with a base_url: leave it out here")
         return self
 
     @model_validator(mode="after")

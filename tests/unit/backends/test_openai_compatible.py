@@ -17,7 +17,7 @@ from backends.errors import (
 )
 from backends.http1_client import Http1Client
 from backends.http1_response import Http1Response
-from backends.openai_compatible import OpenAICompatibleBackend
+from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.protocol import BackendHealth, Call, Chunk, Timeouts
 from backends.scripted import Outcome
 from tests.scripted_provider import Raw, ScriptedProvider
@@ -267,3 +267,11 @@ async def test_an_error_is_never_shown_with_the_key() -> None:
             with pytest.raises(BackendError) as caught:
                 await collect(backend, make_call(stream=False))
             assert KEY not in repr(vars(caught.value)) + repr(caught.value)
+
+
+async def test_a_response_in_the_background_is_refused_because_nobody_would_book_it() -> None:
+    async with ScriptedProvider() as provider:
+        backend = make_backend(provider, paths=OPENAI_PATHS)
+        with pytest.raises(UpstreamRejected, match="background"):
+            await collect(backend, Call("responses", "m", b'{"model":"m","background":true}', False, "r-1"))
+        assert not provider.received

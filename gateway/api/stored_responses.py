@@ -1,0 +1,80 @@
+"""Responses that a provider keeps: asked for, listed, cancelled and deleted there. Nothing is kept or booked here."""
+
+from typing import Annotated
+from urllib.parse import parse_qsl, urlencode
+
+from fastapi import APIRouter, Path, Request, Response
+
+from backends.errors import BackendError, UpstreamRejected
+from backends.stored_responses import KeepsResponses
+from gateway.answer_parts import rejection
+from gateway.api.token_path import credential_of
+from gateway.errors import InvalidRequest, NotFound, UpstreamFailed
+from gateway.keys import require_model_access
+from gateway.pipeline import Pipeline
+
+NOT_FOUND = 404
+BAD_GATEWAY = 502
+ResponseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,256}$")]
+
+
+def build_stored_responses_router(pipeline: Pipeline) -> APIRouter:
+    """Asks the backends of the models that a key may use, one after the other, until one knows the response."""
+    router = APIRouter(tags=["models"])
+
+    @router.get("/v1/responses/{response_id}")
+    async def retrieve(response_id: ResponseId, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+        """A response that its provider keeps. Those of models asked in another format are kept by nobody."""
+        return await _ask(pipeline, request, response_id)
+
+    @router.delete("/v1/responses/{response_id}")
+    async def delete(response_id: ResponseId, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+        """Let its provider forget a response."""
+        return await _ask(pipeline, request, response_id)
+
+    @router.post("/v1/responses/{response_id}/cancel")
+    async def cancel(response_id: ResponseId, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+        """Cancel a response that its provider works on in the background."""
+        return await _ask(pipeline, request, f"{response_id}/cancel")
+
+    @router.get("/v1/responses/{response_id}/input_items")
+    async def input_items(response_id: ResponseId, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+        """What a response was made from."""
+        return await _ask(pipeline, request, f"{response_id}/input_items")
+
+    return router
+
+
+async def _ask(pipeline: Pipeline, request: Request, path: str) -> Response:
+    key = pipeline.keys.authenticate(credential_of(request.scope["headers"]), pipeline.now_us())
+    require_model_access(key)
+    await pipeline.admission.admit(key.id, team=key.team, tokens=0)
+    asked = parse_qsl(request.url.query, keep_blank_values=True)
+    if ("stream", "true") in asked:
+        raise InvalidRequest("stream: a kept response can only be asked for as a whole.", param="stream")
+    path += f"?{urlencode(asked)}" if asked else ""
+    candidates = pipeline.snapshot.candidates.values()
+    names = {one.backend for one in candidates if key.allowed_models is None or one.name in key.allowed_models}
+    keepers = [pipeline.backends[name] for name in sorted(names)]
+    failure: BackendError | None = None
+    for keeper in keepers:
+        if not isinstance(keeper, KeepsResponses):
+            continue
+        try:
+            body = await keeper.stored(request.method, path)
+        except UpstreamRejected as error:
+            if error.status != NOT_FOUND:
+                raise rejection(error) from error
+        except BackendError as error:
+            failure = error
+        else:
+            if body is not None:
+                return Response(body, media_type="application/json")
+    if failure is not None:
+        raise UpstreamFailed(f"The response cannot be asked for: {failure.message}.", status=BAD_GATEWAY) from failure
+    raise NotFound(
+        "No provider of a model that this key may use keeps this response. Only those with the Responses API of their "
+        "own keep any, and only with store: true.",
+        param="response_id",
+        code="not_found",
+    )

@@ -1,0 +1,107 @@
+"""Responses that a provider keeps, through the official client: retrieved, listed, cancelled and forgotten there."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from backends.key_pool import KeyPool, PooledKey
+from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
+from backends.protocol import Backend
+from backends.translating import TranslatingBackend
+from gateway.api.app import build_fastapi
+from gateway.api.stored_responses import build_stored_responses_router
+from tests.live_server import serving
+from tests.rig import KEY, Rig
+from tests.scripted_provider import Raw, ScriptedProvider
+
+pytestmark = pytest.mark.integration
+JSON = {"content-type": "application/json"}
+RESPONSE: dict[str, Any] = {"id": "resp_1", "object": "response", "status": "completed", "output": [], "model": "m"}
+KEPT = Raw((json.dumps(RESPONSE).encode(),), headers=JSON)
+UNKNOWN = Raw((b'{"error":{"message":"not found","type":"invalid_request_error"}}',), status=404, headers=JSON)
+
+
+def keeping(provider: ScriptedProvider, name: str = "one") -> OpenAICompatibleBackend:
+    return OpenAICompatibleBackend(name, provider.base_url, "provider-key", paths=OPENAI_PATHS)
+
+
+@asynccontextmanager
+async def served(*backends: Backend) -> AsyncGenerator[str]:
+    rig = Rig()
+    rest = build_fastapi()
+    rest.include_router(build_stored_responses_router(rig.pipeline))
+    made = {one.name: TranslatingBackend(one, native=OPENAI_PATHS) for one in backends}
+    rig.pipeline.backends = {"one": TranslatingBackend(rig.one), "two": TranslatingBackend(rig.two)} | made
+    try:
+        async with serving(rest) as url:
+            yield url
+    finally:
+        for one in backends:
+            await one.aclose()
+
+
+def client_of(url: str) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(api_key=KEY, base_url=f"{url}/v1", max_retries=0)
+
+
+async def test_what_the_provider_keeps_is_asked_of_it() -> None:
+    async with ScriptedProvider(KEPT, pages=KEPT) as provider:
+        async with served(keeping(provider)) as url, client_of(url) as client:
+            found = await client.responses.retrieve("resp_1", include=["reasoning.encrypted_content"])
+            await client.responses.cancel("resp_1")
+            await client.responses.delete("resp_1")
+            await client.responses.input_items.list("resp_1", limit=3)
+        assert (found.id, found.status) == ("resp_1", "completed")
+        assert [(one.method, one.path.partition("/v1")[2]) for one in provider.received] == [
+            ("GET", "/responses/resp_1"),
+            ("POST", "/responses/resp_1/cancel"),
+            ("DELETE", "/responses/resp_1"),
+            ("GET", "/responses/resp_1/input_items"),
+        ]
+        assert {httpx.Headers(dict(one.headers))["authorization"] for one in provider.received} == {
+            "Bearer provider-key"
+        }
+
+
+async def test_every_key_of_the_provider_is_asked_before_it_is_unknown() -> None:
+    async with ScriptedProvider(pages=UNKNOWN) as empty, ScriptedProvider(pages=KEPT) as full:
+        keys = [PooledKey("a", keeping(empty)), PooledKey("b", keeping(full))]
+        async with served(KeyPool("one", keys)) as url, client_of(url) as client:
+            assert (await client.responses.retrieve("resp_1")).id == "resp_1"
+
+
+@pytest.mark.parametrize("is_kept_somewhere", [False, True])
+async def test_what_nobody_keeps_is_not_found(is_kept_somewhere: bool) -> None:
+    async with ScriptedProvider(pages=UNKNOWN) as provider:
+        backends = [keeping(provider)] if is_kept_somewhere else []
+        async with served(*backends) as url, client_of(url) as client:
+            with pytest.raises(openai.NotFoundError, match="keeps this response"):
+                await client.responses.retrieve("resp_1")
+
+
+async def test_a_provider_that_refuses_our_key_is_our_affair() -> None:
+    refused = Raw((b'{"error":{"message":"bad key provider-key"}}',), status=401, headers=JSON)
+    async with ScriptedProvider(pages=refused) as provider, served(keeping(provider)) as url:
+        client = client_of(url)
+        with pytest.raises(openai.InternalServerError) as caught:
+            await client.responses.retrieve("resp_1")
+        await client.close()
+    assert caught.value.status_code == 502
+    assert "provider-key" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "status"),
+    [("resp_1", "bk-wrong", 401), ("resp_1", "bk-viewer", 403), ("resp_1?stream=true", KEY, 400), ("a%2Fb", KEY, 404)],
+)
+async def test_who_may_not_ask_is_told_before_the_provider_hears_of_it(path: str, key: str, status: int) -> None:
+    async with ScriptedProvider(pages=KEPT) as provider:
+        asking = httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}, timeout=60)
+        async with served(keeping(provider)) as url, asking as client:
+            assert (await client.get(f"{url}/v1/responses/{path}")).status_code == status
+        assert not provider.received
