@@ -2,14 +2,58 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, cast
 
 import msgspec
 
 from backends.protocol import BackendHealth
 
-_SAMPLE: Final = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{[^}]*\})?\s+(\S+)", re.MULTILINE)
+_LABEL: Final = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_RANKS: Final = frozenset({"tp_rank", "pp_rank", "moe_ep_rank"})
+"""SGLang's processes of one copy of a model: each says the same of it."""
+
+
+def _samples_of(*names: str) -> re.Pattern[str]:
+    """Name, labels and value of these alone: an exposition has thousands of lines, and is read twice a second."""
+    named = "|".join(map(re.escape, names))
+    return re.compile(rf'^({named})(?:\{{((?:[^"}}]|"(?:[^"\\]|\\.)*")*)\}})?[ \t]+(\S+)', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What an engine calls these; of several the first that is there, the newest before older ones."""
+
+    running: str
+    waiting: str
+    kv_used: Collection[str]
+    cache_hit_rate: str
+    cache_hits: str
+    cache_queries: str
+
+    def pattern(self) -> re.Pattern[str]:
+        named = [self.running, self.waiting, *self.kv_used, self.cache_hit_rate, self.cache_hits, self.cache_queries]
+        return _samples_of(*filter(None, named))  # compiled once: the module `re` keeps what it compiled
+
+
+_VLLM: Final = _Names(
+    running="vllm:num_requests_running",
+    waiting="vllm:num_requests_waiting",
+    kv_used=("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+    cache_hit_rate="vllm:gpu_prefix_cache_hit_rate",
+    cache_hits="vllm:prefix_cache_hits_total",
+    cache_queries="vllm:prefix_cache_queries_total",
+)
+_REASONS: Final = _samples_of("vllm:num_requests_waiting_by_reason")
+_SGLANG: Final = _Names(
+    running="sglang:num_running_reqs",
+    waiting="sglang:num_queue_reqs",
+    kv_used=("sglang:token_usage",),
+    cache_hit_rate="sglang:cache_hit_rate",
+    cache_hits="",
+    cache_queries="",
+)
 
 
 def parse_engine_health(status: int, body: bytes) -> BackendHealth:
@@ -33,61 +77,80 @@ def parse_engine_health(status: int, body: bytes) -> BackendHealth:
 
 
 def parse_vllm_metrics(text: str, *, max_running: int | None) -> BackendHealth:
-    """vLLM's `/metrics`. `max_running` is its --max-num-seqs, which it does not publish: without it, slots are unknown.
+    """vLLM's `/metrics`, 0.6 to 0.29. `max_running` is its --max-num-seqs, which it does not publish (of all its
+    data-parallel engines together): without it, slots are unknown.
 
-    Free slots are 0 while anything waits: the engine itself found no room.
+    Free slots are 0 while anything waits for room. What it deferred for another reason (newer versions tell) does not
+    count: a long prefill that it puts off by design is no congestion.
     """
-    samples = dict(_sums(text))
-    usage = samples.get("vllm:kv_cache_usage_perc", samples.get("vllm:gpu_cache_usage_perc"))
-    return _from_metrics(
-        samples.get("vllm:num_requests_running"),
-        samples.get("vllm:num_requests_waiting"),
-        max_running,
-        f"KV cache {usage:.0%} used" if usage is not None else "",
-    )
+    found = _read(text, _VLLM)
+    for_room = [value for _, labels, value in _samples(text, _REASONS) if labels.get("reason") == "capacity"]
+    return _health(found, max_running, sum(for_room) if for_room else found.waiting)
 
 
 def parse_sglang_metrics(text: str, *, max_running: int | None) -> BackendHealth:
-    """SGLang's `/metrics` (started with --enable-metrics)."""
-    samples = dict(_sums(text))
-    usage = samples.get("sglang:token_usage")
-    return _from_metrics(
-        samples.get("sglang:num_running_reqs"),
-        samples.get("sglang:num_queue_reqs"),
-        max_running,
-        f"KV cache {usage:.0%} used" if usage is not None else "",
-    )
+    """SGLang's `/metrics` (started with --enable-metrics); `max_running` is its --max-running-requests."""
+    found = _read(text, _SGLANG)
+    return _health(found, max_running, found.waiting)
 
 
-def _from_metrics(running: float | None, waiting: float | None, slots: int | None, detail: str) -> BackendHealth:
-    if running is None:
+@dataclass(frozen=True, slots=True)
+class _Found:
+    running: float | None
+    waiting: float | None
+    detail: str
+
+
+def _read(text: str, names: _Names) -> _Found:
+    """Counts are summed over copies of the model and shares are those of the fullest."""
+    by_copy: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
+    for name, labels, value in _samples(text, names.pattern()):
+        if not labels.get("priority"):  # SGLang tells a queue whole, and again by priority
+            copy = frozenset((label, said) for label, said in labels.items() if label not in _RANKS)
+            values = by_copy.setdefault(name, {})
+            values[copy] = max(value, values.get(copy, 0.0))
+
+    def total(name: str) -> float | None:
+        return sum(by_copy[name].values()) if name in by_copy else None
+
+    def most(name: str) -> float | None:
+        return max(by_copy[name].values()) if name in by_copy else None
+
+    used = next((share for name in names.kv_used if (share := most(name)) is not None), None)
+    queries = total(names.cache_queries)
+    cached = (total(names.cache_hits) or 0.0) / queries if queries else most(names.cache_hit_rate)
+    said = [f"KV cache {used:.0%} used"] if used is not None else []
+    said += [f"{cached:.0%} of prompt tokens cached"] if cached is not None else []
+    return _Found(total(names.running), total(names.waiting), ", ".join(said))
+
+
+def _health(found: _Found, slots: int | None, waiting_for_room: float | None) -> BackendHealth:
+    if found.running is None:
         return BackendHealth(True, "metrics lack the number of running requests")
     free = None
-    if waiting:
+    if waiting_for_room:
         free = 0
     elif slots is not None:
-        free = max(0, slots - int(running))
+        free = max(0, slots - int(found.running))
     return BackendHealth(
         is_healthy=True,
-        detail=detail,
+        detail=found.detail,
         free_slots=free,
-        running_requests=int(running),
-        waiting_requests=int(waiting) if waiting is not None else None,
+        running_requests=int(found.running),
+        waiting_requests=int(found.waiting) if found.waiting is not None else None,
         queue_seconds=None,
     )
 
 
-def _sums(text: str) -> Iterator[tuple[str, float]]:
-    """Each metric summed over its label sets (several engine cores, several models)."""
-    totals: dict[str, float] = {}
-    for name, value in _SAMPLE.findall(text):
+def _samples(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, Mapping[str, str], float]]:
+    """Every finite one that is not below 0."""
+    for name, labels, value in pattern.findall(text):
         try:
             number = float(value)
         except ValueError:
             continue
-        if math.isfinite(number):
-            totals[name] = totals.get(name, 0.0) + number
-    yield from totals.items()
+        if 0 <= number < math.inf:
+            yield name, dict(_LABEL.findall(labels)) if labels else {}, number
 
 
 def _count(value: object) -> int | None:

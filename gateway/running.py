@@ -210,8 +210,9 @@ class Gateway:
         )
 
     def _monitored(self) -> dict[str, Backend]:
-        """Backends of our own report their load; hosted ones are watched by their breakers alone."""
+        """Backends of our own and those that tell their load; hosted ones are watched by their breakers alone."""
         own = {name for name, facts in self.deployment.table.facts.items() if facts.speed is not None}
+        own |= {name for name, block in self.deployment.settings.backends.items() if block.health_from != "models"}
         return {name: backend for name, backend in self.pipeline.backends.items() if name in own}
 
     async def _adopt_abandoned(self) -> None:

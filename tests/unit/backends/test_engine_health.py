@@ -30,27 +30,98 @@ def test_our_engine(status: int, body: bytes, expected: BackendHealth) -> None:
     assert parse_engine_health(status, body) == expected
 
 
-VLLM = """# HELP vllm:num_requests_running Number of requests in model execution batches.
+VLLM_0_29 = r"""# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="org/a \"quoted\" {name}"} 3.0
+vllm:num_requests_running{engine="1",model_name="org/a \"quoted\" {name}"} 2.0
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{engine="0",model_name="org/a \"quoted\" {name}"} %(waiting)s
+vllm:num_requests_waiting{engine="1",model_name="org/a \"quoted\" {name}"} 0.0
+# TYPE vllm:num_requests_waiting_by_reason gauge
+vllm:num_requests_waiting_by_reason{engine="0",model_name="m",reason="capacity"} %(for_room)s
+vllm:num_requests_waiting_by_reason{engine="0",model_name="m",reason="deferred"} 3.0
+# TYPE vllm:kv_cache_usage_perc gauge
+vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.25
+vllm:kv_cache_usage_perc{engine="1",model_name="m"} 0.75
+# TYPE vllm:prefix_cache_queries_total counter
+vllm:prefix_cache_queries_total{engine="0",model_name="m"} 1.0e+06
+vllm:prefix_cache_queries_created{engine="0",model_name="m"} 1.788e+09
+# TYPE vllm:prefix_cache_hits_total counter
+vllm:prefix_cache_hits_total{engine="0",model_name="m"} 600000.0
+vllm:request_success_total{engine="0",finished_reason="stop",model_name="m"} 7.0
+"""
+VLLM_0_10 = """# TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{engine="0",model_name="m"} 3.0
-vllm:num_requests_running{engine="1",model_name="m"} 2.0
 vllm:num_requests_waiting{engine="0",model_name="m"} %s
 vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.25
-vllm:nonsense abc
-vllm:infinite +Inf
+vllm:num_requests_running_nonsense 100
+vllm:num_requests_running abc
+vllm:num_requests_running +Inf
+vllm:num_requests_running -4
+"""
+VLLM_0_6 = """vllm:num_requests_running{model_name="m"} 1.0
+vllm:num_requests_swapped{model_name="m"} 0.0
+vllm:num_requests_waiting{model_name="m"} 0.0
+vllm:gpu_cache_usage_perc{model_name="m"} 0.5
+vllm:cpu_cache_usage_perc{model_name="m"} 0.9
+vllm:gpu_prefix_cache_hit_rate{model_name="m"} 0.4
 """
 
 
-def test_vllm() -> None:
-    assert parse_vllm_metrics(VLLM % "0.0", max_running=8) == BackendHealth(True, "KV cache 25% used", 3, 5, 0)
-    assert parse_vllm_metrics(VLLM % "4.0", max_running=8).free_slots == 0
-    assert parse_vllm_metrics(VLLM % "0.0", max_running=None).free_slots is None
-    assert parse_vllm_metrics(VLLM % "0.0", max_running=4).free_slots == 0
-    older = "vllm:num_requests_running 1\nvllm:gpu_cache_usage_perc 0.5\n"
-    assert parse_vllm_metrics(older, max_running=2) == BackendHealth(True, "KV cache 50% used", 1, 1)
-    assert parse_vllm_metrics("", max_running=2) == BackendHealth(True, "metrics lack the number of running requests")
+@pytest.mark.parametrize(
+    ("text", "slots", "expected"),
+    [
+        (
+            VLLM_0_29 % {"waiting": "3.0", "for_room": "0.0"},
+            8,
+            BackendHealth(True, "KV cache 75% used, 60% of prompt tokens cached", 3, 5, 3),
+        ),
+        (
+            VLLM_0_29 % {"waiting": "5.0", "for_room": "2.0"},
+            8,
+            BackendHealth(True, "KV cache 75% used, 60% of prompt tokens cached", 0, 5, 5),
+        ),
+        (VLLM_0_10 % "0.0", 8, BackendHealth(True, "KV cache 25% used", 5, 3, 0)),
+        (VLLM_0_10 % "4.0", 8, BackendHealth(True, "KV cache 25% used", 0, 3, 4)),
+        (VLLM_0_10 % "0.0", None, BackendHealth(True, "KV cache 25% used", None, 3, 0)),
+        (VLLM_0_10 % "4.0", None, BackendHealth(True, "KV cache 25% used", 0, 3, 4)),
+        (VLLM_0_10 % "0.0", 2, BackendHealth(True, "KV cache 25% used", 0, 3, 0)),
+        (VLLM_0_6, 2, BackendHealth(True, "KV cache 50% used, 40% of prompt tokens cached", 1, 1, 0)),
+        ("", 2, BackendHealth(True, "metrics lack the number of running requests")),
+    ],
+)
+def test_vllm(text: str, slots: int | None, expected: BackendHealth) -> None:
+    assert parse_vllm_metrics(text, max_running=slots) == expected
 
 
-def test_sglang() -> None:
-    text = "sglang:num_running_reqs 2\nsglang:num_queue_reqs 0\nsglang:token_usage 0.1\n"
-    assert parse_sglang_metrics(text, max_running=3) == BackendHealth(True, "KV cache 10% used", 1, 2, 0)
+SGLANG_0_3 = """sglang:num_running_reqs{model_name="m"} 2.0
+sglang:num_queue_reqs{model_name="m"} 0.0
+sglang:token_usage{model_name="m"} 0.28
+sglang:cache_hit_rate{model_name="m"} 0.75
+"""
+TWO_RANKS = """sglang:num_running_reqs{engine_type="unified",model_name="m",pp_rank="0",tp_rank="0"} 2.0
+sglang:num_running_reqs{engine_type="unified",model_name="m",pp_rank="0",tp_rank="1"} 2.0
+sglang:num_queue_reqs{engine_type="unified",model_name="m",pp_rank="0",tp_rank="0"} 0.0
+sglang:num_queue_reqs{engine_type="unified",model_name="m",pp_rank="0",tp_rank="1"} 0.0
+"""
+TWO_COPIES_WITH_PRIORITIES = """sglang:num_running_reqs{dp_rank="0",model_name="m",priority="",tp_rank="0"} 2.0
+sglang:num_running_reqs{dp_rank="0",model_name="m",priority="1",tp_rank="0"} 2.0
+sglang:num_running_reqs{dp_rank="1",model_name="m",priority="",tp_rank="1"} 3.0
+sglang:num_running_reqs{dp_rank="1",model_name="m",priority="1",tp_rank="1"} 3.0
+sglang:num_queue_reqs{dp_rank="0",model_name="m",priority="",tp_rank="0"} 1.0
+sglang:num_queue_reqs{dp_rank="0",model_name="m",priority="1",tp_rank="0"} 1.0
+sglang:token_usage{dp_rank="0",model_name="m",tp_rank="0"} 0.28
+sglang:token_usage{dp_rank="1",model_name="m",tp_rank="1"} 0.5
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (SGLANG_0_3, BackendHealth(True, "KV cache 28% used, 75% of prompt tokens cached", 6, 2, 0)),
+        (TWO_RANKS, BackendHealth(True, "", 6, 2, 0)),
+        (TWO_COPIES_WITH_PRIORITIES, BackendHealth(True, "KV cache 50% used", 0, 5, 1)),
+    ],
+)
+def test_sglang(text: str, expected: BackendHealth) -> None:
+    assert parse_sglang_metrics(text, max_running=8) == expected
