@@ -9,7 +9,8 @@ from gateway.api.admin_time import moment_of
 from gateway.limits import BudgetScope
 from gateway.reports.daily_costs import BudgetBurn, DailyCost
 from gateway.reports.daily_history import DAY_US, read_daily_costs
-from gateway.stores import Budget, BudgetStore, Dimension, ReportStore, SumsQuery
+from gateway.stores import Budget, BudgetStore
+from gateway.sums import Dimension, ReportStore, SumsQuery
 
 HISTORY_DAYS = 60
 

@@ -21,7 +21,8 @@ from gateway.metering import Meter
 from gateway.routing.snapshot import Candidate
 from gateway.run import Caller, Run
 from gateway.settlement import bound_pico_usd
-from gateway.stores import SHADOW, Feedback, FeedbackStore, ReportStore, ShadowCall, SumsQuery
+from gateway.stores import SHADOW, Feedback, FeedbackStore, ShadowCall
+from gateway.sums import ReportStore, SumsQuery
 from gateway.verify import judge
 
 log = logging.getLogger(__name__)

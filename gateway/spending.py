@@ -8,7 +8,7 @@ from gateway.admission import Admission
 from gateway.counters import Account, Booked, budget_account, quota_account
 from gateway.ledger.entry import Status
 from gateway.limits import BudgetScope, Limits, WindowName, window_end, window_id, window_start
-from gateway.stores import Dimension, ReportStore, Sums, SumsQuery
+from gateway.sums import Dimension, ReportStore, Sums, SumsQuery
 
 HOUR_US = 3_600_000_000
 STRICT_WINDOW: WindowName = "month"

@@ -1,36 +1,17 @@
 """What the rest of the gateway asks of a database, as protocols and values. Names no technology.
 
-The rules' store is beside its service (rules_service.py), the ledger's protocol beside its records (ledger/entry.py).
+The rules' store is beside its service (rules_service.py), the ledger's protocol beside its records (ledger/entry.py),
+what the reports sum in sums.py.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol, TypedDict
 
-from gateway.economics.traffic import HourlyTraffic
 from gateway.keys import KeyRecord, Role
 from gateway.ledger.entry import Entry, Status
 from gateway.limits import BudgetScope
-
-Dimension = Literal[
-    "model",
-    "team",
-    "project",
-    "key",
-    "backend",
-    "provider",
-    "rule",
-    "status",
-    "operation",
-    "upstream_model",
-    "is_simulated",
-    "tag",
-    "tags",
-    "hour",
-    "day",
-    "month",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,110 +246,4 @@ class FeedbackStore(Protocol):
 
     async def shadows(self, since_us: int, until_us: int) -> Sequence[ShadowCall]:
         """Calls made in the period, oldest first."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class SumsQuery:
-    """What to sum: requests accepted in [since_us, until_us), by these dimensions, where these columns are so.
-
-    `hour` is a UTC hour; `day` and `month` are those of `time_zone`. A request with several tags counts in each `tag`;
-    `tags` is the JSON array of all it has, so that each request counts once.
-    `filters` maps a dimension that is not a time to its value; None matches requests that have none.
-    """
-
-    since_us: int
-    until_us: int
-    by: tuple[Dimension, ...] = ()
-    filters: Mapping[Dimension, str | None] = field(default_factory=dict[Dimension, str | None])
-    time_zone: str = "UTC"
-    with_latencies: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Latencies:
-    """Percentiles within 2 %, of those requests that have the figure; None where none has."""
-
-    time_to_first_token_p50_seconds: float | None
-    time_to_first_token_p95_seconds: float | None
-    time_to_first_token_p99_seconds: float | None
-    decode_tokens_per_second_p50: float | None
-    decode_tokens_per_second_p5: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """One group. `group` maps each dimension asked for to its value: hours and days are ISO 8601 local times.
-
-    Money of token classes and list price is of priced requests only: `unpriced_requests` are in none of it. The
-    lower bound covers every request, the upper all but `unbounded_requests`. Corrections are in `adjustment_pico_usd`
-    alone. `aborted_requests` are cancelled or partial ones.
-    """
-
-    group: Mapping[Dimension, str | None]
-    requests: int = 0
-    successful_requests: int = 0
-    aborted_requests: int = 0
-    simulated_requests: int = 0
-    unpriced_requests: int = 0
-    estimated_requests: int = 0
-    unbounded_requests: int = 0
-    input_tokens: int = 0
-    cached_input_tokens: int = 0
-    cache_write_5m_tokens: int = 0
-    cache_write_1h_tokens: int = 0
-    output_tokens: int = 0
-    reasoning_tokens: int = 0
-    input_pico_usd: int = 0
-    cached_input_pico_usd: int = 0
-    cache_write_pico_usd: int = 0
-    output_pico_usd: int = 0
-    other_pico_usd: int = 0
-    compute_pico_usd: int = 0
-    list_pico_usd: int = 0
-    lower_pico_usd: int = 0
-    upper_pico_usd: int = 0
-    gpu_us: int = 0
-    total_us: int = 0
-    adjusted_requests: int = 0
-    adjustment_pico_usd: int = 0
-    latencies: Latencies | None = None
-
-    @property
-    def cost_pico_usd(self) -> int:
-        """What was booked at admission's prices, without corrections."""
-        return (
-            self.input_pico_usd
-            + self.cached_input_pico_usd
-            + self.cache_write_pico_usd
-            + self.output_pico_usd
-            + self.other_pico_usd
-            + self.compute_pico_usd
-        )
-
-    @property
-    def corrected_cost_pico_usd(self) -> int:
-        """What it is after all corrections."""
-        return self.cost_pico_usd + self.adjustment_pico_usd
-
-    @property
-    def gpu_seconds(self) -> float:
-        return self.gpu_us / 1e6
-
-
-class ReportStore(Protocol):
-    """Sums from the hourly rollups."""
-
-    async def sums(self, query: SumsQuery) -> Sequence[Sums]:
-        """One row per group, in the order of the groups' values. Raises ValueError for an unknown time zone."""
-        ...
-
-    async def hourly_traffic(
-        self, since_us: int, until_us: int, *, with_simulated: bool = True, with_shadow: bool = False
-    ) -> Sequence[HourlyTraffic]:
-        """By hour and model, in that order; whole hours only. Shadow calls are nobody's traffic."""
-        ...
-
-    async def first_and_last_us(self) -> tuple[int, int] | None:
-        """Start of the first and end of the last hour with a request; None without any."""
         ...

@@ -26,7 +26,7 @@ from gateway.storage.rollup import Rows, roll_up
 from gateway.storage.sql_ledger import ENTRY_COLUMNS, SQLITE_INSERT, SqlLedger, add_to_rollups
 from gateway.storage.sql_reports import SqlReports
 from gateway.storage.tables import circumstances, dimensions
-from gateway.stores import Dimension, SumsQuery
+from gateway.sums import Dimension, SumsQuery
 
 DAYS = 30
 DAY_HOURS = 24

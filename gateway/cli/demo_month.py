@@ -25,7 +25,8 @@ from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
 from gateway.storage.sql_rules import SqlRulesStore
-from gateway.stores import Budget, NewKey, SumsQuery
+from gateway.stores import Budget, NewKey
+from gateway.sums import SumsQuery
 
 AUTHOR = "demo"
 RULE_CHANGE_DAY = 18

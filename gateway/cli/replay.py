@@ -14,7 +14,7 @@ from gateway.cli.state import open_state
 from gateway.clock import now_us
 from gateway.config.settings import read_text
 from gateway.replay_service import ReplayService
-from gateway.stores import SumsQuery
+from gateway.sums import SumsQuery
 
 DAY_US = 86_400_000_000
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

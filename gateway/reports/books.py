@@ -28,7 +28,8 @@ from gateway.reports.gpu_books import Bounds, GpuBooks
 from gateway.reports.plans import Rented
 from gateway.reports.savings import savings
 from gateway.routing.snapshot import Snapshot
-from gateway.stores import SHADOW, Dimension, ReportStore, Sums, SumsQuery
+from gateway.stores import SHADOW
+from gateway.sums import Dimension, ReportStore, Sums, SumsQuery
 
 DEFAULT_DAYS = 30
 HOURLY_UP_TO_US = 3 * 24 * HOUR_US

@@ -5,7 +5,7 @@ from datetime import date, timedelta
 
 from gateway.economics.traffic import HOUR_US
 from gateway.reports.daily_costs import DailyCost
-from gateway.stores import Dimension, ReportStore, SumsQuery
+from gateway.sums import Dimension, ReportStore, SumsQuery
 
 DAY_US = 24 * HOUR_US
 EPOCH_DAY = date(1970, 1, 1)

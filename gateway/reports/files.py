@@ -19,7 +19,7 @@ from gateway.reports.focus import Period, focus_table
 from gateway.reports.focus_columns import GROUP_BY
 from gateway.reports.model_tables import table_of
 from gateway.reports.tables import ReportTable
-from gateway.stores import ReportStore, SumsQuery
+from gateway.sums import ReportStore, SumsQuery
 
 
 class ReportFiles:

@@ -23,7 +23,7 @@ from typing import Literal
 from gateway.money import usd
 from gateway.reports.focus_columns import COLUMNS, EMPTY, VERSION
 from gateway.reports.tables import DIGITS, PLACES, Cell, ReportTable, apportion
-from gateway.stores import Sums
+from gateway.sums import Sums
 
 Unit = Literal["Tokens", "Requests", "Seconds", "Hours"]
 US_PER_SECOND = 10**6

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from gateway.reports.tables import Cell, columns_of
-from gateway.stores import Dimension
+from gateway.sums import Dimension
 
 VERSION = "1.3"
 GROUP_BY: tuple[Dimension, ...] = (

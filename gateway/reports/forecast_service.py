@@ -23,7 +23,7 @@ from gateway.errors import InvalidRequest
 from gateway.money import format_usd
 from gateway.reports.daily_costs import BudgetBurn, DailyCost, Range, TooShort
 from gateway.reports.daily_history import read_daily_costs
-from gateway.stores import Dimension, ReportStore
+from gateway.sums import Dimension, ReportStore
 
 
 class ForecastService:

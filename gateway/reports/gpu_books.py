@@ -11,7 +11,7 @@ from gateway.money import format_usd
 from gateway.reports.focus import Capacity
 from gateway.reports.plans import Rented
 from gateway.reports.tables import apportion
-from gateway.stores import ReportStore, SumsQuery
+from gateway.sums import ReportStore, SumsQuery
 
 DAY_US = 24 * HOUR_US
 

@@ -12,7 +12,7 @@ from gateway.errors import InvalidRequest
 from gateway.money import format_usd
 from gateway.reports.invoices import UnknownExport, model_key, parse_export
 from gateway.reports.reconciliation import Ours, Reconciled, agrees, reconcile
-from gateway.stores import ReportStore, Sums, SumsQuery
+from gateway.sums import ReportStore, Sums, SumsQuery
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from gateway.economics.traffic import HourlyTraffic
 from gateway.money import format_usd, parse_usd
 from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_alternative
 from gateway.routing.snapshot import Snapshot
-from gateway.stores import Sums
+from gateway.sums import Sums
 
 
 def savings(snapshot: Snapshot, total: Sums, shadow: Sums, used: Sequence[str], idle: IdleCost | None) -> list[Savings]:

@@ -23,7 +23,7 @@ from gateway.reports.plans import own_engine_plan, rented_gpus, throughput
 from gateway.reports.reconcile_service import ReconcileService
 from gateway.reports.what_if_service import WhatIfOf, WhatIfService
 from gateway.routing.snapshot import Snapshot
-from gateway.stores import ReportStore
+from gateway.sums import ReportStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from gateway.money import PICO_PER_USD, format_usd
 from gateway.reports.books import Books
 from gateway.reports.plans import hosted_alternative, pick_alternative
 from gateway.routing.snapshot import Snapshot
-from gateway.stores import ReportStore
+from gateway.sums import ReportStore
 
 SEED = 20261101
 """Fixed, so that the same question has the same answer."""

@@ -19,7 +19,8 @@ from gateway.storage.sketch import percentile
 from gateway.storage.sql_entries import has_tag
 from gateway.storage.sql_ledger import entry_select, read_entries
 from gateway.storage.tables import daily, dimensions, entries, hourly
-from gateway.stores import SHADOW, Latencies, Sums, SumsQuery
+from gateway.stores import SHADOW
+from gateway.sums import Latencies, Sums, SumsQuery
 
 COLUMNS = {
     "key": "key_id",

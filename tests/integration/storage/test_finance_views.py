@@ -12,7 +12,8 @@ from gateway.money import usd
 from gateway.storage.sql_budgets import SqlBudgets
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
-from gateway.stores import Budget, SumsQuery
+from gateway.stores import Budget
+from gateway.sums import SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration

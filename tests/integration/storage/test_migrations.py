@@ -14,7 +14,7 @@ from gateway.storage.database import migrate, open_database
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
 from gateway.storage.tables import metadata
-from gateway.stores import SumsQuery
+from gateway.sums import SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration

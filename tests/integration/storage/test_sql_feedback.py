@@ -6,7 +6,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.storage.sql_feedback import SqlFeedback
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
-from gateway.stores import SHADOW, Feedback, ShadowCall, SumsQuery
+from gateway.stores import SHADOW, Feedback, ShadowCall
+from gateway.sums import SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
 
 pytestmark = pytest.mark.integration

@@ -16,7 +16,8 @@ from gateway.storage.sql_audit import SqlAuditLog
 from gateway.storage.sql_entries import SqlEntries
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
-from gateway.stores import Adjustment, Dimension, EntryStore, ReportStore, SumsQuery
+from gateway.stores import Adjustment, EntryStore
+from gateway.sums import Dimension, ReportStore, SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, make_local_entry, request_id
 
 pytestmark = pytest.mark.integration

@@ -9,7 +9,8 @@ from gateway.budgets_service import BudgetsService
 from gateway.economics.traffic import HourlyTraffic
 from gateway.reports.daily_costs import BudgetBurn, DailyCost, TooShort
 from gateway.reports.outlook import burn_of_month
-from gateway.stores import Budget, Sums, SumsQuery
+from gateway.stores import Budget
+from gateway.sums import Sums, SumsQuery
 from tests.unit.gateway.api.fakes import MemoryBudgets
 
 USD = 10**12

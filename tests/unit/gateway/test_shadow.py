@@ -11,7 +11,8 @@ from backends.scripted import Outcome, Script, follow
 from gateway.ledger.entry import Entry
 from gateway.run import Incoming
 from gateway.shadow import DAY_US, ShadowBudget, ShadowCalls
-from gateway.stores import SHADOW, Feedback, ShadowCall, Sums, SumsQuery
+from gateway.stores import SHADOW, Feedback, ShadowCall
+from gateway.sums import Sums, SumsQuery
 from gateway.verify import answer_text, judge
 from tests.rig import KEY, RecordingCaller, Rig
 

@@ -6,7 +6,7 @@ from gateway.admission import Admission, SharedLimits, parse_limits
 from gateway.counters import budget_account, quota_account
 from gateway.economics.traffic import HourlyTraffic
 from gateway.spending import Spending
-from gateway.stores import Dimension, Sums, SumsQuery
+from gateway.sums import Dimension, Sums, SumsQuery
 
 NOON_US = round(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1e6)
 MIDNIGHT_US = round(datetime(2026, 12, 1, tzinfo=UTC).timestamp() * 1e6)

@@ -36,17 +36,8 @@ from gateway.reports.daily_costs import BudgetBurn, DailyCost
 from gateway.reports.tables import Column, ReportTable
 from gateway.routing.rules import ModelSpec, RulesDocument
 from gateway.rules_service import Activation, RulesService, StoredRules
-from gateway.stores import (
-    AuditRecord,
-    Budget,
-    EntryWanted,
-    KeyChange,
-    ListedKey,
-    NewKey,
-    Sums,
-    SumsQuery,
-    Verified,
-)
+from gateway.stores import AuditRecord, Budget, EntryWanted, KeyChange, ListedKey, NewKey, Verified
+from gateway.sums import Sums, SumsQuery
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.memory_ledger import MemoryLedger
 

@@ -16,7 +16,7 @@ from gateway.cli.state import open_state
 from gateway.config.home import Home
 from gateway.config.settings import load_settings
 from gateway.errors import ConfigurationError
-from gateway.stores import SumsQuery
+from gateway.sums import SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry
 
 needs_litellm = pytest.mark.skipif(

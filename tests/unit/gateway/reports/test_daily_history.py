@@ -6,7 +6,7 @@ import pytest
 
 from gateway.reports.daily_costs import DailyCost
 from gateway.reports.daily_history import read_daily_costs
-from gateway.stores import Sums, SumsQuery
+from gateway.sums import Sums, SumsQuery
 from tests.unit.gateway.api.fakes import OneSum
 
 COSTS = {date(2026, 11, 1): 1, date(2026, 11, 2): 2, date(2026, 11, 4): 4}

@@ -14,7 +14,7 @@ from gateway.money import usd
 from gateway.reports.focus import Capacity, Period, focus_table
 from gateway.reports.focus_columns import COLUMNS, GROUP_BY
 from gateway.reports.tables import Cell, ReportTable, apportion, to_csv, to_parquet
-from gateway.stores import Dimension, Sums
+from gateway.sums import Dimension, Sums
 
 PERIOD = Period(datetime(2026, 1, 30, 12, tzinfo=UTC), datetime(2026, 2, 2, tzinfo=UTC))
 MANDATORY = [
