@@ -10,6 +10,7 @@ import random
 import sys
 from pathlib import Path
 
+from gateway.errors import LedgerUnavailable
 from gateway.ledger.directories import claim_directory
 from gateway.ledger.journal import Journal
 from gateway.ledger.remote_sink import RemoteSink
@@ -26,11 +27,21 @@ def say(word: str, number: int) -> None:
     os.write(1, f"{word} {number}\n".encode())
 
 
+async def intend(journal: Journal, number: int) -> None:
+    """A busy machine makes the small segments slower than they fill: asked again then, as callers do."""
+    while True:
+        try:
+            journal.intend(make_intent(number))
+            return
+        except LedgerUnavailable:
+            await asyncio.sleep(0.01)
+
+
 async def one_after_another(journal: Journal, numbers: "list[int]", chance: random.Random) -> None:
     while True:
         numbers[0] += 1
         number = numbers[0]
-        journal.intend(make_intent(number))
+        await intend(journal, number)
         say("a", number)
         await asyncio.sleep(chance.expovariate(300))
         if chance.random() < 0.3:
