@@ -10,8 +10,9 @@ from tokenizers import Tokenizer as FastTokenizer
 
 from local_engine.config import ModelConfig, RopeScaling, extended_window
 from local_engine.errors import ModelUnavailable, ModelUnsupported
+from local_engine.quantised_weights import QuantisedWeights, read_scheme
 from local_engine.tokenizer import Tokenizer
-from local_engine.weights import LoadedFile
+from local_engine.weights import LoadedFile, WeightSource, no_nibbles
 
 FAMILIES: Final = ("llama", "mistral", "qwen2", "qwen3")
 INDEX: Final = "model.safetensors.index.json"
@@ -38,10 +39,14 @@ class SafetensorsWeights:
 
     def tensor(self, name: str) -> torch.Tensor:
         """Return one tensor in float32; raises ModelUnsupported when it is missing."""
+        return self.raw(name).float()
+
+    def raw(self, name: str) -> torch.Tensor:
+        """Return one tensor in the file's own type; raises ModelUnsupported when it is missing."""
         if name not in self._files:
             raise ModelUnsupported(f"The model folder has no tensor {name}.")
         try:
-            return self._files[name].get_tensor(name).float()
+            return self._files[name].get_tensor(name)
         except SafetensorError as error:
             raise ModelUnavailable(f"Tensor {name} cannot be read ({error}).") from error
 
@@ -49,12 +54,15 @@ class SafetensorsWeights:
 def load_safetensors(folder: Path) -> LoadedFile:
     """Open a folder; ModelUnavailable when part of it is missing or damaged, ModelUnsupported for other kinds."""
     raw = read_json(folder / "config.json")
-    weights = SafetensorsWeights(folder)
+    stored = SafetensorsWeights(folder)
+    scheme = read_scheme(raw, folder.name)
+    weights: SafetensorsWeights | QuantisedWeights = stored if scheme is None else QuantisedWeights(stored, scheme)
     try:
         config = _read_config(raw, folder, has_head="lm_head.weight" in weights, weights=weights)
     except KeyError as error:
         raise ModelUnavailable(f"{folder / 'config.json'} lacks {error.args[0]!r}.") from error
-    return LoadedFile(config=config, weights=weights, tokenizer=_load_tokenizer(folder, raw))
+    nibbles = weights.nibbles if isinstance(weights, QuantisedWeights) else no_nibbles
+    return LoadedFile(config, weights, _load_tokenizer(folder, raw), nibbles)
 
 
 def _shards(folder: Path) -> list[Path]:
@@ -75,12 +83,10 @@ def read_json(path: Path) -> dict[str, Any]:
         raise ModelUnavailable(f"Cannot read {path} ({error}).") from error
 
 
-def _read_config(raw: dict[str, Any], folder: Path, *, has_head: bool, weights: SafetensorsWeights) -> ModelConfig:
+def _read_config(raw: dict[str, Any], folder: Path, *, has_head: bool, weights: WeightSource) -> ModelConfig:
     family = raw["model_type"]
     if family not in FAMILIES:
         raise ModelUnsupported(f"{folder.name} is of type {family}; this engine runs {', '.join(FAMILIES)}.")
-    if raw.get("quantization_config"):
-        raise ModelUnsupported(f"{folder.name} is quantised; this engine reads safetensors in float types only.")
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     heads = int(raw["num_attention_heads"])
     scaling = _rope_scaling(rope, int(raw["max_position_embeddings"]))
