@@ -33,10 +33,12 @@ def chat_body_from_messages(body: bytes) -> bytes:
         raise InvalidMessages("model", "must be a string")
     chat: Fields = {"model": fields["model"], "messages": list(_messages(fields)), "max_tokens": limit}
     for name in ("temperature", "top_p"):
-        if number(fields, name) is not None:
-            chat[name] = fields[name]
-    if isinstance(fields.get("stop_sequences"), list) and fields["stop_sequences"]:
-        chat["stop"] = fields["stop_sequences"]
+        if fields.get(name) is not None:
+            chat[name] = _share(fields, name)
+    if stop := _list(fields, "stop_sequences"):
+        if not all(isinstance(item, str) for item in stop):
+            raise InvalidMessages("stop_sequences", "must be strings")
+        chat["stop"] = stop
     if fields.get("stream") is True:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     user = text_of(part_of(fields, "metadata"), "user_id")
@@ -117,11 +119,15 @@ def _part(block: Fields, where: str) -> Fields:
     kind = block.get("type")
     if kind == "text":
         return _text_part(block, where)
+    if kind == "search_result":
+        return {"type": "text", "text": _search_result(block, where)}
     if kind not in ("image", "document"):
         raise InvalidMessages(f"{where}.content", f"a block of type {kind!r} cannot be sent to this model")
     source = part_of(block, "source")
     if source.get("type") == "text":
         return {"type": "text", "text": text_of(source, "data") or ""}
+    if source.get("type") == "content":
+        return {"type": "text", "text": _plain(dict(source), f"{where}.content")}
     inline = f"data:{source.get('media_type')};base64,{source.get('data')}"
     url = text_of(source, "url") if source.get("type") == "url" else inline
     if source.get("type") not in ("url", "base64") or not url:
@@ -131,6 +137,30 @@ def _part(block: Fields, where: str) -> Fields:
     if source.get("type") == "url":
         raise InvalidMessages(f"{where}.content", "a document by address cannot be sent to this model")
     return {"type": "file", "file": {"filename": text_of(block, "title") or "document.pdf", "file_data": url}}
+
+
+def _share(fields: Fields, name: str) -> float:
+    value = number(fields, name)
+    if value is None or not 0 <= value <= 1:
+        raise InvalidMessages(name, "must be a number from 0 to 1")
+    return value
+
+
+def _search_result(block: Fields, where: str) -> str:
+    """With what it is called and where it was found, so that an answer can name them."""
+    head = [text for name in ("title", "source") if (text := text_of(block, name))]
+    return "\n".join([*head, _plain(block, where)])
+
+
+def _plain(fields: Fields, where: str) -> str:
+    """The text of a content that is one, or text blocks."""
+    content = fields.get("content")
+    if isinstance(content, str):
+        return content
+    blocks = [_object(block, where) for block in _list(fields, "content", where)]
+    if any(block.get("type") != "text" for block in blocks):
+        raise InvalidMessages(where, "only text in it can be sent to this model")
+    return "".join(text_of(block, "text") or "" for block in blocks)
 
 
 def _text_part(block: object, where: str) -> Fields:

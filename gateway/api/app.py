@@ -1,6 +1,6 @@
 """The HTTP application: the token path as raw ASGI, everything else under FastAPI."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -9,14 +9,17 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from backends.messages_endpoint_events import messages_error
 from gateway import __version__
 from gateway.api.messages import ENDPOINTS as MESSAGES
 from gateway.api.messages import MessagesPath
 from gateway.api.openai_errors import body_of, headers_of, status_of
 from gateway.api.openapi_hot import complete_document
+from gateway.api.public import ANTHROPIC
 from gateway.api.token_path import ENDPOINTS, TokenPath
 from gateway.errors import BreakevenError, InvalidRequest, NotFound, RequestError
 from gateway.idempotency import Idempotency
+from gateway.ids import new_request_id
 from gateway.pipeline import Pipeline
 from gateway.token_counting import TokenCounter
 
@@ -67,6 +70,20 @@ def build_fastapi() -> FastAPI:
     return app
 
 
+def _is_anthropics(request: Request) -> bool:
+    """Whether the official Anthropic client reads the answer: by the endpoint, or by its header where both ask."""
+    path = request.url.path
+    return path.startswith("/v1/messages") or (path.startswith("/v1/models") and ANTHROPIC in request.headers)
+
+
+def _refusal(request: Request, error: BreakevenError, status: int, headers: Mapping[str, str] | None) -> Response:
+    """In the shape of the API that was asked, with a name to ask us about."""
+    name, is_anthropics = new_request_id(), _is_anthropics(request)
+    body = messages_error(status, str(error), request_id=name) if is_anthropics else body_of(error)
+    named = {**(headers or {}), "request-id" if is_anthropics else "x-request-id": name}
+    return Response(body, status_code=status, headers=named, media_type="application/json")
+
+
 def error_response(error: BreakevenError) -> Response:
     """One of our errors as an HTTP answer."""
     return Response(
@@ -75,7 +92,7 @@ def error_response(error: BreakevenError) -> Response:
 
 
 async def _our_error(request: Request, error: BreakevenError) -> Response:
-    return error_response(error)
+    return _refusal(request, error, status_of(error), headers_of(error))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -83,15 +100,15 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == HTTPStatus.NOT_FOUND and request.url.path in POSTED:
         error = HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, "Send a POST; see /docs.", {"allow": "POST"})
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return error_response(NotFound(f"There is nothing at {request.url.path}; see /docs.", code="not_found"))
+        nothing = NotFound(f"There is nothing at {request.url.path}; see /docs.", code="not_found")
+        return _refusal(request, nothing, HTTPStatus.NOT_FOUND, None)
     translated = RequestError(str(error.detail), code=HTTPStatus(error.status_code).name.lower())
-    return Response(
-        body_of(translated), status_code=error.status_code, headers=error.headers, media_type="application/json"
-    )
+    return _refusal(request, translated, error.status_code, error.headers)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"][1:]) or None
-    return error_response(InvalidRequest(f"{field or 'body'}: {first['msg']}.", param=field))
+    invalid = InvalidRequest(f"{field or 'body'}: {first['msg']}.", param=field)
+    return _refusal(request, invalid, status_of(invalid), headers_of(invalid))

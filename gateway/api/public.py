@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel
 
@@ -15,6 +16,8 @@ from gateway.routing.decide import AUTO, SIMULATE_TAG, Choice
 from gateway.routing.snapshot import Candidate
 
 OWNER = "breakeven"
+ANTHROPIC = "anthropic-version"
+"""The header that tells Anthropic's clients from OpenAI's where both ask."""
 
 
 class Health(BaseModel):
@@ -94,22 +97,24 @@ def build_public_router(
         """Prometheus metrics."""
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    @router.get("/v1/models", tags=["models"])
-    async def models(request: Request) -> ModelList:  # pyright: ignore[reportUnusedFunction]
-        """The models this key may use; `auto` is the routed one."""
+    @router.get("/v1/models", tags=["models"], response_model=ModelList)
+    async def models(request: Request) -> ModelList | Response:  # pyright: ignore[reportUnusedFunction]
+        """The models this key may use; `auto` is the routed one. In Anthropic's shape for its clients."""
         allowed = _allowed(pipeline, request)
+        if ANTHROPIC in request.headers:
+            return JSONResponse(_anthropic_page([AUTO, *allowed]))
         auto = Model(id=AUTO, owned_by=OWNER)
         return ModelList(data=[auto, *(_model(candidate) for candidate in allowed.values())])
 
-    @router.get("/v1/models/{name:path}", tags=["models"])
-    async def model(name: str, request: Request) -> Model:  # pyright: ignore[reportUnusedFunction]
-        """One model."""
+    @router.get("/v1/models/{name:path}", tags=["models"], response_model=Model)
+    async def model(name: str, request: Request) -> Model | Response:  # pyright: ignore[reportUnusedFunction]
+        """One model. In Anthropic's shape for its clients."""
         allowed = _allowed(pipeline, request)
-        if name == AUTO:
-            return Model(id=AUTO, owned_by=OWNER)
-        if name not in allowed:
+        if name != AUTO and name not in allowed:
             raise ModelNotFound(name, list(allowed))
-        return _model(allowed[name])
+        if ANTHROPIC in request.headers:
+            return JSONResponse(_anthropic_model(name))
+        return Model(id=AUTO, owned_by=OWNER) if name == AUTO else _model(allowed[name])
 
     @router.post("/v1/route", tags=["models"])
     async def route(request: Request) -> Route:  # pyright: ignore[reportUnusedFunction]
@@ -163,6 +168,16 @@ def _allowed(pipeline: Pipeline, request: Request) -> dict[str, Candidate]:
         for name, candidate in sorted(pipeline.snapshot.candidates.items())
         if (key.allowed_models is None or name in key.allowed_models) and (may_simulate or not candidate.is_simulated)
     }
+
+
+def _anthropic_page(names: list[str]) -> dict[str, object]:
+    """All of them: there is never a second page."""
+    models = [_anthropic_model(name) for name in names]
+    return {"data": models, "has_more": False, "first_id": names[0], "last_id": names[-1]}
+
+
+def _anthropic_model(name: str) -> dict[str, object]:
+    return {"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
 
 
 def _model(candidate: Candidate) -> Model:

@@ -60,3 +60,24 @@ async def test_a_provider_that_is_too_busy_is_a_rate_limit_to_the_caller(service
             await client.chat.completions.create(model="a", messages=MESSAGES)  # pyright: ignore
     assert (caught.value.type, caught.value.code) == ("rate_limit_error", "rate_limit_exceeded")
     assert caught.value.response.headers["retry-after"] == "30"
+
+
+async def test_anthropics_client_reads_the_models_in_its_own_shape(service: Service) -> None:
+    async with claude(service) as client:
+        page = await client.models.list()
+        assert [(model.type, model.id, model.display_name) for model in page.data] == [
+            ("model", name, name) for name in ("auto", "a", "b")
+        ]
+        assert (page.has_more, page.first_id, page.last_id) == (False, "auto", "b")
+        assert (await client.models.retrieve("b")).type == "model"
+        with pytest.raises(anthropic.NotFoundError) as unknown:
+            await client.models.retrieve("zzz")
+    assert unknown.value.body["error"]["type"] == "not_found_error"  # pyright: ignore
+
+
+async def test_what_messages_does_not_offer_is_refused_in_its_shape(service: Service) -> None:
+    async with claude(service) as client:
+        with pytest.raises(anthropic.NotFoundError) as refused:
+            await client.messages.batches.list()
+    assert refused.value.body["error"]["type"] == "not_found_error"  # pyright: ignore
+    assert refused.value.body["request_id"] == refused.value.response.headers["request-id"]  # pyright: ignore

@@ -148,6 +148,7 @@ MESSAGE_SAMPLES: dict[str, tuple[Json, Json]] = {
         MESSAGE,
         assistant({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}),
     ),
+    "search result": (MESSAGE, ask({"type": "search_result", "source": "https://x", "title": "t", "content": [SAID]})),
     "document by address": (MESSAGE, ask({"type": "document", "source": {"type": "url", "url": "https://x/y.pdf"}})),
 }
 

@@ -332,3 +332,34 @@ def test_any_body_is_translated_or_refused(body: Json) -> None:
     except InvalidMessages:
         return
     assert isinstance(said["messages"], list)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"temperature": "hot"}, "temperature"),
+        ({"temperature": 1.5}, "temperature"),
+        ({"top_p": True}, "top_p"),
+        ({"stop_sequences": "x"}, "stop_sequences"),
+        ({"stop_sequences": [7]}, "stop_sequences"),
+    ],
+)
+def test_a_wrong_type_or_range_is_named(fields: dict[str, object], param: str) -> None:
+    asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], **fields}
+    with pytest.raises(InvalidMessages) as refused:
+        chat_body_from_messages(json.dumps(asked).encode())
+    assert refused.value.param == param
+
+
+def test_search_results_and_documents_of_blocks_are_said_as_text() -> None:
+    text = [{"type": "text", "text": "Paris is "}, {"type": "text", "text": "in France."}]
+    blocks = [
+        {"type": "search_result", "source": "https://x/y", "title": "Paris", "content": text},
+        {"type": "document", "source": {"type": "content", "content": text}},
+    ]
+    asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": blocks}]}
+    (message,) = json.loads(chat_body_from_messages(json.dumps(asked).encode()))["messages"]
+    assert [part["text"] for part in message["content"]] == [
+        "Paris\nhttps://x/y\nParis is in France.",
+        "Paris is in France.",
+    ]
