@@ -32,11 +32,18 @@ class Tally:
     """What one run saw; seconds."""
 
     left: int
+    connections: int = 0
     latencies: list[float] = field(default_factory=list[float])
     first_chunks: list[float] = field(default_factory=list[float])
     chunk_ages: "array[float]" = field(default_factory=lambda: array("d"))
+    steady_chunk_ages: "array[float]" = field(default_factory=lambda: array("d"))
     errors: int = 0
     first_error: str = ""
+
+    def chunk(self, age: float) -> None:
+        self.chunk_ages.append(age)
+        if len(self.first_chunks) >= self.connections and not self.latencies:  # all are open, and none has ended
+            self.steady_chunk_ages.append(age)
 
 
 class Connection(asyncio.Protocol):
@@ -90,7 +97,7 @@ class Connection(asyncio.Protocol):
     def _read_chunks(self, now: float) -> None:
         for found in WRITTEN_AT.finditer(self._answer, self._scanned):
             self._scanned = found.end()
-            self._tally.chunk_ages.append(now - int(found[1]) / 1e9)
+            self._tally.chunk(now - int(found[1]) / 1e9)
             if not self._has_chunk:
                 self._has_chunk = True
                 self._tally.first_chunks.append(now - self._asked_at)
@@ -157,6 +164,7 @@ def summary(tally: Tally, seconds: float) -> dict[str, Any]:
         "latency_ms": quantiles(tally.latencies),
         "first_chunk_ms": quantiles(tally.first_chunks),
         "chunk_age_ms": quantiles(tally.chunk_ages),
+        "steady_chunk_age_ms": quantiles(tally.steady_chunk_ages),
     }
 
 
@@ -181,7 +189,7 @@ def main() -> None:
     parser.add_argument("--stream", action="store_true")
     chosen = parser.parse_args()
     request = build_request(chosen.url, chosen.key, chosen.model, is_stream=chosen.stream)
-    tally = Tally(chosen.requests)
+    tally = Tally(chosen.requests, chosen.connections)
     run = drive(
         chosen.url,
         request,
