@@ -112,7 +112,8 @@ class ToolSplit:
 
 def _call_wire(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.arguments}
-    return {"id": "call_" + uuid.uuid4().hex[:24], "type": "function", "function": function}
+    number = uuid.uuid4().hex
+    return {"id": number[:9] if call.has_short_id else "call_" + number[:24], "type": "function", "function": function}
 
 
 def accounts(requests: list[Request], now: float) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import codecs
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import jinja2
@@ -11,6 +12,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer as FastTokenizer
 
 from local_engine.errors import InvalidRequest
+from local_engine.tool_marks import SHOWN_TOKENS
 
 PLAIN_TEMPLATE: Final = (
     "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}"
@@ -44,7 +46,11 @@ class Tokenizer:
         self._eos_token_id = next(iter(eos_token_ids), None)
         self.eos_token_ids = frozenset(eos_token_ids)
         self._adds_bos = adds_bos and bos_token_id is not None
-        self.special_token_ids = frozenset(i for i, token in fast.get_added_tokens_decoder().items() if token.special)
+        self.special_token_ids = frozenset(
+            i
+            for i, token in fast.get_added_tokens_decoder().items()
+            if token.special and token.content not in SHOWN_TOKENS
+        )
         self.token_bytes = _all_token_bytes(fast)
         self._template = _compile_template(chat_template or PLAIN_TEMPLATE)
 
@@ -136,12 +142,18 @@ def _all_token_bytes(fast: FastTokenizer) -> list[bytes]:
 def _compile_template(source: str) -> jinja2.Template:
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
     environment.globals["raise_exception"] = _raise_exception  # pyright: ignore[reportArgumentType]
+    environment.globals["strftime_now"] = _strftime_now  # pyright: ignore[reportArgumentType]
     environment.filters["tojson"] = _to_json
     return environment.from_string(source)
 
 
 def _raise_exception(message: str) -> None:
     raise jinja2.TemplateError(message)
+
+
+def _strftime_now(form: str) -> str:
+    """The date, for templates that tell it to the model."""
+    return datetime.now().astimezone().strftime(form)
 
 
 def _to_json(value: Any, indent: int | None = None) -> str:

@@ -1,21 +1,24 @@
-"""Finds tool calls in streaming text: Hermes and Qwen write tags around JSON, Llama 3 writes JSON alone."""
+"""Finds tool calls in streaming text: Hermes and Qwen write tags around JSON, Llama 3 JSON alone, Mistral a mark.
+
+After Mistral's mark follow nothing but calls: a JSON list of them, or, in later models, `name[ARGS]{...}` each with a
+mark of its own.
+"""
 
 import json
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any
 
 from local_engine.answer_text import overlap
-
-OPEN: Final = "<tool_call>"
-CLOSE: Final = "</tool_call>"
+from local_engine.tool_marks import CLOSE, MISTRAL, MISTRAL_ARGUMENTS, MISTRAL_ID, OPEN
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A function's name and its arguments as JSON text."""
+    """A function's name and its arguments as JSON text; Mistral's templates take ids of nine characters alone."""
 
     name: str
     arguments: str
+    has_short_id: bool = False
 
 
 class ToolCallParser:
@@ -26,6 +29,7 @@ class ToolCallParser:
         self._is_inside = False
         self._has_begun = False
         self._is_json = False
+        self._is_mistral = False
 
     def push(self, text: str) -> tuple[str, list[ToolCall]]:
         """Plain text and whole calls that became certain."""
@@ -33,7 +37,7 @@ class ToolCallParser:
         if not self._has_begun and self._held.strip():
             self._has_begun = True
             self._is_json = self._held.lstrip().startswith("{")
-        if self._is_json or not self._has_begun:
+        if self._is_json or self._is_mistral or not self._has_begun:
             return "", []
         return self._advance()
 
@@ -43,6 +47,9 @@ class ToolCallParser:
         if self._is_json:
             call = parse_call(held)
             return ("", [call]) if call else (held, [])
+        if self._is_mistral:
+            calls = parse_mistral(held)
+            return ("", calls) if calls else (MISTRAL + held, [])
         return (OPEN + held if self._is_inside else held), []
 
     def _advance(self) -> tuple[str, list[ToolCall]]:
@@ -61,18 +68,51 @@ class ToolCallParser:
                 plain += OPEN + before + CLOSE
             self._is_inside = not self._is_inside
         if not self._is_inside:
-            keep = overlap(self._held, OPEN)
-            plain += self._held[: len(self._held) - keep]
-            self._held = self._held[len(self._held) - keep :]
+            plain += self._release()
         return plain, calls
+
+    def _release(self) -> str:
+        """Text before Mistral's mark, or before what may become a mark."""
+        before, found, after = self._held.partition(MISTRAL)
+        if found:
+            self._is_mistral, self._held = True, after
+            return before
+        keep = max(overlap(self._held, OPEN), overlap(self._held, MISTRAL))
+        end = len(self._held) - keep
+        plain, self._held = self._held[:end], self._held[end:]
+        return plain
 
 
 def parse_call(text: str) -> ToolCall | None:
     """`{"name": ..., "arguments": {...}}`, or Llama's `parameters`; None for anything else."""
+    return _read_call(_parse(text))
+
+
+def parse_mistral(text: str) -> list[ToolCall]:
+    """All calls after the first mark; none if any of them is not one."""
+    raw = _parse(text)
+    found = [_read_call(entry) for entry in raw] if isinstance(raw, list) else list(map(_named, text.split(MISTRAL)))
+    calls = [replace(call, has_short_id=True) for call in found if call is not None]
+    return calls if len(calls) == len(found) else []
+
+
+def _named(text: str) -> ToolCall | None:
+    """`name[ARGS]{...}`, an id of the model's own before the arguments dropped."""
+    head, found, arguments = text.partition(MISTRAL_ARGUMENTS)
+    name = head.partition(MISTRAL_ID)[0].strip()
+    if not found or not name or not isinstance(_parse(arguments), dict):
+        return None
+    return ToolCall(name, arguments.strip())
+
+
+def _parse(text: str) -> Any:
     try:
-        raw: Any = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+def _read_call(raw: Any) -> ToolCall | None:
     if not isinstance(raw, dict) or not isinstance(raw.get("name"), str):
         return None
     arguments = raw.get("arguments", raw.get("parameters", {}))

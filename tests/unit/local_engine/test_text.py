@@ -104,3 +104,9 @@ def test_depth_grows_with_success_and_pauses_after_failure() -> None:
     assert drafter.propose(longer) == [3]
     drafter.learn(1, 1, 8)
     assert drafter.propose([*longer, 3, 1]) == [2, 3]
+
+
+def test_a_template_may_ask_for_the_date() -> None:
+    rendered = make_tokenizer("{{ strftime_now('%Y') }}").render_chat([{"role": "user", "content": "x"}])
+    assert rendered.isdecimal()
+    assert len(rendered) == 4
