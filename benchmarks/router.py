@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from benchmarks.router_curves import CURVES, combined, curve
-from benchmarks.router_judges import JUDGES, load_everyday, mendable_gap, rows_of
+from benchmarks.router_judges import JUDGED_SETS, JUDGES, load_judged, mendable_gap, rows_of
 from classifier.encoder import HAND
 from classifier.metrics import apgr, bootstrap_interval, brier, calibration_error, cpt, tie_aware_apgr
 from classifier.plots import draw_learning_curves
@@ -84,7 +84,7 @@ def measure(bench: Bench) -> dict[str, Any]:
             "note": "leave-one-family-out; strong: mean of a collection's best quarter of models, weak: of its 40-80 % "
             "best; always-cheapest has APGR 0 and needs no call",
             "judges_tie_aware_apgr": {"mean_by_kind": kinds, "judges": judged},
-            "everyday_prompts": everyday(bench, recipe),
+            "judged_prompts": {name: judged_by_author(bench, recipe, name) for name in JUDGED_SETS},
             "mean_over_families_tie_aware_apgr": means,
             "the_same_where_the_strong_model_mostly_succeeds": {
                 name: round(families_mean(bench, easy, name, "tie_aware_apgr"), 4) for name in routers
@@ -138,13 +138,14 @@ def mean_by_kind(judged: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, fl
     }
 
 
-def everyday(bench: Bench, recipe: Recipe) -> dict[str, Any]:
-    """Prompts of eight kinds that nobody graded: APGR by their author's judgement, and the mean score of each kind."""
-    prompts = load_everyday()
+def judged_by_author(bench: Bench, recipe: Recipe, name: str) -> dict[str, Any]:
+    """Prompts that nobody graded: APGR by their author's judgement, and the mean score of each kind."""
+    prompts = load_judged(name)
     vectors = measure_with(bench.table)(prompts.prompts).astype(np.float64)
     scores = combined(fit_traits(bench.sheet, recipe).traits(vectors), recipe)
     kinds = np.array(prompts.kinds)
     return {
+        "prompts": len(kinds),
         "classifier": round(tie_aware_apgr(scores, prompts.gaps), 4),
         "length": round(tie_aware_apgr(vectors[:, 0], prompts.gaps), 4),
         "best_possible": round(tie_aware_apgr(prompts.gaps, prompts.gaps), 4),

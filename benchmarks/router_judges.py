@@ -3,7 +3,7 @@
 A held-out benchmark is one source, its strong model mostly succeeds (GPT-4 on MMLU, GSM8K, MT-Bench), and so what can
 be won lies in what the weak model fails. The files' strongest models fail far more. Each judge is therefore one traffic
 (a source, or sources of one kind), strong is *any of the three best models right*, and weak the mean of the models
-between the best 40 and 80 %. Everyday prompts carry their author's judgement; none of them is a seed.
+between the best 40 and 80 %. Three sets of prompts carry their author's judgement of the gap; none of them is a seed.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from classifier.training.corpus import FORMAT_FAILURES, Corpus, Matrix, mean_known, strong_and_middle
 
-EVERYDAY = Path(__file__).parent / "router_data" / "everyday_prompts.tsv"
+JUDGED = Path(__file__).parent / "router_data"
+JUDGED_SETS = ("everyday", "exams", "word_problems")
 BEST = 3
 EXAMS = ("llmrouter-arc_challenge", "llmrouter-openbook_qa", "llmrouter-commonsense_qa")
 # kind -> judge -> sources
@@ -52,18 +53,20 @@ JUDGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Everyday:
-    """Prompts of eight kinds with the gap that their author expects between a strong and a weak model."""
+class Judged:
+    """Prompts of several kinds with the gap that their author expects between a strong and a weak model."""
 
     kinds: tuple[str, ...]
     gaps: Matrix
     prompts: tuple[str, ...]
 
 
-def load_everyday() -> Everyday:
-    rows = [line.split("\t", 2) for line in EVERYDAY.read_text(encoding="utf-8").splitlines()]
-    return Everyday(
-        tuple(row[0] for row in rows), np.array([float(row[1]) for row in rows]), tuple(row[2] for row in rows)
+def load_judged(name: str) -> Judged:
+    """One of JUDGED_SETS, written before what is compared on it was fitted."""
+    lines = (JUDGED / f"judged_{name}.tsv").read_text(encoding="utf-8").splitlines()
+    kinds, gaps, prompts = zip(*(line.split("\t", 2) for line in lines), strict=True)
+    return Judged(
+        kinds, np.array([float(gap) for gap in gaps]), tuple(prompt.replace("\\n", "\n") for prompt in prompts)
     )
 
 

@@ -16,7 +16,7 @@ from classifier.artefact import write_artefact
 from classifier.encoder import HAND, Encoder
 from classifier.lexicon import build_index
 from classifier.names import billions_of_parameters
-from classifier.seeds import load_seeds, load_topics
+from classifier.seeds import EVERYDAY, judgement_hashes, load_seeds, load_topics, seed_kinds
 from classifier.training.corpus import NEVER_FITTED, Corpus, Matrix, failure_shares, load_corpus
 from classifier.training.distil import PACKAGE, TokenTable, distil
 from classifier.training.folds import Judgement, Sheet, TraitFits, build_sheet, fit_traits, left_out_traits
@@ -24,7 +24,7 @@ from classifier.training.heads import FittedHead, fit_heads
 from classifier.training.ridge import Recipe, centre_within
 from classifier.words import Vocabulary
 
-CODE_VERSION = 3
+CODE_VERSION = 4
 """Raised whenever the features or the training change what the same data give."""
 REFERENCE_PROMPTS = 64
 KNOTS = 24
@@ -40,7 +40,11 @@ class Bench:
     table: TokenTable
     vectors: Matrix
     sheet: Sheet
-    seed_rows: int
+    seed_kinds: Sequence[str]
+
+    @property
+    def seed_rows(self) -> int:
+        return len(self.seed_kinds)
 
 
 def open_bench(folder: Path, encoder: Path | None, progress: Progress, *, with_never_fitted: bool = False) -> Bench:
@@ -58,7 +62,7 @@ def open_bench(folder: Path, encoder: Path | None, progress: Progress, *, with_n
         measure([words for _, words in topics]).astype(np.float64),
         np.array([level for level, _ in topics]),
     )
-    return Bench(corpus, table, vectors, build_sheet(corpus, vectors, judgement), len(seeds))
+    return Bench(corpus, table, vectors, build_sheet(corpus, vectors, judgement), seed_kinds())
 
 
 def measure_with(table: TokenTable) -> Callable[[Sequence[str]], NDArray[np.float32]]:
@@ -86,6 +90,7 @@ def train(folder: Path, out: Path, *, encoder: Path | None = None, progress: Pro
             "never_fitted": NEVER_FITTED,
             "seeds": bench.seed_rows,
             "topics": len(bench.sheet.judgement.topics),
+            "judgement_sha256": judgement_hashes(),
             "encoder": PACKAGE,
             "encoder_licence": "Apache-2.0",
             "python": platform.python_version(),
@@ -221,9 +226,14 @@ def _family_weights(bench: Bench) -> Matrix:
 
 
 def _traffic_weights(bench: Bench, weights: Matrix) -> Matrix:
-    """Half of the weight on the seeds: graded prompts are mostly exams, and a deployment's traffic is mostly not."""
-    seeds = np.arange(len(weights)) >= len(weights) - bench.seed_rows
-    return np.where(seeds, weights / weights[seeds].sum(), weights / weights[~seeds].sum())
+    """Graded prompts are mostly exams, and a deployment's traffic is not: half of the weight is on the seeds, and of
+    that half on everyday prompts and half on the other kinds alike."""
+    kinds = np.array(bench.seed_kinds)
+    names, counts = np.unique(kinds, return_counts=True)
+    shares = {name: (0.5 if name == EVERYDAY else 0.5 / (len(names) - 1)) for name in names.tolist()}
+    seeds = np.array([shares[kind] for kind in kinds.tolist()]) / counts[np.searchsorted(names, kinds)]
+    graded = weights[: -len(seeds)]
+    return np.r_[graded / graded.sum(), seeds]
 
 
 def _failure(bench: Bench) -> Matrix:

@@ -56,7 +56,7 @@ class Recipe:
     """The numbers that were chosen by leave-one-source-out (docs/decisions).
 
     The first trait is a weighted mean of three opinions, each of unit spread within sources: the judgement in
-    seeds.tsv and topics.tsv, the graded prompts, and the effects written down in PRIOR.
+    classifier/judgement, the graded prompts, and the effects written down in PRIOR.
     """
 
     hand_penalty: float = 3000.0

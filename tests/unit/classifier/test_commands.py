@@ -65,7 +65,7 @@ def test_a_failed_call_is_no_wrong_answer(url: str) -> None:
 def write_labels(path: Path) -> None:
     rows = [
         {"id": str(number), "prompt": prompt, "scores": {"big": 1.0, "small": float(level < 0.3)}}
-        for number, (level, prompt) in enumerate(load_seeds())
+        for number, (level, prompt) in enumerate(load_seeds()[::5])
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
