@@ -4,10 +4,10 @@ from datetime import datetime
 from typing import Annotated, ClassVar, Literal, Protocol
 
 from fastapi import APIRouter, Query
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from gateway.api.admin_guard import needs
-from gateway.api.admin_time import Moment, microseconds
+from gateway.api.admin_time import Moment, localised, microseconds, require_zone
 from gateway.economics.report import BreakEvenReport
 
 Dimension = Literal[
@@ -53,6 +53,8 @@ class CostQuery(PeriodQuery):
 
     FILTERS: ClassVar = ("model", "team", "project", "key", "backend", "provider", "rule", "tag")
 
+    _localise = model_validator(mode="before")(localised)
+
     by: Annotated[str, AfterValidator(_dimensions)] = "model"
     model: str | None = Field(default=None, max_length=120)
     team: str | None = Field(default=None, max_length=64)
@@ -62,6 +64,12 @@ class CostQuery(PeriodQuery):
     provider: str | None = Field(default=None, max_length=120)
     rule: str | None = Field(default=None, max_length=120)
     tag: str | None = Field(default=None, max_length=64)
+    time_zone: Annotated[str, AfterValidator(require_zone)] = Field(
+        default="UTC",
+        max_length=64,
+        description="Whose days and months: an IANA name such as Europe/Berlin. `since` and `until` are in it as well, "
+        "unless they say otherwise",
+    )
 
     def dimensions(self) -> list[str]:
         return self.by.split(",")
@@ -118,6 +126,7 @@ class CostTable(BaseModel):
 
     since: datetime
     until: datetime
+    time_zone: str
     by: list[str]
     rows: list[CostRow]
     total: CostRow

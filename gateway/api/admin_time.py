@@ -1,7 +1,10 @@
 """Times in queries: ISO 8601 dates or date-times, UTC unless they say otherwise."""
 
+import contextlib
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Annotated
+from typing import Annotated, Any, cast
+from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator
 
@@ -22,6 +25,32 @@ def parse_moment(value: object) -> datetime:
             except ValueError as error:
                 raise ValueError("is not an ISO 8601 date or time such as 2026-11-01 or 2026-11-01T12:00Z") from error
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def require_zone(name: str) -> str:
+    """An IANA time zone that this machine knows. Raises ValueError."""
+    try:
+        ZoneInfo(name)
+    except (KeyError, OSError, ValueError) as error:
+        raise ValueError(f"{name[:64]!r} is no time zone; use a name such as Europe/Berlin") from error
+    return name
+
+
+def localised(given: Any) -> Any:
+    """A query's fields whose `since` and `until`, where they have no zone of their own, are of its `time_zone`. What
+    cannot be read is left to the field that it is."""
+    if not isinstance(given, Mapping):
+        return given
+    fields = dict(cast("Mapping[str, Any]", given))
+    try:
+        zone = ZoneInfo(require_zone(str(fields.get("time_zone") or "UTC")))
+    except ValueError:
+        return fields
+    for name in ("since", "until"):
+        with contextlib.suppress(ValueError):
+            moment = datetime.fromisoformat(str(fields.get(name)).strip())
+            fields[name] = moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
+    return fields
 
 
 Moment = Annotated[datetime, BeforeValidator(parse_moment)]

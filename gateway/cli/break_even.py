@@ -6,19 +6,19 @@ import sys
 
 import msgspec
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
 from gateway.api.admin_reports import BreakEvenQuery, BreakEvenView
+from gateway.cli.asked import Since, Until, read
 from gateway.cli.state import open_state
 from gateway.economics.report import BreakEvenReport
 from gateway.money import show_usd
 
 
 def command(
-    since: str | None = typer.Option(None, help="ISO 8601; 30 days ago when left out."),
-    until: str | None = typer.Option(None, help="ISO 8601, exclusive; now when left out."),
+    since: Since = None,
+    until: Until = None,
     against: str | None = typer.Option(None, help="The hosted model to compare with; the most used when left out."),
     gpu_hour_usd: float | None = typer.Option(None, min=0, help="What if the GPU hour cost this."),
     replicas: int | None = typer.Option(None, min=1, help="What if there were so many replicas."),
@@ -26,19 +26,15 @@ def command(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Compare the own engine with a hosted model on the ledger's traffic: the verdict, the staircase, the odds."""
-    given = {
-        "since": since,
-        "until": until,
-        "hosted_model": against,
-        "gpu_hour_usd": gpu_hour_usd,
-        "replicas": replicas,
-        "volume_factor": volume,
-    }
-    try:
-        query = BreakEvenQuery.model_validate({name: value for name, value in given.items() if value is not None})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise typer.BadParameter(f"{first['loc'][-1]}: {first['msg']}") from error
+    query = read(
+        BreakEvenQuery,
+        since=since,
+        until=until,
+        hosted_model=against,
+        gpu_hour_usd=gpu_hour_usd,
+        replicas=replicas,
+        volume_factor=volume,
+    )
     view = asyncio.run(_ask(query))
     if as_json:
         sys.stdout.write(json.dumps(json.loads(msgspec.json.encode(view.report)), indent=2) + "\n")

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from gateway.cli.show_table import show_table
 from gateway.config.home import find_home
 from gateway.deployment import load_deployment
 from gateway.money import format_usd
@@ -37,7 +38,7 @@ def command(as_json: bool = typer.Option(False, "--json", help="Print one JSON o
     for name, candidate in snapshot.candidates.items():
         table.add_row(name, candidate.backend, f"{candidate.context_window:,}", _price_text(candidate))
     console = Console()
-    console.print(table)
+    show_table(table)
     console.print(f"Rules {snapshot.rules_version}: {', '.join(rule.name for rule in snapshot.rules)}")
     console.print(f"{deployment.home.config_file} and {deployment.home.rules_file} are valid.")
 

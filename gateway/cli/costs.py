@@ -5,13 +5,14 @@ import csv
 import sys
 from decimal import Decimal
 from typing import get_args
+from zoneinfo import ZoneInfo
 
 import typer
 from rich.console import Console
 from rich.table import Column, Table
 
 from gateway.api.admin_reports import CostQuery, CostRow, CostTable, Dimension
-from gateway.cli.export import read
+from gateway.cli.asked import Since, TimeZone, Until, read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.money import show_usd
@@ -21,14 +22,15 @@ DIMENSIONS: tuple[str, ...] = get_args(Dimension)
 
 def command(
     by: str = typer.Option("model", help=f"One to three of {', '.join(DIMENSIONS)}; comma separated."),
-    since: str | None = typer.Option(None, help="ISO 8601; 30 days ago when left out."),
-    until: str | None = typer.Option(None, help="ISO 8601, exclusive; now when left out."),
+    since: Since = None,
+    until: Until = None,
+    time_zone: TimeZone = None,
     where: list[str] = typer.Option([], help="Only these, as team=search; may be repeated."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
     as_csv: bool = typer.Option(False, "--csv", help="Print CSV, the total left out."),
 ) -> None:  # fmt: skip
     """Dollars are exact; per-million prices are empty where there were no tokens. Unpriced requests are in no sum."""
-    table = asyncio.run(_ask(read(CostQuery, by=by, since=since, until=until, **filters(where))))
+    table = asyncio.run(_ask(read(CostQuery, by=by, since=since, until=until, time_zone=time_zone, **filters(where))))
     if as_json:
         print(table.model_dump_json(indent=2))
     elif as_csv:
@@ -66,7 +68,9 @@ def write_csv(table: CostTable) -> None:
 
 
 def shown(table: CostTable) -> Table:
-    period = f"{table.since:%Y-%m-%d %H:%M} to {table.until:%Y-%m-%d %H:%M} UTC"
+    zone = ZoneInfo(table.time_zone)
+    since, until = table.since.astimezone(zone), table.until.astimezone(zone)
+    period = f"{since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} {table.time_zone}"
     drawn = Table(
         *(Column(name, no_wrap=True, overflow="fold", min_width=10) for name in table.by),
         title=f"Costs, {period}",

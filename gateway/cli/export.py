@@ -4,23 +4,20 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 import typer
-from pydantic import BaseModel, ValidationError
 
 from gateway.api.admin_forecast import DailyQuery, ForecastQuery
 from gateway.api.admin_reports import BreakEvenQuery, CostQuery, PeriodQuery
+from gateway.cli.asked import Since, TimeZone, Until, read
 from gateway.cli.state import open_state
 from gateway.errors import StateError
 from gateway.reports.files import ReportFiles
 from gateway.reports.tables import Format, ReportTable, encode
 
 app = typer.Typer(no_args_is_help=True)
-Query = TypeVar("Query", bound=BaseModel)
 
-Since = Annotated[str | None, typer.Option("--from", help="ISO 8601; 30 days ago when left out.")]
-Until = Annotated[str | None, typer.Option("--to", help="ISO 8601, exclusive; now when left out.")]
 Form = Annotated[Format, typer.Option("--format", help="csv or parquet.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The file to write; CSV goes to the terminal without it.")]
 By = Annotated[str, typer.Option(help="One to three dimensions, comma separated, as `breakeven costs --by`.")]
@@ -34,9 +31,16 @@ def focus(since: Since = None, until: Until = None, form: Form = "csv", out: Out
 
 
 @app.command()
-def costs(by: By = "model", since: Since = None, until: Until = None, form: Form = "csv", out: Out = None) -> None:
+def costs(
+    by: By = "model",
+    since: Since = None,
+    until: Until = None,
+    time_zone: TimeZone = None,
+    form: Form = "csv",
+    out: Out = None,
+) -> None:
     """`breakeven costs`, its total left out."""
-    query = read(CostQuery, by=by, since=since, until=until)
+    query = read(CostQuery, by=by, since=since, until=until, time_zone=time_zone)
     write(lambda files: files.costs(query), form, out)
 
 
@@ -74,15 +78,6 @@ def forecast(
 def anomalies(form: Form = "csv", out: Out = None) -> None:
     """Days that were unlike the others."""
     write(lambda files: files.anomalies(DailyQuery()), form, out)
-
-
-def read(schema: type[Query], /, **given: Any) -> Query:
-    """The API's own query, so that both refuse the same things."""
-    try:
-        return schema.model_validate({name: value for name, value in given.items() if value is not None})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise typer.BadParameter(f"{first['loc'][-1] if first['loc'] else ''}: {first['msg']}") from error
 
 
 def write(ask: Callable[[ReportFiles], Awaitable[ReportTable]], form: Format, out: Path | None) -> None:

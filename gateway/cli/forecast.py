@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.api.admin_forecast import Anomalies, BudgetOutlookPoint, ForecastQuery, ForecastView
-from gateway.cli.export import read
+from gateway.cli.asked import read
 from gateway.cli.state import open_state
 
 WEEK = 7

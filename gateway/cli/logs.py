@@ -1,16 +1,15 @@
 """`breakeven logs`: ledger entries, newest first, or one of them in full; its text only when asked for and stored."""
 
 import asyncio
-from typing import Any
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Column, Table
 
 from gateway.api.admin_bodies import StoredBodies, read_bodies
 from gateway.api.admin_entries import EntryDetail, EntryFilter, EntrySummary, detail, summary
 from gateway.api.admin_time import moment_of
+from gateway.cli.asked import read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.errors import NotFound
@@ -20,8 +19,8 @@ from gateway.storage.sql_entries import SqlEntries
 
 def command(
     request_id: str = typer.Argument("", help="One request in full: the x-breakeven-request-id of its answer."),
-    since: str | None = typer.Option(None, help="ISO 8601."),
-    until: str | None = typer.Option(None, help="ISO 8601, exclusive."),
+    since: str | None = typer.Option(None, "--since", "--from", help="ISO 8601."),
+    until: str | None = typer.Option(None, "--until", "--to", help="ISO 8601, exclusive."),
     model: str | None = typer.Option(None),
     team: str | None = typer.Option(None),
     project: str | None = typer.Option(None),
@@ -46,15 +45,10 @@ def command(
         else:
             Console(highlight=False).print_json(one.model_dump_json())
         return
-    given: dict[str, Any] = {
-        "since": since, "until": until, "model": model, "team": team, "project": project, "backend": backend,
-        "rule": rule, "tag": tag, "status": status, "limit": limit,
-    }  # fmt: skip
-    try:
-        wanted = EntryFilter.model_validate({name: value for name, value in given.items() if value is not None})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise typer.BadParameter(f"{first['loc'][-1]}: {first['msg']}") from error
+    wanted = read(
+        EntryFilter, since=since, until=until, model=model, team=team, project=project, backend=backend, rule=rule,
+        tag=tag, status=status, limit=limit,
+    )  # fmt: skip
     found = asyncio.run(_find(wanted))
     if as_json:
         for one in found:

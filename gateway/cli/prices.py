@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.config.home import find_home
 from gateway.config.price_files import SHIPPED, load_deployment_prices, load_prices, own_prices, write_prices
@@ -54,7 +55,7 @@ def list_prices(provider: OneProvider = None, as_json: AsJson = False) -> None:
     for name, model, prices in rows:
         text = dict(figures(prices))
         table.add_row(name, model, text["input"], text.get("cached_input", ""), text["output"], prices.from_date)
-    return Console().print(table)
+    return show_table(table)
 
 
 @app.command()
@@ -77,7 +78,7 @@ def show(model: Annotated[str, typer.Argument(help="MODEL or PROVIDER/MODEL.")],
             for figure, text in figures(prices):
                 table.add_row(figure, text)
             table.add_row("source", prices.source)
-            Console().print(table)
+            show_table(table)
     return None
 
 
@@ -146,7 +147,7 @@ def reprice_past(
     for row in rows:
         table.add_row(*repriced_row(row).values())
     if rows:
-        Console().print(table)
+        show_table(table)
     return print(
         f"{len(found)} requests, ${total}; {booked} corrections booked." + ("" if yes else " Add --yes to book.")
     )

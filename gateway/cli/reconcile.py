@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.api.admin_reconcile import ReconciliationView
+from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.errors import ConfigurationError
 from gateway.reports.reconcile_service import book_differences, view_of
@@ -56,7 +57,7 @@ def show(view: ReconciliationView, console: Console) -> None:
             *cells(row.our_usd, row.their_usd, row.difference_usd),
             row.likely_reason,
         )
-    console.print(table)
+    show_table(table)
     if view.their_usd is None:
         console.print("Their export has no dollars: only tokens were compared.")
         return

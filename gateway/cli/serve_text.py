@@ -8,8 +8,6 @@ from gateway.cli.serve_children import Addresses
 from gateway.deployment import Deployment
 from gateway.first_keys import FirstKeys
 
-KEY_PLACEHOLDER = "$BREAKEVEN_API_KEY"
-
 
 def show_addresses(addresses: Addresses, keys: FirstKeys | None, console: Console) -> None:
     """Where to go, and with which keys."""
@@ -41,17 +39,17 @@ def show_keys(keys: FirstKeys | None, console: Console) -> None:
 
 def show_examples(url: str, app_key: str | None, console: Console) -> None:
     """Two ways to ask, ready to paste."""
-    key = app_key or os.environ.get("BREAKEVEN_API_KEY") or KEY_PLACEHOLDER
+    known = app_key or os.environ.get("BREAKEVEN_API_KEY")
     console.print(
         f"""
   curl {url}/v1/chat/completions \\
-    -H "Authorization: Bearer {key}" -H "Content-Type: application/json" \\
+    -H "Authorization: Bearer {known or "$BREAKEVEN_API_KEY"}" -H "Content-Type: application/json" \\
     -d '{{"model": "auto", "temperature": 0,
          "messages": [{{"role": "user", "content": "What is the capital of France?"}}]}}'
 
   # pip install openai
   from openai import OpenAI
-  client = OpenAI(base_url="{url}/v1", api_key="{key}")
+  client = OpenAI(base_url="{url}/v1", api_key="{known or "YOUR_APP_KEY"}")
   answer = client.chat.completions.create(
       model="auto", temperature=0, messages=[{{"role": "user", "content": "What is the capital of France?"}}]
   )

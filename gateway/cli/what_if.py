@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.api.admin_what_if import WhatIfQuery, WhatIfView
-from gateway.cli.export import read
+from gateway.cli.asked import Since, Until, read
+from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 
 
@@ -19,8 +20,8 @@ def command(
     replicas: Annotated[int, typer.Option(min=1, max=100, help="Copies of the model.")] = 1,
     moved: Annotated[str | None, typer.Option(help="Only the traffic of these models moves; comma separated.")] = None,
     against: Annotated[str | None, typer.Option(help="The hosted model to compare with.")] = None,
-    since: Annotated[str | None, typer.Option(help="ISO 8601; 30 days ago when left out.")] = None,
-    until: Annotated[str | None, typer.Option(help="ISO 8601, exclusive; now when left out.")] = None,
+    since: Since = None,
+    until: Until = None,
     fixed_usd: Annotated[float, typer.Option(min=0, help="What comes with it each month besides rent.")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -70,7 +71,7 @@ def show(view: WhatIfView, console: Console) -> None:
             f"{one.expected_utilisation:.1%}",
             f"{one.price_basis} price, {one.speed_basis} speed",
         )
-    console.print(table)
+    show_table(table)
     if view.answers:
         console.print(view.answers[0].verdict)
     for refused in view.refused:

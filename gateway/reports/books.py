@@ -70,7 +70,7 @@ class Books:
         bounds = self.bounds(query)
         by = cast("tuple[Dimension, ...]", tuple(query.dimensions()))
         filters = cast("dict[Dimension, str | None]", query.filters())
-        rows = await self._rows(bounds, by, filters)
+        rows = await self._rows(bounds, by, filters, query.time_zone)
         rows.sort(key=lambda row: tuple(value or "" for value in row.group.values()) if by[0] in TIMES else ())
         total = await self._rows(bounds, (), filters)
         everything = await self._one(bounds, filters)
@@ -80,6 +80,7 @@ class Books:
         return CostTable(
             since=moment_of(bounds.since_us),
             until=moment_of(bounds.until_us),
+            time_zone=query.time_zone,
             by=list(by),
             rows=rows,
             total=total[0] if total else empty_row(),
@@ -145,15 +146,19 @@ class Books:
         return found[0] if found else Sums({})
 
     async def _rows(
-        self, bounds: Bounds, by: tuple[Dimension, ...], filters: dict[Dimension, str | None] | None = None
+        self,
+        bounds: Bounds,
+        by: tuple[Dimension, ...],
+        filters: dict[Dimension, str | None] | None = None,
+        time_zone: str = "UTC",
     ) -> list[CostRow]:
         """Dearest first. Prices per input and output token are of the requests priced by token alone: GPU time is one
         price for both, and is in the blended price only."""
-        query = SumsQuery(bounds.since_us, bounds.until_us, by, filters or {}, with_latencies=True)
+        query = SumsQuery(bounds.since_us, bounds.until_us, by, filters or {}, time_zone, with_latencies=True)
         groups = await self._store.sums(query)
         by_token = {tuple(group.group.values()): group for group in groups}
         if any(group.compute_pico_usd for group in groups) and "model" not in by:
-            fine = SumsQuery(bounds.since_us, bounds.until_us, (*by, "model"), filters or {})
+            fine = SumsQuery(bounds.since_us, bounds.until_us, (*by, "model"), filters or {}, time_zone)
             by_token = _without_compute(await self._store.sums(fine))
         ordered = sorted(groups, key=lambda group: -group.corrected_cost_pico_usd)
         return [cost_row(group, by_token.get(tuple(group.group.values()))) for group in ordered]

@@ -65,3 +65,39 @@ def test_an_unknown_dimension_is_refused() -> None:
     result = CliRunner().invoke(build("costs"), ["costs", "--by", "colour"])
     assert result.exit_code == 2
     assert "one to three different names" in result.output
+
+
+def test_days_and_months_are_those_of_the_time_zone_asked_for() -> None:
+    """Berlin's October ends at 23:00 UTC, and its 25 October had 25 hours."""
+    by_hour = table("--by", "hour")["rows"]
+    october = [row for row in by_hour if "2026-09-30T22" <= row["group"]["hour"] < "2026-10-31T23"]
+    months = {row["group"]["month"]: row for row in table("--by", "month", "--time-zone", "Europe/Berlin")["rows"]}
+    assert Decimal(months["2026-10"]["cost_usd"]) == sum(Decimal(row["cost_usd"]) for row in october) > 0
+    assert sum(row["requests"] for row in months.values()) == sum(row["requests"] for row in by_hour)
+
+
+def test_bounds_without_a_zone_are_of_the_time_zone_asked_for() -> None:
+    words = ("--from", "2026-10-25", "--to", "2026-10-26", "--time-zone", "Europe/Berlin", "--json")
+    result = CliRunner().invoke(build("costs"), ["costs", *words], catch_exceptions=False)
+    found = json.loads(result.stdout)
+    assert (found["since"], found["until"]) == ("2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z")
+    words = ("--from", "2026-10-25T00:00Z", "--to", "2026-10-26", "--time-zone", "Asia/Kolkata")
+    found = json.loads(CliRunner().invoke(build("costs"), ["costs", *words, "--json"]).stdout)
+    assert (found["since"], found["until"]) == ("2026-10-25T00:00:00Z", "2026-10-25T18:30:00Z")
+    drawn = CliRunner().invoke(build("costs"), ["costs", *words]).stdout
+    assert "2026-10-25 05:30 to 2026-10-26 00:00 Asia/Kolkata" in drawn
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--time-zone", "Mars/Base"), "is no time zone; use a name such as Europe/Berlin"),
+        (("--since", "yesterday"), "since is not an ISO 8601 date"),
+        (("--by", "colour"), "by takes one to three different names"),
+    ],
+)
+def test_what_means_nothing_is_said_without_jargon(words: tuple[str, ...], said: str) -> None:
+    result = CliRunner().invoke(build("costs"), ["costs", *words], catch_exceptions=False)
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.replace("│", " ").split())
+    assert "Value error" not in result.output

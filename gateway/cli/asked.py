@@ -1,0 +1,25 @@
+"""What many commands are asked alike: a period, and a query of the API read from options."""
+
+from typing import Annotated, Any, TypeVar
+
+import typer
+from pydantic import BaseModel, ValidationError
+
+Query = TypeVar("Query", bound=BaseModel)
+
+Since = Annotated[str | None, typer.Option("--since", "--from", help="ISO 8601; 30 days ago when left out.")]
+Until = Annotated[str | None, typer.Option("--until", "--to", help="ISO 8601, exclusive; now when left out.")]
+TimeZone = Annotated[
+    str | None,
+    typer.Option("--time-zone", help="Whose days and months, such as Europe/Berlin; UTC when left out."),
+]
+
+
+def read(schema: type[Query], /, **given: Any) -> Query:
+    """The API's own query, so that both refuse the same things. What is None was not given."""
+    try:
+        return schema.model_validate({name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][-1]) if first["loc"] else "the options"
+        raise typer.BadParameter(f"{name} {first['msg'].removeprefix('Value error, ')}") from error
