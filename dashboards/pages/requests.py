@@ -72,7 +72,7 @@ def _table(entries: list[dict[str, Any]]) -> str:
         Column("Input", is_number=True, title="tokens"),
         Column("Output", is_number=True, title="tokens"),
         Column("First token", is_number=True),
-        Column("Decode", is_number=True),
+        Column("Tok/s", is_number=True, title="decode: tokens per second of this stream"),
         Column("Cost", is_number=True),
     ]
     return markup.table(
@@ -84,15 +84,15 @@ def _table(entries: list[dict[str, Any]]) -> str:
                     href=f"/ui/request?id={one['request_id']}",
                     tone="be-nowrap",
                 ),
-                Cell(one["model"], tone="muted" if one["is_simulated"] else "", title=_simulated(one)),
+                _clipped(one["model"], note=_simulated(one), tone="muted" if one["is_simulated"] else ""),
                 one["team"] or "none",
-                one["rule"],
+                _clipped(one["rule"]),
                 Cell(one["status"], tone=TONES[one["status"]]),
                 display.UNKNOWN if one["difficulty"] is None else f"{one['difficulty']:.2f}",
                 display.count(one["input_tokens"]),
                 display.count(one["output_tokens"]),
                 display.seconds(one["time_to_first_token_seconds"]),
-                display.speed(one["decode_tokens_per_second"]),
+                display.speed(one["decode_tokens_per_second"]).removesuffix(" tok/s"),
                 Cell(
                     "unknown" if one["cost_usd"] is None else display.dollars(one["cost_usd"]),
                     title=one["cost_usd"] or "",
@@ -102,6 +102,11 @@ def _table(entries: list[dict[str, Any]]) -> str:
         ],
         caption="Requests, newest first",
     )
+
+
+def _clipped(name: str, *, note: str = "", tone: str = "") -> Cell:
+    """On one line, however long; whole to whoever points at it."""
+    return Cell(name, tone=f"be-clip {tone}".strip(), title=f"{name}: {note}" if note else name)
 
 
 def _simulated(one: dict[str, Any]) -> str:
