@@ -45,6 +45,27 @@ WORDINGS: list[tuple[str, dict[str, object], Usage]] = [
         {"queue_time": 0.02, "prompt_tokens": 9, "prompt_time": 0.001, "completion_tokens": 7, "total_tokens": 16},
         Usage(9, output_tokens=7),
     ),
+    (
+        "vllm, with --enable-prompt-tokens-details",
+        {
+            "prompt_tokens": 100,
+            "total_tokens": 107,
+            "completion_tokens": 7,
+            "prompt_tokens_details": {"cached_tokens": 96},
+        },
+        Usage(100, 96, output_tokens=7),
+    ),
+    (
+        "sglang, with --enable-cache-report",
+        {
+            "prompt_tokens": 100,
+            "total_tokens": 107,
+            "completion_tokens": 7,
+            "prompt_tokens_details": {"cached_tokens": 64},
+            "reasoning_tokens": 3,
+        },
+        Usage(100, 64, output_tokens=7, reasoning_tokens=3),
+    ),
     ("mistral", {"prompt_tokens": 9, "total_tokens": 16, "completion_tokens": 7}, Usage(9, output_tokens=7)),
     (
         "openrouter",
