@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -74,10 +74,18 @@ def build_engine(path: Path, config: EngineConfig, *, progress: Callable[[str], 
     """Load a model and build its engine; raises ModelUnavailable, ModelUnsupported or DoesNotFit."""
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    loaded = load_model(path)
+    loaded = without_idle_window(load_model(path), config)
     if config.device == "cpu" and progress is not None and (obstacle := why_not(loaded.config, config.block_size)):
         progress(f"The native decoder is left out, which costs speed: {obstacle}")
     return assemble(loaded, config, progress=progress)
+
+
+def without_idle_window(loaded: LoadedFile, config: EngineConfig) -> LoadedFile:
+    """A sliding window that no context can outgrow is none."""
+    shape = loaded.config
+    if not shape.sliding_window or shape.sliding_window < (config.context_window or shape.context_window):
+        return loaded
+    return replace(loaded, config=replace(shape, sliding_window=0))
 
 
 def load_model(path: Path) -> LoadedFile:
@@ -204,7 +212,7 @@ def build_cpu_runner(
         loaded.config,
         loaded.weights,
         build_linear=linear_builder(config.weights),
-        attention=CpuAttention(),
+        attention=CpuAttention(window=loaded.config.sliding_window),
         context_window=context_window,
         progress=progress,
     )

@@ -55,6 +55,8 @@ class ModelConfig:
     has_qkv_bias: bool = False
     has_qk_norm: bool = False
     has_tied_embedding: bool = False
+    # Tokens that a token sees, itself included, in every layer; 0: all before it.
+    sliding_window: int = 0
 
     def kv_bytes_per_token(self, bytes_per_value: int) -> int:
         """Memory that one cached token takes over all layers, keys and values."""

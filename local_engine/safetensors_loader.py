@@ -91,9 +91,10 @@ def _read_config(raw: dict[str, Any], folder: Path, *, has_head: bool, weights: 
     heads = int(raw["num_attention_heads"])
     scaling = _rope_scaling(rope, int(raw["max_position_embeddings"]))
     window = extended_window(int(raw["max_position_embeddings"]), scaling)
-    # Within a sliding window full attention is the same, so such a model is served up to its window.
-    if raw.get("sliding_window") and raw.get("use_sliding_window", True):
-        window = min(window, int(raw["sliding_window"]))
+    sliding = int(raw.get("sliding_window") or 0) if raw.get("use_sliding_window", True) else 0
+    if sliding and not _slides_everywhere(raw):
+        # Within the window full attention is the same, so a model of mixed layers is served up to it.
+        window, sliding = min(window, sliding), 0
     return ModelConfig(
         name=folder.resolve().name.lower(),
         family=family,
@@ -110,7 +111,14 @@ def _read_config(raw: dict[str, Any], folder: Path, *, has_head: bool, weights: 
         rope_scaling=scaling,
         has_qk_norm="model.layers.0.self_attn.q_norm.weight" in weights,
         has_tied_embedding=not has_head or bool(raw.get("tie_word_embeddings")),
+        sliding_window=sliding,
     )
+
+
+def _slides_everywhere(raw: dict[str, Any]) -> bool:
+    """Whether every layer has the sliding window: Qwen2's first `max_window_layers` have not."""
+    kinds = raw.get("layer_types")
+    return set(kinds) == {"sliding_attention"} if kinds else not raw.get("max_window_layers")
 
 
 def _rope_scaling(rope: dict[str, Any], window: int) -> RopeScaling | None:

@@ -11,7 +11,10 @@ from local_engine.attention.protocol import AttentionBatch
 
 
 class CpuAttention:
-    """AttentionBackend for the CPU, any floating type."""
+    """AttentionBackend for the CPU, any floating type; `window` is the sliding window in tokens, 0 for none."""
+
+    def __init__(self, *, window: int = 0) -> None:
+        self._window = window
 
     def store(
         self, k: torch.Tensor, v: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, batch: AttentionBatch
@@ -29,7 +32,11 @@ class CpuAttention:
         for count, length, blocks in zip(batch.query_lengths, batch.sequence_lengths, batch.block_ids, strict=True):
             keys = gather(k_cache, blocks, length)
             values = gather(v_cache, blocks, length)
-            out[start : start + count] = _attend_one(q[start : start + count], keys, values)
+            rows = q[start : start + count]
+            if self._window and length > self._window:
+                out[start : start + count] = _attend_sliding(rows, keys, values, self._window)
+            else:
+                out[start : start + count] = _attend_one(rows, keys, values)
             start += count
         return out
 
@@ -58,6 +65,18 @@ def _attend_one(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> to
     here, here_lse = _fused(q, keys[:, context:], values[:, context:], is_causal=True)
     share = torch.sigmoid(before_lse - here_lse)[..., None]
     return here + (before - here) * share
+
+
+def _attend_sliding(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, window: int) -> torch.Tensor:
+    """The same where the sequence is longer than the window: each query sees its last `window` keys alone."""
+    n, length = len(q), keys.shape[1]
+    first = max(0, length - n - window + 1)
+    queries, seen = torch.arange(length - n, length)[:, None], torch.arange(first, length)[None]
+    mask = (seen <= queries) & (seen > queries - window)
+    out = F.scaled_dot_product_attention(
+        q.transpose(0, 1)[None], keys[None, :, first:], values[None, :, first:], attn_mask=mask, enable_gqa=True
+    )
+    return out[0].transpose(0, 1)
 
 
 def _fused(

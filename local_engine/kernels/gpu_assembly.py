@@ -70,7 +70,9 @@ def build_gpu_runner(
         config,
         weights,
         build_linear=BUILDERS[plan.weights],
-        attention=TritonAttention(splits=DETERMINISTIC_SPLITS if plan.is_deterministic else None),
+        attention=TritonAttention(
+            window=config.sliding_window, splits=DETERMINISTIC_SPLITS if plan.is_deterministic else None
+        ),
         context_window=plan.context_window,
         dtype=torch.float32 if plan.weights == "float32" else torch.bfloat16,
         device=device,

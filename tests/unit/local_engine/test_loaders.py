@@ -1,7 +1,9 @@
 """Every family and quantisation, from tiny files: logits and greedy ids as in transformers; damage is told."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -10,7 +12,7 @@ import torch
 from gguf.constants import GGML_QUANT_SIZES
 from transformers import PreTrainedModel
 
-from local_engine.assembly import Engine, assemble, build_engine
+from local_engine.assembly import Engine, assemble, build_engine, without_idle_window
 from local_engine.config import EngineConfig
 from local_engine.errors import DoesNotFit, EngineError, ModelUnavailable, ModelUnsupported
 from local_engine.gguf_file import GgufTensor
@@ -44,7 +46,7 @@ def assert_same(engine: Engine, model: PreTrainedModel) -> None:
     assert logprobs == pytest.approx(theirs.max(-1).values.tolist(), abs=1e-3)
 
 
-@pytest.mark.parametrize("family", ["llama", "llama3-rope", "yarn-rope", "mistral", "qwen2", "qwen3"])
+@pytest.mark.parametrize("family", ["llama", "llama3-rope", "yarn-rope", "mistral", "mistral-window", "qwen2", "qwen3"])
 def test_a_safetensors_folder_answers_as_transformers_does(tmp_path: Path, family: str) -> None:
     model = make_model(family)
     folder = write_folder(model, tmp_path, shard="50KB" if family == "llama" else "1GB")
@@ -163,3 +165,29 @@ def test_what_does_not_fit_is_refused_with_the_numbers(tmp_path: Path) -> None:
     loaded = load_safetensors(write_folder(make_model("llama"), tmp_path))
     with pytest.raises(DoesNotFit, match=r"GB for weights and \d+\.\d\d GB for 1000000000 KV-cache blocks"):
         assemble(loaded, EngineConfig(kv_blocks=10**9))
+
+
+def test_a_window_that_no_context_outgrows_is_none(tmp_path: Path) -> None:
+    loaded = load_safetensors(write_folder(make_model("mistral-window"), tmp_path))
+    assert loaded.config.sliding_window == 11
+    assert without_idle_window(loaded, SMALL).config.sliding_window == 11
+    assert without_idle_window(loaded, EngineConfig(context_window=11)).config.sliding_window == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "window", "sliding"),
+    [
+        ({"use_sliding_window": True, "max_window_layers": 1, "layer_types": None}, 11, 0),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, 11, 0),
+        ({"use_sliding_window": False}, 256, 0),
+        ({"use_sliding_window": True, "max_window_layers": 0, "layer_types": None}, 256, 11),
+    ],
+)
+def test_layers_without_a_window_keep_the_context_within_it(
+    tmp_path: Path, settings: dict[str, Any], window: int, sliding: int
+) -> None:
+    folder = write_folder(make_model("mistral-window"), tmp_path)
+    described = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(described | settings))
+    config = load_safetensors(folder).config
+    assert (config.context_window, config.sliding_window) == (window, sliding)

@@ -60,6 +60,8 @@ def make_model(family: str) -> PreTrainedModel:
         model = Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=32, rope_parameters=YARN_ROPE))
     elif family == "mistral":
         model = MistralForCausalLM(MistralConfig(**SHAPE, head_dim=32, sliding_window=None))
+    elif family == "mistral-window":
+        model = MistralForCausalLM(MistralConfig(**SHAPE, head_dim=32, sliding_window=11))
     elif family == "qwen2":
         model = Qwen2ForCausalLM(Qwen2Config(**SHAPE, tie_word_embeddings=True))
     else:
