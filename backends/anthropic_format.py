@@ -67,6 +67,9 @@ def parse_messages_usage(wire: object) -> Usage:
                 part_of(usage, "output_tokens_details").get("thinking_tokens"), "thinking_tokens"
             ),
             service_tier=tier if isinstance(tier, str) else None,
+            web_searches=token_count(
+                part_of(usage, "server_tool_use").get("web_search_requests"), "web_search_requests"
+            ),
         )
     )
 

@@ -23,6 +23,8 @@ class Usage(msgspec.Struct, frozen=True):
     image_input_tokens: int = 0
     service_tier: str | None = None
     is_estimated: bool = False
+    web_searches: int = 0
+    """That the provider made for the answer, and bills beside its tokens."""
 
 
 @dataclass(frozen=True, slots=True)

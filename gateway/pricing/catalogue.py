@@ -85,6 +85,7 @@ class ModelPrices:
     """The prices of one model from `from_us` (microseconds since the epoch) until the next record.
 
     `discount` is the negotiated share off every class and fee (0.1 is ten per cent less; negative is a surcharge).
+    `web_search_pico_usd` is for each search that the provider makes; None where no price is known.
     """
 
     ladder: Ladder
@@ -93,6 +94,7 @@ class ModelPrices:
     services: Mapping[str, Service] = field(default_factory=dict[str, Service])
     standard_tiers: tuple[str, ...] = STANDARD_TIERS
     per_request_pico_usd: int = 0
+    web_search_pico_usd: int | None = None
     off_peak: OffPeak | None = None
     discount: Fraction = Fraction(0)
     note: str = ""

@@ -139,12 +139,14 @@ class PricesText(LadderText):
     source: Name
     note: str = ""
     per_request_usd: Annotated[Decimal, Field(ge=0), AfterValidator(whole_pico_usd)] = Decimal(0)
+    web_search_usd: Annotated[Decimal, Field(ge=0), AfterValidator(whole_pico_usd)] | None = None
     batch: ServiceText | None = None
     flex: ServiceText | None = None
     priority: ServiceText | None = None
     off_peak: OffPeakText | None = None
 
-    def prices(self, standard_tiers: Sequence[str]) -> ModelPrices:
+    def prices(self, standard_tiers: Sequence[str], web_search_usd: Decimal | None = None) -> ModelPrices:
+        search = web_search_usd if self.web_search_usd is None else self.web_search_usd
         services = {"batch": self.batch, "flex": self.flex, "priority": self.priority}
         return ModelPrices(
             ladder=self.ladder(),
@@ -153,6 +155,7 @@ class PricesText(LadderText):
             services={name: text.service() for name, text in services.items() if text is not None},
             standard_tiers=tuple(sorted({*STANDARD_TIERS, *standard_tiers})),
             per_request_pico_usd=parse_usd(self.per_request_usd),
+            web_search_pico_usd=None if search is None else parse_usd(search),
             off_peak=self.off_peak.off_peak() if self.off_peak else None,
             note=self.note,
         )
@@ -176,10 +179,12 @@ class ModelText(Schema):
 
 
 class FileText(Schema):
-    """A provider's price file. `standard_tiers` names service tiers that it bills at the ordinary price."""
+    """A provider's price file. `standard_tiers` names service tiers that it bills at the ordinary price;
+    `web_search_usd` is for each search it makes, where a record does not say otherwise."""
 
     provider: Name
     standard_tiers: tuple[Name, ...] = ()
+    web_search_usd: Annotated[Decimal, Field(ge=0), AfterValidator(whole_pico_usd)] | None = None
     models: dict[Name, ModelText]
 
 
@@ -216,7 +221,11 @@ def parse_prices(text: str, name: str) -> ProviderPrices:
     """A provider's price file. `name` is what errors call it. Raises ConfigurationError."""
     file = validate_yaml(FileText, text, name)
     records = (
-        ModelRecord(model, tuple(record.prices(file.standard_tiers) for record in entry.prices), entry.aliases)
+        ModelRecord(
+            model,
+            tuple(record.prices(file.standard_tiers, file.web_search_usd) for record in entry.prices),
+            entry.aliases,
+        )
         for model, entry in file.models.items()
     )
     return ProviderPrices(file.provider, tuple(records))

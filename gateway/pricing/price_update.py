@@ -87,7 +87,9 @@ def append(
 
 
 def with_changes(file: ProviderPrices, changes: Mapping[str, Change], as_of_us: int, undated_us: int) -> ProviderPrices:
-    tiers = next((p.standard_tiers for record in file.models for p in record.history), STANDARD_TIERS)
+    known = [prices for record in file.models for prices in record.history]
+    tiers = next((prices.standard_tiers for prices in known), STANDARD_TIERS)
+    search = next((prices.web_search_pico_usd for prices in known), None)
     records: list[ModelRecord] = []
     seen: set[str] = set()
     for record in file.models:
@@ -99,10 +101,16 @@ def with_changes(file: ProviderPrices, changes: Mapping[str, Change], as_of_us: 
         if model not in seen and change.after is not None:
             records.append(ModelRecord(model, (change.after,)))
     alike = (
-        replace(record, history=tuple(replace(prices, standard_tiers=tiers) for prices in record.history))
+        replace(record, history=tuple(_as_everywhere(prices, tiers, search) for prices in record.history))
         for record in sorted(records, key=lambda record: record.model)
     )
     return ProviderPrices(file.provider, tuple(alike))
+
+
+def _as_everywhere(prices: ModelPrices, tiers: tuple[str, ...], search_pico_usd: int | None) -> ModelPrices:
+    """With what the provider's file says for all its models, which other price lists do not tell."""
+    search = search_pico_usd if prices.web_search_pico_usd is None else prices.web_search_pico_usd
+    return replace(prices, standard_tiers=tiers, web_search_pico_usd=search)
 
 
 def appended(record: ModelRecord, after: ModelPrices, as_of_us: int, undated_us: int) -> ModelRecord:

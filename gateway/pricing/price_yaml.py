@@ -25,22 +25,27 @@ def format_prices(file: ProviderPrices) -> str:
     billed_alike = sorted({t for m in file.models for p in m.history for t in p.standard_tiers} - set(STANDARD_TIERS))
     if billed_alike:
         lines.append(f"standard_tiers: [{', '.join(map(quoted, billed_alike))}]")
+    searches = {prices.web_search_pico_usd for record in file.models for prices in record.history}
+    search = next(iter(searches)) if len(searches) == 1 else None
+    if search is not None:
+        lines.append(f"web_search_usd: {plain(usd(search))}")
     lines.append("models:")
     for record in sorted(file.models, key=lambda record: record.model):
-        lines += model_lines(record)
+        lines += model_lines(record, search)
     return "\n".join(lines) + "\n"
 
 
-def model_lines(record: ModelRecord) -> Iterator[str]:
+def model_lines(record: ModelRecord, search_pico_usd: int | None) -> Iterator[str]:
     yield f"  {quoted(record.model)}:"
     if record.aliases:
         yield f"    aliases: [{', '.join(map(quoted, record.aliases))}]"
     yield "    prices:"
     for prices in record.history:
-        yield from record_lines(prices)
+        yield from record_lines(prices, search_pico_usd)
 
 
-def record_lines(prices: ModelPrices) -> Iterator[str]:
+def record_lines(prices: ModelPrices, search_pico_usd: int | None) -> Iterator[str]:
+    """`search_pico_usd` is what the file says for all."""
     yield f"    - from: {prices.from_date}"
     yield f"      source: {quoted(prices.source)}"
     if prices.note:
@@ -51,6 +56,8 @@ def record_lines(prices: ModelPrices) -> Iterator[str]:
         yield f"      above: {steps_text(prices.ladder)}"
     if prices.per_request_pico_usd:
         yield f"      per_request_usd: {plain(usd(prices.per_request_pico_usd))}"
+    if prices.web_search_pico_usd is not None and prices.web_search_pico_usd != search_pico_usd:
+        yield f"      web_search_usd: {plain(usd(prices.web_search_pico_usd))}"
     for name, service in prices.services.items():
         yield f"      {name}: {service_text(service)}"
     if prices.off_peak:

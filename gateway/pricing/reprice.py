@@ -44,11 +44,14 @@ def reprice(entry: Entry, book: PriceBook, booked: Booked = NOTHING_BOOKED) -> R
 
     Nothing can be said of requests that no price explains: those of our own GPUs, those whose process died, those
     without tokens. The ledger keeps no audio or image counts, so a request that may have had some keeps the price it
-    has; where it has none, such tokens are priced as text.
+    has; where it has none, such tokens are priced as text. Nor does it keep how often the web was searched: what was
+    charged for that stays.
     """
     was = (entry.cost.total_pico_usd if entry.cost else 0) + booked.amount_pico_usd
     is_unpriced = entry.cost is None and not booked.count
     if not is_unpriced and any(need in entry.intent.decision.facts.needs for need in MEDIA_NEEDS):
+        return None
+    if _has_searched(entry, book):
         return None
     now = _cost_pico_usd(entry, book)
     if now is None or (now == was and not is_unpriced):
@@ -62,6 +65,12 @@ def reprice(entry: Entry, book: PriceBook, booked: Booked = NOTHING_BOOKED) -> R
         now_pico_usd=now,
         reference=f"{book.version}#{booked.count}",
     )
+
+
+def _has_searched(entry: Entry, book: PriceBook) -> bool:
+    prices = book.lookup(entry.provider, entry.upstream_model, entry.intent.accepted_at_us)
+    sells_searches = prices is not None and prices.web_search_pico_usd is not None
+    return sells_searches and entry.cost is not None and entry.cost.other_pico_usd > 0
 
 
 def _cost_pico_usd(entry: Entry, book: PriceBook) -> int | None:

@@ -23,6 +23,10 @@ USAGES: list[tuple[Json, Usage]] = [
     ),
     ({"input_tokens": 1, "cache_creation_input_tokens": 50, "output_tokens": 5}, Usage(51, 0, 50, output_tokens=5)),
     (
+        {"input_tokens": 1, "output_tokens": 2, "server_tool_use": {"web_search_requests": 3, "web_fetch_requests": 1}},
+        Usage(1, output_tokens=2, web_searches=3),
+    ),
+    (
         {"input_tokens": 1, "cache_creation_input_tokens": None, "cache_creation": None, "output_tokens": 0},
         Usage(1),
     ),
@@ -35,6 +39,7 @@ def test_usage_is_normalised_so_that_cached_lies_inside_input(wire: Json, expect
 
 
 BAD: list[object] = [
+    {"input_tokens": 1, "output_tokens": 1, "server_tool_use": {"web_search_requests": -1}},
     None,
     [],
     {},

@@ -12,6 +12,7 @@ from gateway.money import parse_usd
 from gateway.pricing.catalogue import ModelPrices, Rates, Service, Step
 from gateway.pricing.price import (
     MalformedUsage,
+    UnknownSearchPrice,
     UnknownServiceTier,
     price,
     price_bound,
@@ -290,3 +291,14 @@ def test_the_bound_is_tighter_when_less_can_happen() -> None:
     assert price_bound(1000, 10, prices) == 32_000_000_000 + 150_000_000 + 3
     assert price_bound(1000, 10, prices, may_have_media=False) == 6_000_000_000 + 150_000_000 + 3
     assert price_bound(1000, 10, prices, may_have_media=False, may_write_cache=False) == 3_150_000_000 + 3
+
+
+def test_web_searches_are_charged_beside_the_tokens() -> None:
+    searched = structs.replace(WORKED, web_searches=3)
+    prices = replace(make_prices(), web_search_pico_usd=10**10)
+    plain = price(WORKED, prices)
+    cost = price(searched, prices)
+    assert cost.other_pico_usd - plain.other_pico_usd == 3 * 10**10
+    assert cost.total_pico_usd - plain.total_pico_usd == 3 * 10**10
+    with pytest.raises(UnknownSearchPrice, match="3 web searches"):
+        price(searched, make_prices())

@@ -1,5 +1,7 @@
 """Which past requests cost something else by today's knowledge, and by how much."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -84,3 +86,10 @@ def test_an_unpriced_request_with_images_is_priced_as_text() -> None:
 
 def test_gpu_time_is_not_repriced() -> None:
     assert reprice(make_local_entry(), BOOK) is None
+
+
+def test_what_web_searches_cost_stays_because_nobody_counts_them_again() -> None:
+    prices = replace(make_prices(Rates(2, 5, cached_input=1)), web_search_pico_usd=7)
+    book = PriceBook([make_file(ModelRecord("large", (prices,)))])
+    assert reprice(booked(cost=Cost(input_pico_usd=40, other_pico_usd=7)), book) is None
+    assert reprice(booked(cost=Cost(input_pico_usd=40)), book) is not None
