@@ -129,7 +129,7 @@ COSTS = (
         (
             (
                 "",
-                f"SELECT COALESCE(team, 'none') AS team, SUM(cost_usd) AS usd FROM finance_days {IN_TIME} "
+                f"SELECT COALESCE(team, 'none') AS team, SUM(cost_usd) AS usd FROM finance_hours {IN_TIME} "
                 "GROUP BY 1 ORDER BY 2 DESC",
             ),
         ),
@@ -145,7 +145,7 @@ COSTS = (
                 "",
                 "SELECT model, SUM(cost_usd) / NULLIF(SUM(input_tokens + output_tokens), 0) * 1e6 AS usd_per_million, "
                 "SUM(input_tokens) AS input_tokens, SUM(cached_input_tokens) AS cached_input_tokens, "
-                f"SUM(output_tokens) AS output_tokens FROM finance_days {IN_TIME} GROUP BY 1 ORDER BY 2 DESC",
+                f"SUM(output_tokens) AS output_tokens FROM finance_hours {IN_TIME} GROUP BY 1 ORDER BY 2 DESC",
             ),
         ),
         is_sql=True,
@@ -157,7 +157,7 @@ COSTS = (
         (
             (
                 "",
-                f"SELECT SUM(list_usd) AS list_usd, SUM(cost_usd) AS paid_usd FROM finance_days {IN_TIME}",
+                f"SELECT SUM(list_usd) AS list_usd, SUM(cost_usd) AS paid_usd FROM finance_hours {IN_TIME}",
             ),
         ),
         "Token-priced requests only: GPU time has no list price.",
@@ -187,7 +187,7 @@ COSTS = (
             (
                 "",
                 "SELECT SUM(unpriced_requests) AS unpriced, SUM(estimated_requests) AS estimated "
-                f"FROM finance_days {IN_TIME}",
+                f"FROM finance_hours {IN_TIME}",
             ),
         ),
         "The first are in no sum of money.",

@@ -73,3 +73,11 @@ def test_every_alert_says_what_happened() -> None:
         for rule in group["rules"]:
             assert rule["annotations"]["summary"].endswith(".")
             assert rule["labels"]["severity"] in ("page", "ticket")
+
+
+def test_panels_of_one_time_range_sum_the_same_hours() -> None:
+    """A range cuts days: sums of days would leave its first one out, and disagree with the panel beside them."""
+    queries = [query for panel in BOARDS["cost"][1] if panel.is_sql for _, query in panel.queries]
+    ranged = [query for query in queries if "$__unixEpochFilter" in query]
+    assert len(ranged) > 1
+    assert {query.rpartition(" FROM ")[2].split()[0] for query in ranged} == {"finance_hours"}
