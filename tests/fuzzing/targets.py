@@ -171,7 +171,7 @@ class _Wire(asyncio.Transport):
 async def _exchange(pieces: Sequence[bytes]) -> tuple[int, bytes] | None:
     wire, connection = _Wire(), Http1Connection("fuzz", deque(), set())
     connection.connection_made(wire)
-    asked = asyncio.ensure_future(connection.exchange(b"GET / HTTP/1.1\r\n\r\n", None))
+    asked = asyncio.ensure_future(connection.exchange(b"GET / HTTP/1.1\r\n\r\n", None, _LOOP.time() + 600))
     await asyncio.sleep(0)
     for piece in pieces:
         if not wire.is_cut:

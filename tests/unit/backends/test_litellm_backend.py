@@ -198,7 +198,7 @@ async def test_one_real_call_plain_and_streamed() -> None:
     async with ScriptedProvider() as provider:
         command = [sys.executable, "-c", CHILD, provider.base_url]
         result = await asyncio.to_thread(
-            subprocess.run, command, capture_output=True, text=True, check=False, timeout=120
+            subprocess.run, command, capture_output=True, text=True, check=False, timeout=600
         )
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout.splitlines()[-1]) == [[13, 12, True], [13, 12, True]]
