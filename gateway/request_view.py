@@ -92,7 +92,7 @@ def _invalid_field(message: str) -> InvalidRequest:
     problem, _, path = message.partition(" - at `$")
     field = path.removesuffix("`").lstrip(".") or None
     if problem.startswith("Object missing required field"):
-        field = problem.split("`")[1]
+        field = ".".join(filter(None, (field, problem.split("`")[1])))
     where = f"{field}: " if field else ""
     return InvalidRequest(f"{where}{problem}.", param=field)
 

@@ -101,7 +101,7 @@ def test_a_conversation_keeps_its_prefix() -> None:
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": "9"}, "max_tokens"),
         ({"messages": []}, "messages"),
-        ({"messages": [{"role": "user"}]}, "content"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content"),
         ({"system": 1}, "system"),
     ],
 )
