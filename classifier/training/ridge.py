@@ -64,8 +64,8 @@ class Recipe:
     judged_share: float = 1.0
     graded_share: float = 0.5
     prior_share: float = 0.5
-    judged_hand_penalty: float = 300.0
-    judged_pooled_penalty: float = 30.0
+    judged_hand_penalty: float = 1000.0
+    judged_pooled_penalty: float = 100.0
     topic_weight: float = 3.0
     seed_weight: float = 2.0
     unit_exponent: float = 0.5
