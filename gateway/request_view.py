@@ -143,7 +143,7 @@ def _view_completion(body: CompletionBody) -> RequestView:
         model=body.model,
         is_stream=bool(body.stream),
         wants_usage_chunk=bool(body.stream_options and body.stream_options.include_usage),
-        max_output_tokens=_checked_limit("max_tokens", body.max_tokens),
+        max_output_tokens=_checked_limit("max_tokens", body.max_tokens or None),  # 0, with echo, scores the prompt
         choices=_checked_choices(body.n),
         needs=_needs(streaming=bool(body.stream)),
         conversation=Conversation(last_user="\n".join(texts)),
