@@ -15,7 +15,10 @@ from typing import Final
 
 SOURCE: Final = "llama-cpp-python==0.3.36"
 TARGET: Final = Path(__file__).resolve().parents[2] / ".venv-llama" / "bin" / "llama-server"
-OFF: Final = ("BUILD_SHARED_LIBS", "LLAMA_BUILD_UI", "LLAMA_USE_PREBUILT_UI", "LLAMA_BUILD_TESTS", "LLAMA_OPENSSL")
+OFF: Final = (
+    "BUILD_SHARED_LIBS", "LLAMA_BUILD_UI", "LLAMA_USE_PREBUILT_UI", "LLAMA_BUILD_TESTS", "LLAMA_BUILD_EXAMPLES",
+    "LLAMA_BUILD_APP", "LLAMA_OPENSSL",
+)  # fmt: skip
 
 
 def main() -> int:
@@ -35,7 +38,7 @@ def main() -> int:
 
 def build(scratch: Path) -> None:
     """Fetch, configure, compile, copy."""
-    fetch = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "--dest", str(scratch)]
+    fetch = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", "llama-cpp-python", "--dest", str(scratch)]
     subprocess.run([*fetch, SOURCE], check=True)
     with tarfile.open(next(scratch.glob("*.tar.gz"))) as archive:
         archive.extractall(scratch, filter="data")
