@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from gateway.errors import StateError
 
-BUSY_TIMEOUT_SECONDS = 10
+BUSY_TIMEOUT_SECONDS = 60  # on a slow disk a first start, which the others wait for, has taken more than ten
 # FULL, although the journal is the durable copy until a row is shipped: a journal segment is deleted because the
 # commit here was durable, and keys and rules have no journal. A commit every quarter of a second costs nothing.
 SQLITE_PRAGMAS = (
