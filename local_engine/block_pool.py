@@ -74,11 +74,6 @@ class BlockPool:
             self._block_of[content_hash] = block
             self._hash_of[block] = content_hash
 
-    def forget_all(self) -> None:
-        """Drop the content index; blocks that are held stay held."""
-        for block in list(self._block_of.values()):
-            self._forget(block)
-
     def _forget(self, block: int) -> None:
         content_hash = self._hash_of[block]
         if content_hash is not None:

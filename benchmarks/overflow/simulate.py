@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.overflow.example import (
-    FIRST_TOKEN_TARGET_SECONDS,
     LOADS,
     OWN,
     RESIDENCE_SECONDS,
@@ -95,9 +94,3 @@ def _run(load: float, hours: float, dice: random.Random, goes_in: GoesIn) -> Lev
     p95 = waits[int(0.95 * len(waits))] if waits else 0.0
     # Per arrival that came times the load that was meant: chance in the number of arrivals says nothing.
     return Level(load * served / (served + hosted), hosted / (served + hosted), p95)
-
-
-def is_promise_kept(simulated: Simulated) -> bool:
-    """Whether 95 in 100 first tokens came within the target, the prefill on top of the wait."""
-    prefill = FIRST_TOKEN_TARGET_SECONDS - WAIT_SECONDS
-    return all(one.p95_wait_seconds + prefill <= FIRST_TOKEN_TARGET_SECONDS for one in simulated.levels.values())

@@ -10,8 +10,6 @@ from gateway.economics.throughput_curve import ThroughputCurve
 
 HOURS_30_DAYS = 720.0
 """Thirty days. The worked example and every `/month` of this project use it unless a plan says otherwise."""
-HOURS_AVERAGE_MONTH = 730.0
-"""365 · 24 / 12, which most cloud price pages use."""
 
 
 @dataclass(frozen=True, slots=True)

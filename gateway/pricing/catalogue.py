@@ -146,9 +146,6 @@ class Override:
     from_us: int = 0
     history: tuple[ModelPrices, ...] = ()
 
-    def applies_to(self, provider: str, model: str) -> bool:
-        return self.provider == provider and self.model in (None, model)
-
 
 class PriceBook:
     """Every price that is known. Immutable; `version` is a hash of its content."""
