@@ -38,8 +38,8 @@ def main() -> int:
 
 def build(scratch: Path) -> None:
     """Fetch, configure, compile, copy."""
-    fetch = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", "llama-cpp-python", "--dest", str(scratch)]
-    subprocess.run([*fetch, SOURCE], check=True)
+    fetch = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", "llama-cpp-python", SOURCE]
+    subprocess.run([*fetch, "--dest", str(scratch)], check=True)
     with tarfile.open(next(scratch.glob("*.tar.gz"))) as archive:
         archive.extractall(scratch, filter="data")
     source, into = next(scratch.glob("*/vendor/llama.cpp")), scratch / "build"
