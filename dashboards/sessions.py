@@ -105,10 +105,12 @@ class Sessions:
 
 
 class SignInLimit:
-    """Slows guessing: after five failures an address waits, each time twice as long."""
+    """Slows guessing: after five failures an address waits, each time twice as long; beyond `most` of them
+    the oldest is forgotten."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
+    def __init__(self, monotonic: Callable[[], float], *, most: int = MAX_ADDRESSES) -> None:
         self._monotonic = monotonic
+        self._most = most
         self._failures: dict[str, tuple[int, float]] = {}
 
     def wait_seconds(self, address: str) -> float:
@@ -121,10 +123,10 @@ class SignInLimit:
 
     def failed(self, address: str) -> None:
         now = self._monotonic()
-        if len(self._failures) >= MAX_ADDRESSES:
-            self._failures = {a: f for a, f in self._failures.items() if now - f[1] < FORGET_SECONDS}
-        failures, last = self._failures.get(address, (0, now))
-        self._failures[address] = (1 if now - last > FORGET_SECONDS else failures + 1, now)
+        failures, last = self._failures.pop(address, (0, now))
+        self._failures[address] = (1 if now - last > FORGET_SECONDS else failures + 1, now)  # the newest stands last
+        if len(self._failures) > self._most:
+            del self._failures[next(iter(self._failures))]
 
     def succeeded(self, address: str) -> None:
         self._failures.pop(address, None)

@@ -74,6 +74,15 @@ def test_each_wrong_key_after_five_doubles_the_wait() -> None:
     assert limit.wait_seconds("1.2.3.4") == 0
 
 
+def test_of_too_many_addresses_the_one_that_failed_longest_ago_is_forgotten() -> None:
+    limit = SignInLimit(Clock(), most=2)
+    for address in ("1.1.1.1", "2.2.2.2", "1.1.1.1", "3.3.3.3"):
+        for _ in range(5):
+            limit.failed(address)
+    assert limit.wait_seconds("2.2.2.2") == 0
+    assert limit.wait_seconds("1.1.1.1") > limit.wait_seconds("3.3.3.3") > 0
+
+
 def test_a_form_token_belongs_to_its_cookie() -> None:
     tokens = FormTokens()
     assert tokens.is_good("a", tokens.token("a"))
