@@ -22,6 +22,7 @@ from gateway.config.home import Home, find_home
 from gateway.config.providers import hosted_from_environment, load_providers
 from gateway.deployment import load_deployment, load_environment_settings
 from gateway.errors import BreakevenError, StateError
+from gateway.ledger.syncing import why_no_kernel
 
 LEAST_FREE_BYTES = 2 << 30
 EXTRAS = {
@@ -79,6 +80,7 @@ def examine(home: Home, url: str) -> Iterator[Finding]:
         missing = f"not installed: pip install 'breakeven[{extra}]' adds {purpose}"
         yield Finding(f"extra {extra}", is_there, purpose if is_there else missing, fix)
     yield _try("state", lambda: _state(home), "set BREAKEVEN_HOME to a writable directory with 2 GB free")
+    yield _journal(home)
     yield _try("configuration", lambda: _configuration(home), "edit the file at the line named, then `breakeven check`")
     yield _try("database", lambda: _database(home), "start it, or correct `database` in breakeven.yaml")
     yield _try("redis", lambda: _redis(home), "start it, or correct `redis` in breakeven.yaml")
@@ -117,6 +119,19 @@ def _state(home: Home) -> str:
     if free < LEAST_FREE_BYTES:
         raise OSError(f"only {free / 1e9:.1f} GB free at {home.root}")
     return f"{home.root}, {free / 1e9:.0f} GB free"
+
+
+def _journal(home: Home) -> Finding:
+    """Who waits for the disk; see gateway/ledger/syncing.py."""
+    if not home.root.exists():
+        return Finding("journal", True, "made by `breakeven serve`")
+    try:
+        refusal = why_no_kernel(home.root)
+    except OSError as error:
+        return Finding("journal", False, f"{home.root} cannot be synced: {error}", "set BREAKEVEN_HOME to a local disk")
+    if refusal is not None:
+        return Finding("journal", False, f"synced by a thread, which costs a little CPU ({refusal})")
+    return Finding("journal", True, "synced by the kernel, without a thread")
 
 
 def _configuration(home: Home) -> str:

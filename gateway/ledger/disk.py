@@ -29,6 +29,10 @@ class DiskFile(Protocol):
         """Everything written before this call survives power loss when it returns. Never call again after an error."""
         ...
 
+    def fileno(self) -> int:
+        """The descriptor by which the kernel knows it; an OSError where it does not."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -81,6 +85,9 @@ class LocalFile:
     def sync(self) -> None:
         # The file never changes its size, so its data is all there is to sync.
         os.fdatasync(self._descriptor)
+
+    def fileno(self) -> int:
+        return self._descriptor
 
     def close(self) -> None:
         os.close(self._descriptor)

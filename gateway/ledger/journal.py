@@ -12,6 +12,7 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,7 @@ from gateway.ledger.entry import Checkpoint, Entry, Intent
 from gateway.ledger.record import Framing, Kind
 from gateway.ledger.recovery import OpenIntent, OpenIntents, Recovered, settle_orphan
 from gateway.ledger.segments import NoRoom, Position, Segment, Segments
+from gateway.ledger.syncing import Syncer, choose_syncer
 
 SEGMENT_BYTES = 64 << 20
 SPARE_RETRY_SECONDS = 1.0
@@ -44,7 +46,7 @@ class Journal:
         on_failure: Callable[[OSError], None],
         segment_bytes: int = SEGMENT_BYTES,
         clock: Callable[[], float] = time.monotonic,
-        sync_executor: Executor | None = None,
+        syncer: Syncer | None = None,
         file_executor: Executor | None = None,
         framing: Framing | None = None,
     ) -> None:
@@ -52,7 +54,6 @@ class Journal:
         self._on_failure = on_failure
         self._clock = clock
         self._segments = self.segments_class(disk, segment_bytes=segment_bytes, framing=framing or Framing())
-        self._sync_executor = sync_executor or ThreadPoolExecutor(1, "journal-sync")
         self._file_executor = file_executor or ThreadPoolExecutor(1, "journal-file")
         self._failure: OSError | None = None
         self._is_closed = False
@@ -67,6 +68,7 @@ class Journal:
         self._open = OpenIntents()
         self._age = AgeMarks()
         self.recovered = self._recover()
+        self._syncer = syncer or choose_syncer(self._segments.current.file)
         self._durable = self._segments.end
         self._shipped = self._segments.start
         self._mark_time()
@@ -120,17 +122,13 @@ class Journal:
     def _start_sync(self) -> None:
         group, self._waiting = self._waiting, []
         files = self._segments.take_dirty()
-        end = self._segments.end
         self._is_syncing = True
-        loop = asyncio.get_running_loop()
-        running = loop.run_in_executor(self._sync_executor, sync_all, files)
-        running.add_done_callback(lambda future: self._finish_sync(future, group, end))
+        self._syncer.start(files, partial(self._finish_sync, group, self._segments.end))
 
-    def _finish_sync(self, sync: asyncio.Future[None], group: list[asyncio.Future[None]], end: Position) -> None:
+    def _finish_sync(self, group: list[asyncio.Future[None]], end: Position, error: OSError | None) -> None:
         self._is_syncing = False
-        error = OSError("the sync was cancelled") if sync.cancelled() else sync.exception()
         if error is not None:
-            self._stop(error if isinstance(error, OSError) else OSError(repr(error)), group)
+            self._stop(error, group)
             return
         self._syncs += 1
         self._durable = end
@@ -227,8 +225,8 @@ class Journal:
             with contextlib.suppress(LedgerUnavailable):
                 await self._committed()
         self._is_closed = True
-        for executor in (self._sync_executor, self._file_executor):
-            await asyncio.to_thread(executor.shutdown)
+        await self._syncer.aclose()
+        await asyncio.to_thread(self._file_executor.shutdown)
         await asyncio.sleep(0)  # the callback of a spare segment that was just finished runs before the files close
         self._segments.close()
 

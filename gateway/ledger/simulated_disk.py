@@ -47,6 +47,9 @@ class SimulatedFile:
             self.durable[sector * SECTOR : (sector + 1) * SECTOR] = versions[-1]
         self.pending = {}
 
+    def fileno(self) -> int:
+        raise OSError(errno.EBADF, "a file in memory has no descriptor")
+
     def close(self) -> None:
         """Nothing to let go of."""
 

@@ -1,6 +1,7 @@
 """A journal on a simulated disk under random work, random syncs and power losses; raises AssertionError on any lie."""
 
 import asyncio
+import os
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -8,12 +9,13 @@ from concurrent.futures import Executor, Future
 from typing import Any
 
 from gateway.errors import LedgerUnavailable
-from gateway.ledger.disk import Disk
+from gateway.ledger.disk import Disk, DiskFile
 from gateway.ledger.entry import Entry, Status
 from gateway.ledger.journal import ENTRY_DECODER, Journal
 from gateway.ledger.record import Framing, Kind, Record
 from gateway.ledger.shipper import Shipper
 from gateway.ledger.simulated_disk import SimulatedDisk
+from gateway.ledger.syncing import KernelSyncer, Syncer, ThreadSyncer
 from tests.unit.gateway.ledger.builders import make_checkpoint, tiny_entry
 
 SEGMENT_BYTES = 1 << 15
@@ -42,6 +44,65 @@ class SteppedExecutor(Executor):
             future.set_exception(error)
 
 
+class SteppedQueue:
+    """A kernel that syncs one file when the simulation says so, and then makes its descriptor readable."""
+
+    def __init__(self) -> None:
+        self._bell, self._rope = os.pipe()
+        os.set_blocking(self._bell, False)
+        self._file: DiskFile | None = None
+        self._error: OSError | None = None
+
+    def fileno(self) -> int:
+        return self._bell
+
+    def submit(self, file: DiskFile) -> None:
+        assert self._file is None, "two syncs at once"
+        self._file = file
+
+    def step(self) -> None:
+        file, self._file = self._file, None
+        if file is None:
+            return
+        try:
+            file.sync()
+        except OSError as error:
+            self._error = error
+        os.write(self._rope, b"!")
+
+    def take(self) -> bool:
+        try:
+            os.read(self._bell, 1)
+        except BlockingIOError:
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def close(self) -> None:
+        os.close(self._bell)
+        os.close(self._rope)
+
+
+class Background:
+    """What runs beside the loop, each step when the simulation says so: syncs, by the kernel or a thread, and files."""
+
+    def __init__(self, *, has_kernel: bool) -> None:
+        self.files = SteppedExecutor()
+        self._queue = SteppedQueue() if has_kernel else None
+        self._thread = SteppedExecutor()
+        self.syncer: Syncer = KernelSyncer(self._queue) if self._queue else ThreadSyncer(self._thread)
+
+    def step_sync(self) -> None:
+        (self._queue or self._thread).step()
+
+    def end(self) -> None:
+        """The process is dead."""
+        if self._queue is not None:
+            asyncio.get_running_loop().remove_reader(self._queue.fileno())
+            self._queue.close()
+
+
 class Database:
     """Keeps the first entry of a request, as the real one does, and survives everything."""
 
@@ -56,7 +117,10 @@ class Database:
 
 
 class Simulation:
-    """One seed: a few lives of one journal, each ended by power loss, and the accounting of what it promised."""
+    """One seed: a few lives of one journal, each ended by power loss, and the accounting of what it promised.
+
+    With even seeds the kernel syncs, with odd ones a thread.
+    """
 
     def __init__(
         self,
@@ -67,6 +131,7 @@ class Simulation:
         work: Sequence[str] = WORK,
     ) -> None:
         self.work = work
+        self.has_kernel = seed % 2 == 0
         self.chance = random.Random(seed)
         self.disk = SimulatedDisk(random.Random(seed + 1))
         self.see_disk: Callable[[Disk], Disk] = lambda disk: disk
@@ -86,25 +151,31 @@ class Simulation:
                 self.disk.fail_sync_at = self.disk.syncs + self.chance.randrange(3, 12)
             await self._live(steps)
         self.disk.fail_sync_at = None
-        executors = SteppedExecutor(), SteppedExecutor()
-        journal = self._open(executors)
-        await self._ship(journal, executors)
+        background = Background(has_kernel=self.has_kernel)
+        await self._ship(self._open(background), background)
+        background.end()
         self._check_database()
 
     async def _live(self, steps: int) -> None:
-        executors = SteppedExecutor(), SteppedExecutor()
+        background = Background(has_kernel=self.has_kernel)
         self.lives += 1
         try:
-            journal = self._open(executors)
+            await self._work(background, self.chance.randrange(steps))
+        finally:
+            background.end()
+            self.disk.restart()
+
+    async def _work(self, background: Background, steps: int) -> None:
+        try:
+            journal = self._open(background)
         except OSError:
             # The failing sync came during recovery: the process does not start, and is started again.
             self.disk.lose_power()
-            self.disk.restart()
             return
         under_way: list[asyncio.Task[None]] = []
-        for _ in range(self.chance.randrange(steps)):
+        for _ in range(steps):
             try:
-                await self._step(journal, executors, under_way)
+                await self._step(journal, background, under_way)
             except LedgerUnavailable:
                 break
         if self.chance.random() < 0.7:  # else only the process dies, and the next one finds what the kernel still has
@@ -112,11 +183,8 @@ class Simulation:
         for task in under_way:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
-        self.disk.restart()
 
-    async def _step(
-        self, journal: Journal, executors: Sequence[SteppedExecutor], under_way: list[asyncio.Task[None]]
-    ) -> None:
+    async def _step(self, journal: Journal, background: Background, under_way: list[asyncio.Task[None]]) -> None:
         opened = list(journal.open_requests())
         match self.chance.choice(self.work):
             case "intend":
@@ -128,11 +196,11 @@ class Simulation:
             case "checkpoint" if opened:
                 journal.checkpoint(make_checkpoint(int(self.chance.choice(opened), 16)))
             case "sync":
-                executors[0].step()
+                background.step_sync()
             case "file":
-                executors[1].step()
+                background.files.step()
             case "ship" if self.chance.random() < 0.2:
-                await self._ship(journal, executors)
+                await self._ship(journal, background)
             case _:
                 pass
         for _ in range(4):
@@ -145,24 +213,24 @@ class Simulation:
             return
         self.acknowledged.add(request_id)
 
-    async def _ship(self, journal: Journal, executors: Sequence[SteppedExecutor]) -> None:
+    async def _ship(self, journal: Journal, background: Background) -> None:
         shipping = asyncio.create_task(Shipper(journal, self.database).ship_once())
         for _ in range(60):
-            for executor in executors:
-                executor.step()
+            background.step_sync()
+            background.files.step()
             await asyncio.sleep(0)
         if shipping.done():
             shipping.result()
         else:  # a failed sync: what waits for it will never come
             shipping.cancel()
 
-    def _open(self, executors: Sequence[Executor]) -> Journal:
+    def _open(self, background: Background) -> Journal:
         journal = self.make_journal(
             self.see_disk(self.disk),
             on_failure=self.failures.append,
             segment_bytes=SEGMENT_BYTES,
-            sync_executor=executors[0],
-            file_executor=executors[1],
+            syncer=background.syncer,
+            file_executor=background.files,
             framing=self.framing,
         )
         self.dropped_bytes += journal.recovered.discarded_bytes

@@ -75,6 +75,7 @@ class SkipsSync:
 class UnsyncedFile:
     def __init__(self, file: DiskFile) -> None:
         self.size, self.read, self.write, self.close = file.size, file.read, file.write, file.close
+        self.fileno = file.fileno
 
     def sync(self) -> None:
         return
@@ -95,11 +96,12 @@ MUTANTS: dict[str, Callable[[int], Simulation]] = {
 }
 
 
+@pytest.mark.parametrize("first_seed", [0, 1], ids=["kernel", "thread"])
 @pytest.mark.parametrize("mutant", MUTANTS)
-async def test_a_wrong_journal_is_caught(mutant: str) -> None:
-    for seed in range(SEEDS):
+async def test_a_wrong_journal_is_caught(mutant: str, first_seed: int) -> None:
+    for seed in range(first_seed, SEEDS, 2):
         try:
             await MUTANTS[mutant](seed).run(steps=8 if "tail" in mutant else 40)
         except (AssertionError, msgspec.DecodeError):
             return
-    pytest.fail(f"a journal that {mutant} survived {SEEDS} seeds")
+    pytest.fail(f"a journal that {mutant} survived {SEEDS // 2} seeds")

@@ -35,6 +35,8 @@ def test_a_home_has_a_database_that_answers(home: Home) -> None:
     write_first_files(home)
     checks = found(home)
     assert checks["database"] == Finding("database", True, "reachable, no request yet", checks["database"].fix)
+    assert checks["journal"].detail.startswith("synced by ")
+    assert checks["journal"].fix is None
     assert checks["redis"].is_ok
     assert "not configured" in checks["redis"].detail
 

@@ -1,0 +1,166 @@
+"""Syncs the journal's files while the event loop goes on: by the kernel itself, or by a thread where it will not.
+
+Knows files, not what is in them.
+"""
+
+import asyncio
+import logging
+import select
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Protocol
+
+from gateway.ledger.disk import DiskFile, LocalFile, sync_all
+from gateway.ledger.kernel_queue import KernelQueue
+
+log = logging.getLogger(__name__)
+Done = Callable[[OSError | None], None]
+
+
+class Syncer(Protocol):
+    """Syncs one group of files at a time. Call it from one event loop."""
+
+    def start(self, files: Sequence[DiskFile], done: Done) -> None:
+        """Sync `files` in this order, then call `done` on the loop; at the first error with that, and no more.
+
+        `done` may be called before this returns. Never start while a group is under way, nor after an error.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of what it holds. No group may be under way."""
+        ...
+
+
+class SyncQueue(Protocol):
+    """What KernelSyncer asks of a kernel; see KernelQueue for the contract."""
+
+    def fileno(self) -> int: ...
+
+    def submit(self, file: DiskFile) -> None: ...
+
+    def take(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+class KernelRefused(Exception):
+    """The kernel does not sync such files by itself; says why."""
+
+
+class KernelSyncer:
+    """The kernel syncs and rings an eventfd, which the loop watches like a socket."""
+
+    def __init__(self, queue: SyncQueue) -> None:
+        self._queue = queue
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._files: Iterator[DiskFile] = iter(())
+        self._done: Done | None = None
+
+    def start(self, files: Sequence[DiskFile], done: Done) -> None:
+        assert self._done is None, "a group is under way"
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_reader(self._queue.fileno(), self._hear)
+        self._files, self._done = iter(files), done
+        self._go_on()
+
+    def _hear(self) -> None:
+        try:
+            has_ended = self._queue.take()
+        except OSError as error:
+            self._forget()
+            self._end(error)
+            return
+        if has_ended:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        file = next(self._files, None)
+        if file is None:
+            self._end(None)
+            return
+        try:
+            self._queue.submit(file)
+        except OSError as error:
+            self._end(error)
+
+    def _end(self, error: OSError | None) -> None:
+        done, self._done = self._done, None
+        assert done is not None, "the kernel told of a sync that nobody asked for"
+        done(error)
+
+    def _forget(self) -> None:
+        if self._loop is not None:
+            self._loop.remove_reader(self._queue.fileno())
+
+    async def aclose(self) -> None:
+        self._forget()
+        await asyncio.to_thread(self._queue.close)
+
+
+class ThreadSyncer:
+    """A thread syncs: everywhere, but each hand-off between it and the loop costs more than the sync."""
+
+    def __init__(self, executor: Executor | None = None) -> None:
+        self._executor = executor or ThreadPoolExecutor(1, "journal-sync")
+
+    def start(self, files: Sequence[DiskFile], done: Done) -> None:
+        running = asyncio.get_running_loop().run_in_executor(self._executor, sync_all, files)
+        running.add_done_callback(lambda future: done(_error_of(future)))
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self._executor.shutdown)
+
+
+def choose_syncer(file: DiskFile) -> Syncer:
+    """The kernel if it syncs this file by itself, else a thread. Raises OSError when that sync fails."""
+    try:
+        syncer = KernelSyncer(open_queue(file))
+    except KernelRefused as refusal:
+        log.warning("a thread syncs the journal, because the kernel does not by itself: %s", refusal)
+        return ThreadSyncer()
+    log.info("the kernel syncs the journal, without a thread")
+    return syncer
+
+
+def open_queue(file: DiskFile) -> KernelQueue:
+    """A queue that synced `file` just now. Raises KernelRefused, or OSError when the sync began and failed."""
+    try:
+        file.fileno()
+        queue = KernelQueue()
+    except OSError as error:
+        raise KernelRefused(error.strerror) from error
+    try:
+        try:
+            queue.submit(file)
+        except OSError as error:
+            raise KernelRefused(error.strerror) from error
+        bell = select.poll()
+        bell.register(queue.fileno(), select.POLLIN)
+        while not queue.take():
+            bell.poll()
+    except (OSError, KernelRefused):
+        queue.close()
+        raise
+    return queue
+
+
+def why_no_kernel(directory: Path) -> str | None:
+    """Why the kernel does not sync files of this directory by itself; None where it does. Raises OSError."""
+    with NamedTemporaryFile(dir=directory, prefix="sync-trial-") as made:
+        file = LocalFile(Path(made.name))
+        try:
+            open_queue(file).close()
+        except KernelRefused as refusal:
+            return str(refusal)
+        finally:
+            file.close()
+    return None
+
+
+def _error_of(sync: asyncio.Future[None]) -> OSError | None:
+    error = OSError("the sync was cancelled") if sync.cancelled() else sync.exception()
+    return error if error is None or isinstance(error, OSError) else OSError(repr(error))
