@@ -102,6 +102,7 @@ async def shipping(shipper: Shipper) -> AsyncGenerator[None]:
     yield
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+    await asyncio.sleep(0)  # only now does the loop let go of the task, and of the batch that it was reading
 
 
 async def booked(engine: AsyncEngine) -> tuple[int, int]:
