@@ -14,9 +14,13 @@ from local_engine.errors import ModelUnsupported
 from local_engine.weights import BLOCK, NibbleBlocks
 
 METHODS: Final = ("fp8", "fbgemm_fp8", "compressed-tensors", "awq", "gptq")
+# The layouts of the methods that pack words of 32 bits, each one's own first, and the widths that are read.
+LAYOUTS: Final = {"awq": ("gemm",), "gptq": ("gptq", "gptq_v2")}
+BITS: Final = {"awq": (4,), "gptq": (4, 8)}
 # AWQ's nibble i of a word belongs to this one of the word's eight columns.
 AWQ_ORDER: Final = (0, 2, 4, 6, 1, 3, 5, 7)
 SCALED: Final = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8)
+PLAIN: Final = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 class RawTensors(Protocol):
@@ -27,6 +31,16 @@ class RawTensors(Protocol):
     def raw(self, name: str) -> torch.Tensor:
         """In the file's own type; raises ModelUnsupported when it is missing."""
         ...
+
+
+def plain_float(tensor: torch.Tensor, name: str) -> torch.Tensor:
+    """A tensor that needs no scale, in float32; raises ModelUnsupported for one of a type that does."""
+    if tensor.dtype not in PLAIN:
+        raise ModelUnsupported(
+            f"Tensor {name} is stored as {tensor.dtype}, and config.json has no quantization_config that says how it is "
+            f"meant; take a checkpoint that says so ({', '.join(METHODS)}), or one that is not quantised."
+        )
+    return tensor.float()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,27 +85,44 @@ def read_scheme(config: dict[str, Any], folder: str) -> Scheme | None:
     raw = config.get("quantization_config") or config.get("compression_config")
     if not raw:
         return None
-    method, bits = str(raw.get("quant_method")), raw.get("bits", 4)
+    method = str(raw.get("quant_method"))
     if method not in METHODS:
         raise ModelUnsupported(f"{folder} is quantised by {method}; this engine reads {', '.join(METHODS)}, and GGUF.")
-    if method in ("awq", "gptq") and bits not in ((4,) if method == "awq" else (4, 8)):
-        raise ModelUnsupported(f"{folder} is quantised by {method} to {bits} bits; this engine reads 4 bits of it.")
-    if method == "awq":
-        if str(raw.get("version", "gemm")).lower() != "gemm":
-            raise ModelUnsupported(f"{folder} is AWQ in layout {raw['version']}; this engine reads gemm.")
-        return Scheme(method, bits)
-    if method == "gptq":
-        # The first format stores zero points less one.
-        return Scheme(method, bits, zero_shift=0 if raw.get("checkpoint_format") == "gptq_v2" else 1)
+    if method in LAYOUTS:
+        return _words_scheme(method, raw, folder)
     if method == "compressed-tensors":
         return _compressed(raw, folder)
-    block = raw.get("weight_block_size")
-    return Scheme(method, block=(int(block[0]), int(block[1])) if block else None)
+    return Scheme(method, block=_block(raw.get("weight_block_size")))
+
+
+def _words_scheme(method: str, raw: dict[str, Any], folder: str) -> Scheme:
+    """AWQ's and GPTQ's: the writers of either name the layout by different fields."""
+    bits, layouts = raw.get("bits", raw.get("w_bit", 4)), LAYOUTS[method]
+    if bits not in BITS[method]:
+        known = " or ".join(map(str, BITS[method]))
+        raise ModelUnsupported(f"{folder} is quantised by {method} to {bits} bits; this engine reads {known}.")
+    named = (raw.get(field) for field in ("version" if method == "awq" else "checkpoint_format", "format"))
+    layout = next((str(name).lower() for name in named if name), layouts[0])
+    if layout not in layouts or raw.get("is_marlin_format"):
+        layout = "marlin" if raw.get("is_marlin_format") else layout
+        raise ModelUnsupported(f"{folder} is {method} in layout {layout}; this engine reads {' and '.join(layouts)}.")
+    # GPTQ's first format stores zero points less one.
+    return Scheme(method, bits, zero_shift=1 if layout == "gptq" else 0)
+
+
+def _block(sides: Any) -> tuple[int, int] | None:
+    """`[128, 128]`, or "128x128" as it was once written."""
+    if not sides:
+        return None
+    rows, columns = sides.split("x") if isinstance(sides, str) else sides
+    return int(rows), int(columns)
 
 
 def _compressed(raw: dict[str, Any], folder: str) -> Scheme:
     if raw.get("format") not in ("float-quantized", "int-quantized", "naive-quantized", "pack-quantized"):
         raise ModelUnsupported(f"{folder} is compressed-tensors of format {raw.get('format')}, which is not read.")
+    if raw.get("transform_config"):
+        raise ModelUnsupported(f"{folder} rotates its activations (transform_config), which is not computed here.")
     found = {_weights_scheme(group, folder) for group in (raw.get("config_groups") or {}).values()}
     if len(found) != 1:
         raise ModelUnsupported(f"{folder} mixes {len(found)} quantisations; this engine reads one.")
@@ -103,8 +134,7 @@ def _weights_scheme(group: dict[str, Any], folder: str) -> Scheme:
     bits = weights.get("num_bits")
     if bits not in (4, 8) or not weights.get("symmetric", True):
         raise ModelUnsupported(f"{folder} has weights of {bits} bits; symmetric ones of 4 or 8 are read.")
-    block = weights.get("block_structure")
-    return Scheme("compressed-tensors", bits, block=(int(block[0]), int(block[1])) if block else None)
+    return Scheme("compressed-tensors", bits, block=_block(weights.get("block_structure")))
 
 
 class QuantisedWeights:
@@ -124,7 +154,7 @@ class QuantisedWeights:
             return grouped.weight()
         found = self._stored.raw(name)
         if found.dtype not in SCALED:
-            return found.float()
+            return plain_float(found, name)
         scale = next((s for s in (f"{name}_scale", f"{name}_scale_inv") if s in self._stored), None)
         if scale is None:
             raise ModelUnsupported(f"Tensor {name} is stored as {found.dtype} without a scale.")
@@ -148,7 +178,9 @@ class QuantisedWeights:
             values, zeros = _reorder(_unpack(words, bits)), _reorder(_unpack(zeros, bits))
         else:
             values = _unpack(words.T, bits).T
-            zeros = _unpack(zeros, bits) + self._scheme.zero_shift
+            # Added to the whole word, carries included, since that is how writers take it off.
+            ones = sum(1 << at for at in range(0, 32, bits))
+            zeros = _unpack(zeros + ones * self._scheme.zero_shift, bits)
         return _checked(Grouped(values, scales, zeros, self._groups(f"{base}g_idx", values, scales)), base)
 
     def _packed(self, base: str) -> Grouped:
@@ -197,10 +229,11 @@ def _spread(scale: torch.Tensor, shape: torch.Size, block: tuple[int, int] | Non
     """Scales of a tensor, of its rows, or of its blocks, so that they multiply a matrix of `shape`."""
     if scale.numel() == 1:
         return scale.reshape(1, 1)
-    if scale.numel() == shape[0]:
+    # A grid of blocks may happen to have as many scales as there are rows.
+    if scale.shape in ((shape[0],), (shape[0], 1)):
         return scale.reshape(-1, 1)
     sides = block or tuple(-(-side // count) for side, count in zip(shape, scale.shape, strict=False))
-    if scale.dim() != 2 or any(-(-shape[i] // sides[i]) != scale.shape[i] for i in range(2)):
+    if scale.dim() != 2 or len(shape) != 2 or any(-(-shape[i] // sides[i]) != scale.shape[i] for i in range(2)):
         raise ModelUnsupported(f"Tensor {name}, {list(shape)}, has scales of shape {list(scale.shape)}.")
     rows = scale.repeat_interleave(sides[0], dim=0)[: shape[0]]
     return rows.repeat_interleave(sides[1], dim=1)[:, : shape[1]]

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer as FastTokenizer
 
 from local_engine.config import ModelConfig, RopeScaling, extended_window
 from local_engine.errors import ModelUnavailable, ModelUnsupported
-from local_engine.quantised_weights import QuantisedWeights, read_scheme
+from local_engine.quantised_weights import QuantisedWeights, plain_float, read_scheme
 from local_engine.tokenizer import Tokenizer
 from local_engine.weights import LoadedFile, WeightSource, no_nibbles
 
@@ -38,8 +38,8 @@ class SafetensorsWeights:
         return list(self._files)
 
     def tensor(self, name: str) -> torch.Tensor:
-        """Return one tensor in float32; raises ModelUnsupported when it is missing."""
-        return self.raw(name).float()
+        """Return one tensor in float32; raises ModelUnsupported when it is missing or needs a scale."""
+        return plain_float(self.raw(name), name)
 
     def raw(self, name: str) -> torch.Tensor:
         """Return one tensor in the file's own type; raises ModelUnsupported when it is missing."""
@@ -67,7 +67,10 @@ def load_safetensors(folder: Path) -> LoadedFile:
 
 def _shards(folder: Path) -> list[Path]:
     if (folder / INDEX).exists():
-        names = sorted(set(read_json(folder / INDEX)["weight_map"].values()))
+        try:
+            names = sorted(set(read_json(folder / INDEX)["weight_map"].values()))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ModelUnavailable(f"{folder / INDEX} has no weight_map from tensors to files.") from error
         return [folder / str(name) for name in names]
     files = sorted(folder.glob("*.safetensors"))
     if not files:

@@ -80,6 +80,15 @@ def gptq_v2(weight: torch.Tensor) -> Packed:
     return gptq(weight, less=0)
 
 
+def gptq_rewritten(weight: torch.Tensor) -> Packed:
+    """As GPTQModel writes the first format: one less in whole words, so that a zero point of 0 borrows."""
+    order = in_sequence(weight)
+    values, scales, zeros = grouped(weight, order)
+    zeros[:, ::3] = 0
+    stored = {"qweight": words(values.T, 4).T, "qzeros": words(zeros, 4) - 0x11111111, "scales": scales}
+    return stored, meaning(values, scales, zeros, order)
+
+
 def packed_integers(weight: torch.Tensor) -> Packed:
     scales = (weight.unflatten(1, (-1, GROUP)).abs().amax(2) / 7).half()
     spread = scales.float().repeat_interleave(GROUP, 1)
@@ -127,6 +136,7 @@ FORMATS: dict[str, tuple[Callable[[torch.Tensor], Packed], dict[str, Any]]] = {
     "gptq": (gptq, {"quant_method": "gptq", "bits": 4, "group_size": GROUP}),
     "gptq reordered": (gptq_reordered, {"quant_method": "gptq", "bits": 4, "desc_act": True}),
     "gptq v2": (gptq_v2, {"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"}),
+    "gptq rewritten": (gptq_rewritten, {"quant_method": "gptq", "bits": 4, "format": "gptq"}),
     "packed": (packed_integers, compressed("pack-quantized", 4)),
     "fp8 a tensor": (fp8_tensor, {"quant_method": "fp8", "activation_scheme": "static"}),
     "fp8 rows": (fp8_rows, compressed("float-quantized", 8)),
@@ -157,7 +167,7 @@ def test_a_quantised_folder_answers_as_transformers_on_the_numbers_it_means(tmp_
         assert tensor in loaded.weights
         torch.testing.assert_close(loaded.weights.tensor(tensor), wanted, rtol=1e-6, atol=1e-7)
         nibbles = loaded.nibbles(tensor)
-        assert (nibbles is not None) == (name in ("awq", "gptq", "gptq v2", "packed"))
+        assert (nibbles is not None) == (name in ("awq", "gptq", "gptq v2", "gptq rewritten", "packed"))
         if nibbles is not None:
             blocks = nibbles.values.unflatten(1, (-1, GROUP)) * nibbles.scales[..., None] + nibbles.offsets[..., None]
             torch.testing.assert_close(blocks.flatten(1), wanted, rtol=1e-5, atol=1e-6)
@@ -168,7 +178,11 @@ def test_a_quantised_folder_answers_as_transformers_on_the_numbers_it_means(tmp_
     ("config", "words"),
     [
         ({"quant_method": "bitsandbytes"}, "quantised by bitsandbytes; this engine reads fp8"),
-        ({"quant_method": "gptq", "bits": 3}, "to 3 bits"),
+        ({"quant_method": "gptq", "bits": 3}, "to 3 bits; this engine reads 4 or 8"),
+        ({"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}, "layout marlin"),
+        ({"quant_method": "gptq", "bits": 4, "is_marlin_format": True}, "layout marlin"),
+        ({"quant_method": "awq", "bits": 4, "format": "gemv_fast"}, "layout gemv_fast"),
+        (compressed("pack-quantized", 4) | {"transform_config": {"config_groups": {"R1": {}}}}, "rotates"),
         ({"quant_method": "awq", "bits": 8}, "to 8 bits"),
         ({"quant_method": "awq", "bits": 4, "version": "gemv"}, "layout gemv"),
         ({"quant_method": "compressed-tensors", "format": "marlin-24"}, "format marlin-24"),
@@ -179,6 +193,36 @@ def test_a_quantised_folder_answers_as_transformers_on_the_numbers_it_means(tmp_
 def test_a_variation_that_is_not_read_is_named(config: dict[str, Any], words: str) -> None:
     with pytest.raises(ModelUnsupported, match=words):
         read_scheme({"quantization_config": config}, "tiny")
+
+
+@pytest.mark.parametrize(
+    ("shape", "scales", "block"), [((4, 16), (1, 4), (4, 4)), ((4, 16), (2, 2), (2, 8)), ((8, 16), (2, 4), None)]
+)
+def test_as_many_blocks_as_rows_are_not_taken_for_rows(
+    shape: tuple[int, int], scales: tuple[int, int], block: tuple[int, int] | None
+) -> None:
+    found = torch.arange(scales[0] * scales[1]).float().view(scales) + 1
+    ones = torch.ones(shape).to(torch.float8_e4m3fn)
+    stored = Stored(a__weight=ones, a__weight_scale_inv=found)
+    spread = found.repeat_interleave(shape[0] // scales[0], 0).repeat_interleave(-(-shape[1] // scales[1]), 1)
+    assert torch.equal(QuantisedWeights(stored, Scheme("fp8", block=block)).tensor("a.weight"), spread[:, : shape[1]])
+
+
+def test_a_block_may_be_written_as_text() -> None:
+    weights = {"num_bits": 8, "block_structure": "128x64"}
+    config = compressed("float-quantized", 8) | {"config_groups": {"group_0": {"weights": weights}}}
+    assert read_scheme({"quantization_config": config}, "tiny") == Scheme("compressed-tensors", 8, block=(128, 64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.int8, torch.uint8])
+def test_a_folder_whose_config_is_silent_about_its_quantisation_is_refused(tmp_path: Path, dtype: torch.dtype) -> None:
+    """As a tool leaves it that writes its scheme into a file of its own: the numbers without their scales are noise."""
+    folder = write_folder(make_model("llama"), tmp_path)
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.layers.0.mlp.up_proj.weight"] = tensors["model.layers.0.mlp.up_proj.weight"].to(dtype)
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(ModelUnsupported, match="has no quantization_config"):
+        assemble(load_safetensors(folder), SMALL)
 
 
 def test_a_plain_model_has_no_scheme() -> None:
