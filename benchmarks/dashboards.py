@@ -25,7 +25,8 @@ from gateway.config.home import Home, create_home
 from gateway.first_keys import create_first_keys
 from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.sql_keys import SqlKeyStore
-from tests.browser.conftest import child, free_port
+from tests.browser.conftest import child
+from tests.ports import free_port
 
 KEY_FILE = "benchmark-owner.key"
 FIGURES_SECONDS = 2.0

@@ -9,6 +9,8 @@ from typing import Self
 
 import pytest
 
+from tests.ports import free_port
+
 START_SECONDS = 120.0
 
 
@@ -21,9 +23,7 @@ class RedisServer:
         self._directory = directory
         self._persists = persists
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
 
     @property
     def url(self) -> str:

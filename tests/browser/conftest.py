@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from selenium import webdriver
 from dashboards.screenshots import open_browser, sign_in
 from gateway.cli.demo_month import DemoMonth, write_demo_month
 from gateway.config.home import Home
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUESTS = 900
@@ -41,12 +41,6 @@ class Running:
         answer = httpx.get(f"{self.gateway}{path}", headers=headers, timeout=120, trust_env=False)
         answer.raise_for_status()
         return answer.json()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

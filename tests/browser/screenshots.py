@@ -17,7 +17,8 @@ from gateway.config.home import Home, create_home
 from gateway.first_keys import create_first_keys
 from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.sql_keys import SqlKeyStore
-from tests.browser.conftest import ROOT, child, free_port
+from tests.browser.conftest import ROOT, child
+from tests.ports import free_port
 
 REQUESTS = 20_000
 IN_DOCS = (

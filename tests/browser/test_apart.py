@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from gateway.routing.decide import SIMULATE_TAG
-from tests.browser.conftest import Running, child, free_port
+from tests.browser.conftest import Running, child
+from tests.ports import free_port
 
 pytestmark = pytest.mark.integration
 REQUESTS = 3

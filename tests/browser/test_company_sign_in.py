@@ -10,9 +10,10 @@ from selenium.webdriver.common.by import By
 
 from dashboards.screenshots import wait_for_page
 from dashboards.security import COOKIE
-from tests.browser.conftest import Running, child, console_errors, drain, free_port
+from tests.browser.conftest import Running, child, console_errors, drain
 from tests.browser.identity_server import environment, serve_identities
 from tests.browser.steps import button, patient, see
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
 

@@ -2,7 +2,6 @@
 through a server that speaks their wire format."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
@@ -26,6 +25,7 @@ from backends.protocol import Backend, Call, Chunk, Operation, Timeouts
 from backends.scripted import Fault, Outcome, ScriptedBackend, follow
 from backends.sse import SseParser
 from backends.usage import Usage
+from tests.ports import refusing_port
 from tests.scripted_provider import ScriptedProvider
 
 Make = Callable[..., Awaitable[Backend]]
@@ -58,13 +58,11 @@ async def _scripted(*outcomes: Outcome) -> AsyncIterator[Backend]:
 def _through_server(build: Callable[[str], Backend]) -> Callable[..., AsyncIterator[Backend]]:
     async def adapter(*outcomes: Outcome) -> AsyncIterator[Backend]:
         async with ScriptedProvider(*outcomes) as provider:
-            origin = provider.origin
-            if outcomes and outcomes[0].fault == "unreachable":
-                with socket.create_server(("127.0.0.1", 0)) as unused:
-                    origin = f"http://127.0.0.1:{unused.getsockname()[1]}"
-            backend = build(origin)
-            yield backend
-            await backend.aclose()
+            is_unreachable = bool(outcomes) and outcomes[0].fault == "unreachable"
+            with refusing_port() as refusing:
+                backend = build(f"http://127.0.0.1:{refusing}" if is_unreachable else provider.origin)
+                yield backend
+                await backend.aclose()
 
     return adapter
 

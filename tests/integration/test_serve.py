@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from gateway.config.engine_curve import CurveFile, save_engine_curve
-from gateway.server import free_port
+from tests.ports import free_port
 from tests.weights import fetch_weights
 
 pytestmark = [pytest.mark.integration, pytest.mark.engine]

@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 from aiohttp import web
 
-from gateway.server import free_port
 from tests.clients.service.provider import Provider
+from tests.ports import free_port
 
 START_SECONDS = 120.0
 MODEL = "test-model"
@@ -43,8 +43,8 @@ rules:
 async def serve(provider: Provider) -> None:
     runner = web.AppRunner(provider.app())
     await runner.setup()
-    provider_port, port = free_port(), free_port()
-    await web.TCPSite(runner, "127.0.0.1", provider_port).start()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    provider_port, port = runner.addresses[0][1], free_port()
     with tempfile.TemporaryDirectory(prefix="breakeven-clients-") as folder:
         home = Path(folder)
         (home / "breakeven.yaml").write_text(CONFIGURATION.format(port=provider_port))

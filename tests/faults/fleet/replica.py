@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from gateway.server import free_port
+from tests.ports import free_port
 
 PATIENCE_SECONDS = 120.0
 PEPPER = "5a" * 32

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,6 +18,7 @@ from gateway.server import patient_protocol
 from tests.builders import make_snapshot
 from tests.faults.upstream.service import build_app
 from tests.live_server import serving
+from tests.ports import refusing_port
 from tests.rig import KEY, A, Rig
 from tests.scripted_provider import Raw, ScriptedProvider
 from tests.scripted_provider.malformed import Variant, variants
@@ -67,19 +67,17 @@ async def until(holds: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("kind", ["reset", "unreachable", "silent", "unavailable", "overloaded", "rate_limited"])
 async def test_before_the_first_chunk_another_upstream_answers_in_one_row(kind: Fault, stream: bool) -> None:
     async with ScriptedProvider(Outcome(fault=kind)) as bad, ScriptedProvider() as good:
-        one: Backend = adapter("one", bad)
-        if kind == "unreachable":
-            with socket.create_server(("127.0.0.1", 0)) as unused:
-                port = unused.getsockname()[1]
-            one = OpenAICompatibleBackend("one", f"http://127.0.0.1:{port}/v1", None)
-        async with gateway(one, adapter("two", good), timeouts={"one": Timeouts(5.0, 0.2, 0.2)}) as (rig, url):
-            answer = await post(url, stream=stream)
-            assert answer.status_code == 200
-            assert answer.headers["x-breakeven-model"] == "b"
-            assert not stream or answer.text.endswith("data: [DONE]\n\n")
-            assert rig.entry.status is Status.completed
-            assert [attempt.model for attempt in rig.entry.attempts] == ["a", "b"]
-            assert len(good.received) == 1
+        with refusing_port() as refusing:
+            address = f"http://127.0.0.1:{refusing}/v1" if kind == "unreachable" else bad.base_url
+            one = OpenAICompatibleBackend("one", address, None)
+            async with gateway(one, adapter("two", good), timeouts={"one": Timeouts(5.0, 0.2, 0.2)}) as (rig, url):
+                answer = await post(url, stream=stream)
+        assert answer.status_code == 200
+        assert answer.headers["x-breakeven-model"] == "b"
+        assert not stream or answer.text.endswith("data: [DONE]\n\n")
+        assert rig.entry.status is Status.completed
+        assert [attempt.model for attempt in rig.entry.attempts] == ["a", "b"]
+        assert len(good.received) == 1
 
 
 @pytest.mark.parametrize("kind", ["reset", "stalled", "truncated", "error_event", "garbage"])

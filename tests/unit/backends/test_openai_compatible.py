@@ -20,6 +20,7 @@ from backends.http1_response import Http1Response
 from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.protocol import BackendHealth, Call, Chunk, Timeouts
 from backends.scripted import Outcome
+from tests.ports import refusing_port
 from tests.scripted_provider import Raw, ScriptedProvider
 
 KEY = "sk-canary-1234567890"
@@ -200,12 +201,11 @@ async def test_health(source: str, page: Raw, expected: BackendHealth) -> None:
 
 
 async def test_unreachable_means_nothing_was_sent() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    backend = OpenAICompatibleBackend("b", f"http://127.0.0.1:{port}/v1", None)
-    with pytest.raises(ConnectFailed):
-        await backend.open(make_call())
-    await backend.aclose()
+    with refusing_port() as port:
+        backend = OpenAICompatibleBackend("b", f"http://127.0.0.1:{port}/v1", None)
+        with pytest.raises(ConnectFailed):
+            await backend.open(make_call())
+        await backend.aclose()
 
 
 async def test_a_connection_that_is_never_accepted_means_nothing_was_sent() -> None:

@@ -15,7 +15,6 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from backends.scripted import Outcome, Script, follow
 from gateway.run import Incoming
-from gateway.server import free_port
 from gateway.telemetry import Telemetry
 from gateway.telemetry_export import export_to
 from tests.rig import KEY, RecordingCaller, Rig
@@ -120,9 +119,10 @@ async def test_a_collector_receives_both() -> None:
 
     app = web.Application()
     app.router.add_post("/{path:.*}", take)
-    runner, port = web.AppRunner(app), free_port()
+    runner = web.AppRunner(app)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    port = runner.addresses[0][1]
     rig = Rig()
     exporting = export_to(f"http://127.0.0.1:{port}/", rig.observed)
     rig.pipeline.observer = exporting.observer
