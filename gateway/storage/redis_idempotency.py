@@ -10,7 +10,7 @@ import msgspec
 from redis.asyncio import Redis
 
 from gateway.idempotency import Found, Recorded
-from gateway.storage.redis_bytes import answering
+from gateway.storage.redis_bytes import ANSWER_SECONDS, answering
 
 PREFIX = "breakeven:idempotency:"
 FINGERPRINT_BYTES = 32
@@ -24,15 +24,23 @@ class RedisIdempotency:
 
     lease_seconds = LEASE_SECONDS
 
-    def __init__(self, client: "Redis", *, seconds: float = 86_400.0, prefix: str = PREFIX) -> None:
+    def __init__(
+        self,
+        client: "Redis",
+        *,
+        seconds: float = 86_400.0,
+        prefix: str = PREFIX,
+        answer_seconds: float = ANSWER_SECONDS,
+    ) -> None:
         self._client = client
         self._seconds = seconds
         self._prefix = prefix
+        self._answer_seconds = answer_seconds
 
     async def claim(self, name: str, fingerprint: bytes) -> Found | None:
         key, lease_ms = self._prefix + name, round(LEASE_SECONDS * 1000)
         while True:
-            async with answering():
+            async with answering(self._answer_seconds):
                 if await self._client.set(key, b"R" + fingerprint, nx=True, px=lease_ms):
                     return None
                 value = cast(bytes | None, await self._client.get(key))
@@ -41,16 +49,16 @@ class RedisIdempotency:
             # It expired between the two: ask again.
 
     async def renew(self, name: str, fingerprint: bytes) -> None:
-        async with answering():
+        async with answering(self._answer_seconds):
             await self._client.eval(RENEW, 1, self._prefix + name, b"R" + fingerprint, round(LEASE_SECONDS * 1000))  # pyright: ignore[reportGeneralTypeIssues]
 
     async def finish(self, name: str, fingerprint: bytes, recorded: Recorded) -> None:
         value = b"F" + fingerprint + msgspec.msgpack.encode(recorded)
-        async with answering():
+        async with answering(self._answer_seconds):
             await self._client.set(self._prefix + name, value, px=round(self._seconds * 1000))
 
     async def abandon(self, name: str, fingerprint: bytes) -> None:
-        async with answering():
+        async with answering(self._answer_seconds):
             await self._client.eval(ABANDON, 1, self._prefix + name, b"R" + fingerprint)  # pyright: ignore[reportGeneralTypeIssues]
 
 

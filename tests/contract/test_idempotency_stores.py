@@ -5,16 +5,22 @@ from collections.abc import AsyncGenerator
 from typing import cast
 
 import pytest
+from redis.asyncio import Redis
 
 from gateway.errors import IdempotencyMismatch, InvalidRequest, Overloaded
 from gateway.idempotency import Found, Headers, Idempotency, IdempotencyStore, Recorded, Sink
 from gateway.memory_idempotency import MemoryIdempotency
 from gateway.storage.redis_bytes import connect_bytes
 from gateway.storage.redis_idempotency import RedisIdempotency
-from tests.redis_server import RedisServer
+from tests.redis_server import PATIENCE_SECONDS, RedisServer
 
 ANSWER = Recorded(200, ((b"content-type", b"application/json"),), b"{}")
 ONE, OTHER = b"1" * 32, b"2" * 32
+
+
+def redis_store(client: Redis) -> RedisIdempotency:
+    """Patient: a machine that stands still is not an outage."""
+    return RedisIdempotency(client, answer_seconds=PATIENCE_SECONDS)
 
 
 @pytest.fixture(params=["memory", "redis"])
@@ -24,7 +30,7 @@ async def store(request: pytest.FixtureRequest) -> AsyncGenerator[IdempotencySto
         return
     server = cast(RedisServer, request.getfixturevalue("redis_server"))
     async with connect_bytes(server.url) as client:
-        yield RedisIdempotency(client)
+        yield redis_store(client)
 
 
 class Kept:
@@ -108,7 +114,7 @@ async def test_a_hundred_equal_callers_are_served_once(store: IdempotencyStore) 
 
 async def test_workers_that_share_a_store_serve_once(redis_server: RedisServer) -> None:
     async with connect_bytes(redis_server.url) as one, connect_bytes(redis_server.url) as two:
-        workers = [Idempotency(RedisIdempotency(client), identify) for client in (one, two)]
+        workers = [Idempotency(redis_store(client), identify) for client in (one, two)]
         served = Served()
         asking = [asyncio.ensure_future(ask(workers[number % 2], served)) for number in range(20)]
         while not served.count:
@@ -181,7 +187,7 @@ async def test_a_key_that_is_none(key: str) -> None:
 
 async def test_without_its_store_a_key_is_refused_and_the_service_recovers(redis_server: RedisServer) -> None:
     async with connect_bytes(redis_server.url) as client:
-        service, served = Idempotency(RedisIdempotency(client), identify), Served()
+        service, served = Idempotency(redis_store(client), identify), Served()
         served.go_on.set()
         redis_server.stop()
         try:
@@ -194,7 +200,7 @@ async def test_without_its_store_a_key_is_refused_and_the_service_recovers(redis
 
 async def test_a_dead_workers_claim_ends_with_its_lease(redis_server: RedisServer) -> None:
     async with connect_bytes(redis_server.url) as client:
-        assert await RedisIdempotency(client).claim("n", ONE) is None
+        assert await redis_store(client).claim("n", ONE) is None
         assert 0 < await client.pttl("breakeven:idempotency:n") <= 30_000
 
 

@@ -17,7 +17,7 @@ from gateway.run import Incoming
 from gateway.storage.redis_bytes import connect_bytes
 from gateway.storage.redis_responses import RedisResponses
 from tests.builders import make_snapshot
-from tests.redis_server import RedisServer
+from tests.redis_server import PATIENCE_SECONDS, RedisServer
 from tests.rig import KEY, PEPPER, A, B, RecordingCaller, Rig
 
 BODY = {"model": "auto", "messages": [{"role": "user", "content": "hello"}]}
@@ -170,7 +170,7 @@ async def test_memory_keeps_what_was_used_last() -> None:
 
 async def test_redis_shares_answers_and_forgets_them_in_time(redis_server: RedisServer) -> None:
     async with connect_bytes(redis_server.url) as client:
-        stores = [cast(ResponseStore, RedisResponses(client)) for _ in range(2)]
+        stores = [cast(ResponseStore, RedisResponses(client, patience_seconds=PATIENCE_SECONDS)) for _ in range(2)]
         one, two = (Rig(responses=ResponseCache(store)) for store in stores)
         first, second = await ask(one, stream=True), await ask(two, stream=True)
         assert second.headers["x-breakeven-cache"] == "hit"
