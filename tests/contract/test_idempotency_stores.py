@@ -1,7 +1,7 @@
 """What every store of idempotency keys must do, and what it does for a hundred callers at once."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import cast
 
 import pytest
@@ -84,6 +84,14 @@ async def ask(service: Idempotency, served: Served, *, key: str = "k", who: str 
     return sink
 
 
+async def begun(served: Served, asking: Sequence[asyncio.Future[Kept]]) -> None:
+    """One of them is being served; none can have ended before."""
+    while not served.count:
+        for one in asking:
+            assert not one.done(), one.exception()
+        await asyncio.sleep(0)
+
+
 async def test_a_name_belongs_to_whoever_claims_it_first(store: IdempotencyStore) -> None:
     assert await store.claim("n", ONE) is None
     assert await store.claim("n", OTHER) == Found(ONE, None)
@@ -101,8 +109,7 @@ async def test_an_abandoned_name_is_free(store: IdempotencyStore) -> None:
 async def test_a_hundred_equal_callers_are_served_once(store: IdempotencyStore) -> None:
     service, served = Idempotency(store, identify), Served()
     asking = [asyncio.ensure_future(ask(service, served)) for _ in range(100)]
-    while not served.count:
-        await asyncio.sleep(0)
+    await begun(served, asking)
     served.go_on.set()
     answers = await asyncio.gather(*asking)
     assert served.count == 1
@@ -117,8 +124,7 @@ async def test_workers_that_share_a_store_serve_once(redis_server: RedisServer) 
         workers = [Idempotency(redis_store(client), identify) for client in (one, two)]
         served = Served()
         asking = [asyncio.ensure_future(ask(workers[number % 2], served)) for number in range(20)]
-        while not served.count:
-            await asyncio.sleep(0)
+        await begun(served, asking)
         served.go_on.set()
         assert {(one.status, one.body) for one in await asyncio.gather(*asking)} == {(200, b"one two")}
         assert served.count == 1
@@ -157,8 +163,7 @@ async def test_a_refused_request_is_served_anew(store: IdempotencyStore) -> None
 async def test_a_caller_that_gives_up_finds_the_answer_when_it_asks_again(store: IdempotencyStore) -> None:
     service, served = Idempotency(store, identify), Served()
     first = asyncio.ensure_future(ask(service, served))
-    while not served.count:
-        await asyncio.sleep(0)
+    await begun(served, [first])
     first.cancel()
     again = asyncio.ensure_future(ask(service, served))
     served.go_on.set()
