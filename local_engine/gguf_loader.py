@@ -142,6 +142,7 @@ def _read_config(
     if int(optional("rope.dimension_count", head_size)) != head_size:
         raise ModelUnsupported("Partial rotary embeddings are not supported.")
     scaling = _rope_scaling(optional, tensors, int(value("context_length")))
+    window, sliding = _windows(optional, architecture, extended_window(int(value("context_length")), scaling))
     return ModelConfig(
         name=_served_name(path),
         family=FAMILIES[architecture],  # pyright: ignore[reportArgumentType]
@@ -152,18 +153,27 @@ def _read_config(
         kv_heads=int(optional("attention.head_count_kv", heads)),
         head_size=head_size,
         vocabulary_size=len(metadata["tokenizer.ggml.tokens"]),
-        # Within a sliding window full attention is the same, so such a model is served up to its window.
-        context_window=min(
-            extended_window(int(value("context_length")), scaling),
-            int(optional("attention.sliding_window", 0) or 10**9),
-        ),
+        context_window=window,
         rope_theta=float(optional("rope.freq_base", 10000.0)),
         norm_epsilon=float(value("attention.layer_norm_rms_epsilon")),
         rope_scaling=scaling,
         has_qkv_bias="blk.0.attn_q.bias" in tensors,
         has_qk_norm="blk.0.attn_q_norm.weight" in tensors,
         has_tied_embedding="output.weight" not in tensors,
+        sliding_window=sliding,
     )
+
+
+def _windows(optional: Callable[[str, Any], Any], architecture: str, window: int) -> tuple[int, int]:
+    """The context window and the sliding one, 0 for none.
+
+    A file says which layers slide by a pattern, if at all; Mistral's all do, of Qwen's we cannot know. Within the
+    window full attention is the same, so a model of mixed layers is served up to it.
+    """
+    sliding = int(optional("attention.sliding_window", 0) or 0)
+    pattern = optional("attention.sliding_window_pattern", None)
+    slides = all(pattern) if isinstance(pattern, list) else pattern is None and architecture in INTERLEAVED_ROPE
+    return (window, sliding) if slides or not sliding else (min(window, sliding), 0)
 
 
 def _rope_scaling(

@@ -37,8 +37,8 @@ def plain_float(tensor: torch.Tensor, name: str) -> torch.Tensor:
     """A tensor that needs no scale, in float32; raises ModelUnsupported for one of a type that does."""
     if tensor.dtype not in PLAIN:
         raise ModelUnsupported(
-            f"Tensor {name} is stored as {tensor.dtype}, and config.json has no quantization_config that says how it is "
-            f"meant; take a checkpoint that says so ({', '.join(METHODS)}), or one that is not quantised."
+            f"Tensor {name} is stored as {tensor.dtype}, and config.json has no quantization_config that says how it "
+            f"is meant; take a checkpoint that says so ({', '.join(METHODS)}), or one that is not quantised."
         )
     return tensor.float()
 

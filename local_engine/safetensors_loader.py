@@ -16,6 +16,7 @@ from local_engine.weights import LoadedFile, WeightSource, no_nibbles
 
 FAMILIES: Final = ("llama", "mistral", "qwen2", "qwen3")
 INDEX: Final = "model.safetensors.index.json"
+FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 class SafetensorsWeights:
@@ -94,8 +95,8 @@ def _read_config(raw: dict[str, Any], folder: Path, *, has_head: bool, weights: 
     heads = int(raw["num_attention_heads"])
     scaling = _rope_scaling(rope, int(raw["max_position_embeddings"]))
     window = extended_window(int(raw["max_position_embeddings"]), scaling)
-    sliding = int(raw.get("sliding_window") or 0) if raw.get("use_sliding_window", True) else 0
-    if sliding and not _slides_everywhere(raw):
+    sliding, is_everywhere = _sliding_window(raw, family, folder)
+    if sliding and not is_everywhere:
         # Within the window full attention is the same, so a model of mixed layers is served up to it.
         window, sliding = min(window, sliding), 0
     return ModelConfig(
@@ -118,10 +119,19 @@ def _read_config(raw: dict[str, Any], folder: Path, *, has_head: bool, weights: 
     )
 
 
-def _slides_everywhere(raw: dict[str, Any]) -> bool:
-    """Whether every layer has the sliding window: Qwen2's first `max_window_layers` have not."""
-    kinds = raw.get("layer_types")
-    return set(kinds) == {"sliding_attention"} if kinds else not raw.get("max_window_layers")
+def _sliding_window(raw: dict[str, Any], family: str, folder: Path) -> tuple[int, bool]:
+    """The window of the layers that have one, 0 if none has, and whether all have it; defaults as in transformers."""
+    layers, is_mistral = int(raw["num_hidden_layers"]), family == "mistral"
+    has_window = is_mistral or (family in ("qwen2", "qwen3") and bool(raw.get("use_sliding_window")))
+    window = int(raw.get("sliding_window", 4096) or 0) if has_window else 0
+    # Qwen's first layers have none.
+    full = 0 if is_mistral else min(layers, int(raw.get("max_window_layers", 28)))
+    kinds = raw.get("layer_types") or [FULL] * full + [SLIDING] * (layers - full)
+    if unknown := set(kinds) - {FULL, SLIDING}:
+        raise ModelUnsupported(
+            f"{folder.name} has layers of {', '.join(sorted(unknown))}, which are not computed here."
+        )
+    return (window, FULL not in kinds) if SLIDING in kinds else (0, True)
 
 
 def _rope_scaling(rope: dict[str, Any], window: int) -> RopeScaling | None:

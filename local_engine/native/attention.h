@@ -17,6 +17,10 @@ struct Cache {
 
 struct Heads {
     long query, kv, size;
+    long window;  // keys that a row sees, its own included; 0 for all
+
+    // The first key that a row sees.
+    long oldest(long position) const { return window ? std::max(0L, position + 1 - window) : 0; }
     long width() const { return (query + 2 * kv) * size; }
 };
 
@@ -99,21 +103,25 @@ inline void gather(const Strip& strip, const float (&weights)[group][kStrip * kL
     }
 }
 
-// Folds the first `seen` keys of a strip, at most 32, into the running softmax of `group` heads.
+// Folds the first `seen` keys of a strip, at most 32, but for the first `hidden` of them, into the running softmax of
+// `group` heads.
 template <int group, int chunks>
-inline void fold(const float* q, const Strip& strip, long size, long seen, Running<chunks>* state) {
+inline void fold(const float* q, const Strip& strip, long size, long seen, long hidden, Running<chunks>* state) {
     __m512 scores[group][kStrip];
     if (seen <= kLanes) score<group, 1>(q, strip, size, scores);
     else score<group, kStrip>(q, strip, size, scores);
     alignas(64) float weights[group][kStrip * kLanes];
+    __mmask16 visible[kStrip];
+    UNROLL
+    for (int b = 0; b < kStrip; ++b)
+        visible[b] = first_lanes(std::max(0L, seen - b * kLanes)) & ~first_lanes(std::max(0L, hidden - b * kLanes));
     UNROLL
     for (int g = 0; g < group; ++g) {
         Running<chunks>& s = state[g];
         __m512 masked[kStrip];
         UNROLL
         for (int b = 0; b < kStrip; ++b)
-            masked[b] = _mm512_mask_blend_ps(first_lanes(std::max(0L, seen - b * kLanes)), _mm512_set1_ps(-INFINITY),
-                                             scores[g][b]);
+            masked[b] = _mm512_mask_blend_ps(visible[b], _mm512_set1_ps(-INFINITY), scores[g][b]);
         const float peak = _mm512_reduce_max_ps(_mm512_max_ps(masked[0], masked[1]));
         if (peak > s.peak) {
             const __m512 keep = exp_ps(_mm512_set1_ps(s.peak - peak));
@@ -124,8 +132,7 @@ inline void fold(const float* q, const Strip& strip, long size, long seen, Runni
         }
         UNROLL
         for (int b = 0; b < kStrip; ++b) {
-            const __mmask16 mask = first_lanes(std::max(0L, seen - b * kLanes));
-            const __m512 weight = _mm512_maskz_mov_ps(mask, exp_ps(_mm512_sub_ps(masked[b], _mm512_set1_ps(s.peak))));
+            const __m512 weight = _mm512_maskz_mov_ps(visible[b], exp_ps(_mm512_sub_ps(masked[b], _mm512_set1_ps(s.peak))));
             s.total = _mm512_add_ps(s.total, weight);
             _mm512_store_ps(weights[g] + b * kLanes, weight);
         }
@@ -147,7 +154,9 @@ void attend(const Heads& heads, const Cache& cache, const Step& step, const Tile
             for (int c = 0; c < chunks * 4; ++c) state[r][g].sum[c] = _mm512_setzero_ps();
         }
     const long last = step.positions[tile.row + tile.rows - 1];
-    for (long first = 0; first <= last; first += kStrip * kLanes) {
+    // Strips begin at the same positions for every row, so that where a tile begins changes no bits.
+    const long begin = heads.oldest(step.positions[tile.row]) / (kStrip * kLanes) * (kStrip * kLanes);
+    for (long first = begin; first <= last; first += kStrip * kLanes) {
         Strip strip;
         for (long b = 0; b < kStrip; ++b) {
             const long position = std::min(first + b * kLanes, last);
@@ -156,9 +165,10 @@ void attend(const Heads& heads, const Cache& cache, const Step& step, const Tile
             strip.values[b] = cache.values + at;
         }
         for (long r = 0; r < tile.rows; ++r) {
-            const long seen = step.positions[tile.row + r] + 1 - first;
-            if (seen > 0)
-                fold<group, chunks>(qkv + (tile.row + r) * heads.width() + head * size, strip, size, seen, state[r]);
+            const long position = step.positions[tile.row + r];
+            const long seen = position + 1 - first, hidden = heads.oldest(position) - first;
+            const float* q = qkv + (tile.row + r) * heads.width() + head * size;
+            if (seen > 0 && hidden < kStrip * kLanes) fold<group, chunks>(q, strip, size, seen, hidden, state[r]);
         }
     }
     for (long r = 0; r < tile.rows; ++r)

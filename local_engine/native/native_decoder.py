@@ -37,8 +37,6 @@ def why_not(config: ModelConfig, block_size: int) -> str | None:
         return "the processor lacks AVX-512 with VNNI"
     if config.head_size not in HEAD_SIZES or any(side % BLOCK for side in sides):
         return f"the model's heads are not 64 or 128 wide, or its layers not a multiple of {BLOCK}"
-    if config.sliding_window:
-        return f"the model has a sliding window: --context-window {config.sliding_window} or less does without it"
     if block_size != LANES:
         return f"--block-size is not {LANES}"
     if load_decoder() is None:
@@ -93,6 +91,7 @@ class NativeDecoder:
             heads=config.heads,
             kv_heads=config.kv_heads,
             head_size=config.head_size,
+            window=config.sliding_window,
             epsilon=config.norm_epsilon,
             cos=self._cos.data_ptr(),
             sin=self._sin.data_ptr(),

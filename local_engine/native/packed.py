@@ -53,6 +53,7 @@ class CModel(ctypes.Structure):
         ("heads", ctypes.c_long),
         ("kv_heads", ctypes.c_long),
         ("head_size", ctypes.c_long),
+        ("window", ctypes.c_long),
         ("epsilon", ctypes.c_float),
         ("cos", ctypes.c_void_p),
         ("sin", ctypes.c_void_p),

@@ -174,20 +174,70 @@ def test_a_window_that_no_context_outgrows_is_none(tmp_path: Path) -> None:
     assert without_idle_window(loaded, EngineConfig(context_window=11)).config.sliding_window == 0
 
 
+EVERY = {"use_sliding_window": True, "sliding_window": 11, "max_window_layers": 0, "layer_types": None}
+
+
 @pytest.mark.parametrize(
-    ("settings", "window", "sliding"),
+    ("family", "settings", "window", "sliding"),
     [
-        ({"use_sliding_window": True, "max_window_layers": 1, "layer_types": None}, 11, 0),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, 11, 0),
-        ({"use_sliding_window": False}, 256, 0),
-        ({"use_sliding_window": True, "max_window_layers": 0, "layer_types": None}, 256, 11),
+        ("qwen2", EVERY, 256, 11),
+        ("qwen2", EVERY | {"max_window_layers": 1}, 11, 0),
+        ("qwen2", EVERY | {"max_window_layers": 2}, 256, 0),
+        ("qwen3", EVERY | {"layer_types": ["full_attention", "sliding_attention"]}, 11, 0),
+        ("qwen3", EVERY | {"layer_types": ["full_attention", "full_attention"]}, 256, 0),
+        ("qwen2", EVERY | {"use_sliding_window": False}, 256, 0),
+        ("qwen2", {"sliding_window": 11, "layer_types": None}, 256, 0),
+        ("mistral", {"sliding_window": 11}, 256, 11),
+        ("mistral", {"sliding_window": None}, 256, 0),
+        ("llama", {"sliding_window": 11}, 256, 0),
     ],
 )
-def test_layers_without_a_window_keep_the_context_within_it(
-    tmp_path: Path, settings: dict[str, Any], window: int, sliding: int
+def test_windows_are_read_as_transformers_reads_them(
+    tmp_path: Path, family: str, settings: dict[str, Any], window: int, sliding: int
 ) -> None:
-    folder = write_folder(make_model("mistral-window"), tmp_path)
+    """A model of mixed layers is served up to its window, where full attention is the same."""
+    folder = write_folder(make_model(family), tmp_path)
     described = json.loads((folder / "config.json").read_text())
+    for name in ("use_sliding_window", "max_window_layers", "layer_types"):
+        described.pop(name, None)
     (folder / "config.json").write_text(json.dumps(described | settings))
     config = load_safetensors(folder).config
     assert (config.context_window, config.sliding_window) == (window, sliding)
+
+
+def test_layers_of_another_kind_are_named(tmp_path: Path) -> None:
+    folder = write_folder(make_model("qwen3"), tmp_path)
+    described = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(
+        json.dumps(described | {"layer_types": ["full_attention", "chunked_attention"]})
+    )
+    with pytest.raises(ModelUnsupported, match="chunked_attention"):
+        load_safetensors(folder)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "pattern", "window", "sliding"),
+    [
+        ("llama", None, 256, 11),
+        ("llama", [True, True], 256, 11),
+        ("llama", [True, False], 11, 0),
+        ("qwen2", None, 11, 0),
+        ("qwen2", [True, True], 256, 11),
+    ],
+)
+def test_a_gguf_files_window(
+    tmp_path: Path, architecture: str, pattern: list[bool] | None, window: int, sliding: int
+) -> None:
+    model = make_model("llama" if architecture == "llama" else "qwen2")
+    path = write_gguf(model, tmp_path / "t.gguf", architecture, Kind.F32, sliding_window=11, sliding_pattern=pattern)
+    config = load_gguf(path).config
+    assert (config.context_window, config.sliding_window) == (window, sliding)
+
+
+@pytest.mark.parametrize("head_size", [32, 64])
+def test_a_gguf_file_with_a_window_answers_as_transformers_does(tmp_path: Path, head_size: int) -> None:
+    """Heads of 64 run in the native decoder, where there is one."""
+    model = make_model("mistral-window", head_dim=head_size)
+    assert_same(
+        build_engine(write_gguf(model, tmp_path / "t.gguf", "llama", Kind.F32, sliding_window=11), SMALL), model
+    )

@@ -48,6 +48,9 @@ SHAPES = {
     "wide heads": replace(PLAIN, head_size=128, heads=4),
     "qwen2": replace(PLAIN, has_qkv_bias=True, has_tied_embedding=False),
     "qwen3": replace(PLAIN, has_qk_norm=True),
+    "a window within a block": replace(PLAIN, sliding_window=11),
+    "a window of several blocks": replace(PLAIN, sliding_window=37),
+    "a window as wide as the prompt": replace(PLAIN, sliding_window=75),
 }
 
 
@@ -167,7 +170,7 @@ def in_torch(config: ModelConfig, mode: Mode) -> ModelRunner:
         config,
         loaded_file(config, mode).weights,
         build_linear=build,
-        attention=CpuAttention(),
+        attention=CpuAttention(window=config.sliding_window),
         context_window=config.context_window,
     )
     return ModelRunner(model, blocks=40, block_size=16, kv_dtype=torch.float32)
@@ -201,7 +204,9 @@ def test_it_computes_what_torch_computes_from_the_same_weights(config: ModelConf
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("config", [PLAIN, SHAPES["qwen3"]], ids=["llama", "qwen3"])
+@pytest.mark.parametrize(
+    "config", [PLAIN, SHAPES["qwen3"], replace(PLAIN, sliding_window=21)], ids=["llama", "qwen3", "window"]
+)
 def test_a_rows_bits_depend_on_its_own_tokens_alone(config: ModelConfig, mode: Mode) -> None:
     """Whole or in pieces, alone or beside others, by one thread or two."""
     runner = native(config, mode)

@@ -48,8 +48,11 @@ YARN_ROPE = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "origina
 ALPHABET = sorted(byte_alphabet(), key=byte_alphabet().__getitem__)
 
 
-def make_model(family: str) -> PreTrainedModel:
-    """A random model of the family, float32, weights large enough that greedy choices are clear."""
+def make_model(family: str, head_dim: int = 32) -> PreTrainedModel:
+    """A random model of the family, float32, weights large enough that greedy choices are clear.
+
+    Llama's and Qwen2's heads are as wide as their shape makes them.
+    """
     torch.manual_seed(3)
     model: PreTrainedModel
     if family == "llama":
@@ -57,15 +60,15 @@ def make_model(family: str) -> PreTrainedModel:
     elif family == "llama3-rope":
         model = LlamaForCausalLM(LlamaConfig(**SHAPE, rope_parameters=LLAMA3_ROPE, tie_word_embeddings=True))
     elif family == "yarn-rope":
-        model = Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=32, rope_parameters=YARN_ROPE))
+        model = Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=head_dim, rope_parameters=YARN_ROPE))
     elif family == "mistral":
-        model = MistralForCausalLM(MistralConfig(**SHAPE, head_dim=32, sliding_window=None))
+        model = MistralForCausalLM(MistralConfig(**SHAPE, head_dim=head_dim, sliding_window=None))
     elif family == "mistral-window":
-        model = MistralForCausalLM(MistralConfig(**SHAPE, head_dim=32, sliding_window=11))
+        model = MistralForCausalLM(MistralConfig(**SHAPE, head_dim=head_dim, sliding_window=11))
     elif family == "qwen2":
         model = Qwen2ForCausalLM(Qwen2Config(**SHAPE, tie_word_embeddings=True))
     else:
-        model = Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=32))
+        model = Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=head_dim))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.2 if parameter.dim() > 1 else 0.4)
@@ -116,7 +119,15 @@ def interleave(weight: np.ndarray, heads: int) -> np.ndarray:
     return weight[order]
 
 
-def write_gguf(model: PreTrainedModel, path: Path, architecture: str, kind: gguf.GGMLQuantizationType) -> Path:
+def write_gguf(
+    model: PreTrainedModel,
+    path: Path,
+    architecture: str,
+    kind: gguf.GGMLQuantizationType,
+    *,
+    sliding_window: int | None = None,
+    sliding_pattern: list[bool] | None = None,
+) -> Path:
     """Write a model as llama.cpp's converter would, its matrices quantised to `kind`."""
     config = model.config
     writer = gguf.GGUFWriter(path, architecture)
@@ -127,6 +138,12 @@ def write_gguf(model: PreTrainedModel, path: Path, architecture: str, kind: gguf
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_rope_freq_base(10000.0)
+    if architecture == "llama" and getattr(config, "head_dim", None):
+        writer.add_key_length(config.head_dim)
+    if sliding_window is not None:
+        writer.add_sliding_window(sliding_window)
+    if sliding_pattern is not None:
+        writer.add_sliding_window_pattern(sliding_pattern)
     if config.rope_parameters["rope_type"] == "llama3":
         # As llama.cpp's converter: each frequency's divisor, and no rule.
         plain = 10000.0 ** -torch.arange(0, 1, 2 / (config.hidden_size // config.num_attention_heads))
