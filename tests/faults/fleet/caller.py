@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 
-TIMEOUT = aiohttp.ClientTimeout(total=120)
+TIMEOUT = aiohttp.ClientTimeout(total=600)
 PROMPT = "How many words does a question need to have, if nobody is going to read it? " * 2
 """Estimated at more than the 20 tokens the provider reports for whatever it is asked."""
 

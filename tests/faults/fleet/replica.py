@@ -14,7 +14,7 @@ import psutil
 
 from tests.ports import free_port
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 300.0
 PEPPER = "5a" * 32
 CONFIGURATION = """\
 server: {{budget_wait_seconds: 90}}  # machines that test are slow, and nobody is to be refused for that

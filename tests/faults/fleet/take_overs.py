@@ -17,17 +17,20 @@ class TakeOvers:
     seconds: float = 0.0
 
 
+NEVER = TakeOvers()
+
+
 def take_overs(urls: Iterable[str]) -> dict[tuple[str, str], TakeOvers]:
     """By replica and worker, of those that took any over; whoever is asked shows its whole replica."""
     found: dict[tuple[str, str], TakeOvers] = {}
     for url in urls:
-        text = httpx.get(f"{url}/metrics", timeout=60, trust_env=False).text
+        text = httpx.get(f"{url}/metrics", timeout=300, trust_env=False).text
         samples = [one for family in text_string_to_metric_families(text) for one in family.samples]
         for sample in samples:
             if sample.name not in (f"{NAME}_count", f"{NAME}_sum") or not sample.value:
                 continue
             worker = (url, sample.labels["worker"])
-            before = found.get(worker, TakeOvers())
+            before = found.get(worker, NEVER)
             if sample.name.endswith("_count"):
                 found[worker] = replace(before, count=int(sample.value))
             else:
