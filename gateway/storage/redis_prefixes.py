@@ -18,7 +18,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gateway.shared_prefixes import Heard, WarmNote
-from gateway.storage.redis_bytes import answering
+from gateway.storage.redis_bytes import ANSWER_SECONDS, answering
 
 log = logging.getLogger(__name__)
 PREFIX = "{breakeven}:prefixes:1"
@@ -46,19 +46,21 @@ class RedisPrefixes:
         replica: str,
         prefix: str = PREFIX,
         most_records: int = MOST_RECORDS,
+        answer_seconds: float = ANSWER_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._everybodys = prefix.encode()
         self._replicas = f"{prefix}:{replica}".encode()
         self._most_records = most_records
+        self._answer_seconds = answer_seconds
         self._monotonic = monotonic
         self._self = os.urandom(8)
         self._last: dict[bytes, bytes] = {}
 
     async def tell(self, notes: Sequence[WarmNote], *, only_replica: bool) -> None:
         stream = self._replicas if only_replica else self._everybodys
-        async with answering(), self._client.pipeline(transaction=False) as pipeline:
+        async with answering(self._answer_seconds), self._client.pipeline(transaction=False) as pipeline:
             for first in range(0, len(notes), NOTES_A_RECORD):
                 record = {b"from": self._self, b"notes": encode(notes[first : first + NOTES_A_RECORD])}
                 pipeline.xadd(stream, record, maxlen=self._most_records, approximate=True)  # pyright: ignore[reportArgumentType]

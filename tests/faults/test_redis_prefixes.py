@@ -1,7 +1,7 @@
 """Warm prefixes over a real Redis: who learns what, how much is kept, and that a Redis that is away is no error."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,21 +16,17 @@ from tests.redis_server import RedisServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration]
 PATIENCE_SECONDS = 120.0
+ANSWER_SECONDS = 60.0  # else a machine that stands still loses notes, as it may
 HOUR = 3600.0
 REDIS_TRIMS_AT_ONCE = 100
 """Its stream-node-max-entries: an approximate bound is kept by whole nodes."""
 PROMPT = (b"fingerprint", 3000)
 
 
-@pytest.fixture(autouse=True)
-async def patience() -> AsyncIterator[None]:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        yield
-
-
 @asynccontextmanager
 async def worker(server: RedisServer, replica: str = "one", *, most: int = 5000) -> AsyncGenerator[SharedWarmPrefixes]:
-    warm = SharedWarmPrefixes(RedisPrefixes(connect_bytes(server.url), replica=replica, most_records=most))
+    client = connect_bytes(server.url)
+    warm = SharedWarmPrefixes(RedisPrefixes(client, replica=replica, most_records=most, answer_seconds=ANSWER_SECONDS))
     running = asyncio.create_task(warm.run())
     try:
         yield warm
@@ -48,8 +44,9 @@ def known(warm: SharedWarmPrefixes) -> set[str]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not condition():
+            await asyncio.sleep(0.01)
 
 
 async def test_workers_learn_from_each_other_and_a_new_one_what_was_said_before(redis_server: RedisServer) -> None:
@@ -89,13 +86,15 @@ async def test_a_redis_that_is_away_is_no_error_and_they_find_each_other_again(t
             note(one, "meanwhile")
             assert known(one) == {"before", "meanwhile"}
             await asyncio.to_thread(server.start)
-            while "after" not in known(two):
-                note(one, "after")
-                await asyncio.sleep(0.1)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while "after" not in known(two):
+                    note(one, "after")
+                    await asyncio.sleep(0.1)
 
 
 async def test_a_stream_is_bounded_and_forgets_itself(redis_server: RedisServer) -> None:
-    channel = RedisPrefixes(connect_bytes(redis_server.url), replica="one", most_records=10)
+    client = connect_bytes(redis_server.url)
+    channel = RedisPrefixes(client, replica="one", most_records=10, answer_seconds=ANSWER_SECONDS)
     for number in range(400):
         await channel.tell([WarmNote("t", b"%d" % number, "m", 2944, HOUR)], only_replica=False)
     await channel.aclose()
