@@ -1,7 +1,7 @@
 """Several keys of one provider as one backend: each with its own limits. Pure but for its clock.
 
 The pool knows which keys have room. Which of them a call uses, and that a refused key rests, is the gateway's decision
-(`gateway/load.py`): a pool never retries by itself.
+(`gateway/upstreams/load.py`): a pool never retries by itself.
 """
 
 import time

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import Bar, build_report
-from gateway.admission import Admission, parse_limits
-from gateway.counters import Account, Booked, Counters, Grant, Holding, Rate, Shortage, budget_account
-from gateway.limits import window_id
-from gateway.local_counters import LocalCounters
+from gateway.limits.admission import Admission, parse_limits
+from gateway.limits.counters import Account, Booked, Counters, Grant, Holding, Rate, Shortage, budget_account
+from gateway.limits.local_counters import LocalCounters
+from gateway.limits.treasury import Treasury
+from gateway.limits.values import window_id
 from gateway.storage.redis_counters import RedisCounters, connect
-from gateway.treasury import Treasury
 from tests.redis_server import RedisServer
 
 NOW_US = 1_795_000_000_000_000

@@ -20,9 +20,9 @@ from benchmarks.ledger.month import DAYS, HOURS, lay_down
 from benchmarks.ledger.traffic import START_US
 from benchmarks.report import Bar, build_report
 from dashboards.measure import measure
+from gateway.composition.first_keys import create_first_keys
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
-from gateway.first_keys import create_first_keys
 from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.sql_keys import SqlKeyStore
 from tests.browser.conftest import child

@@ -21,29 +21,29 @@ from dataclasses import dataclass, field
 
 from backends.protocol import Backend, Timeouts
 from classifier.protocol import Classification, Classifier
-from gateway.acceptance import Acceptance
-from gateway.admission import Admission
-from gateway.body_keeper import BodyKeeper
-from gateway.bookkeeping import Bookkeeper
-from gateway.cascade import cascade
-from gateway.delivery import Delivery
-from gateway.dispatch import Dispatcher
+from gateway.access.keys import KeyRecord, KeyRing, require_model_access
 from gateway.errors import NoEligibleModel
-from gateway.implied_feedback import ImpliedFeedback
-from gateway.keys import KeyRecord, KeyRing, require_model_access
+from gateway.kept_answers.body_keeper import BodyKeeper
+from gateway.kept_answers.memory_responses import MemoryResponses
+from gateway.kept_answers.response_cache import ResponseCache
+from gateway.learning.implied_feedback import ImpliedFeedback
+from gateway.learning.shadow import ShadowCalls
 from gateway.ledger.entry import Ledger, Status, tenant_of
-from gateway.load import Upstreams
-from gateway.memory_responses import MemoryResponses
-from gateway.request_facts import gather_facts, request_facts
-from gateway.request_view import RequestView, parse_request
-from gateway.response_cache import ResponseCache
+from gateway.limits.admission import Admission
+from gateway.request.acceptance import Acceptance
+from gateway.request.bookkeeping import Bookkeeper
+from gateway.request.cascade import cascade
+from gateway.request.delivery import Delivery
+from gateway.request.dispatch import Dispatcher
+from gateway.request.facts import gather_facts, request_facts
+from gateway.request.run import Answer, Caller, Incoming, Observer, Run
+from gateway.request.view import RequestView, parse_request
 from gateway.routing.decide import Choice, decide
 from gateway.routing.fallback import RetryPolicy
 from gateway.routing.snapshot import Snapshot
-from gateway.rule_state import ExplorationSpend, RuleState
-from gateway.run import Answer, Caller, Incoming, Observer, Run
-from gateway.shadow import ShadowCalls
-from gateway.warm_prefixes import MemoryWarmPrefixes, PromptCache, WarmPrefixes, note_answer
+from gateway.rulebook.state import ExplorationSpend, RuleState
+from gateway.upstreams.load import Upstreams
+from gateway.upstreams.warm_prefixes import MemoryWarmPrefixes, PromptCache, WarmPrefixes, note_answer
 
 log = logging.getLogger(__name__)
 

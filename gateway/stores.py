@@ -1,6 +1,6 @@
 """What the rest of the gateway asks of a database, as protocols and values. Names no technology.
 
-The rules' store is beside its service (rules_service.py), the ledger's protocol beside its records (ledger/entry.py),
+The rules' store is in rulebook/service.py, the ledger's protocol beside its records (ledger/entry.py),
 what the reports sum in sums.py.
 """
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol, TypedDict
 
-from gateway.keys import KeyRecord, Role
+from gateway.access.keys import KeyRecord, Role
 from gateway.ledger.entry import Entry, Status
-from gateway.limits import BudgetScope
+from gateway.limits.values import BudgetScope
 
 
 @dataclass(frozen=True, slots=True)

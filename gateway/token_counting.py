@@ -6,14 +6,14 @@ import msgspec
 
 from backends.errors import BackendError, UpstreamRejected
 from backends.protocol import Call, Timeouts
-from gateway.answer_parts import rejection
+from gateway.access.keys import KeyRecord
 from gateway.errors import ContextTooLong, NoEligibleModel
 from gateway.ids import new_request_id
-from gateway.keys import KeyRecord
 from gateway.pipeline import Pipeline
-from gateway.request_view import RequestView
+from gateway.request.answer_parts import rejection
+from gateway.request.run import Caller, Incoming
+from gateway.request.view import RequestView
 from gateway.routing.snapshot import Candidate
-from gateway.run import Caller, Incoming
 
 log = logging.getLogger(__name__)
 HEADER = "x-breakeven-count"

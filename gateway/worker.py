@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 from gateway.api.assemble import build_app
+from gateway.composition.deployment import load_deployment
+from gateway.composition.wiring import open_gateway
 from gateway.config.home import find_home
-from gateway.deployment import load_deployment
 from gateway.errors import BreakevenError
-from gateway.server import bind, loop_factory, serve_until_stopped
-from gateway.wiring import open_gateway
+from gateway.process.server import bind, loop_factory, serve_until_stopped
 
 DRAIN_SECONDS = 30
 PARENT_SECONDS = 0.5

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from gateway.server import KEEP_ALIVE_SECONDS, bind
+from gateway.process.server import KEEP_ALIVE_SECONDS, bind
 
 
 @asynccontextmanager

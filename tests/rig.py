@@ -10,12 +10,12 @@ from backends.protocol import Chunk
 from backends.scripted import Outcome, Script, ScriptedBackend, follow
 from backends.translating import TranslatingBackend
 from classifier.protocol import Classification, Conversation, ModelProfile, Quality
-from gateway.keys import KeyRecord, KeyRing, hash_key
+from gateway.access.keys import KeyRecord, KeyRing, hash_key
 from gateway.ledger.entry import Entry
-from gateway.load import Upstreams
 from gateway.pipeline import Incoming, Pipeline
 from gateway.routing.fallback import RetryPolicy
 from gateway.routing.snapshot import Candidate
+from gateway.upstreams.load import Upstreams
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.memory_ledger import MemoryLedger
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from gateway.server import free_port
+from gateway.process.server import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES: Mapping[str, Sequence[str]] = {

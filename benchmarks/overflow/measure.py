@@ -29,13 +29,13 @@ from benchmarks.overflow.example import (
     WAIT_SECONDS,
     build_snapshot,
 )
+from gateway.access.keys import KeyRecord, KeyRing, hash_key
+from gateway.composition.engine_monitor import watch_health
 from gateway.economics.queueing import erlang_b, largest_arrival_rate
-from gateway.engine_monitor import watch_health
-from gateway.keys import KeyRecord, KeyRing, hash_key
 from gateway.ledger.entry import Checkpoint, Entry, Intent
-from gateway.load import Upstreams
 from gateway.pipeline import Incoming, Pipeline
 from gateway.routing.snapshot import Candidate
+from gateway.upstreams.load import Upstreams
 
 KEY, PEPPER = "bk-benchmark", b"benchmark"
 RELATIVE_LOADS = tuple(load * GPU_SECONDS for load in LOADS)

@@ -14,11 +14,11 @@ from gateway.api.admin_keys import KeyService, build_keys_router
 from gateway.api.admin_operations import OwnEngine, build_operations_router
 from gateway.api.admin_reports import Reports, build_reports_router
 from gateway.api.admin_rules import Replay, build_rules_router
-from gateway.body_keeper import BodyReader
-from gateway.budgets_service import BudgetsService
+from gateway.kept_answers.body_keeper import BodyReader
 from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import PriceBook
-from gateway.rules_service import RulesService
+from gateway.reports.budgets_service import BudgetsService
+from gateway.rulebook.service import RulesService
 from gateway.stores import AuditLog, EntryStore
 
 PREFIX = "/admin/v1"

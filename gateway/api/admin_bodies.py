@@ -4,8 +4,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from gateway.api.admin_guard import Caller, needs
-from gateway.body_keeper import BodyReader
 from gateway.errors import NotFound
+from gateway.kept_answers.body_keeper import BodyReader
 
 
 class StoredBodies(BaseModel):

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from gateway.api.admin_guard import Caller, needs
-from gateway.budgets_service import BudgetsService, Standing
 from gateway.errors import InvalidRequest, NotFound
-from gateway.limits import BudgetScope
+from gateway.limits.values import BudgetScope
 from gateway.money import format_usd, parse_usd
+from gateway.reports.budgets_service import BudgetsService, Standing
 from gateway.reports.daily_costs import BudgetBurn
 from gateway.stores import Budget
 

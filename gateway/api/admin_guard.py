@@ -6,10 +6,10 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from pydantic import BaseModel
 
+from gateway.access.keys import KeyRecord, KeyRing
+from gateway.access.roles import PERMISSIONS, Permission, may
 from gateway.api.token_path import credential_of
 from gateway.errors import Forbidden
-from gateway.keys import KeyRecord, KeyRing
-from gateway.roles import PERMISSIONS, Permission, may
 
 DECLARATION = "x-breakeven-permission"
 """Stands in the OpenAPI document of every operation, so that the role matrix can be generated from it."""

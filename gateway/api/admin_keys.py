@@ -8,11 +8,11 @@ import msgspec
 from fastapi import APIRouter
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
 
-from gateway.admission import Limits, parse_limits
+from gateway.access.keys import Role
+from gateway.access.roles import PERMISSIONS
 from gateway.api.admin_guard import Caller, needs
 from gateway.errors import Conflict, InvalidRequest, NotFound
-from gateway.keys import Role
-from gateway.roles import PERMISSIONS
+from gateway.limits.admission import Limits, parse_limits
 from gateway.stores import KeyChange, KeyStore, ListedKey, NewKey
 
 Label = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\w .:/@-]+$")]

@@ -11,7 +11,7 @@ from gateway.api.admin_guard import Caller, needs
 from gateway.api.admin_time import Moment, microseconds
 from gateway.errors import ConfigurationError, InvalidRequest
 from gateway.routing.rules import RulesDocument, rules_json_schema
-from gateway.rules_service import Activation, Problem, RulesService, StoredRules, text_diff
+from gateway.rulebook.service import Activation, Problem, RulesService, StoredRules, text_diff
 
 MAX_TEXT = 1_000_000
 

@@ -13,15 +13,15 @@ from gateway.api.admin_keys import KeyService
 from gateway.api.admin_operations import OwnEngine
 from gateway.api.admin_reconcile import build_reconcile_router
 from gateway.api.admin_what_if import build_what_if_router
-from gateway.budgets_service import BudgetsService
 from gateway.clock import now_us
+from gateway.composition.running import Gateway
 from gateway.config.settings import LOCAL_BACKEND
-from gateway.replay_service import ReplayService
+from gateway.reports.budgets_service import BudgetsService
 from gateway.reports.daily_costs import BudgetBurn, DailyCost, TooShort
+from gateway.reports.replay_service import ReplayService
 from gateway.reports.services import build_report_services
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
-from gateway.running import Gateway
 
 
 def build_admin(gateway: Gateway) -> APIRouter:

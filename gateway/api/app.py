@@ -18,8 +18,8 @@ from gateway.api.openapi_hot import complete_document
 from gateway.api.public import ANTHROPIC
 from gateway.api.token_path import ENDPOINTS, TokenPath
 from gateway.errors import BreakevenError, InvalidRequest, NotFound, RequestError
-from gateway.idempotency import Idempotency
 from gateway.ids import new_request_id
+from gateway.kept_answers.idempotency import Idempotency
 from gateway.pipeline import Pipeline
 from gateway.token_counting import TokenCounter
 

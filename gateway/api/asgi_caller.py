@@ -7,7 +7,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from backends.protocol import Chunk
-from gateway.server import CONNECTION
+from gateway.process.server import CONNECTION
 
 HEARTBEAT_SECONDS = 15.0
 HEARTBEAT = b": still here\n\n"

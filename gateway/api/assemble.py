@@ -12,7 +12,7 @@ from gateway.api.feedback import build_feedback_router
 from gateway.api.public import build_public_router
 from gateway.api.shedding import Load, Shedding
 from gateway.api.stored_responses import build_stored_responses_router
-from gateway.running import Gateway
+from gateway.composition.running import Gateway
 
 MEGABYTE = 1 << 20
 

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from gateway.access.keys import KeyRecord
 from gateway.api.admin_entries import request_not_found
 from gateway.api.token_path import credential_of
-from gateway.keys import KeyRecord
 from gateway.ledger.entry import Entry
 from gateway.pipeline import Pipeline
 from gateway.stores import EntryStore, Feedback, FeedbackKind, FeedbackStore

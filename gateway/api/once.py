@@ -2,7 +2,7 @@
 
 from starlette.types import Message, Send
 
-from gateway.idempotency import Headers, Sink
+from gateway.kept_answers.idempotency import Headers, Sink
 
 KEY_HEADER = b"idempotency-key"
 

@@ -11,7 +11,7 @@ from gateway.api.token_path import credential_of, parse_tags
 from gateway.errors import ModelNotFound
 from gateway.money import format_usd
 from gateway.pipeline import Pipeline
-from gateway.request_view import parse_request
+from gateway.request.view import parse_request
 from gateway.routing.decide import AUTO, SIMULATE_TAG, Choice
 from gateway.routing.snapshot import Candidate
 

@@ -7,11 +7,11 @@ from fastapi import APIRouter, Path, Request, Response
 
 from backends.errors import BackendError, UpstreamRejected
 from backends.stored_responses import KeepsResponses
-from gateway.answer_parts import rejection
+from gateway.access.keys import require_model_access
 from gateway.api.token_path import credential_of
 from gateway.errors import InvalidRequest, NotFound, UpstreamFailed
-from gateway.keys import require_model_access
 from gateway.pipeline import Pipeline
+from gateway.request.answer_parts import rejection
 
 NOT_FOUND = 404
 BAD_GATEWAY = 502

@@ -7,15 +7,15 @@ from typing import Protocol
 from starlette.types import Receive, Scope, Send
 
 from backends.protocol import TRACE_HEADERS, VENDOR_HEADERS, Operation
-from gateway.answer_parts import id_header
 from gateway.api.asgi_caller import AsgiCaller, while_connected
 from gateway.api.once import SendSink, as_send, idempotency_key
 from gateway.api.openai_errors import body_of, headers_of, status_of
 from gateway.errors import BodyTooLarge, BreakevenError, InvalidRequest
-from gateway.idempotency import Idempotency, Sink
 from gateway.ids import new_request_id
+from gateway.kept_answers.idempotency import Idempotency, Sink
+from gateway.kept_answers.response_cache import DEFAULT_SECONDS, vendor_text
 from gateway.pipeline import Caller, Incoming
-from gateway.response_cache import DEFAULT_SECONDS, vendor_text
+from gateway.request.answer_parts import id_header
 
 log = logging.getLogger(__name__)
 TAGS_HEADER = b"x-breakeven-tags"

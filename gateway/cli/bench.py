@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.serve_children import engine_supervisor
+from gateway.composition.engine_monitor import measure_curve
 from gateway.config.engine_curve import CurveFile, MeasuredEngine, save_engine_curve
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, find_home
 from gateway.config.settings import EngineSettings, load_settings
 from gateway.economics.errors import EconomicsError
-from gateway.engine_monitor import measure_curve
 from gateway.errors import StateError
-from gateway.server import free_port
+from gateway.process.server import free_port
 
 BAR_WIDTH = 20
 POLL_SECONDS = 0.5

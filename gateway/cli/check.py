@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.show_table import show_table
+from gateway.composition.deployment import load_deployment
 from gateway.config.home import find_home
-from gateway.deployment import load_deployment
 from gateway.money import format_usd
 from gateway.routing.snapshot import Candidate
 

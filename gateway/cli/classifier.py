@@ -12,13 +12,13 @@ from typing import Annotated, Any
 import typer
 
 from classifier.online.correction import NONE, Correction, learn
-from gateway.catalogue import profiles
-from gateway.classifier_versions import Active, ClassifierVersions
 from gateway.cli.state import State, open_state
 from gateway.clock import now_us
 from gateway.config.home import find_home
 from gateway.errors import ConfigurationError, StateError
-from gateway.learning import Judged, Verdict, correction_name, judge, latest, outcomes
+from gateway.learning.classifier_versions import Active, ClassifierVersions
+from gateway.learning.correction import Judged, Verdict, correction_name, judge, latest, outcomes
+from gateway.rulebook.catalogue import profiles
 from gateway.storage.sql_entries import SqlEntries
 from gateway.storage.sql_feedback import SqlFeedback
 from gateway.stores import Feedback

@@ -4,8 +4,8 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from gateway.access.keys import Role
 from gateway.cli.state import open_state
-from gateway.keys import Role
 from gateway.stores import NewKey
 
 DAY_US = 86_400_000_000

@@ -11,14 +11,14 @@ from rich.console import Console
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.cli.demo_traffic import DAYS, Team, make_month
+from gateway.composition.deployment import Deployment, load_deployment
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
-from gateway.deployment import Deployment, load_deployment
 from gateway.errors import StateError
 from gateway.ledger.entry import Entry
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
-from gateway.rules_service import RulesService
+from gateway.rulebook.service import RulesService
 from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.sql_budgets import SqlBudgets
 from gateway.storage.sql_keys import SqlKeyStore

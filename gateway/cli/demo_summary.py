@@ -9,8 +9,8 @@ from rich.table import Table
 
 from backends.usage import Usage
 from gateway.cli.show_table import show_table
+from gateway.composition.deployment import load_deployment
 from gateway.config.home import find_home
-from gateway.deployment import load_deployment
 from gateway.money import format_usd, parse_usd
 from gateway.pricing.price import price
 from gateway.routing.snapshot import Candidate

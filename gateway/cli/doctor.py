@@ -15,13 +15,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from gateway.api.admin_time import moment_of
-from gateway.classifier_versions import ClassifierVersions
 from gateway.cli.address import local_url, running_url
 from gateway.cli.state import open_state
+from gateway.composition.deployment import load_deployment, load_environment_settings
 from gateway.config.home import Home, find_home
 from gateway.config.providers import hosted_from_environment, load_providers
-from gateway.deployment import load_deployment, load_environment_settings
 from gateway.errors import BreakevenError, StateError
+from gateway.learning.classifier_versions import ClassifierVersions
 from gateway.ledger.syncing import why_no_kernel
 
 LEAST_FREE_BYTES = 2 << 30

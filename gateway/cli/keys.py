@@ -10,11 +10,11 @@ from typing import Any, cast
 import typer
 from rich.table import Column, Table
 
-from gateway.admission import parse_limits
+from gateway.access.keys import Role
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, open_state
 from gateway.errors import NotFound
-from gateway.keys import Role
+from gateway.limits.admission import parse_limits
 from gateway.stores import KeyChange, ListedKey, NewKey
 
 app = typer.Typer(help="API keys. A secret is shown once, when its key is created.", no_args_is_help=True)

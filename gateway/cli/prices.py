@@ -24,7 +24,7 @@ from gateway.pricing.price_figures import figures
 from gateway.pricing.price_text import start_of_day_us
 from gateway.pricing.price_update import Change, append, compare, describe
 from gateway.pricing.reprice import Repriced
-from gateway.reprice_service import RepricedModel, RepriceQuery, book_repriced, by_model, find_repriced
+from gateway.reports.reprice_service import RepricedModel, RepriceQuery, book_repriced, by_model, find_repriced
 from gateway.storage.sql_adjustments import SqlAdjustments
 
 app = typer.Typer(no_args_is_help=True)

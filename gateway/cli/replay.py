@@ -13,7 +13,7 @@ from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.clock import now_us
 from gateway.config.settings import read_text
-from gateway.replay_service import ReplayService
+from gateway.reports.replay_service import ReplayService
 from gateway.sums import SumsQuery
 
 DAY_US = 86_400_000_000

@@ -17,7 +17,7 @@ from gateway.clock import now_us
 from gateway.config.settings import read_text
 from gateway.errors import NotFound
 from gateway.routing.rules import RulesDocument, rules_json_schema
-from gateway.rules_service import Activation, RulesService, StoredRules, text_diff
+from gateway.rulebook.service import Activation, RulesService, StoredRules, text_diff
 
 app = typer.Typer(help="Routing rules, as versions of which one is active.", no_args_is_help=True)
 AUTHOR = "command line"

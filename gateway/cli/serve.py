@@ -14,18 +14,18 @@ from gateway.cli.address import remember_address
 from gateway.cli.serve_children import Addresses, fetch_weights, plan_children
 from gateway.cli.serve_fleet import serve_fleet
 from gateway.cli.serve_text import show_addresses, show_ready
+from gateway.composition.deployment import load_deployment, load_environment_settings, require_redis
+from gateway.composition.engine_monitor import measure_curve
+from gateway.composition.first_keys import FirstKeys, create_first_keys
+from gateway.composition.running import Gateway
+from gateway.composition.web_ui import allow_company_sign_in
+from gateway.composition.wiring import open_gateway
 from gateway.config.engine_curve import save_engine_curve
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home, find_home
 from gateway.config.settings import LOCAL_BACKEND
-from gateway.deployment import load_deployment, load_environment_settings, require_redis
 from gateway.economics.errors import EconomicsError
-from gateway.engine_monitor import measure_curve
-from gateway.first_keys import FirstKeys, create_first_keys
-from gateway.running import Gateway
-from gateway.server import bind, loop_factory, reserve, serve_until_stopped
-from gateway.web_ui import allow_company_sign_in
-from gateway.wiring import open_gateway
+from gateway.process.server import bind, loop_factory, reserve, serve_until_stopped
 
 DRAIN_SECONDS = 30
 POLL_SECONDS = 0.25

@@ -6,12 +6,12 @@ import sys
 from dataclasses import dataclass
 
 from gateway.cli.address import local_url
+from gateway.composition.web_ui import WebUi, ui_supervisor
 from gateway.config.home import Home
 from gateway.config.settings import EngineSettings
 from gateway.errors import StateError
-from gateway.server import free_port
-from gateway.supervisor import Supervisor
-from gateway.web_ui import WebUi, ui_supervisor
+from gateway.process.server import free_port
+from gateway.process.supervisor import Supervisor
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,16 +17,16 @@ from rich.console import Console
 
 from gateway.cli.serve_children import Addresses, Children, plan_children
 from gateway.cli.serve_text import show_addresses, show_ready
+from gateway.composition.deployment import Deployment, load_deployment, load_environment_settings
+from gateway.composition.engine_monitor import measure_curve
+from gateway.composition.first_keys import FirstKeys, create_first_keys
+from gateway.composition.web_ui import allow_company_sign_in
 from gateway.config.engine_curve import save_engine_curve
 from gateway.config.home import Home
-from gateway.deployment import Deployment, load_deployment, load_environment_settings
 from gateway.economics.errors import EconomicsError
-from gateway.engine_monitor import measure_curve
-from gateway.first_keys import FirstKeys, create_first_keys
+from gateway.process.supervisor import Supervisor
 from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.sql_keys import SqlKeyStore
-from gateway.supervisor import Supervisor
-from gateway.web_ui import allow_company_sign_in
 
 POLL_SECONDS = 0.1
 WORKER_STOP_SECONDS = 75.0

@@ -5,8 +5,8 @@ import os
 from rich.console import Console
 
 from gateway.cli.serve_children import Addresses
-from gateway.deployment import Deployment
-from gateway.first_keys import FirstKeys
+from gateway.composition.deployment import Deployment
+from gateway.composition.first_keys import FirstKeys
 
 
 def show_addresses(addresses: Addresses, keys: FirstKeys | None, console: Console) -> None:

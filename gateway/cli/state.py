@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.catalogue import profiles
-from gateway.classifier_versions import ClassifierVersions
 from gateway.clock import now_us
+from gateway.composition.deployment import Deployment, load_deployment
 from gateway.config.home import find_home
-from gateway.deployment import Deployment, load_deployment
+from gateway.learning.classifier_versions import ClassifierVersions
 from gateway.reports.services import ReportServices, build_report_services
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
-from gateway.rules_service import text_version
+from gateway.rulebook.catalogue import profiles
+from gateway.rulebook.service import text_version
 from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_ledger import SqlLedger

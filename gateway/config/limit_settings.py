@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.limits import Rates, SharedLimits
+from gateway.limits.values import Rates, SharedLimits
 
 Name = Annotated[str, Field(min_length=1, max_length=120)]
 

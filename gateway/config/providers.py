@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.warm_prefixes import AUTOMATIC, PromptCache
+from gateway.upstreams.warm_prefixes import AUTOMATIC, PromptCache
 from gateway.yaml_document import validate_yaml
 
 WireFormat = Literal["openai", "anthropic", "gemini"]

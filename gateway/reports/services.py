@@ -12,8 +12,8 @@ from gateway.api.admin_reports import (
     PeriodQuery,
     Utilisation,
 )
+from gateway.composition.deployment import Deployment
 from gateway.config.gpu_table_file import load_gpu_table
-from gateway.deployment import Deployment
 from gateway.errors import InvalidRequest
 from gateway.reports.books import Books, BooksOf
 from gateway.reports.break_even_service import BreakEvenOf, BreakEvenService

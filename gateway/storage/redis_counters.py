@@ -14,8 +14,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError
 
-from gateway.counters import Account, Books, CountersDown, Grant, Holding, Rate, Shortage, Standing
-from gateway.local_counters import LocalCounters
+from gateway.limits.counters import Account, Books, CountersDown, Grant, Holding, Rate, Shortage, Standing
+from gateway.limits.local_counters import LocalCounters
 from gateway.storage.redis_scripts import BEGIN_READING, END_READING, LEASE, REPORT, TAKE
 
 log = logging.getLogger(__name__)

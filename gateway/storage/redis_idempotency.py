@@ -1,4 +1,4 @@
-"""Idempotency keys shared by all workers and replicas through Redis; see gateway.idempotency.IdempotencyStore.
+"""Idempotency keys shared by all workers and replicas through Redis. Implements IdempotencyStore.
 
 One key per name. Its value is `R` and the fingerprint while a worker serves the request, for as long as that worker
 renews it; then `F`, the fingerprint and the answer.
@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 from redis.asyncio import Redis
 
-from gateway.idempotency import Found, Recorded
+from gateway.kept_answers.idempotency import Found, Recorded
 from gateway.storage.redis_bytes import ANSWER_SECONDS, answering
 
 PREFIX = "breakeven:idempotency:"

@@ -17,8 +17,8 @@ import msgspec
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.shared_prefixes import Heard, WarmNote
 from gateway.storage.redis_bytes import ANSWER_SECONDS, answering
+from gateway.upstreams.shared_prefixes import Heard, WarmNote
 
 log = logging.getLogger(__name__)
 PREFIX = "{breakeven}:prefixes:1"

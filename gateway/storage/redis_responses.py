@@ -8,7 +8,7 @@ from typing import cast
 import msgspec
 from redis.asyncio import Redis
 
-from gateway.response_cache import CachedAnswer
+from gateway.kept_answers.response_cache import CachedAnswer
 from gateway.storage.redis_bytes import answering
 
 PREFIX = "breakeven:answers:"
@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 0.5
 
 
 class RedisResponses:
-    """See gateway.response_cache.ResponseStore. The client's values are bytes (redis_bytes.connect_bytes)."""
+    """Implements ResponseStore. The client's values are bytes (redis_bytes.connect_bytes)."""
 
     def __init__(self, client: "Redis", *, prefix: str = PREFIX, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._client = client

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.body_keeper import Bodies
 from gateway.errors import StateError
+from gateway.kept_answers.body_keeper import Bodies
 from gateway.storage.database import writing
 from gateway.storage.interned import insert_or_ignore
 from gateway.storage.sql_audit import append_audit

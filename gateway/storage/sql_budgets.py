@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.limits import BudgetScope
+from gateway.limits.values import BudgetScope
 from gateway.money import format_usd
 from gateway.storage.database import writing
 from gateway.storage.sql_audit import append_audit

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.keys import KeyRecord, hash_key
+from gateway.access.keys import KeyRecord, hash_key
 from gateway.storage.database import FIRST_KEYS_LOCK, lock, writing
 from gateway.storage.sql_audit import append_audit
 from gateway.storage.tables import api_keys
@@ -40,7 +40,7 @@ class SqlKeyStore:
             return await self._create(connection, new, author=author, limits=limits)
 
     async def create_in_empty(self, new: Sequence[NewKey], *, author: str) -> Sequence[str] | None:
-        """See gateway.first_keys.EmptyKeyStore."""
+        """See gateway.composition.first_keys.EmptyKeyStore."""
         async with writing(self._engine) as connection:
             await lock(connection, FIRST_KEYS_LOCK)
             if (await connection.execute(select(api_keys.c.id).limit(1))).first() is not None:

@@ -1,11 +1,11 @@
-"""Rules versions, and which one is active; see gateway.rules_service.RulesStore."""
+"""Rules versions, and which one is active; see gateway.rulebook.service.RulesStore."""
 
 from collections.abc import Sequence
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.rules_service import Activation, StoredRules
+from gateway.rulebook.service import Activation, StoredRules
 from gateway.storage.database import AUDIT_LOCK, lock, writing
 from gateway.storage.interned import insert_or_ignore
 from gateway.storage.sql_audit import append_audit

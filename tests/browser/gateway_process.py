@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 from gateway.api.assemble import build_app
+from gateway.composition.deployment import load_deployment
+from gateway.composition.wiring import open_gateway
 from gateway.config.home import Home
-from gateway.deployment import load_deployment
-from gateway.server import bind, serve_until_stopped
-from gateway.wiring import open_gateway
+from gateway.process.server import bind, serve_until_stopped
 
 
 async def main(home: Path, port: int) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from dashboards.screenshots import LAPTOP, open_browser, picture, sign_in, take_all
 from gateway.cli.demo_month import write_demo_month
+from gateway.composition.first_keys import create_first_keys
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
-from gateway.first_keys import create_first_keys
 from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.sql_keys import SqlKeyStore
 from tests.browser.conftest import ROOT, child

@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
-from gateway.keys import Role
-from gateway.roles import may
+from gateway.access.keys import Role
+from gateway.access.roles import may
 from tests.browser.conftest import Running
 
 pytestmark = pytest.mark.integration

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from gateway.counters import Account, Booked, Counters, CountersDown, Grant, Holding, Rate
-from gateway.local_counters import LocalCounters
+from gateway.limits.counters import Account, Booked, Counters, CountersDown, Grant, Holding, Rate
+from gateway.limits.local_counters import LocalCounters
 from gateway.storage.redis_counters import RedisCounters, connect
 from tests.redis_server import RedisServer
 

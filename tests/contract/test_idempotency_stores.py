@@ -8,8 +8,8 @@ import pytest
 from redis.asyncio import Redis
 
 from gateway.errors import IdempotencyMismatch, InvalidRequest, Overloaded
-from gateway.idempotency import Found, Headers, Idempotency, IdempotencyStore, Recorded, Sink
-from gateway.memory_idempotency import MemoryIdempotency
+from gateway.kept_answers.idempotency import Found, Headers, Idempotency, IdempotencyStore, Recorded, Sink
+from gateway.kept_answers.memory_idempotency import MemoryIdempotency
 from gateway.storage.redis_bytes import connect_bytes
 from gateway.storage.redis_idempotency import RedisIdempotency
 from tests.redis_server import PATIENCE_SECONDS, RedisServer

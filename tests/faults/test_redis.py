@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from backends.scripted import Outcome, follow
-from gateway.admission import Admission, parse_limits
-from gateway.budget_keeper import BudgetKeeper
-from gateway.counters import Account, Booked, budget_account
 from gateway.errors import BudgetExhausted, Overloaded
-from gateway.limits import window_id
+from gateway.limits.admission import Admission, parse_limits
+from gateway.limits.budget_keeper import BudgetKeeper
+from gateway.limits.counters import Account, Booked, budget_account
+from gateway.limits.treasury import Treasury
+from gateway.limits.values import window_id
 from gateway.storage.redis_counters import RedisCounters, connect
-from gateway.treasury import Treasury
 from tests.redis_server import RedisServer
 from tests.rig import Rig
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from gateway.shared_prefixes import SharedWarmPrefixes, WarmNote
+from gateway.process.tasks import end_tasks
 from gateway.storage.redis_bytes import connect_bytes
 from gateway.storage.redis_prefixes import NOTES_A_RECORD, PREFIX, RedisPrefixes
-from gateway.tasks import end_tasks
+from gateway.upstreams.shared_prefixes import SharedWarmPrefixes, WarmNote
 from tests.redis_server import RedisServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration]

@@ -59,7 +59,7 @@ def _run(name: str, seconds: int, crashes: Path) -> bool:
 def _fuzz(name: str, seconds: int, crashes: Path) -> None:
     """Never returns: libFuzzer ends the process."""
     atheris: Any = importlib.import_module("atheris")
-    with atheris.instrument_imports(include=["backends", "gateway.api.token_path", "gateway.request_view"]):
+    with atheris.instrument_imports(include=["backends", "gateway.api.token_path", "gateway.request.view"]):
         from tests.fuzzing.targets import TARGETS
 
     crashes.mkdir(exist_ok=True)

@@ -31,7 +31,7 @@ from backends.responses_format import ResponsesStreamReader, read_response
 from backends.sse import EventTooLarge, SseParser
 from gateway.api.token_path import read_body
 from gateway.errors import BodyTooLarge, InvalidRequest
-from gateway.request_view import parse_request
+from gateway.request.view import parse_request
 from tests.fuzzing import seeds
 from tests.read_stream import read_stream
 

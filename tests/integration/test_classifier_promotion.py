@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from classifier.online.correction import Correction
-from gateway.classifier_versions import SHIPPED, Active
 from gateway.cli.demo_month import write_demo_month
+from gateway.composition.deployment import load_deployment
+from gateway.composition.running import Gateway
+from gateway.composition.wiring import open_gateway
 from gateway.config.home import Home
-from gateway.deployment import load_deployment
-from gateway.running import Gateway
-from gateway.wiring import open_gateway
+from gateway.learning.classifier_versions import SHIPPED, Active
 
 
 async def decides_by(gateway: Gateway, *, corrected: bool) -> str:

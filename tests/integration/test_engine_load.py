@@ -11,10 +11,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from gateway.api.assemble import build_app
+from gateway.composition.deployment import load_deployment
+from gateway.composition.wiring import open_gateway
 from gateway.config.home import Home, create_home
-from gateway.deployment import load_deployment
 from gateway.stores import NewKey
-from gateway.wiring import open_gateway
 from tests.live_server import serving
 
 PATIENCE_SECONDS = 120.0

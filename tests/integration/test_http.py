@@ -12,10 +12,10 @@ from prometheus_client import CollectorRegistry
 from backends.scripted import Outcome, follow
 from gateway.api.app import Root, build_fastapi
 from gateway.api.public import build_public_router
-from gateway.idempotency import Idempotency
+from gateway.kept_answers.idempotency import Idempotency
+from gateway.kept_answers.memory_idempotency import MemoryIdempotency
 from gateway.ledger.entry import Status
-from gateway.memory_idempotency import MemoryIdempotency
-from gateway.metrics import Metrics
+from gateway.telemetry.metrics import Metrics
 from tests.live_server import serving
 from tests.rig import KEY, Rig
 

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from backends.http1_client import Http1Client
 from backends.protocol import Timeouts
-from gateway.server import loop_factory, patient_protocol
+from gateway.process.server import loop_factory, patient_protocol
 from tests.live_server import serving
 
 pytestmark = pytest.mark.integration

@@ -15,12 +15,12 @@ import pytest
 from backends.scripted import Fault, Outcome
 from backends.usage import Usage
 from gateway.api.assemble import build_app
+from gateway.composition.deployment import load_deployment
+from gateway.composition.running import Gateway
+from gateway.composition.wiring import open_gateway
 from gateway.config.home import Home, create_home
-from gateway.deployment import load_deployment
 from gateway.routing.fallback import RetryPolicy
-from gateway.running import Gateway
 from gateway.stores import NewKey
-from gateway.wiring import open_gateway
 from tests.live_server import serving
 from tests.scripted_provider import Raw, ScriptedProvider
 

@@ -16,7 +16,7 @@ from backends.protocol import Chunk, Operation
 from backends.usage import Usage
 from backends.usage_wire import MalformedUsage, parse_openai_usage
 from gateway.errors import ConfigurationError, InvalidRequest
-from gateway.request_view import RequestView, parse_request
+from gateway.request.view import RequestView, parse_request
 from gateway.routing.rules import RulesDocument, parse_rules
 from tests.read_stream import read_stream
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from backends.scripted import Script, ScriptedBackend
 from gateway.api.token_path import TokenPath
-from gateway.idempotency import Idempotency
-from gateway.memory_idempotency import MemoryIdempotency
+from gateway.kept_answers.idempotency import Idempotency
+from gateway.kept_answers.memory_idempotency import MemoryIdempotency
 from gateway.pipeline import Pipeline
 from tests.rig import KEY, Rig
 from tests.virtual_time import now

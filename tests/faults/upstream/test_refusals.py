@@ -7,9 +7,9 @@ import pytest
 
 from backends.protocol import BackendHealth, Timeouts
 from backends.scripted import Fault, Outcome, Script, follow
-from gateway.admission import Admission
 from gateway.ledger.entry import Status
-from gateway.limits import parse_limits
+from gateway.limits.admission import Admission
+from gateway.limits.values import parse_limits
 from gateway.routing.fallback import RetryPolicy
 from tests.builders import make_candidate, make_local, make_prices, make_snapshot
 from tests.faults.upstream.service import call, timed_rig

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from gateway.first_keys import FirstKeys, create_first_keys
-from gateway.keys import hash_key
+from gateway.access.keys import hash_key
+from gateway.composition.first_keys import FirstKeys, create_first_keys
 from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.sql_audit import SqlAuditLog
 from gateway.storage.sql_keys import SqlKeyStore

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.access.keys import KeyRing, hash_key
 from gateway.errors import Unauthenticated
-from gateway.keys import KeyRing, hash_key
-from gateway.rules_service import Activation, RulesStore, StoredRules
+from gateway.rulebook.service import Activation, RulesStore, StoredRules
 from gateway.storage.sql_audit import SqlAuditLog
 from gateway.storage.sql_budgets import SqlBudgets
 from gateway.storage.sql_keys import SqlKeyStore

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.body_keeper import Bodies
+from gateway.kept_answers.body_keeper import Bodies
 from gateway.storage.retention import DAY_US, Forgotten, apply_retention
 from gateway.storage.sql_audit import SqlAuditLog
 from gateway.storage.sql_bodies import SqlBodies

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.body_keeper import Bodies
 from gateway.errors import StateError
+from gateway.kept_answers.body_keeper import Bodies
 from gateway.storage.partitions import drop_bodies_before
 from gateway.storage.sql_audit import SqlAuditLog
 from gateway.storage.sql_bodies import SqlBodies

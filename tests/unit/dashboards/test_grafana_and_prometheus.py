@@ -10,7 +10,7 @@ import yaml
 from prometheus_client import Counter, Gauge, Histogram
 
 from dashboards.grafana_boards import BOARDS, HERE, as_json
-from gateway.metrics import Metrics
+from gateway.telemetry.metrics import Metrics
 from tests.memory_ledger import MemoryLedger
 
 RULES = HERE.parent / "prometheus" / "breakeven.rules.yml"

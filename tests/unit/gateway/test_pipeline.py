@@ -8,7 +8,6 @@ import pytest
 from backends.openai_format import build_body
 from backends.scripted import Fault, Outcome, Script, ScriptedBackend, follow
 from backends.usage import Usage
-from gateway.admission import Admission, parse_limits
 from gateway.errors import (
     BudgetExhausted,
     Forbidden,
@@ -19,6 +18,7 @@ from gateway.errors import (
     UpstreamFailed,
 )
 from gateway.ledger.entry import Status
+from gateway.limits.admission import Admission, parse_limits
 from gateway.pipeline import Incoming
 from gateway.routing.decide import decide
 from gateway.routing.snapshot import request_facts_of

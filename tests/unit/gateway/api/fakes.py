@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from backends.protocol import BackendHealth
 from backends.scripted import Outcome, ScriptedBackend, follow
+from gateway.access.keys import KeyRecord, KeyRing, Role, hash_key
 from gateway.api.admin import build_admin_router
 from gateway.api.admin_exports import build_exports_router
 from gateway.api.admin_forecast import Anomalies, DailyQuery, ForecastQuery, ForecastView, build_forecast_router
@@ -21,23 +22,22 @@ from gateway.api.admin_reports import Utilisation as UtilisationView
 from gateway.api.admin_rules import ReplayResult
 from gateway.api.admin_what_if import WhatIfQuery, WhatIfView, build_what_if_router
 from gateway.api.app import build_fastapi
-from gateway.body_keeper import Bodies
-from gateway.budgets_service import BudgetsService
-from gateway.catalogue import BackendFacts, Catalogue
 from gateway.economics.traffic import HourlyTraffic
 from gateway.errors import InvalidRequest
-from gateway.keys import KeyRecord, KeyRing, Role, hash_key
+from gateway.kept_answers.body_keeper import Bodies
 from gateway.ledger.entry import Entry
-from gateway.limits import BudgetScope
-from gateway.load import Upstreams
+from gateway.limits.values import BudgetScope
 from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import ModelRecord, PriceBook, ProviderPrices
+from gateway.reports.budgets_service import BudgetsService
 from gateway.reports.daily_costs import BudgetBurn, DailyCost
 from gateway.reports.tables import Column, ReportTable
 from gateway.routing.rules import ModelSpec, RulesDocument
-from gateway.rules_service import Activation, RulesService, StoredRules
+from gateway.rulebook.catalogue import BackendFacts, Catalogue
+from gateway.rulebook.service import Activation, RulesService, StoredRules
 from gateway.stores import AuditRecord, Budget, EntryWanted, KeyChange, ListedKey, NewKey, Verified
 from gateway.sums import Sums, SumsQuery
+from gateway.upstreams.load import Upstreams
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.memory_ledger import MemoryLedger
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.body_keeper import Bodies
-from gateway.keys import Role
+from gateway.access.keys import Role
+from gateway.kept_answers.body_keeper import Bodies
 from tests.unit.gateway.api.fakes import AdminRig
 
 PATH = f"/admin/v1/bodies/{'0' * 32}"

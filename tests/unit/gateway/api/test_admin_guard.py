@@ -8,10 +8,10 @@ import pytest
 from fastapi import APIRouter, Depends
 from fastapi.testclient import TestClient
 
+from gateway.access.keys import Role
+from gateway.access.roles import PERMISSIONS, Permission, may
 from gateway.api.admin_guard import DECLARATION, build_guard
 from gateway.api.app import build_fastapi
-from gateway.keys import Role
-from gateway.roles import PERMISSIONS, Permission, may
 from tests.unit.gateway.api.fakes import ROLES, AdminRig
 
 BODIES: dict[str, dict[str, Any]] = {

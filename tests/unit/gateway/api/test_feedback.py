@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from httpx import Response
 
+from gateway.access.keys import Role
 from gateway.api.feedback import build_feedback_router
-from gateway.keys import Role
 from gateway.stores import Feedback, ShadowCall
 from tests.unit.gateway.api.fakes import NOW_US, AdminRig
 from tests.unit.gateway.api.test_admin_entries import make_entry

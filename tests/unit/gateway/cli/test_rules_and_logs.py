@@ -12,7 +12,7 @@ from gateway.cli import build
 from gateway.cli.demo_month import write_demo_month
 from gateway.config.home import Home
 from gateway.errors import ConfigurationError, NotFound
-from gateway.rules_service import text_version
+from gateway.rulebook.service import text_version
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

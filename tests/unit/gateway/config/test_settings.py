@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway.composition.deployment import load_deployment
 from gateway.config.first_files import first_configuration, write_first_files
 from gateway.config.home import Home, create_home
 from gateway.config.settings import Settings, load_settings
-from gateway.deployment import load_deployment
 from gateway.errors import ConfigurationError
 from gateway.yaml_document import validate_yaml
 

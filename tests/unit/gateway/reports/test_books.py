@@ -13,15 +13,15 @@ from gateway.api.admin_forecast import DailyQuery, ForecastQuery
 from gateway.api.admin_reports import BreakEvenQuery, CostQuery, PeriodQuery
 from gateway.api.admin_what_if import WhatIfQuery
 from gateway.cli.demo_month import write_demo_month
+from gateway.composition.deployment import Deployment, load_deployment
 from gateway.config.home import Home
-from gateway.deployment import Deployment, load_deployment
 from gateway.errors import InvalidRequest
 from gateway.ledger.entry import Entry
 from gateway.money import format_usd
-from gateway.replay_service import ReplayService
 from gateway.reports.books import Books, BooksOf
 from gateway.reports.break_even_service import BreakEvenOf, BreakEvenService
 from gateway.reports.plans import own_engine_plan, rented_gpus
+from gateway.reports.replay_service import ReplayService
 from gateway.reports.services import ReportServices, build_report_services
 from gateway.reports.tables import encode
 from gateway.routing.snapshot import Snapshot

@@ -1,0 +1,41 @@
+"""Who may do what: one table from role to permissions. What stands in no row is denied."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from gateway.access.keys import Role
+
+Permission = Literal[
+    "self.read",  # who am I
+    "reports.read",  # sums: costs, overview, break-even
+    "catalogue.read",  # models and prices
+    "operations.read",  # backends, breakers, engine
+    "rules.read",
+    "entries.read",  # single requests, never their text
+    "keys.read",
+    "audit.read",
+    "budgets.write",  # monthly budgets, which warn and stop nothing
+    "rules.write",  # put, activate, roll back
+    "keys.write",  # create, change and revoke
+    "bodies.read",  # the stored text of single requests
+]
+
+VIEWER: frozenset[Permission] = frozenset(
+    {"self.read", "reports.read", "catalogue.read", "operations.read", "rules.read"}
+)
+FINANCE = VIEWER | frozenset[Permission]({"entries.read", "keys.read", "audit.read", "budgets.write"})
+EDITOR = FINANCE | frozenset[Permission]({"rules.write"})
+OWNER = EDITOR | frozenset[Permission]({"keys.write", "bodies.read"})
+
+PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
+    "app": frozenset(),  # calls models, and sees its own requests under /v1
+    "viewer": VIEWER,
+    "finance": FINANCE,
+    "editor": EDITOR,
+    "owner": OWNER,
+}
+
+
+def may(role: Role, permission: object) -> bool:
+    """Whether the role's row has the permission; no role has one that is not in the table."""
+    return permission in PERMISSIONS.get(role, frozenset())

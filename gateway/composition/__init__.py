@@ -1,0 +1,1 @@
+"""The composition root: a deployment's files and settings made into running parts."""

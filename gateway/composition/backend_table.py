@@ -1,0 +1,194 @@
+"""Which backends this deployment has, and which models come with them: settings and environment put into adapters."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from backends.anthropic import NATIVE_PATHS, AnthropicBackend
+from backends.gemini import GeminiBackend
+from backends.key_pool import KeyPool
+from backends.litellm_backend import LitellmBackend
+from backends.openai_compatible import DEFAULT_PATHS, OPENAI_PATHS, OpenAICompatibleBackend
+from backends.protocol import Backend, Operation, Timeouts
+from backends.scripted import ScriptedBackend
+from backends.simulation import Pace, simulate
+from backends.translating import TranslatingBackend
+from gateway.composition.provider_keys import build_pooled, keys_of_block, keys_of_provider
+from gateway.config.engine_curve import CurveFile, MeasuredEngine, fit_engine
+from gateway.config.providers import HostedProvider, hosted_from_environment, load_providers
+from gateway.config.settings import LOCAL_BACKEND, BackendSettings, Settings
+from gateway.economics.errors import EconomicsError
+from gateway.errors import ConfigurationError
+from gateway.money import parse_usd
+from gateway.routing.rules import ModelSpec
+from gateway.routing.snapshot import EngineSpeed
+from gateway.rulebook.catalogue import SIMULATED, BackendFacts, Catalogue
+from gateway.upstreams.load import KeyShelf
+from gateway.upstreams.warm_prefixes import PromptCache
+
+SIMULATED_PROVIDER = "openai"
+"""Whose list prices the simulated hosted side carries."""
+
+
+ENGINE_CACHE = PromptCache(ttl_seconds=600.0, least_tokens=16, step_tokens=16, is_replicas_own=True)
+"""Blocks of 16 tokens, kept until room is needed: how long that takes depends on the load, so this is a guess."""
+
+
+@dataclass(slots=True)
+class BackendTable:
+    """Adapters by backend name, what the catalogue needs of each, and the models the environment brings."""
+
+    adapters: dict[str, Backend] = field(default_factory=dict[str, Backend])
+    facts: dict[str, BackendFacts] = field(default_factory=dict[str, BackendFacts])
+    models: dict[str, ModelSpec] = field(default_factory=dict[str, ModelSpec])
+    drains: set[str] = field(default_factory=set[str])
+    shelves: dict[str, KeyShelf] = field(default_factory=dict[str, KeyShelf])
+    timeouts: dict[str, Timeouts] = field(default_factory=dict[str, Timeouts])
+    prompt_caches: dict[str, PromptCache] = field(default_factory=dict[str, PromptCache])
+
+    def add(
+        self, adapter: Backend, facts: BackendFacts, *, drains: bool = False, native: Collection[Operation] = ()
+    ) -> None:
+        """`native` are the operations, beyond chat's, that need no translation for this adapter."""
+        self.adapters[adapter.name] = TranslatingBackend(adapter, native=native)
+        self.facts[adapter.name] = facts
+        if isinstance(adapter, KeyPool):
+            self.shelves[adapter.name] = adapter
+        if drains:
+            self.drains.add(adapter.name)
+
+    def catalogue(self) -> Catalogue:
+        off = frozenset({LOCAL_BACKEND}) - self.facts.keys()
+        return Catalogue(self.facts, self.models, off)
+
+
+def build_backend_table(
+    settings: Settings, environ: Mapping[str, str], engine_url: str | None, curve: MeasuredEngine
+) -> BackendTable:
+    """Everything reachable from here. Raises ConfigurationError for a backend block that cannot work."""
+    table = BackendTable()
+    if engine_url is not None:
+        engine = OpenAICompatibleBackend(LOCAL_BACKEND, engine_url, None, provider=LOCAL_BACKEND, health_from="engine")
+        speed = curve.speed(settings.engine.gpu_hour_pico_usd)
+        table.add(engine, BackendFacts(provider=LOCAL_BACKEND, speed=speed))
+        table.prompt_caches[LOCAL_BACKEND] = ENGINE_CACHE
+    for name, block in settings.backends.items():
+        _add_block(table, name, block, environ)
+    hosted = hosted_from_environment(environ)
+    for provider in hosted:
+        _add_provider(table, provider, environ)
+    if not hosted and settings.simulated_hosted == "when_no_key":
+        _add_simulated(table)
+    return table
+
+
+def _add_block(table: BackendTable, name: str, block: BackendSettings, environ: Mapping[str, str]) -> None:
+    provider = block.provider or name
+    keys = keys_of_block(name, block, environ)
+    try:
+        adapter = build_pooled(name, keys, partial(_build_block, name, block, provider))
+        speed = _speed(block)
+    except (ValueError, EconomicsError) as error:
+        raise ConfigurationError(str(error), field=f"backends.{name}") from error
+    table.add(
+        adapter,
+        BackendFacts(provider=provider, speed=speed),
+        drains=block.on_disconnect == "drain",
+        native=_native_to_block(block),
+    )
+    table.timeouts[name] = Timeouts(**block.timeouts.model_dump())
+    table.prompt_caches[name] = PromptCache(**block.prompt_cache.model_dump())
+
+
+def _native_to_block(block: BackendSettings) -> Collection[Operation]:
+    if block.has_responses:
+        return OPENAI_PATHS
+    return () if block.litellm is not None else native_operations(block.wire_format, "")
+
+
+def _build_block(name: str, block: BackendSettings, provider: str, key: str | None) -> Backend:
+    if block.litellm is not None:
+        return LitellmBackend(name, provider=provider, settings={**block.litellm, **({"api_key": key} if key else {})})
+    if block.wire_format != "openai":
+        return build_adapter(block.wire_format, name, block.base_url, key, provider)
+    return OpenAICompatibleBackend(
+        name,
+        block.base_url,
+        key,
+        provider=provider,
+        paths=OPENAI_PATHS if block.has_responses else DEFAULT_PATHS,
+        health_from=block.health_from,
+        max_running=block.max_running,
+    )
+
+
+def _speed(block: BackendSettings) -> EngineSpeed | None:
+    if block.gpu_hour_usd is None or block.throughput is None:
+        return None
+    curve = CurveFile("", block.throughput.prefill_tokens_per_second, block.throughput.points)
+    return fit_engine(curve).speed(parse_usd(block.gpu_hour_usd))
+
+
+def _add_provider(table: BackendTable, provider: HostedProvider, environ: Mapping[str, str]) -> None:
+    keys = keys_of_provider(provider.key_env, environ)
+
+    def build(key: str | None) -> Backend:
+        return build_adapter(provider.wire_format, provider.name, provider.base_url, key, provider.name)
+
+    adapter = build_pooled(provider.name, keys, build)
+    table.add(
+        adapter,
+        BackendFacts(provider=provider.price_name),
+        drains=provider.on_disconnect == "drain",
+        native=native_operations(provider.wire_format, provider.name),
+    )
+    table.prompt_caches[provider.name] = provider.prompt_cache
+    for model in provider.models:
+        table.models[model.name] = ModelSpec.model_validate(
+            {
+                "backend": provider.name,
+                "upstream_model": model.upstream_model,
+                "context_window": model.context_window,
+                "supports": list(model.supports),
+                "ability": model.ability,
+            }
+        )
+
+
+def _add_simulated(table: BackendTable) -> None:
+    """List prices without the network: serves only requests tagged for simulation, and says so everywhere."""
+    provider = next(one for one in load_providers() if one.name == SIMULATED_PROVIDER)
+    table.add(
+        ScriptedBackend(SIMULATED, partial(simulate, pace=Pace())), BackendFacts(provider=SIMULATED, is_simulated=True)
+    )
+    for model in provider.models:
+        table.models[f"{SIMULATED}/{model.name}"] = ModelSpec.model_validate(
+            {
+                "backend": SIMULATED,
+                "upstream_model": model.upstream_model,
+                "context_window": model.context_window,
+                "supports": list(model.supports),
+                "priced_as": f"{provider.price_name}/{model.upstream_model}",
+                "ability": model.ability,
+            }
+        )
+
+
+def native_operations(wire_format: str, provider: str) -> Collection[Operation]:
+    """What `build_adapter`'s answers by itself beyond chat."""
+    if wire_format == "anthropic":
+        return NATIVE_PATHS
+    return OPENAI_PATHS if wire_format == "openai" and provider == "openai" else ()
+
+
+def build_adapter(wire_format: str, name: str, base_url: str, key: str | None, provider: str) -> Backend:
+    """The adapter of a wire format. Raises ValueError for an unusable URL or key."""
+    if wire_format == "anthropic":
+        return AnthropicBackend(name, base_url, key, provider=provider)
+    if wire_format == "gemini":
+        return GeminiBackend(name, base_url, key, provider=provider)
+    if provider == "openai":  # its newer models refuse max_tokens; it alone keeps Responses state
+        return OpenAICompatibleBackend(
+            name, base_url, key, provider=provider, paths=OPENAI_PATHS, renames={"max_tokens": "max_completion_tokens"}
+        )
+    return OpenAICompatibleBackend(name, base_url, key, provider=provider)

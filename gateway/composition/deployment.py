@@ -1,0 +1,84 @@
+"""Everything a deployment's files and environment say, read and validated together; nothing is started."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.composition.backend_table import BackendTable, build_backend_table
+from gateway.config.engine_curve import MeasuredEngine, load_engine_curve
+from gateway.config.home import Home
+from gateway.config.limit_settings import shared_limits
+from gateway.config.price_files import load_price_book
+from gateway.config.settings import Settings, load_settings, read_own_text
+from gateway.errors import ConfigurationError
+from gateway.limits.values import SharedLimits
+from gateway.pricing.catalogue import PriceBook
+from gateway.routing.rules import RulesDocument
+from gateway.rulebook.catalogue import Catalogue
+
+OFFLINE_ENGINE_URL = "http://127.0.0.1:1/v1"
+"""Stands for the engine's address where nothing will be sent there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """One consistent reading of the files."""
+
+    home: Home
+    settings: Settings
+    curve: MeasuredEngine
+    table: BackendTable
+    catalogue: Catalogue
+    prices: PriceBook
+    rules_text: str
+    rules: RulesDocument
+
+    @property
+    def database_url(self) -> str:
+        return self.settings.database or self.home.database_url
+
+    @property
+    def shared_limits(self) -> SharedLimits:
+        return shared_limits(self.settings.limits, self.settings.tiers)
+
+
+def load_deployment(
+    home: Home, *, engine_url: str | None = None, environ: Mapping[str, str] = os.environ
+) -> Deployment:
+    """Read all of it. Raises ConfigurationError for the first thing that is wrong.
+
+    `engine_url` is where the bundled engine listens; without it the engine is known but not reachable.
+    """
+    settings = load_environment_settings(home, environ)
+    require_redis(settings, settings.server.workers, home)
+    curve = load_engine_curve(home.curve_file)
+    url = (engine_url or OFFLINE_ENGINE_URL) if settings.engine.is_enabled else None
+    table = build_backend_table(settings, environ, url, curve)
+    catalogue = table.catalogue()
+    text = read_own_text(home.rules_file)
+    rules = catalogue.parse(text, file=str(home.rules_file))
+    prices = load_price_book(overrides=[_beside(home, name) for name in settings.price_overrides])
+    return Deployment(home, settings, curve, table, catalogue, prices, text, rules)
+
+
+def load_environment_settings(home: Home, environ: Mapping[str, str] = os.environ) -> Settings:
+    """The configuration file; addresses that hold passwords may be given in the environment, where they win over it."""
+    given = {"database": environ.get("BREAKEVEN_DATABASE_URL"), "redis": environ.get("BREAKEVEN_REDIS_URL")}
+    return load_settings(home).model_copy(update={name: value for name, value in given.items() if value})
+
+
+def require_redis(settings: Settings, workers: int, home: Home) -> None:
+    """Raises ConfigurationError where several workers would have nothing to count in together."""
+    if workers > 1 and settings.redis is None:
+        raise ConfigurationError(
+            f"{workers} workers need Redis: each would count budgets and rates by itself, and together they would let "
+            f"through {workers} times what is allowed. Set `redis:` or BREAKEVEN_REDIS_URL, or run one worker",
+            file=str(home.config_file),
+            field="server.workers",
+        )
+
+
+def _beside(home: Home, name: str) -> Path:
+    path = Path(name).expanduser()
+    return path if path.is_absolute() else home.root / path

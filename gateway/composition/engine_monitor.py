@@ -1,0 +1,74 @@
+"""Watches the bundled engine: its health twice a second, and its throughput curve once, on first start."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+import httpx
+
+from backends.protocol import Backend
+from gateway.config.engine_curve import CurveFile
+from gateway.upstreams.load import Upstreams
+
+log = logging.getLogger(__name__)
+HEALTH_SECONDS = 0.5
+SWEEP = (1, 2, 4)
+SWEEP_OUTPUT_TOKENS = 32
+SWEEP_TEXT = "Count the days of a long voyage and say what happened on each of them. " * 12
+
+
+async def watch_health(
+    backends: Mapping[str, Backend], upstreams: Upstreams, *, every_seconds: float = HEALTH_SECONDS
+) -> None:
+    """Keep `upstreams.health` fresh for backends that report load; until cancelled."""
+    seen_up: set[str] = set()
+    while True:
+        reports = await asyncio.gather(*(backend.health() for backend in backends.values()))
+        for name, report in zip(backends, reports, strict=True):
+            before = upstreams.health.get(name)
+            if before is not None and before.is_healthy != report.is_healthy and name in seen_up:
+                log.warning("backend %s is %s%s", name, "up" if report.is_healthy else "down", _because(report.detail))
+            if report.is_healthy:
+                seen_up.add(name)
+            upstreams.note_health(name, report)
+        await asyncio.sleep(every_seconds)
+
+
+def _because(detail: str) -> str:
+    return f" ({detail})" if detail else ""
+
+
+async def measure_curve(
+    engine_url: str, model: str, *, sweep: Sequence[int] = SWEEP, progress: Callable[[str], None] = lambda _: None
+) -> CurveFile:
+    """A short sweep against a running engine: real requests, the engine's own timings.
+
+    Raises httpx.HTTPError when the engine does not answer and KeyError when it reports no timings.
+    """
+    points: list[tuple[int, float]] = []
+    prefill = 0.0
+    async with httpx.AsyncClient(base_url=engine_url, timeout=300) as client:
+        await _ask(client, model, "warm-up", 0)
+        for concurrency in sweep:
+            progress(f"measuring the engine at concurrency {concurrency}")
+            began = asyncio.get_running_loop().time()
+            answers = await asyncio.gather(*(_ask(client, model, SWEEP_TEXT, i) for i in range(concurrency)))
+            elapsed = asyncio.get_running_loop().time() - began
+            log.info("engine sweep: %d at once in %.2f s", concurrency, elapsed)
+            speeds = [answer["decode_tokens_per_second"] for answer in answers]
+            points.append((concurrency, sum(speeds)))
+            prefill = max(prefill, max(answer["prefill_tokens_per_second"] for answer in answers))
+    return CurveFile(model, prefill, points)
+
+
+async def _ask(client: httpx.AsyncClient, model: str, text: str, number: int) -> dict[str, float]:
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": f"{number}: {text}"}],
+        "max_tokens": SWEEP_OUTPUT_TOKENS,
+        "temperature": 0,
+        "cache_salt": f"sweep-{number}-{len(text)}",
+    }
+    response = await client.post("/chat/completions", json=body)
+    response.raise_for_status()
+    return response.json()["x_breakeven"]

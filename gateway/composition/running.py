@@ -1,0 +1,251 @@
+"""One worker's gateway while it lives: what starts and stops with it, and what it takes over while it serves.
+
+wiring.py puts it together; it opens nothing itself.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backends.protocol import Backend
+from classifier.protocol import Classifier
+from gateway.access.keys import KeyRing
+from gateway.clock import now_us
+from gateway.composition.chores import Chore
+from gateway.composition.deployment import Deployment
+from gateway.composition.engine_monitor import watch_health
+from gateway.composition.kept_answers import KeptAnswers
+from gateway.composition.key_limits import limits_of_keys, strict_budgets
+from gateway.composition.sharing import Sharing
+from gateway.composition.watching import Watching
+from gateway.config.engine_curve import MeasuredEngine, load_engine_curve
+from gateway.config.settings import LOCAL_BACKEND
+from gateway.errors import BreakevenError
+from gateway.kept_answers.body_keeper import BodyKeeper
+from gateway.kept_answers.idempotency import Idempotency
+from gateway.learning.classifier_versions import ClassifierVersions
+from gateway.learning.classifier_watch import ClassifierWatch
+from gateway.learning.implied_feedback import ImpliedFeedback
+from gateway.ledger.adoption import adopt_abandoned
+from gateway.ledger.directories import Claim
+from gateway.ledger.journal import Journal
+from gateway.ledger.remote_sink import RemoteSink
+from gateway.ledger.shipper import Shipper
+from gateway.limits.budget_keeper import BudgetKeeper
+from gateway.pipeline import Pipeline
+from gateway.process.change_watch import ChangeWatch
+from gateway.process.file_watch import FileWatch
+from gateway.process.tasks import end_tasks
+from gateway.routing.rules import RulesDocument
+from gateway.routing.snapshot import Snapshot
+from gateway.rulebook.catalogue import profiles
+from gateway.rulebook.service import RulesService
+from gateway.rulebook.watch import RuleWatch
+from gateway.storage.retention import apply_retention
+from gateway.storage.sql_stores import SqlStores
+from gateway.telemetry.fleet_metrics import WRITE_SECONDS, FleetRegistry
+from gateway.telemetry.metrics import Metrics
+from gateway.upstreams.shared_prefixes import SharedWarmPrefixes
+
+log = logging.getLogger(__name__)
+PRICES_SECONDS = 60.0
+SHIP_AT_STOP_SECONDS = 20.0
+ADOPT_SECONDS = 30.0
+RETENTION_SECONDS = 3600.0
+FEEDBACK_SECONDS = 15.0
+RULES_SECONDS = 30.0
+SHADOWS_AT_STOP_SECONDS = 10.0
+BODIES_AT_STOP_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class Gateway:
+    """One worker process. `start` it before the first request, `stop` it after the last."""
+
+    deployment: Deployment
+    database: AsyncEngine
+    stores: SqlStores
+    key_ring: KeyRing
+    rules: RulesService
+    journal: Journal
+    sink: RemoteSink
+    shipper: Shipper
+    bodies: BodyKeeper
+    pipeline: Pipeline
+    metrics: Metrics
+    claim: Claim
+    budgets: BudgetKeeper
+    idempotency: Idempotency
+    sharing: Sharing
+    kept: KeptAnswers
+    watching: Watching
+    watch: ChangeWatch
+    exposition: CollectorRegistry
+    curve_watch: FileWatch
+    versions: ClassifierVersions
+    versions_watch: FileWatch
+    classifier_watch: ClassifierWatch
+    implied: ImpliedFeedback
+    rule_watch: RuleWatch
+    classifier: Classifier
+    document: RulesDocument
+    text_version: str = ""
+    tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
+    refreshing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def start(self) -> None:
+        """Take over what dead workers left, load keys and rules, and begin the background work."""
+        await self._adopt_abandoned()
+        await self.watch.look()
+        # So that the books show what died here before anything is leased.
+        await self.shipper.drain(SHIP_AT_STOP_SECONDS)
+        await self.budgets.start()
+        if self.pipeline.shadows is not None:
+            await self.pipeline.shadows.start(self.stores.reports)
+        await self.rule_watch.start()
+        self.tasks = [asyncio.create_task(work, name=name) for name, work in self._background().items()]
+
+    async def stop(self) -> None:
+        """Ship what is settled and close everything; what could not be shipped is shipped at the next start."""
+        await self.idempotency.aclose()
+        if self.pipeline.shadows is not None:
+            await self.pipeline.shadows.drain(SHADOWS_AT_STOP_SECONDS)
+        await end_tasks(self.tasks)
+        if not await self.shipper.drain(SHIP_AT_STOP_SECONDS):
+            log.warning("%d entries stay in the journal for the next start", self.journal.unshipped_entries)
+        await self.bodies.drain(BODIES_AT_STOP_SECONDS)
+        await self.budgets.stop()
+        if isinstance(self.exposition, FleetRegistry):
+            self.exposition.remove()
+        await self.sharing.aclose()
+        await self.kept.aclose()
+        await self.watching.aclose()
+        await self.sink.aclose()
+        await self.journal.aclose()
+        self.claim.release()
+        for backend in self.pipeline.backends.values():
+            await backend.aclose()
+        await self.database.dispose()
+
+    async def refresh(self) -> None:
+        """Keys, budgets and rules as the database has them now."""
+        async with self.refreshing:  # who read the database earlier must not apply it later
+            self.key_ring.replace(await self.stores.keys.records())
+            self.pipeline.admission.limits = limits_of_keys(
+                await self.stores.keys.limits(), self.deployment.shared_limits
+            )
+            self.pipeline.admission.strict = strict_budgets(await self.stores.budgets.budgets())
+            await self.rules.refresh()
+
+    async def take_over(self) -> None:
+        """Something was changed through this process: take it over, and tell the others."""
+        self.watch.wake()
+        await self.refresh()
+
+    def apply(self, document: RulesDocument, text_version: str) -> None:
+        """Decide by these rules from the next request on; a request under way keeps the ones it was admitted with."""
+        self.document, self.text_version = document, text_version
+        models = self.deployment.catalogue.models(document)
+        self.pipeline.classifier = self.classifier.bind(profiles(models))
+        self.pipeline.snapshot = self._snapshot()
+        self.watch.wake()
+
+    def use_curve(self, curve: MeasuredEngine) -> None:
+        """Decide by a newly measured engine from the next request on."""
+        facts = self.deployment.table.facts
+        if LOCAL_BACKEND in facts:
+            speed = curve.speed(self.deployment.settings.engine.gpu_hour_pico_usd)
+            facts[LOCAL_BACKEND] = replace(facts[LOCAL_BACKEND], speed=speed)
+            self.deployment = replace(self.deployment, curve=curve)
+            self.pipeline.snapshot = self._snapshot()
+
+    def problems(self) -> list[str]:
+        """What keeps this process from serving, in sentences; empty when nothing does."""
+        health = self.pipeline.upstreams.health
+        usable = {one.backend for one in self.pipeline.snapshot.candidates.values() if not one.is_simulated}
+        if not usable:
+            return ["there is no model: enable the engine or set a provider's key"]
+        down = {name for name in usable if (one := health.get(name)) is not None and not one.is_healthy}
+        return [f"no backend is up: {', '.join(sorted(down))}"] if down == usable else []
+
+    def _background(self) -> Mapping[str, Coroutine[Any, Any, None]]:
+        """What runs beside the requests, by the name of its task."""
+        chores = (
+            Chore("adopting journals", ADOPT_SECONDS, self._adopt_abandoned),
+            Chore("retention", RETENTION_SECONDS, self._forget),
+            Chore("feedback", FEEDBACK_SECONDS, self.classifier_watch.look),
+            Chore("evidence", FEEDBACK_SECONDS, self.implied.flush),
+            Chore("rules' traffic", RULES_SECONDS, self.rule_watch.look),
+        )
+        work = {
+            "shipper": self.shipper.run(),
+            "changes": self.watch.run(),
+            "news": self.watch.listen(),
+            "turn": self._turn_for_ever(),
+            "bodies": self.bodies.run(),
+            "budgets": self.budgets.run(),
+            "health": watch_health(self._monitored(), self.pipeline.upstreams),
+            **{chore.name: chore.run() for chore in chores},
+        }
+        if isinstance(self.pipeline.warm, SharedWarmPrefixes):
+            work["prefixes"] = self.pipeline.warm.run()
+        return work
+
+    def _snapshot(self) -> Snapshot:
+        assert self.pipeline.classifier is not None
+        return self.deployment.catalogue.snapshot(
+            self.document,
+            self.deployment.prices,
+            classifier_version=self.pipeline.classifier.version,
+            at_us=now_us(),
+            text_version=self.text_version,
+        )
+
+    def _monitored(self) -> dict[str, Backend]:
+        """Backends of our own and those that tell their load; hosted ones are watched by their breakers alone."""
+        own = {name for name, facts in self.deployment.table.facts.items() if facts.speed is not None}
+        own |= {name for name, block in self.deployment.settings.backends.items() if block.health_from != "models"}
+        return {name: backend for name, backend in self.pipeline.backends.items() if name in own}
+
+    async def _adopt_abandoned(self) -> None:
+        """A worker that died and was not started again leaves its journal to the others."""
+        directory = self.deployment.home.journal_directory
+        await adopt_abandoned(directory, self.sink, on_failure=stop_process, seconds_each=SHIP_AT_STOP_SECONDS)
+
+    async def _forget(self) -> None:
+        kept = self.deployment.settings.retention
+        await apply_retention(
+            self.database, requests_days=kept.requests_days, bodies_days=kept.bodies_days, now_us=now_us()
+        )
+
+    async def _turn_for_ever(self) -> None:
+        """What time alone changes, and what another process of this replica left in a file."""
+        priced_at = time.monotonic()
+        while True:
+            await asyncio.sleep(WRITE_SECONDS)
+            try:
+                if self.curve_watch.has_changed():
+                    self.use_curve(load_engine_curve(self.deployment.home.curve_file))
+                if self.versions_watch.has_changed():
+                    self.classifier = self.versions.open()
+                    self.apply(self.document, self.text_version)
+                if time.monotonic() - priced_at >= PRICES_SECONDS:  # off-peak hours begin and end
+                    self.pipeline.snapshot, priced_at = self._snapshot(), time.monotonic()
+                if isinstance(self.exposition, FleetRegistry):
+                    self.exposition.write()
+            except (OSError, BreakevenError):
+                log.exception("cannot take over a new throughput curve or classifier, or leave metrics; tried again")
+
+
+def stop_process(error: OSError) -> None:
+    """The journal's disk failed: nothing may be accepted any more. Ends this process in order; see docs/ledger.md."""
+    log.critical("the journal cannot be synced (%s); stopping, because nothing more could be booked", error)
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,49 @@
+"""The part of the composition root that names what workers share: through Redis where there is one, else nothing."""
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.errors import StateError
+from gateway.limits.counters import Counters
+from gateway.limits.local_counters import LocalCounters
+from gateway.process.news import News, NoNews
+from gateway.upstreams.shared_prefixes import PrefixChannel
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Of one worker; `prefixes` is None where nobody else could know of any. What it holds closes what it opened."""
+
+    counters: Counters
+    news: News
+    prefixes: PrefixChannel | None = None
+
+    async def aclose(self) -> None:
+        await self.counters.aclose()
+        if self.prefixes is not None:
+            await self.prefixes.aclose()
+
+
+def open_sharing(url: str | None, *, journal: Path, workers: int) -> Sharing:
+    """`journal` is the directory this worker claimed; `workers` how many this replica runs. Nothing is connected yet.
+
+    Raises StateError when Redis is configured and its client is not installed.
+    """
+    if url is None:
+        return Sharing(LocalCounters(), NoNews())
+    try:
+        from gateway.storage.redis_bytes import connect_bytes
+        from gateway.storage.redis_counters import RedisCounters, connect
+        from gateway.storage.redis_news import RedisNews
+        from gateway.storage.redis_prefixes import RedisPrefixes
+    except ModuleNotFoundError as error:
+        raise StateError(f"Redis is configured and {error.name} is missing: pip install 'breakeven[redis]'") from error
+    # A worker that is started again claims the same directory and so finds what it held under the same name.
+    worker = f"{socket.gethostname()}:{journal.resolve()}"
+    replica = f"{socket.gethostname()}:{journal.resolve().parent}"
+    return Sharing(
+        RedisCounters(connect(url), worker=worker, workers=workers),
+        RedisNews(connect(url)),
+        RedisPrefixes(connect_bytes(url), replica=replica),
+    )

@@ -1,0 +1,63 @@
+"""How the web UI is started: a child process that knows the gateway's address, and where its people sign in."""
+
+import importlib.util
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.access.keys import hash_key
+from gateway.config.home import Home
+from gateway.config.sign_in import OidcSignIn
+from gateway.process.supervisor import Supervisor
+from gateway.stores import KeyStore, NewKey
+
+UI_KEY = "web UI sign-in"
+AUTHOR = "breakeven serve"
+
+
+@dataclass(frozen=True, slots=True)
+class WebUi:
+    """The child and where it listens."""
+
+    supervisor: Supervisor
+    url: str
+
+
+def ui_supervisor(home: Home, *, gateway_url: str, port: int) -> WebUi | None:
+    """None where the `ui` extra is not installed."""
+    if importlib.util.find_spec("nicegui") is None:
+        return None
+    state = str(home.root / "ui-sessions")
+    command = [sys.executable, "-m", "dashboards", "--gateway", gateway_url, "--port", str(port)]
+    command += ["--state", state, "--exit-with-parent", str(os.getpid())]
+    environment = {"PYTHONUNBUFFERED": "1"}
+    return WebUi(Supervisor("web UI", command, home.ui_log, environment), f"http://127.0.0.1:{port}/ui")
+
+
+async def allow_company_sign_in(ui: WebUi | None, oidc: OidcSignIn | None, home: Home, keys: KeyStore) -> None:
+    """Gives the child, before it starts, the identity provider and a key with which it makes a key for each person."""
+    if ui is None or oidc is None:
+        return
+    given = {"BREAKEVEN_UI_OIDC": oidc.model_dump_json(), "BREAKEVEN_UI_KEY": await _ui_key(home, keys)}
+    ui.supervisor.environment = {**ui.supervisor.environment, **given}
+    if oidc.public_url.startswith("https://"):
+        ui.supervisor.command = [*ui.supervisor.command, "--behind-tls"]
+
+
+async def _ui_key(home: Home, keys: KeyStore) -> str:
+    """The one of the last start where it is still good, kept in a file that its owner alone can read."""
+    path = home.root / "ui.key"
+    if path.exists():
+        kept = path.read_text("ascii").strip()
+        record = await keys.find_by_hash(hash_key(home.pepper(), kept))
+        if record is not None and record.role == "owner" and record.revoked_at_us is None:
+            return kept
+    _, secret = await keys.create(NewKey(UI_KEY, "owner"), author=AUTHOR)
+    _write(path, secret)
+    return secret
+
+
+def _write(path: Path, secret: str) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
+        file.write(secret)

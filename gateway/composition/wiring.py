@@ -1,0 +1,182 @@
+"""The composition root: the one place that names concrete stores, backends and classifiers and puts them together."""
+
+import time
+
+from classifier.protocol import Classifier
+from gateway.access.keys import KeyRing
+from gateway.clock import now_us
+from gateway.composition.deployment import Deployment
+from gateway.composition.kept_answers import open_kept_answers
+from gateway.composition.running import Gateway, stop_process
+from gateway.composition.sharing import open_sharing
+from gateway.composition.watching import open_watching
+from gateway.config.settings import ShadowSettings
+from gateway.kept_answers.body_keeper import BodyKeeper
+from gateway.kept_answers.idempotency import Idempotency
+from gateway.kept_answers.response_cache import ResponseCache
+from gateway.learning.classifier_versions import ClassifierVersions
+from gateway.learning.classifier_watch import ClassifierWatch
+from gateway.learning.implied_feedback import ImpliedFeedback
+from gateway.learning.shadow import ShadowBudget, ShadowCalls
+from gateway.ledger.journal import Journal
+from gateway.ledger.opening import open_journal
+from gateway.ledger.remote_sink import RemoteSink
+from gateway.ledger.shipper import Shipper
+from gateway.limits.admission import Admission
+from gateway.limits.budget_keeper import BudgetKeeper, CountingSink
+from gateway.limits.spending import Spending
+from gateway.limits.treasury import Treasury
+from gateway.pipeline import Pipeline
+from gateway.process.change_watch import ChangeWatch
+from gateway.process.file_watch import FileWatch
+from gateway.request.run import Observer
+from gateway.routing.fallback import RetryPolicy
+from gateway.rulebook.catalogue import profiles
+from gateway.rulebook.service import RulesService
+from gateway.rulebook.state import ExplorationSpend
+from gateway.rulebook.watch import RuleWatch
+from gateway.storage.database import migrate_engine, open_database
+from gateway.storage.sql_stores import open_stores
+from gateway.stores import FeedbackStore
+from gateway.telemetry.fleet_metrics import FleetRegistry
+from gateway.telemetry.metrics import Metrics
+from gateway.upstreams.load import Upstreams
+from gateway.upstreams.shared_prefixes import SharedWarmPrefixes
+from gateway.upstreams.warm_prefixes import MemoryWarmPrefixes, WarmPrefixes
+
+
+async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
+    """Open the database and the journal and put everything together; nothing runs yet. Raises StateError.
+
+    `workers` is how many such processes this replica runs.
+    """
+    home, settings = deployment.home, deployment.settings
+    database = open_database(deployment.database_url)
+    await migrate_engine(database)
+    claim, journal = open_journal(home.journal_directory, on_failure=stop_process)
+    stores, sink = open_stores(database, home), RemoteSink(deployment.database_url)
+    bodies = BodyKeeper(stores.bodies)
+    key_ring = KeyRing(home.pepper())
+    versions = ClassifierVersions(home.classifier_directory)
+    versions_watch, classifier = FileWatch(versions.active_file), _classifier(versions, deployment)
+    metrics = Metrics(journal)
+    classifier_watch = ClassifierWatch(stores.feedback, stores.entries)
+    metrics.tell(classifier_watch.settled)
+    classifier_watch.show(metrics)
+    watching = open_watching(settings.telemetry.otlp_endpoint, metrics)
+    kept = open_kept_answers(settings.redis, settings.kept_answers)
+    sharing = open_sharing(settings.redis, journal=claim.path, workers=workers)
+    admission = Admission(
+        shared=deployment.shared_limits,
+        treasury=Treasury(sharing.counters),
+        wait_seconds=settings.server.budget_wait_seconds,
+    )
+    pipeline = _pipeline(
+        deployment,
+        keys=key_ring,
+        journal=journal,
+        observer=watching.observer,
+        classifier=classifier,
+        admission=admission,
+        responses=ResponseCache(kept.responses),
+        bodies=bodies,
+        warm=MemoryWarmPrefixes() if sharing.prefixes is None else SharedWarmPrefixes(sharing.prefixes),
+    )
+    pipeline.exploration = exploration = ExplorationSpend(pipeline.rule_state, now_us, workers=workers)
+    metrics.tell(exploration.settled)
+    pipeline.implied = implied = ImpliedFeedback(stores.feedback, now_us)
+    metrics.tell(implied.settled)
+    pipeline.shadows = _shadows(settings.shadow_calls, pipeline, stores.feedback, workers=workers)
+    is_alone = workers == 1
+    gateway = Gateway(
+        deployment=deployment,
+        database=database,
+        stores=stores,
+        key_ring=key_ring,
+        rules=RulesService(
+            stores.rules,
+            deployment.catalogue,
+            lambda document, text_version: gateway.apply(document, text_version),
+            now_us=now_us,
+            file=home.rules_file,
+            taken_over=metrics.rules_taken_over,
+        ),
+        journal=journal,
+        sink=sink,
+        shipper=Shipper(journal, CountingSink(sink, admission)),
+        bodies=bodies,
+        pipeline=pipeline,
+        metrics=metrics,
+        claim=claim,
+        budgets=BudgetKeeper(admission.treasury, Spending(stores.reports, admission, now_us)),
+        idempotency=Idempotency(kept.idempotency, lambda credential: key_ring.authenticate(credential, now_us()).id),
+        sharing=sharing,
+        kept=kept,
+        watching=watching,
+        watch=ChangeWatch(
+            sharing.news,
+            head=stores.audit.head,
+            refresh=lambda: gateway.refresh(),
+            follow_file=lambda: gateway.rules.refresh(),
+            monotonic=time.monotonic,
+        ),
+        exposition=metrics.registry
+        if is_alone
+        else FleetRegistry(metrics.registry, home.metrics_directory, claim.path.name),
+        curve_watch=FileWatch(home.curve_file),
+        versions=versions,
+        versions_watch=versions_watch,
+        classifier_watch=classifier_watch,
+        implied=implied,
+        rule_watch=RuleWatch(stores.entries, pipeline.rule_state, exploration, lambda: pipeline.snapshot, now_us),
+        classifier=classifier,
+        document=deployment.rules,
+    )
+    return gateway
+
+
+def _classifier(versions: ClassifierVersions, deployment: Deployment) -> Classifier:
+    return versions.open().bind(profiles(deployment.catalogue.models(deployment.rules)))
+
+
+def _pipeline(
+    deployment: Deployment,
+    *,
+    keys: KeyRing,
+    journal: Journal,
+    observer: Observer,
+    classifier: Classifier,
+    admission: Admission,
+    responses: ResponseCache,
+    bodies: BodyKeeper,
+    warm: WarmPrefixes,
+) -> Pipeline:
+    table = deployment.table
+    return Pipeline(
+        keys=keys,
+        backends=table.adapters,
+        upstreams=Upstreams(shelves=table.shelves),
+        ledger=journal,
+        observer=observer,
+        snapshot=deployment.catalogue.snapshot(
+            deployment.rules, deployment.prices, classifier_version=classifier.version, at_us=now_us()
+        ),
+        classifier=classifier,
+        admission=admission,
+        drains=frozenset(table.drains),
+        responses=responses,
+        timeouts=table.timeouts,
+        prompt_caches=table.prompt_caches,
+        retry_policy=RetryPolicy(**deployment.settings.fallback.model_dump()),
+        bodies=bodies,
+        warm=warm,
+    )
+
+
+def _shadows(
+    settings: ShadowSettings, pipeline: Pipeline, feedback: FeedbackStore, *, workers: int
+) -> ShadowCalls | None:
+    if not settings.share:
+        return None
+    purse = ShadowBudget(settings.budget_pico_usd // workers)
+    return ShadowCalls(settings.share, purse, pipeline.serve_apart, feedback, now_us=now_us, monotonic=time.monotonic)

@@ -1,0 +1,1 @@
+"""Answers that are kept: idempotency keys, the response cache, and prompts of keys that opted in."""

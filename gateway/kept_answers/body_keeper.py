@@ -1,0 +1,134 @@
+"""Prompts and answers of keys that opted in, on their way to a store: never in a request's way, and lost when it dies.
+
+The books do not depend on any of this. While the store is down the newest texts wait, up to a bound in memory; what
+is beyond it is dropped and counted.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from backends.protocol import Chunk
+from gateway.request.run import Caller
+
+log = logging.getLogger(__name__)
+MOST_WAITING_BYTES = 64 << 20
+BATCH = 100
+RETRY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """What the caller sent and what it got, as bytes of their wire formats."""
+
+    request_id: str
+    key_id: str
+    request: bytes
+    answer: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.request) + len(self.answer)
+
+
+class BodyStore(Protocol):
+    """Where they are kept, sealed."""
+
+    async def put(self, batch: Sequence[Bodies]) -> None:
+        """The first ones of a request stay."""
+        ...
+
+
+class BodyReader(Protocol):
+    """The way back, for people."""
+
+    async def read(self, request_id: str, *, reader: str) -> Bodies | None:
+        """None when nothing is stored; otherwise `reader` stands in the audit log."""
+        ...
+
+
+class BodyKeeper:
+    """`listen` on a caller, `run` until cancelled, then `drain`."""
+
+    def __init__(self, store: BodyStore, *, most_waiting_bytes: int = MOST_WAITING_BYTES) -> None:
+        self._store = store
+        self._most_waiting_bytes = most_waiting_bytes
+        self._waiting: deque[Bodies] = deque()
+        self._waiting_bytes = 0
+        self._has_some = asyncio.Event()
+        self.dropped = 0
+
+    def listen(self, caller: Caller, *, request_id: str, key_id: str, body: bytes) -> Caller:
+        """The same caller, whose request and answer are kept once the answer has come to its end."""
+        return _Listening(caller, self, request_id, key_id, body)
+
+    def keep(self, bodies: Bodies) -> None:
+        """Take them for the store; the oldest waiting ones make room."""
+        if bodies.size > self._most_waiting_bytes:
+            self.dropped += 1
+            return
+        self._waiting.append(bodies)
+        self._waiting_bytes += bodies.size
+        while self._waiting_bytes > self._most_waiting_bytes:
+            self._waiting_bytes -= self._waiting.popleft().size
+            self.dropped += 1
+        self._has_some.set()
+
+    async def run(self) -> None:
+        """Store what comes, for ever."""
+        while True:
+            await self._has_some.wait()
+            try:
+                await self._store_some()
+            except Exception as error:  # noqa: BLE001 - the outermost edge of this task: whatever a database raises, go on
+                log.warning("cannot store the text of %d requests (%s); it is tried again", len(self._waiting), error)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def drain(self, timeout_seconds: float) -> None:
+        """Store what waits; what cannot be stored in time is lost, and said."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while self._waiting:
+                    await self._store_some()
+        except Exception as error:  # noqa: BLE001 - the process is about to end: there is nothing else to try
+            log.warning("the text of %d requests was not stored (%s)", len(self._waiting), type(error).__name__)
+
+    async def _store_some(self) -> None:
+        batch = [self._waiting[place] for place in range(min(BATCH, len(self._waiting)))]
+        await self._store.put(batch)
+        for bodies in batch:
+            if self._waiting and self._waiting[0] is bodies:  # else dropped meanwhile
+                self._waiting.popleft()
+                self._waiting_bytes -= bodies.size
+        if not self._waiting:
+            self._has_some.clear()
+
+
+class _Listening:
+    """A Caller that notes what passes."""
+
+    def __init__(self, caller: Caller, keeper: BodyKeeper, request_id: str, key_id: str, body: bytes) -> None:
+        self._caller = caller
+        self._keeper = keeper
+        self._names = (request_id, key_id)
+        self._body = body
+        self._parts: list[bytes] = []
+
+    @property
+    def is_gone(self) -> bool:
+        return self._caller.is_gone
+
+    def outlive(self) -> None:
+        self._caller.outlive()
+
+    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
+        await self._caller.start(status=status, content_type=content_type, headers=headers)
+
+    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
+        await self._caller.send(payload, chunk=chunk, is_last=is_last)
+        self._parts.append(payload)
+        if is_last:
+            self._keeper.keep(Bodies(*self._names, self._body, b"".join(self._parts)))

@@ -1,0 +1,198 @@
+"""The exact response cache: a tenant's request that equals an earlier one byte for byte gets the earlier answer.
+
+Only for those who asked for it: by the header (`Incoming.cache_seconds`), by the tag of a key, or by the rule that
+decided; the header wins. A hit is decided like any other request, so an answer is used only where the present rules
+would let its model serve, and it is an entry like any other: backend `response_cache`, no tokens bought, cost 0, and in
+the list cost what the answer cost when it was bought. Only whole answers are kept. Knows no store and no HTTP.
+"""
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from backends.protocol import VENDOR_HEADERS, Chunk
+from backends.responses_format import needs_its_provider
+from gateway.errors import StoreDown
+from gateway.ledger.entry import Cost, Entry, Status
+from gateway.request.answer_parts import answer_headers, cost_text
+from gateway.request.bookkeeping import Bookkeeper
+from gateway.request.run import Caller, Run
+from gateway.routing.rules import Rule
+from gateway.routing.snapshot import Candidate
+
+log = logging.getLogger(__name__)
+BACKEND = "response_cache"
+"""Backend and provider of an entry that was a hit."""
+TAG = "cache-answers"
+"""Puts a key, or one request, under the cache with the default time."""
+DEFAULT_SECONDS = 3600
+LARGEST_KEPT_BYTES = 1 << 20
+
+
+class CachedAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """A whole answer as its chunks; `cost_pico_usd` is what it cost when it was bought, None where that is unknown."""
+
+    model: str
+    upstream_model: str
+    content_type: str
+    chunks: tuple[Chunk, ...]
+    finish_reason: str | None
+    cost_pico_usd: int | None
+
+
+class ResponseStore(Protocol):
+    """Answers by name, for their time. May raise StoreDown, and soon: the cache then does without."""
+
+    async def get(self, name: str) -> CachedAnswer | None: ...
+
+    async def put(self, name: str, answer: CachedAnswer, seconds: int) -> None: ...
+
+
+class ResponseCache:
+    """Of one worker process, over a store that may be shared."""
+
+    def __init__(self, store: ResponseStore) -> None:
+        self._store = store
+
+    def ticket(self, run: Run, asked_seconds: int | None, rules: Sequence[Rule]) -> "Ticket | None":
+        """What the cache does for a request; None for one that did not ask for it."""
+        if asked_seconds is None:
+            asked_seconds = DEFAULT_SECONDS if TAG in run.intent.tags else _of_rule(run.intent.decision.rule, rules)
+        if not asked_seconds or (run.view.operation == "responses" and needs_its_provider(run.body)):
+            return None
+        return Ticket(self._store, _name(run), asked_seconds)
+
+
+@dataclass(slots=True)
+class Ticket:
+    """One request that may be answered from the cache, and whose answer is kept there. Tees what the caller is sent."""
+
+    store: ResponseStore
+    name: str
+    seconds: int
+    caller: Caller | None = None
+    content_type: str = ""
+    chunks: list[Chunk] = field(default_factory=list[Chunk])
+    size: int = 0
+    is_whole: bool = False
+
+    async def replay(self, run: Run, books: Bookkeeper, caller: Caller) -> bool:
+        """Answer from the cache, booked; False where there is no answer that may be used."""
+        answer = await self._get()
+        candidate = next((one for one in run.choice.order if answer is not None and one.name == answer.model), None)
+        if answer is None or candidate is None:
+            return False
+        run.candidate = candidate
+        await books.book(run, hit_entry(run, candidate, answer, ended_at=books.monotonic()))
+        headers = answer_headers(run) | {
+            "x-breakeven-backend": BACKEND,
+            "x-breakeven-cache": "hit",
+            "x-breakeven-cost-usd": "0",
+            "x-breakeven-saved-usd": cost_text(answer.cost_pico_usd or 0),
+        }
+        await caller.start(status=200, content_type=answer.content_type, headers=headers)
+        for place, chunk in enumerate(answer.chunks):
+            await caller.send(chunk.payload, chunk=chunk, is_last=place == len(answer.chunks) - 1)
+        return True
+
+    def recording(self, caller: Caller) -> Caller:
+        """The caller, with everything it is sent noted down."""
+        self.caller = caller
+        return self
+
+    async def keep(self, run: Run) -> None:
+        """Keep the answer, if all of it was sent."""
+        entry = run.entry
+        if not self.is_whole or self.size > LARGEST_KEPT_BYTES or entry is None or entry.status is not Status.completed:
+            return
+        cost = entry.cost.total_pico_usd if entry.cost is not None else None
+        reason = entry.finish_reason
+        answer = CachedAnswer(entry.model, entry.upstream_model, self.content_type, tuple(self.chunks), reason, cost)
+        try:
+            await self.store.put(self.name, answer, self.seconds)
+        except StoreDown as error:
+            log.warning("an answer is not kept in the response cache: %s", error)
+
+    @property
+    def is_gone(self) -> bool:
+        assert self.caller is not None
+        return self.caller.is_gone
+
+    def outlive(self) -> None:
+        assert self.caller is not None
+        self.caller.outlive()
+
+    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
+        assert self.caller is not None
+        self.content_type = content_type
+        await self.caller.start(
+            status=status, content_type=content_type, headers={**headers, "x-breakeven-cache": "miss"}
+        )
+
+    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
+        assert self.caller is not None
+        self.size += len(payload)
+        if chunk is not None and self.size <= LARGEST_KEPT_BYTES:
+            self.chunks.append(msgspec.structs.replace(chunk, timings=None))
+        self.is_whole = is_last and chunk is not None
+        await self.caller.send(payload, chunk=chunk, is_last=is_last)
+
+    async def _get(self) -> CachedAnswer | None:
+        try:
+            return await self.store.get(self.name)
+        except StoreDown as error:
+            log.warning("going on without the response cache: %s", error)
+            return None
+
+
+def hit_entry(run: Run, candidate: Candidate, answer: CachedAnswer, *, ended_at: float) -> Entry:
+    """A hit in the books: nothing bought, and in the list cost what it saved."""
+    return Entry(
+        intent=run.intent,
+        status=Status.completed,
+        model=candidate.name,
+        backend=BACKEND,
+        provider=BACKEND,
+        upstream_model=answer.upstream_model,
+        input_tokens=0,
+        cached_input_tokens=0,
+        cache_write_5m_tokens=0,
+        cache_write_1h_tokens=0,
+        output_tokens=0,
+        reasoning_tokens=0,
+        is_usage_estimated=False,
+        is_simulated=candidate.is_simulated,
+        service_tier=None,
+        cost=Cost(list_pico_usd=answer.cost_pico_usd or 0),
+        cost_lower_pico_usd=0,
+        cost_upper_pico_usd=0,
+        gpu_seconds=0.0,
+        queue_seconds=None,
+        time_to_first_token_seconds=None,
+        prefill_tokens_per_second=None,
+        decode_tokens_per_second=None,
+        total_seconds=max(0.0, ended_at - run.meter.started_at),
+        finish_reason=answer.finish_reason,
+        http_status=200,
+        error=None,
+        attempts=(),
+    )
+
+
+def vendor_text(headers: Mapping[str, str]) -> bytes:
+    """What headers add to a body that makes two requests different."""
+    return "".join(f"{name}: {headers[name]}\0" for name in sorted(headers) if name in VENDOR_HEADERS).encode()
+
+
+def _of_rule(name: str, rules: Sequence[Rule]) -> int | None:
+    return next((rule.cache_seconds for rule in rules if rule.name == name), None)
+
+
+def _name(run: Run) -> str:
+    """Nothing of one tenant can have the name of another's."""
+    head = f"{run.intent.tenant}\0{run.view.operation}\0".encode() + vendor_text(run.headers)
+    return hashlib.sha256(head + run.body).hexdigest()

@@ -1,0 +1,1 @@
+"""How the classifier learns from traffic, and which classifier is in force."""

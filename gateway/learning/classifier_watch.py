@@ -1,0 +1,92 @@
+"""Alarms of the classifier: traffic that is no longer what it was, predictions that feedback contradicts.
+
+It counts and tells; it decides nothing. One worker's own traffic since its start, all workers' feedback since then.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from classifier.online.alarms import CalibrationMonitor, DriftMonitor, build_reference
+from gateway.learning.correction import IMPLIED
+from gateway.ledger.entry import Entry
+from gateway.stores import EntryStore, FeedbackStore
+
+log = logging.getLogger(__name__)
+REFERENCE_REQUESTS = 500
+"""So many first requests under one version say what its traffic is like."""
+
+
+class Gauges(Protocol):
+    """Where figures are shown."""
+
+    def watch(self, name: str, text: str, read: Callable[[], float]) -> None: ...
+
+
+class ClassifierWatch:
+    """Told of every settled request; `look` reads the feedback that came since it last did."""
+
+    def __init__(self, feedback: FeedbackStore, entries: EntryStore) -> None:
+        self._feedback = feedback
+        self._entries = entries
+        self._read_to: int | None = None
+        self._version = ""
+        self._first: list[float] = []
+        self._drift: DriftMonitor | None = None
+        self._calibration: dict[str, CalibrationMonitor] = {}
+
+    def settled(self, entry: Entry) -> None:
+        """Another classifier makes other difficulties: its traffic has a reference of its own."""
+        decision = entry.intent.decision
+        if decision.facts.difficulty is None:
+            return
+        if decision.classifier_version != self._version:
+            self._version, self._first, self._drift, self._calibration = decision.classifier_version, [], None, {}
+        if self._drift is not None:
+            self._drift = self._drift.observe(decision.facts.difficulty)
+            return
+        self._first.append(decision.facts.difficulty)
+        if len(self._first) == REFERENCE_REQUESTS:
+            self._drift, self._first = build_reference(self._first), []
+
+    async def look(self) -> None:
+        """The first time, feedback from before the start is passed over."""
+        is_first, self._read_to = self._read_to is None, self._read_to or 0
+        while batch := await self._feedback.after(self._read_to):
+            self._read_to = batch[-1].number
+            for one in batch if not is_first else ():
+                entry = await self._entries.get(one.request_id)
+                if entry is not None and one.source not in IMPLIED:
+                    self._judged(entry, one.score)
+
+    def show(self, gauges: Gauges) -> None:
+        gauges.watch("classifier_drift", "Population stability index of difficulty.", lambda: self.drift)
+        gauges.watch("classifier_alarms", "What is wrong with it; see the log.", lambda: float(len(self.alarms())))
+
+    @property
+    def drift(self) -> float:
+        """0 until there is enough traffic to compare; above 0.25 is commonly another population."""
+        return 0.0 if self._drift is None or not sum(self._drift.counts) else self._drift.stability_index
+
+    def alarms(self) -> list[str]:
+        """In sentences that say what to do; empty when all is well."""
+        found = [
+            f"the classifier is {monitor.verdict} of {model}: `breakeven classifier learn`, then promote what it finds"
+            for model, monitor in sorted(self._calibration.items())
+            if monitor.verdict != "holds"
+        ]
+        if self._drift is not None and self._drift.is_alarmed:
+            found.append(
+                f"traffic is no longer what it was (stability index {self.drift:.2f}): look at the rules' thresholds, "
+                "and adapt the classifier to labels of the new traffic"
+            )
+        return found
+
+    def _judged(self, entry: Entry, score: float) -> None:
+        decision = entry.intent.decision
+        predicted = decision.facts.quality.get(entry.model)
+        if predicted is not None and decision.classifier_version == self._version:
+            before = self._calibration.get(entry.model, CalibrationMonitor())
+            now = self._calibration[entry.model] = before.observe(predicted, score)
+            if now.verdict not in ("holds", before.verdict):
+                log.warning("the classifier is %s of %s; see `breakeven doctor`", now.verdict, entry.model)

@@ -1,0 +1,234 @@
+"""A sampled share of requests is asked a second time, of another model that their rule allows: off the path, under a
+spend cap, with the propensity of having been sampled. The caller sees one answer and waits for none of this.
+
+What a shadow call costs is an entry of the operation `shadow` that belongs to no key. Simple programs judge both
+answers; where they cannot, the pair is stored for a judge. Knows protocols only.
+"""
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from backends.protocol import Chunk
+from gateway.ids import new_request_id
+from gateway.learning.verify import judge
+from gateway.request.metering import Meter
+from gateway.request.run import Caller, Run
+from gateway.request.settlement import bound_pico_usd
+from gateway.routing.snapshot import Candidate
+from gateway.stores import SHADOW, Feedback, FeedbackStore, ShadowCall
+from gateway.sums import ReportStore, SumsQuery
+
+log = logging.getLogger(__name__)
+DAY_US = 86_400_000_000
+MOST_AT_ONCE = 4
+CHATS = ("chat.completions", "messages")
+"""Whose answers can be told from each other."""
+MOST_ANSWER_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class ShadowBudget:
+    """Pico-USD a UTC day. What is under way is held at its upper bound."""
+
+    limit_pico_usd: int
+    day: int = -1
+    spent_pico_usd: int = 0
+
+    def take(self, amount_pico_usd: int, now_us: int) -> bool:
+        """False, taking nothing, where it does not fit into what the day has left."""
+        if now_us // DAY_US != self.day:
+            self.day, self.spent_pico_usd = now_us // DAY_US, 0
+        if self.spent_pico_usd + amount_pico_usd > self.limit_pico_usd:
+            return False
+        self.spent_pico_usd += amount_pico_usd
+        return True
+
+    def seed(self, spent_pico_usd: int, now_us: int) -> None:
+        """What was spent of the day that holds `now_us` before this process began."""
+        self.day, self.spent_pico_usd = now_us // DAY_US, spent_pico_usd
+
+    def give_back(self, amount_pico_usd: int) -> None:
+        self.spent_pico_usd = max(0, self.spent_pico_usd - amount_pico_usd)
+
+
+class ShadowCalls:
+    """`listen` on the caller of an accepted request; `serve` is the pipeline's way to answer one of our own."""
+
+    def __init__(
+        self,
+        share: float,
+        budget: ShadowBudget,
+        serve: Callable[[Run, Caller], Awaitable[None]],
+        store: FeedbackStore,
+        *,
+        now_us: Callable[[], int],
+        monotonic: Callable[[], float],
+        generator: random.Random | None = None,
+    ) -> None:
+        self._share = share
+        self.budget = budget
+        self._serve = serve
+        self._store = store
+        self._now_us = now_us
+        self._monotonic = monotonic
+        self._random = generator or random.SystemRandom()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, reports: ReportStore) -> None:
+        """Count what the books say that this day has cost already."""
+        now_us = self._now_us()
+        since_us = now_us // DAY_US * DAY_US
+        spent = await reports.sums(SumsQuery(since_us, since_us + DAY_US, (), {"operation": SHADOW}))
+        self.budget.seed(sum(one.corrected_cost_pico_usd for one in spent), now_us)
+
+    def listen(self, caller: Caller, run: Run) -> Caller:
+        """The same caller; of a sampled request, one that notes the answer and has it repeated when it has ended."""
+        if self._random.random() >= self._share:
+            return caller
+        others = alternatives(run)
+        return _Listening(caller, self, run, others) if others else caller
+
+    def repeat(self, run: Run, others: tuple[Candidate, ...], answer: bytes) -> None:
+        """Begin the second call, unless too many are under way or the day's money is spent."""
+        entry = run.entry
+        able = tuple(one for one in others if entry is not None and one.name != entry.model)
+        if entry is None or entry.status != "completed" or not able or len(self._tasks) >= MOST_AT_ONCE:
+            return
+        candidate = self._random.choice(able)
+        bound = bound_pico_usd(candidate, run.view)
+        if bound is None or not self.budget.take(bound, self._now_us()):
+            return
+        again = self._run(run, candidate, self._share / len(able))
+        task = asyncio.create_task(self._ask(run, again, answer, bound), name="shadow")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def drain(self, timeout_seconds: float) -> None:
+        """Let those under way end; what does not end in time is cancelled, and booked as such."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=timeout_seconds)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    def _run(self, run: Run, candidate: Candidate, propensity: float) -> Run:
+        """A request of our own: plain instead of streamed, under the rule name and operation `shadow`, of no key."""
+        decision = msgspec.structs.replace(
+            run.choice.decision, rule=SHADOW, model=candidate.name, propensity=propensity, escalates_to=()
+        )
+        view = msgspec.structs.replace(run.view, is_stream=False)
+        intent = msgspec.structs.replace(
+            run.intent,
+            request_id=new_request_id(),
+            accepted_at_us=self._now_us(),
+            key_id=SHADOW,
+            team=None,
+            project=None,
+            tags=(),
+            operation=SHADOW,
+            is_stream=False,
+            decision=decision,
+            backend=candidate.backend,
+            provider=candidate.provider,
+            upstream_model=candidate.upstream_model,
+            cost_bound_pico_usd=bound_pico_usd(candidate, view),
+            is_simulated=candidate.is_simulated,
+        )
+        choice = run.choice._replace(decision=decision, order=(candidate,), escalation=None)
+        return Run(view, plain_body(run.body), choice, intent, Meter(self._monotonic()), candidate, headers=run.headers)
+
+    async def _ask(self, run: Run, again: Run, answer: bytes, bound_pico_usd: int) -> None:
+        sink = _Sink()
+        try:
+            await self._serve(again, sink)
+            await self._note(run, again, answer, sink.payload)
+        except Exception as error:  # noqa: BLE001 - the outermost edge of this task: nobody waits for it
+            log.warning("a shadow call to %s came to nothing (%s)", again.candidate.name, type(error).__name__)
+        finally:
+            cost = again.entry.cost if again.entry is not None else None
+            self.budget.give_back(bound_pico_usd - (cost.total_pico_usd if cost is not None else bound_pico_usd))
+
+    async def _note(self, run: Run, again: Run, answer: bytes, other: bytes) -> None:
+        now_us, first, second = self._now_us(), run.intent.request_id, again.intent.request_id
+        await self._store.add_shadow(ShadowCall(second, first, now_us, again.intent.decision.propensity))
+        scores = judge(run.body, answer, other)
+        if scores is not None:
+            pairs = zip((first, second), scores, strict=True)
+            await self._store.add(
+                [Feedback(request_id, now_us, "verifier", score, "shadow", SHADOW) for request_id, score in pairs]
+            )
+
+
+def alternatives(run: Run) -> tuple[Candidate, ...]:
+    """Other models that the request's rule allows and that can serve it, those it held too weak included.
+
+    None where the caller named a model, or nothing real would be learnt.
+    """
+    if run.view.operation not in CHATS or run.view.choices != 1 or run.choice.order[0].is_simulated:
+        return ()
+    return tuple(
+        ranked.candidate
+        for ranked in run.choice.weighed
+        if ranked.candidate.name != run.candidate.name
+        and not ranked.candidate.is_simulated
+        and ranked.rejected is None  # a rule's limits reject nobody here: models held too weak are worth asking
+    )
+
+
+def plain_body(body: bytes) -> bytes:
+    """The caller's request, for an answer in one piece."""
+    fields: dict[str, Any] = json.loads(body)
+    for name in ("stream", "stream_options"):
+        fields.pop(name, None)
+    return json.dumps(fields).encode()
+
+
+class _Listening:
+    """A Caller that notes what passes, as far as it may be judged."""
+
+    def __init__(self, caller: Caller, shadows: ShadowCalls, run: Run, others: tuple[Candidate, ...]) -> None:
+        self._caller = caller
+        self._shadows = shadows
+        self._run = run
+        self._others = others
+        self._answer = bytearray()
+
+    @property
+    def is_gone(self) -> bool:
+        return self._caller.is_gone
+
+    def outlive(self) -> None:
+        self._caller.outlive()
+
+    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
+        await self._caller.start(status=status, content_type=content_type, headers=headers)
+
+    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
+        await self._caller.send(payload, chunk=chunk, is_last=is_last)
+        if len(self._answer) < MOST_ANSWER_BYTES:
+            self._answer += payload
+        if is_last:
+            self._shadows.repeat(self._run, self._others, bytes(self._answer))
+
+
+class _Sink:
+    """The caller of a shadow call: keeps the answer."""
+
+    is_gone = False
+
+    def __init__(self) -> None:
+        self.payload = b""
+
+    def outlive(self) -> None: ...
+
+    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None: ...
+
+    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
+        self.payload += payload

@@ -1,0 +1,278 @@
+"""What a key may still do: rates, strict budgets and tier quotas. Policy only: counting is its Counters' business.
+
+Money is reserved before it is spent and what was not needed is given back, so that requests running side by side, here
+and in other workers, cannot together spend more than the budget: a whole answer reserves its upper bound; a stream
+reserves its input and one increment of output, extends as it runs, and ends with `finish_reason: length` when nothing
+is left. Nobody is refused because of money that is only held: a request waits a while for it to be given back.
+
+A charge belongs to the window of its admission.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from gateway.errors import BudgetExhausted, ModelLimited, Overloaded, RateLimitExceeded
+from gateway.ledger.entry import Entry
+from gateway.limits.counters import CountersDown, Grant, Rate, budget_account, quota_account
+from gateway.limits.purse import Purse
+from gateway.limits.texts import budget_spent, price_unknown, quota_used_up, slower
+from gateway.limits.treasury import Treasury
+from gateway.limits.values import (
+    NO_RATES,
+    UNLIMITED,
+    BudgetScope,
+    Limits,
+    Rates,
+    SharedLimits,
+    StrictBudget,
+    WindowName,
+    parse_limits,
+    window_end,
+    window_id,
+    window_start,
+)
+
+__all__ = ["Admission", "Limits", "SharedLimits", "WindowName", "parse_limits", "window_start"]
+
+WAIT_SECONDS = 10.0
+"""For money that requests under way hold and may give back."""
+EXTEND_SECONDS = 1.0
+RETRY_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class _Hold:
+    """Of one request: the same `amount` in each of its budgets' `purses`. `quota` is the purse of its tier,
+    `quota_models` the models that are charged to it."""
+
+    purses: list[Purse] = field(default_factory=list[Purse])
+    amount: int = 0
+    quota: Purse | None = None
+    quota_models: frozenset[str] = frozenset()
+    cost: int = 0
+    counts: bool = False
+    is_sent: bool = False
+
+
+@dataclass(slots=True)
+class Admission:
+    """`limits` (by key), `strict` and `shared` are replaced whole when they change. `now_us` arguments name the window.
+
+    `strict`: the monthly budgets in pico-USD that stop, by scope and name.
+    """
+
+    limits: Mapping[str, Limits] = field(default_factory=dict[str, Limits])
+    strict: Mapping[tuple[BudgetScope, str], int] = field(default_factory=dict[tuple[BudgetScope, str], int])
+    shared: SharedLimits = field(default_factory=SharedLimits)
+    treasury: Treasury = field(default_factory=Treasury)
+    wait_seconds: float = WAIT_SECONDS
+    _holds: dict[str, _Hold] = field(default_factory=dict[str, _Hold])
+    _settled: dict[str, _Hold] = field(default_factory=dict[str, _Hold])
+
+    def has_budget(self, key_id: str, *, team: str | None = None, project: str | None = None) -> bool:
+        """Whether money is counted at all for this key, its team, its project or everybody."""
+        return next(self._budgets(key_id, team, project), None) is not None
+
+    async def admit(self, key_id: str, *, team: str | None = None, tokens: int) -> None:
+        """Take a request and its input tokens from the key's and the team's rates. Raises RateLimitExceeded."""
+        limits = self.limits.get(key_id, UNLIMITED)
+        team_rates = self.shared.teams.get(team, NO_RATES) if team is not None else NO_RATES
+        if limits.requests_per_minute is None and limits.tokens_per_minute is None and team_rates == NO_RATES:
+            return
+        key_rates = Rates(limits.requests_per_minute, limits.tokens_per_minute)
+        rates = [*_rates(f"key:{key_id}", key_rates, tokens), *_rates(f"team:{team}", team_rates, tokens)]
+        if shortage := await self.treasury.counters.take(rates):
+            raise RateLimitExceeded(
+                slower(shortage.rate, shortage.wait_seconds), retry_after_seconds=shortage.wait_seconds
+            )
+
+    def is_counted(self, key_id: str, model: str) -> bool:
+        """Whether the model has a rate or a quota, so that it may serve this key only after `reserve` named it."""
+        return model in self.shared.models or self._tier(key_id, model) is not None
+
+    async def reserve(
+        self,
+        request_id: str,
+        key_id: str,
+        amount_pico_usd: int | None,
+        *,
+        now_us: int,
+        team: str | None = None,
+        project: str | None = None,
+        model: str = "",
+        tokens: int = 0,
+    ) -> None:
+        """Hold the money of a request in every budget it falls under, and its place in the model's rate and tier.
+
+        Raises ModelLimited when only the model is at its limit, BudgetExhausted when there is no money for it (an
+        unknown price is refused under any budget) and Overloaded when the shared store is down and the lease spent.
+        """
+        hold = _Hold()
+        try:
+            await self._take_model(hold, key_id, model, tokens, now_us)
+            await self._take_money(hold, self._budgets(key_id, team, project), amount_pico_usd, now_us)
+        except BaseException:
+            self._release(hold)
+            raise
+        if hold.purses or hold.quota is not None:
+            self._holds[request_id] = hold
+
+    def extend(self, request_id: str, to_pico_usd: int | None) -> bool:
+        """Hold so much in all from now on, out of what this worker has leased; False changes nothing."""
+        hold = self._holds.get(request_id)
+        if hold is None or not hold.purses:
+            return True
+        if to_pico_usd is None:
+            return False
+        more = max(0, to_pico_usd - hold.amount)
+        if any(purse.free < more for purse in hold.purses):
+            return False
+        for purse in hold.purses:
+            purse.reserve(more)
+        hold.amount += more
+        return True
+
+    async def fund(self, request_id: str, to_pico_usd: int | None, *, wait_seconds: float = EXTEND_SECONDS) -> bool:
+        """Lease what `extend` to this amount needs, waiting a moment for what others hold; False: it is not there."""
+        hold = self._holds.get(request_id)
+        if hold is None or not hold.purses:
+            return True
+        if to_pico_usd is None:
+            return False
+        more = max(0, to_pico_usd - hold.amount)
+        deadline = self.treasury.monotonic() + min(wait_seconds, self.wait_seconds)
+        try:  # while one is filled, another may be emptied by others
+            while lacking := next((purse for purse in hold.purses if purse.free < more), None):
+                if await self.treasury.obtain(lacking, more, self._seconds_to(deadline)) is not None:
+                    return False
+        except CountersDown:
+            return False
+        return True
+
+    def settle(self, request_id: str, cost_pico_usd: int | None, *, model: str = "") -> None:
+        """Give back what was not needed and charge what it came to; an unknown cost is charged as held."""
+        hold = self._holds.pop(request_id, None)
+        if hold is None:
+            return
+        hold.cost = hold.amount if cost_pico_usd is None else cost_pico_usd
+        for purse in hold.purses:
+            purse.settle(hold.amount, hold.cost)
+        if hold.quota is not None:
+            hold.counts = model in hold.quota_models
+            hold.quota.settle(1, int(hold.counts))
+        self._settled[request_id] = hold
+
+    def cancel(self, request_id: str) -> None:
+        """The request was never accepted: nothing will come into the books."""
+        if hold := self._holds.pop(request_id, None):
+            self._release(hold)
+
+    def sending(self, entries: Iterable[Entry]) -> None:
+        """These are about to be in the database, if they are not yet from an attempt before."""
+        for entry in entries:
+            hold = self._settled.get(entry.intent.request_id)
+            if hold is None or hold.is_sent:
+                continue
+            hold.is_sent = True
+            for purse in hold.purses:
+                purse.sending(hold.cost)
+            if hold.quota is not None:
+                hold.quota.sending(int(hold.counts))
+
+    def shipped(self, entries: Iterable[Entry]) -> None:
+        """These are in the database now; `sending` named them before."""
+        for entry in entries:
+            hold = self._settled.pop(entry.intent.request_id, None)
+            if hold is None:
+                continue
+            for purse in hold.purses:
+                purse.shipped(hold.cost)
+            if hold.quota is not None:
+                hold.quota.shipped(int(hold.counts))
+
+    async def _take_model(self, hold: _Hold, key_id: str, model: str, tokens: int, now_us: int) -> None:
+        rates = self.shared.models.get(model)
+        if rates and (shortage := await self.treasury.counters.take(list(_rates(f"model:{model}", rates, tokens)))):
+            raise ModelLimited(
+                slower(shortage.rate, shortage.wait_seconds),
+                models=frozenset({model}),
+                retry_after_seconds=shortage.wait_seconds,
+            )
+        tier = self._tier(key_id, model)
+        if tier is None:
+            return
+        quota = self.limits[key_id].tier_quotas[tier]
+        models = self.shared.tiers[tier]
+        purse = self.treasury.purse(quota_account(key_id, tier, window_id(quota.window, now_us)), quota.requests)
+        if await self._store_says_no(purse, 1, min(EXTEND_SECONDS, self.wait_seconds)):
+            raise ModelLimited(
+                quota_used_up(tier, quota), models=models, retry_after_seconds=_until_end(quota.window, now_us)
+            )
+        hold.quota, hold.quota_models = purse, models
+
+    def _budgets(self, key_id: str, team: str | None, project: str | None) -> Iterator[StrictBudget]:
+        """All that this money comes out of, always in this order, so that no two requests wait for each other."""
+        limits = self.limits.get(key_id, UNLIMITED)
+        if (own := limits.budget_pico_usd) is not None:
+            yield StrictBudget("key", key_id, own, limits.budget_window)
+        if not self.strict:
+            return
+        shared: tuple[tuple[BudgetScope, str | None], ...] = (("team", team), ("project", project), ("all", ""))
+        for scope, name in shared:
+            if name is not None and (month := self.strict.get((scope, name))) is not None:
+                yield StrictBudget(scope, name, month)
+
+    async def _take_money(self, hold: _Hold, budgets: Iterable[StrictBudget], amount: int | None, now_us: int) -> None:
+        deadline = self.treasury.monotonic() + self.wait_seconds
+        for budget in budgets:
+            if amount is None:
+                raise BudgetExhausted(price_unknown(budget))
+            account = budget_account(budget.name, window_id(budget.window, now_us), scope=budget.scope)
+            purse = self.treasury.purse(account, budget.pico_usd)
+            if refusal := await self._store_says_no(purse, amount, self._seconds_to(deadline)):
+                spent = refusal.spent + refusal.held_spent + purse.holding.spent
+                held = refusal.held - refusal.held_spent + purse.reserved
+                raise BudgetExhausted(budget_spent(budget, spent=spent, held=held, needed=amount))
+            hold.purses.append(purse)
+            hold.amount = amount
+
+    def _seconds_to(self, deadline: float) -> float:
+        return max(0.0, deadline - self.treasury.monotonic())
+
+    async def _store_says_no(self, purse: Purse, amount: int, wait_seconds: float) -> Grant | None:
+        """Reserve from the purse, filling it first where needed; the store's last word when there is not enough."""
+        while not purse.reserve(amount):
+            try:
+                refusal = await self.treasury.obtain(purse, amount, wait_seconds)
+            except CountersDown as error:
+                raise Overloaded(
+                    f"The store that budgets are counted in cannot be reached ({error}), and this worker has spent "
+                    "what it held of this one; it goes on by itself once the store is back.",
+                    retry_after_seconds=RETRY_SECONDS,
+                ) from error
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _tier(self, key_id: str, model: str) -> str | None:
+        """The tier of the model that this key has a quota for."""
+        quotas = self.limits.get(key_id, UNLIMITED).tier_quotas
+        return next((tier for tier in quotas if model in self.shared.tiers.get(tier, ())), None)
+
+    def _release(self, hold: _Hold) -> None:
+        for purse in hold.purses:
+            purse.settle(hold.amount, 0)
+        if hold.quota is not None:
+            hold.quota.settle(1, 0)
+
+
+def _rates(whose: str, rates: Rates, tokens: int) -> Iterable[Rate]:
+    if rates.requests_per_minute is not None:
+        yield Rate(f"{whose}:requests", 1, rates.requests_per_minute)
+    if rates.tokens_per_minute is not None:
+        yield Rate(f"{whose}:tokens", tokens, rates.tokens_per_minute)
+
+
+def _until_end(window: WindowName, now_us: int) -> float:
+    end = window_end(window, now_us)
+    return 86_400.0 * 30 if end is None else max(1.0, end.timestamp() - now_us / 1e6)

@@ -1,0 +1,96 @@
+"""Keeps this worker's holdings, the store and the books in step, in the background. Knows protocols only."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+
+from gateway.ledger.entry import Entry
+from gateway.ledger.shipper import EntrySink
+from gateway.limits.admission import Admission
+from gateway.limits.counters import Books, CountersDown
+from gateway.limits.treasury import Treasury
+
+log = logging.getLogger(__name__)
+REPORT_SECONDS = 0.5
+READ_SECONDS = 10.0
+BUSY_SECONDS = 0.25
+REST_SECONDS = 0.1  # however many requests wait for a reading
+
+
+class CountingSink:
+    """An EntrySink that tells admission what is on its way to the database and what has reached it."""
+
+    def __init__(self, sink: EntrySink, admission: Admission) -> None:
+        self._sink = sink
+        self._admission = admission
+
+    async def insert(self, batch: Sequence[Entry]) -> int:
+        self._admission.sending(batch)
+        inserted = await self._sink.insert(batch)
+        self._admission.shipped(batch)
+        return inserted
+
+
+class BudgetKeeper:
+    """`start` before the first request, then `run` until cancelled, then `stop`."""
+
+    def __init__(self, treasury: Treasury, books: Books, *, busy_seconds: float = BUSY_SECONDS) -> None:
+        self._treasury = treasury
+        self._books = books
+        self._busy_seconds = busy_seconds
+        self._read_at = float("-inf")
+        self._is_down = False
+        self._has_read = False
+
+    async def start(self) -> None:
+        """Have a reading that shows what this worker's last life had spent: one that begins now."""
+        while True:
+            if not await self.step() or self._has_read:
+                return
+            await asyncio.sleep(self._busy_seconds)
+
+    async def run(self) -> None:
+        """Report twice a second, read the books every ten seconds or when somebody waits for them."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REPORT_SECONDS):
+                    await self._treasury.wants_reading.wait()
+            await asyncio.sleep(REST_SECONDS if await self.step() else REPORT_SECONDS)
+
+    async def step(self) -> bool:
+        """Whatever fails is tried again at the next step; until then leases are spent and nothing is added to them."""
+        try:
+            read = await self._treasury.report()
+            if await self._read_books(is_urgent=read == 0 or self._treasury.wants_reading.is_set()):
+                await self._treasury.report()
+            if self._is_down:
+                log.warning("budgets and rates are shared again")
+            self._is_down = False
+            return True
+        except CountersDown as error:
+            if not self._is_down:
+                log.error(
+                    "the store of budgets and rates is down (%s); leases are spent, then budgeted keys get 503", error
+                )
+            self._is_down = True
+        except Exception:
+            log.exception("cannot read from the database what budgets have spent; the last known figures stay in force")
+        return False
+
+    async def stop(self) -> None:
+        """Give back what was not spent."""
+        with contextlib.suppress(CountersDown):  # then it is forgotten when this worker has been silent for a minute
+            await self._treasury.close()
+
+    async def _read_books(self, *, is_urgent: bool) -> bool:
+        """Whether there is a new reading, and it was made here."""
+        now = self._treasury.monotonic()
+        if not is_urgent and now - self._read_at < READ_SECONDS:
+            return False
+        self._treasury.wants_reading.clear()
+        is_urgent = is_urgent or not self._has_read
+        has_read = await self._treasury.counters.read_books(self._books, is_urgent=is_urgent)
+        self._has_read |= has_read
+        self._read_at = now if self._has_read else self._read_at
+        return has_read

@@ -1,0 +1,72 @@
+"""Counters of one process that is alone: no store, nothing shared."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gateway.limits.counters import Account, Booked, Books, Grant, Holding, Rate, Shortage, Standing
+
+MINUTE_SECONDS = 60.0
+NOTHING_READ = Booked({}, frozenset())
+
+
+@dataclass(slots=True)
+class _Bucket:
+    level: float
+    at: float
+
+    def wait_seconds(self, amount: float, capacity: float, now: float) -> float:
+        """Until `amount` is there; takes nothing."""
+        self.level = min(capacity, self.level + capacity * max(0.0, now - self.at) / MINUTE_SECONDS)
+        self.at = max(self.at, now)
+        return max(0.0, (min(amount, capacity) - self.level) / capacity * MINUTE_SECONDS)
+
+
+class LocalCounters:
+    """Implements Counters; before the first reading of the books, or without any, nothing counts as spent.
+
+    `share` is how many such processes divide every rate among themselves.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic, share: Callable[[], int] = lambda: 1) -> None:
+        self._clock = clock
+        self._share = share
+        self._buckets: dict[str, _Bucket] = {}
+        self._booked = NOTHING_READ
+        self._begun = 0
+        self._read = 0
+
+    async def take(self, rates: Sequence[Rate]) -> Shortage | None:
+        now, share = self._clock(), self._share()
+        buckets: list[_Bucket] = []
+        for rate in rates:
+            capacity = rate.per_minute / share
+            bucket = self._buckets.setdefault(rate.bucket, _Bucket(capacity, now))
+            if wait := bucket.wait_seconds(rate.amount, capacity, now):
+                return Shortage(rate, wait)
+            buckets.append(bucket)
+        for bucket, rate in zip(buckets, rates, strict=True):
+            bucket.level -= rate.amount
+        return None
+
+    async def lease(self, account: Account, *, limit: int, holding: Holding, need: int, want: int) -> Grant:
+        spent = self._booked.spent.get(account, 0 if not self._read else None)
+        if spent is None:
+            return Grant(0, is_unread=True)
+        free = limit - spent - holding.total
+        surely_gone = spent + (holding.unsent if holding.as_of >= self._read else 0)
+        return Grant(min(want, free) if need <= free else 0, spent, surely_gone=surely_gone)
+
+    async def report(self, holdings: Mapping[Account, Holding]) -> Standing:
+        return Standing(self._begun, self._read, self._booked.windows, 1)
+
+    async def read_books(self, books: Books, *, is_urgent: bool = False) -> bool:
+        self._begun += 1
+        number = self._begun
+        booked = await books()
+        if number > self._read:
+            self._booked, self._read = booked, number
+        return True
+
+    async def aclose(self) -> None:
+        """Nothing is open."""

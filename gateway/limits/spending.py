@@ -1,0 +1,102 @@
+"""What the books show of everything that is limited: budgets in dollars, tier quotas in requests. Reads sums only."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from gateway.ledger.entry import Status
+from gateway.limits.admission import Admission
+from gateway.limits.counters import Account, Booked, budget_account, quota_account
+from gateway.limits.values import BudgetScope, Limits, WindowName, window_end, window_id, window_start
+from gateway.sums import Dimension, ReportStore, Sums, SumsQuery
+
+HOUR_US = 3_600_000_000
+STRICT_WINDOW: WindowName = "month"
+KEYS_ALONE: tuple[Dimension, ...] = ("key", "model", "status")
+EDGE_US = 600_000_000
+"""Around a window's end both are read: requests of the old one may still settle, and clocks differ a little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """Called by Counters; see gateway.limits.counters.Books."""
+
+    store: ReportStore
+    admission: Admission
+    now_us: Callable[[], int]
+
+    async def __call__(self) -> Booked:
+        limits = {key: one for key, one in self.admission.limits.items() if one.budget_usd or one.tier_quotas}
+        strict = self.admission.strict.keys()
+        spent: dict[Account, int] = {}
+        windows: set[str] = set()
+        wanted = set(_windows(limits.values()))
+        if strict:
+            wanted.add(STRICT_WINDOW)
+        for window in sorted(wanted):
+            scopes = strict if window == STRICT_WINDOW else ()
+            for at_us in (self.now_us() - EDGE_US, self.now_us() + EDGE_US):
+                name = window_id(window, at_us)
+                if name not in windows:
+                    windows.add(name)
+                    spent.update((account, 0) for account in _accounts(limits, window, name))
+                    spent.update((budget_account(whose, name, scope=scope), 0) for scope, whose in scopes)
+                    by: tuple[Dimension, ...] = (*KEYS_ALONE, "team", "project") if scopes else KEYS_ALONE
+                    for row in await self._rows(window, at_us, by):
+                        self._add(spent, limits, window, name, row)
+                        _add_to_shared(spent, scopes, name, row)
+        return Booked(spent, frozenset(windows))
+
+    async def _rows(self, window: WindowName, at_us: int, by: tuple[Dimension, ...]) -> list[Sums]:
+        start = _us(window_start(window, at_us))
+        end = window_end(window, at_us)
+        until = (self.now_us() // HOUR_US + 2) * HOUR_US  # whole hours are read from sums alone
+        if end is not None:
+            until = min(until, _us(end))
+        return list(await self.store.sums(SumsQuery(start, max(start + HOUR_US, until), by)))
+
+    def _add(
+        self, spent: dict[Account, int], limits: dict[str, Limits], window: WindowName, name: str, row: Sums
+    ) -> None:
+        key = row.group["key"] or ""
+        own = limits.get(key)
+        if own is None:
+            return
+        if own.budget_usd is not None and own.budget_window == window:
+            spent[budget_account(key, name)] += _cost(row)
+        for tier, quota in own.tier_quotas.items():
+            if quota.window == window and row.group["model"] in self.admission.shared.tiers.get(tier, ()):
+                spent[quota_account(key, tier, name)] += row.requests
+
+
+def _add_to_shared(spent: dict[Account, int], scopes: Iterable[tuple[BudgetScope, str]], name: str, row: Sums) -> None:
+    """To the budgets of a team, a project or everything that this money came out of."""
+    for scope, whose in scopes:
+        if scope == "all" or row.group[scope] == whose:
+            spent[budget_account(whose, name, scope=scope)] += _cost(row)
+
+
+def _accounts(limits: Mapping[str, Limits], window: WindowName, name: str) -> Iterator[Account]:
+    for key, own in limits.items():
+        if own.budget_usd is not None and own.budget_window == window:
+            yield budget_account(key, name)
+        yield from (quota_account(key, tier, name) for tier, quota in own.tier_quotas.items() if quota.window == window)
+
+
+def _windows(limits: Iterable[Limits]) -> Iterator[WindowName]:
+    for one in limits:
+        if one.budget_usd is not None:
+            yield one.budget_window
+        for quota in one.tier_quotas.values():
+            yield quota.window
+
+
+def _cost(row: Sums) -> int:
+    """A request whose process died counts as the most it may have cost: a strict budget errs on that side."""
+    if row.group["status"] == Status.orphaned.value:
+        return row.upper_pico_usd
+    return row.corrected_cost_pico_usd
+
+
+def _us(moment: datetime) -> int:
+    return round(moment.timestamp()) * 1_000_000

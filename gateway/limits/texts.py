@@ -1,0 +1,53 @@
+"""What a caller is told when a limit refuses a request: which one, how much of it is left, what to do. Pure."""
+
+from gateway.limits.counters import Rate
+from gateway.limits.values import StrictBudget, TierQuota
+from gateway.money import format_usd
+
+SMALLEST_SHOWN_PLACES = 6
+
+
+def slower(rate: Rate, wait_seconds: float) -> str:
+    """A rate is used up for now."""
+    kind, _, rest = rate.bucket.partition(":")
+    name, _, what = rest.rpartition(":")
+    who = "This key" if kind == "key" else f"The {kind} {name!r}"
+    return f"{who} may use {rate.per_minute:,} {what} a minute; try again in {wait_seconds:.1f} s."
+
+
+def quota_used_up(tier: str, quota: TierQuota) -> str:
+    """A tier's quota is used up."""
+    return (
+        f"This key may have {quota.requests:,} requests per {quota.window} answered by models of the tier {tier!r}, "
+        "and they are used up. Name another model or use auto."
+    )
+
+
+def budget_spent(budget: StrictBudget, *, spent: int, held: int, needed: int) -> str:
+    """A budget lacks the money, in pico-USD. What everybody together spends is not an app's business: no sums there."""
+    if budget.scope == "all":
+        return (
+            f"The budget of {_whose(budget)} for this {budget.window} has too little left for this request. "
+            "Lower max_tokens, wait for the next window or ask finance to raise the budget."
+        )
+    return (
+        f"The budget of {_whose(budget)} is ${_shown(budget.pico_usd)} per {budget.window}: ${_shown(spent)} is "
+        f"spent, ${_shown(held)} is held by requests under way, and this request needs "
+        f"${_shown(needed)}. Lower max_tokens, wait for the next window or raise the budget."
+    )
+
+
+def price_unknown(budget: StrictBudget) -> str:
+    """A budget cannot be kept to with a model whose price nobody knows."""
+    whose = "This key has a budget" if budget.scope == "key" else f"There is a strict budget of {_whose(budget)}"
+    return f"{whose} and the model's price is not known, so it cannot be used. Name another model or add its price."
+
+
+def _whose(budget: StrictBudget) -> str:
+    if budget.scope == "key":
+        return "this key"
+    return "this deployment" if budget.scope == "all" else f"the {budget.scope} {budget.name!r}"
+
+
+def _shown(pico_usd: int) -> str:
+    return format_usd(pico_usd, places=SMALLEST_SHOWN_PLACES)

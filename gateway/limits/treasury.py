@@ -1,0 +1,115 @@
+"""One worker's purses and how they are filled: leases from the store, readings of the books. Knows no limits' rules."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gateway.limits.counters import Account, Counters, Grant, Holding
+from gateway.limits.local_counters import LocalCounters
+from gateway.limits.purse import Purse
+
+POLL_SECONDS = 0.02
+IDLE_REPORTS = 120  # a minute: until then a lease is kept, to be spent should the store go down
+PREFETCH = 16
+"""A lease asks for so many requests' worth: one visit for many, and something to spend while the store is down."""
+
+
+@dataclass(slots=True)
+class Treasury:
+    """Waits for money that is only held; tells the store about twice a second what is held here."""
+
+    counters: Counters = field(default_factory=LocalCounters)
+    monotonic: Callable[[], float] = time.monotonic
+    idle_reports: int = IDLE_REPORTS
+    wants_reading: asyncio.Event = field(default_factory=asyncio.Event)
+    _purses: dict[Account, Purse] = field(default_factory=dict[Account, Purse])
+    _queues: dict[Account, asyncio.Lock] = field(default_factory=dict[Account, asyncio.Lock])
+    _wire: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _read: int = 0
+
+    def purse(self, account: Account, limit: int) -> Purse:
+        """This worker's purse of an account; its limit is the one last named."""
+        purse = self._purses.get(account)
+        if purse is None:
+            purse = self._purses[account] = Purse(account, limit, as_of=self._read)
+        purse.limit = limit
+        return purse
+
+    async def obtain(self, purse: Purse, amount: int, wait_seconds: float) -> Grant | None:
+        """Have `amount` free in the purse, waiting for what others hold; the refusal when it cannot be had.
+
+        Raises CountersDown.
+        """
+        deadline = self.monotonic() + wait_seconds
+        queue = self._queues.setdefault(purse.account, asyncio.Lock())
+        purse.waiting += 1
+        try:
+            async with queue:  # first come, first served; those behind ask the store only when their turn comes
+                while purse.free < amount:
+                    grant = await self._lease(purse, amount)
+                    if grant is None or grant.amount:
+                        continue
+                    if not grant.is_unread and amount > purse.limit - grant.surely_gone:
+                        return grant
+                    if grant.is_unread or amount > purse.limit - _gone_at_most(grant, purse):
+                        self.wants_reading.set()  # only the books can tell: a charge may be in them and held too
+                    if self.monotonic() >= deadline:
+                        return grant
+                    await asyncio.sleep(POLL_SECONDS)
+                return None
+        finally:
+            purse.waiting -= 1
+            if not purse.waiting:
+                self._queues.pop(purse.account, None)
+
+    async def report(self) -> int:
+        """Tell the store what is held and take over what the books show by now; the last reading's number, 0 for none.
+
+        Call it about twice a second. Raises CountersDown, and then nothing changed.
+        """
+        async with self._wire:
+            purses = list(self._purses.values())
+            shipped = [(purse, purse.shipped_amount) for purse in purses]
+            standing = await self.counters.report({purse.account: purse.holding for purse in purses})
+            changed: dict[Account, Holding] = {}
+            for purse, amount in shipped:
+                purse.await_reading(standing.begun + 1, amount)
+                if purse.account.window in standing.windows:
+                    purse.books_read(standing.read)
+                purse.idle_reports += 1
+                is_wanted = purse.waiting or purse.idle_reports < self.idle_reports
+                is_returned = not is_wanted or purse.account in standing.tight
+                if is_returned:  # two that wait must not each keep a part
+                    purse.give_back()
+                if is_returned or standing.read != self._read:
+                    changed[purse.account] = purse.holding
+                if purse.is_empty and not is_wanted:
+                    del self._purses[purse.account]
+            self._read = standing.read
+            if changed:
+                await self.counters.report(changed)
+            return standing.read
+
+    async def close(self) -> None:
+        """Give back all that no request needs. Raises CountersDown."""
+        async with self._wire:
+            for purse in self._purses.values():
+                purse.give_back()
+            await self.counters.report({purse.account: purse.holding for purse in self._purses.values()})
+
+    async def _lease(self, purse: Purse, amount: int) -> Grant | None:
+        """None: by the time it was this one's turn there was enough."""
+        async with self._wire:
+            need = amount - purse.free
+            if need <= 0:
+                return None
+            grant = await self.counters.lease(
+                purse.account, limit=purse.limit, holding=purse.holding, need=need, want=need + PREFETCH * amount
+            )
+            purse.free += grant.amount
+            return grant
+
+
+def _gone_at_most(grant: Grant, purse: Purse) -> int:
+    return grant.spent + grant.held_spent + purse.holding.spent

@@ -1,0 +1,74 @@
+"""Takes over changes of keys and rules made elsewhere: at once when told, within half a second when not."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+
+from gateway.process.news import News
+
+log = logging.getLogger(__name__)
+LOOK_SECONDS = 0.5
+REFRESH_SECONDS = 30.0
+"""Even if nothing seems to have changed."""
+
+
+class ChangeWatch:
+    """`head` is a number that every change of keys and rules moves on (the audit log's last record)."""
+
+    def __init__(
+        self,
+        news: News,
+        *,
+        head: Callable[[], Awaitable[int]],
+        refresh: Callable[[], Awaitable[None]],
+        follow_file: Callable[[], Awaitable[None]],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._news = news
+        self._head = head
+        self._refresh = refresh
+        self._follow_file = follow_file
+        self._monotonic = monotonic
+        self._woken = asyncio.Event()
+        self._is_told = False
+        self._seen: int | None = None
+        self._refreshed_at = float("-inf")
+
+    async def listen(self) -> None:
+        """Hear what others announce; until cancelled."""
+        await self._news.listen(self._hear)
+
+    async def run(self) -> None:
+        """Look when told to, and twice a second; until cancelled."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._woken.wait()
+            self._woken.clear()
+            try:
+                await self.look()
+            except Exception:
+                log.exception("cannot read keys and rules from the database; the last known ones stay in force")
+                await asyncio.sleep(LOOK_SECONDS)
+
+    def wake(self) -> None:
+        """Something changed here: look soon, and tell the others."""
+        self._woken.set()
+
+    async def look(self) -> None:
+        """Take over what changed; tell the others of what they were not told."""
+        is_told, self._is_told = self._is_told, False
+        head = await self._head()
+        if head == self._seen and self._monotonic() - self._refreshed_at < REFRESH_SECONDS:
+            await self._follow_file()
+            return
+        await self._refresh()
+        is_new = self._seen is not None and head != self._seen
+        self._seen, self._refreshed_at = head, self._monotonic()
+        if is_new and not is_told:
+            await self._news.announce()
+
+    def _hear(self) -> None:
+        self._is_told = True
+        self._woken.set()

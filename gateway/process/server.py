@@ -1,0 +1,162 @@
+"""Runs the HTTP application: a listening socket, slow clients dropped, orderly shutdown on SIGINT and SIGTERM."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Generator
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gateway.errors import StateError
+from gateway.process.corked_transport import CorkedTransport
+
+BACKLOG = 2048
+KEEP_ALIVE_SECONDS = 75
+SLOW_CLIENT_SECONDS = 60.0
+CONNECTION = "breakeven.connection"
+"""The ASGI extension of our own server. `listeners` are called when the connection is lost: a task that waits for
+`http.disconnect` costs each request more than its parsing. `is_whole` is there once the request has come whole."""
+
+
+def bind(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
+    """A listening socket; with `is_shared` one of several on that port, among which the kernel deals out connections.
+
+    Raises StateError with what to do when the port is taken or may not be used.
+    """
+    listener = _bound(host, port, is_shared=is_shared)
+    listener.listen(BACKLOG)
+    return listener
+
+
+def reserve(host: str, port: int) -> socket.socket:
+    """Keep a port for workers that will `bind` it shared; itself it takes no connections. Raises StateError.
+
+    The port is first taken for oneself alone: another fleet that shares it with us unasked would be joined otherwise.
+    """
+    with _bound(host, port, is_shared=False) as alone:
+        port = int(alone.getsockname()[1])
+    return _bound(host, port, is_shared=True)
+
+
+def _bound(host: str, port: int, *, is_shared: bool) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With its protocol named: asyncio's own loop sets TCP_NODELAY only on what says that it is TCP.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if is_shared:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise StateError(
+            f"cannot listen on {host}:{port}: {error.strerror}; stop the other program or choose another port, "
+            f"as in `make serve PORT={port + 1}`"
+        ) from error
+    return listener
+
+
+def free_port(prefer: int = 0) -> int:
+    """A port of the loopback interface that was free a moment ago; `prefer` if it was."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind(("127.0.0.1", prefer if prefer < 65536 else 0))
+        except OSError:
+            probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it exists; it does not on Windows."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to us: the gateway has more to stop than its HTTP server."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+def patient_protocol(seconds: float) -> type[HttpToolsProtocol]:
+    """HTTP/1.1 that drops a client which takes nothing for so long while there is something for it to take.
+
+    Until then writing to it waits, and so does reading from upstream: its answer does not pile up here. Only a
+    connection whose buffer is full has a timer, so that nothing is paid for all the others.
+    """
+
+    class PatientProtocol(HttpToolsProtocol):
+        _patience: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(CorkedTransport(transport))
+            self._leaving: set[Callable[[], None]] = set()
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self._told: dict[object, object] = {"listeners": self._leaving}
+            self.scope["extensions"] = {CONNECTION: self._told}
+
+        def on_message_complete(self) -> None:
+            super().on_message_complete()
+            self._told["is_whole"] = True
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._patience = asyncio.get_running_loop().call_later(seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            self._forget()
+            super().resume_writing()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._forget()
+            super().connection_lost(exc)
+            for leave in tuple(self._leaving):
+                leave()
+
+        def _forget(self) -> None:
+            if self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
+
+    return PatientProtocol
+
+
+async def serve_until_stopped(
+    app: ASGIApp, listener: socket.socket, *, drain_seconds: int, slow_client_seconds: float = SLOW_CLIENT_SECONDS
+) -> None:
+    """Serve until SIGINT or SIGTERM, then let requests finish for `drain_seconds`. A second signal cuts that short."""
+    config = uvicorn.Config(
+        app,
+        http=patient_protocol(slow_client_seconds),
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        proxy_headers=False,  # the application has its own, where they matter
+        timeout_graceful_shutdown=drain_seconds,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        server_header=False,
+    )
+    server = _Server(config)
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        server.force_exit = server.should_exit
+        server.should_exit = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

@@ -1,0 +1,93 @@
+"""From a parsed request to an accepted one: decided, its money held, its intent written. Knows no storage, no HTTP.
+
+A model at its limit (its own rate, or the key's quota of its tier) is left out and the request is decided again, so
+that no prompt, whatever it makes the classifier believe, buys more of a tier than its key may have.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from backends.json_splice import splice
+from backends.protocol import Operation
+from gateway.access.keys import KeyRecord
+from gateway.errors import ModelLimited, ModelNotFound, NoEligibleModel
+from gateway.limits.admission import Admission
+from gateway.request.bookkeeping import Bookkeeper
+from gateway.request.facts import new_intent
+from gateway.request.metering import Meter
+from gateway.request.run import Incoming, Run
+from gateway.request.settlement import OUTPUT_BOUND_TOKENS
+from gateway.request.view import RequestView
+from gateway.routing.decide import AUTO, Choice, Escalation
+from gateway.routing.snapshot import Candidate
+
+LIMITS: Mapping[Operation, str] = {"chat.completions": "max_tokens", "responses": "max_output_tokens"}
+"""How a caller limits the answer; completions are short by default."""
+
+
+@dataclass(slots=True)
+class Acceptance:
+    """`decide` is the pipeline's; `known_models` are the names of its present snapshot."""
+
+    decide: Callable[[RequestView, KeyRecord, tuple[str, ...]], Choice]
+    known_models: Callable[[], frozenset[str]]
+    admission: Admission
+    books: Bookkeeper
+    now_us: Callable[[], int]
+
+    async def open(self, incoming: Incoming, view: RequestView, key: KeyRecord, started_at: float) -> Run:
+        """Raises what `decide` raises, BudgetExhausted, RateLimitExceeded, Overloaded or LedgerUnavailable."""
+        limited: ModelLimited | None = None
+        while True:
+            try:
+                choice = self._with_free_fallbacks(self.decide(view, key, incoming.tags), key)
+            except (ModelNotFound, NoEligibleModel):
+                if limited is not None:
+                    raise limited from None
+                raise
+            trace = incoming.headers.get("traceparent")
+            intent = new_intent(view, key, incoming.tags, choice, accepted_at_us=self.now_us(), traceparent=trace)
+            body = self._within_bound(incoming.body, view, key)
+            run = Run(view, body, choice, intent, Meter(started_at), choice.order[0], headers=incoming.headers)
+            try:
+                await self.books.open(run)
+            except ModelLimited as error:
+                if view.model != AUTO:
+                    raise
+                limited = error
+                allowed = key.allowed_models if key.allowed_models is not None else self.known_models()
+                key = replace(key, allowed_models=allowed - error.models)
+            else:
+                return run
+
+    def _within_bound(self, body: bytes, view: RequestView, key: KeyRecord) -> bytes:
+        """Under a budget a whole answer may not be longer than what is held for it, whoever set no limit."""
+        limit = LIMITS.get(view.operation)
+        if (
+            limit is None
+            or view.is_stream
+            or view.max_output_tokens is not None
+            or not self.admission.has_budget(key.id, team=key.team, project=key.project)
+        ):
+            return body
+        return splice(body, {limit: b"%d" % OUTPUT_BOUND_TOKENS})
+
+    def _with_free_fallbacks(self, choice: Choice, key: KeyRecord) -> Choice:
+        """A model that is counted serves only whom it was counted for, so it is nobody's fallback."""
+        first, *spare = choice.order
+        if choice.escalation is not None:
+            choice = self._with_free_escalation(choice, choice.escalation, key)
+        if not any(self._is_counted(key, one) for one in spare):
+            return choice
+        return choice._replace(order=(first, *(one for one in spare if not self._is_counted(key, one))))
+
+    def _with_free_escalation(self, choice: Choice, escalation: Escalation, key: KeyRecord) -> Choice:
+        """Its first may be counted instead of the model that is asked; where that one is counted already, none may."""
+        first, *spare = escalation.order
+        is_asked_counted = self._is_counted(key, choice.order[0])
+        kept = [] if is_asked_counted and self._is_counted(key, first) else [first]
+        kept += [one for one in spare if not self._is_counted(key, one)]
+        return choice._replace(escalation=escalation._replace(order=tuple(kept)) if kept else None)
+
+    def _is_counted(self, key: KeyRecord, candidate: Candidate) -> bool:
+        return self.admission.is_counted(key.id, candidate.name)

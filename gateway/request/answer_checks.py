@@ -1,0 +1,118 @@
+"""Whether one whole chat answer stands what a cascade verifies: its form, and how sure its model was. Pure.
+
+Form is what a program can tell for certain: that something was said to its end, and that it is JSON, of the schema, or
+a tool call, where the request asked for one. Whether what it says is right, or a polite refusal, no pattern tells.
+"""
+
+import json
+import math
+from typing import Any
+
+import msgspec
+
+from gateway.request.schema_check import fits
+from gateway.routing.rules import Verify
+
+Fields = dict[str, Any]
+_TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_CHOICES = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+
+
+def objection(request: bytes, answer: bytes, verify: Verify) -> str | None:
+    """In one word why the answer does not stand; None when it does.
+
+    `unreadable`, `empty`, `cut`, `filtered`, `not_json`, `off_schema`, `no_tool_call`, `bad_tool_call`,
+    `no_logprobs`, `unsure`. Of several choices each must stand.
+    """
+    try:
+        asked, choices = json.loads(request), json.loads(answer)["choices"]
+        if not choices:
+            return "empty"
+        for choice in choices:
+            word = _form_objection(asked, choice) if verify.format else None
+            if word is None and verify.min_mean_logprob is not None:
+                word = _logprob_objection(choice, verify.min_mean_logprob)
+            if word is not None:
+                return word
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return "unreadable"
+    return None
+
+
+def is_asked_for_logprobs(request: bytes) -> bool:
+    """Whether the caller wants to see them."""
+    return json.loads(request).get("logprobs") is True
+
+
+def without_logprobs(answer: bytes) -> bytes:
+    """As if they had not been asked for: null in every choice that has them, every other value's bytes as they came."""
+    try:
+        fields = _TOP.decode(answer)
+        choices = _CHOICES.decode(fields["choices"])
+    except (msgspec.DecodeError, KeyError):
+        return answer  # it has none, whatever it is
+    for choice in choices:
+        if "logprobs" in choice:
+            choice["logprobs"] = msgspec.Raw(b"null")
+    fields["choices"] = msgspec.Raw(msgspec.json.encode(choices))
+    return msgspec.json.encode(fields)
+
+
+def _form_objection(asked: Fields, choice: Fields) -> str | None:
+    message: Fields = choice["message"]
+    calls = message.get("tool_calls") or ()
+    text = message.get("content") or ""
+    if choice.get("finish_reason") == "length":
+        return "cut"
+    if choice.get("finish_reason") == "content_filter":
+        return "filtered"
+    if calls:
+        return None if all(_is_good_call(asked, call["function"]) for call in calls) else "bad_tool_call"
+    if message.get("function_call"):  # the form before tools
+        return None
+    if _must_call(asked):
+        return "no_tool_call"
+    if not text.strip():
+        return "empty"
+    return _json_objection(asked.get("response_format") or {}, text)
+
+
+def _must_call(asked: Fields) -> bool:
+    choice = asked.get("tool_choice")
+    return choice == "required" or isinstance(choice, dict)
+
+
+def _is_good_call(asked: Fields, called: Fields) -> bool:
+    """A tool that there is, the one that was demanded, with arguments that fit it."""
+    tools = {tool["function"]["name"]: tool["function"] for tool in asked.get("tools") or () if "function" in tool}
+    demanded = asked.get("tool_choice")
+    if isinstance(demanded, dict) and "function" in demanded and demanded["function"]["name"] != called["name"]:
+        return False
+    if called["name"] not in tools:
+        return False
+    try:
+        arguments = json.loads(called["arguments"] or "{}")
+    except ValueError:
+        return False
+    return isinstance(arguments, dict) and fits(arguments, tools[called["name"]].get("parameters") or {})
+
+
+def _json_objection(form: Fields, text: str) -> str | None:
+    if form.get("type") not in ("json_object", "json_schema"):
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return "not_json"
+    schema = (form.get("json_schema") or {}).get("schema") or {}
+    return None if fits(value, schema) else "off_schema"
+
+
+def _logprob_objection(choice: Fields, least: float) -> str | None:
+    """A tool call's tokens have none at most providers: where its form stands, there is nothing more to verify."""
+    if choice["message"].get("tool_calls"):
+        return None
+    tokens = (choice.get("logprobs") or {}).get("content")
+    if not tokens:
+        return "no_logprobs"
+    return "unsure" if math.fsum(one["logprob"] for one in tokens) / len(tokens) < least else None

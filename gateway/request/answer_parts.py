@@ -1,0 +1,131 @@
+"""What the gateway itself says in an answer: headers, and the endings that no upstream sent. Pure."""
+
+import msgspec
+
+from backends.errors import BackendError, RateLimited, UpstreamRejected, UpstreamTimeout, UpstreamUnavailable
+from backends.json_objects import decode_object, part_of, text_of
+from backends.messages_endpoint_events import error_event, last_events
+from backends.protocol import Operation
+from backends.responses_endpoint_items import ResponseHead
+from gateway.errors import UpstreamFailed
+from gateway.ledger.entry import ESCALATED
+from gateway.request.run import Run
+
+ABOVE_EVERY_EVENT = (1 << 31) - 1
+"""A sequence number for an event of our own in a stream whose events were numbered elsewhere."""
+
+
+def id_header(operation: Operation) -> str:
+    """Where the official clients of an endpoint look for the request's name."""
+    return "request-id" if operation.startswith("messages") else "x-request-id"
+
+
+def answer_headers(run: Run) -> dict[str, str]:
+    """The headers of an answer: `x-breakeven-*`, and the request's name where clients look for it."""
+    difficulty = run.intent.decision.facts.difficulty
+    headers = {
+        id_header(run.view.operation): run.intent.request_id,
+        "x-breakeven-request-id": run.intent.request_id,
+        "x-breakeven-model": run.candidate.name,
+        "x-breakeven-backend": run.candidate.backend,
+        "x-breakeven-rule": run.intent.decision.rule,
+        "x-breakeven-difficulty": "unknown" if difficulty is None else f"{difficulty:.4f}",
+    }
+    if run.choice.attempts_before:
+        refused = next((one for one in run.attempts if one.outcome.startswith(ESCALATED)), None)
+        headers |= {} if refused is None else {"x-breakeven-escalated-from": refused.model}
+    if run.candidate.is_simulated:
+        headers["x-breakeven-simulated"] = "true"
+    return headers
+
+
+def cost_text(pico_usd: int) -> str:
+    """Exact decimal dollars for a header, without exponent or trailing zeros."""
+    whole, fraction = divmod(pico_usd, 10**12)
+    return f"{whole}.{fraction:012d}".rstrip("0").rstrip(".")
+
+
+def stream_error(run: Run, error: BackendError) -> bytes:
+    """What ends a broken stream instead of `[DONE]`."""
+    message = (
+        f"The answer of {run.candidate.name!r} broke off: {error.message}. What was sent is charged; "
+        f"it was not retried because part of it had reached you (request {run.intent.request_id})."
+    )
+    if run.view.operation == "messages":
+        return error_event(502, message)
+    told = {"message": message, "type": "server_error", "param": None, "code": "stream_broken"}
+    if run.view.operation == "responses":
+        return _responses_error(told)
+    return b"data: " + msgspec.json.encode({"error": told}) + b"\n\n"
+
+
+def _responses_error(error: dict[str, str | None]) -> bytes:
+    """OpenAI documents the fields of an error event beside its type; its clients raise what they find in `error`."""
+    beside = {name: error[name] for name in ("code", "message", "param")}
+    event = {"type": "error", "sequence_number": ABOVE_EVERY_EVENT, **beside, "error": error}
+    return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
+
+
+def budget_end(run: Run) -> bytes:
+    """A clean end for a stream whose budget allows no more, as if it had reached its output limit."""
+    if run.view.operation == "responses":
+        return _responses_end(run)
+    if run.view.operation == "messages":
+        return last_events("length", run.meter.final_usage(run.view.input_tokens))
+    choice = {"index": 0, "delta": {}, "finish_reason": "length"}
+    chunk = {
+        "id": f"chatcmpl-{run.intent.request_id}",
+        "object": "chat.completion.chunk",
+        "created": run.intent.accepted_at_us // 1_000_000,
+        "model": run.candidate.name,
+        "choices": [choice],
+    }
+    return b"data: " + msgspec.json.encode(chunk) + b"\n\ndata: [DONE]\n\n"
+
+
+def _responses_end(run: Run) -> bytes:
+    """The same in the Responses API. What was said is in the events before: it is not kept to be said again."""
+    head = ResponseHead(f"resp_{run.intent.request_id}", run.intent.accepted_at_us // 1_000_000, {})
+    event = {
+        "type": "response.incomplete",
+        "sequence_number": ABOVE_EVERY_EVENT,
+        "response": head.finished(run.candidate.name, [], "length", None),
+    }
+    return b"event: response.incomplete\ndata: " + msgspec.json.encode(event) + b"\n\n"
+
+
+def rejection(error: UpstreamRejected) -> UpstreamFailed:
+    """A request that its own content made fail, in the provider's words where they are an error body."""
+    said = text_of(part_of(decode_object(error.body) or {}, "error"), "message")
+    failure = UpstreamFailed(error.message, status=error.status or 400, body=error.body if said else b"")
+    failure.type = "invalid_request_error"
+    failure.code = "upstream_rejected"
+    return failure
+
+
+def upstream_failure(run: Run, error: BackendError | None, rest_seconds: float | None) -> UpstreamFailed:
+    """What the caller hears when no attempt answered; `error` is the last one's, None when none could be made.
+
+    `rest_seconds` is how long the breakers hold calls back.
+    """
+    failure = _upstream_failure(run, error, rest_seconds)
+    failure.request_id = run.intent.request_id
+    return failure
+
+
+def _upstream_failure(run: Run, error: BackendError | None, rest_seconds: float | None) -> UpstreamFailed:
+    if isinstance(error, UpstreamRejected):
+        return rejection(error)
+    if error is None:
+        names = ", ".join(candidate.name for candidate in run.choice.order)
+        message = f"Every model for this request is resting after failures: {names}. Try again later."
+        return UpstreamFailed(message, status=503, retry_after_seconds=rest_seconds)
+    tried = "; ".join(f"{attempt.model} ({attempt.outcome})" for attempt in run.attempts)
+    wait = error.retry_after_seconds if isinstance(error, (RateLimited, UpstreamUnavailable)) else None
+    status = 429 if isinstance(error, RateLimited) else 504 if isinstance(error, UpstreamTimeout) else 502
+    failure = UpstreamFailed(
+        f"No model answered: {tried}. Last: {error.message}.", status=status, retry_after_seconds=wait
+    )
+    if isinstance(error, RateLimited):
+        failure.type, failure.code = "rate_limit_error", "rate_limit_exceeded"
+    return failure

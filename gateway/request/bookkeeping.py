@@ -1,0 +1,115 @@
+"""One request's place in the books: money held, intent written, checkpoints, and exactly one settlement."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from gateway.ledger.entry import Entry, Ledger, Status
+from gateway.limits.admission import Admission
+from gateway.request.run import Observer, Run
+from gateway.request.settlement import Outcome, cascade_bound_pico_usd, checkpoint_of, increment_pico_usd, settle_entry
+from gateway.routing.snapshot import Candidate
+
+
+@dataclass(slots=True)
+class Bookkeeper:
+    """Holds no state of its own: what a request has come to stands in its Run.
+
+    Not frozen, as what is made for each request should not be: that costs seven times as much.
+    """
+
+    ledger: Ledger
+    admission: Admission
+    observer: Observer
+    monotonic: Callable[[], float]
+
+    async def open(self, run: Run) -> None:
+        """Hold its money, then write its intent. Raises what `reserve` does, or LedgerUnavailable."""
+        intent = run.intent
+        await self.admission.reserve(
+            intent.request_id,
+            intent.key_id,
+            self._amount(run, run.candidate) if run.view.is_stream else intent.cost_bound_pico_usd,
+            now_us=intent.accepted_at_us,
+            team=intent.team,
+            project=intent.project,
+            model=self._counted(run).name,
+            tokens=run.view.input_tokens,
+        )
+        try:
+            self.ledger.intend(intent)
+        except BaseException:
+            self.admission.cancel(intent.request_id)
+            raise
+
+    def can_pay(self, run: Run, candidate: Candidate) -> bool:
+        """Hold enough for the next increment at this candidate, out of what this worker has leased."""
+        return self.admission.extend(run.intent.request_id, self._amount(run, candidate))
+
+    async def can_go_on(self, run: Run) -> bool:
+        """Hold enough for the next increment, leasing more where needed."""
+        if self.can_pay(run, run.candidate):
+            return True
+        await self.admission.fund(run.intent.request_id, self._amount(run, run.candidate))
+        return self.can_pay(run, run.candidate)
+
+    async def fund(self, run: Run, candidates: Iterable[Candidate]) -> None:
+        """Lease what the dearest of these that can be afforded would need, so that `can_pay` has it at hand."""
+        if self.has_budget(run):
+            for amount in sorted({self._amount(run, one) or 0 for one in candidates}, reverse=True):
+                if await self.admission.fund(run.intent.request_id, amount, wait_seconds=0.0):
+                    return
+
+    def checkpoint(self, run: Run) -> None:
+        """Note how far a stream has come, so that a crash can lose no more than what follows."""
+        self.ledger.checkpoint(checkpoint_of(run.intent, run.candidate, run.meter))
+
+    async def settle(self, run: Run, status: Status, *, http_status: int, error: str | None = None) -> Entry:
+        """Book it, once: whoever comes second finds the entry already made."""
+        if run.entry is not None:
+            return run.entry
+        outcome = Outcome(
+            status=status,
+            http_status=http_status,
+            candidate=run.candidate,
+            attempts=tuple(run.attempts),
+            ended_at=self.monotonic(),
+            error=error,
+            may_have_been_billed=status is Status.cancelled,
+            extra=run.extra,
+        )
+        return await self.book(run, settle_entry(run.intent, run.meter, outcome))
+
+    async def book(self, run: Run, entry: Entry) -> Entry:
+        """Settle by an entry that is already made."""
+        run.entry = entry
+        total = entry.cost.total_pico_usd if entry.cost is not None else None
+        self.admission.settle(run.intent.request_id, total, model=entry.model)
+        try:
+            await self.ledger.settle(entry)
+        except asyncio.CancelledError:  # the ledger has it: only the wait for the disk was given up
+            self.observer.settled(entry)
+            raise
+        self.observer.settled(entry)
+        return entry
+
+    def has_budget(self, run: Run) -> bool:
+        """Whether money is counted for whoever asked."""
+        intent = run.intent
+        return self.admission.has_budget(intent.key_id, team=intent.team, project=intent.project)
+
+    def _counted(self, run: Run) -> Candidate:
+        """Whose rate and quota a request takes its place in: its model's, or that of the one it may be escalated to."""
+        if run.choice.escalation is None or self.admission.is_counted(run.intent.key_id, run.candidate.name):
+            return run.candidate
+        return run.choice.escalation.order[0]
+
+    def _amount(self, run: Run, candidate: Candidate) -> int | None:
+        """What the budget must hold at a candidate: all of a whole answer and of what it may be escalated to, of a
+        stream its next increment, and what attempts that were given up may have cost."""
+        if run.view.is_stream:
+            amount = increment_pico_usd(candidate, run.view, run.meter.output_characters)
+        else:
+            amount = cascade_bound_pico_usd(candidate, run.choice, run.view)
+        extra = run.extra.estimate_pico_usd
+        return None if amount is None or extra is None else amount + extra

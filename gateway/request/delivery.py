@@ -1,0 +1,92 @@
+"""From the first output to the last byte: passes chunks to the caller as they come, meters them, settles, ends."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from backends.errors import BackendError
+from backends.protocol import Chunk
+from gateway.ledger.entry import Status
+from gateway.request.answer_parts import answer_headers, budget_end, cost_text, stream_error
+from gateway.request.bookkeeping import Bookkeeper
+from gateway.request.run import Answer, Caller, Run
+from gateway.upstreams.load import Upstreams
+
+CHECKPOINT_CHARACTERS = 1024  # about 256 output tokens
+CHECKPOINT_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class Delivery:
+    """Of one answer to one caller."""
+
+    run: Run
+    caller: Caller
+    books: Bookkeeper
+    upstreams: Upstreams
+    monotonic: Callable[[], float]
+    checkpointed_at: float = 0.0
+    checkpointed_characters: int = 0
+
+    async def whole(self, answer: Answer) -> None:
+        """A plain answer: settled, then sent."""
+        entry = await self.books.settle(self.run, Status.completed, http_status=200)
+        headers = answer_headers(self.run)
+        if entry.cost is not None:
+            headers["x-breakeven-cost-usd"] = cost_text(entry.cost.total_pico_usd)
+        await self.caller.start(status=200, content_type="application/json", headers=headers)
+        await self.caller.send(answer.first[-1].payload, chunk=answer.first[-1], is_last=True)
+
+    async def stream(self, answer: Answer) -> None:
+        """A stream: every chunk as it comes; the last one only when the entry is settled."""
+        run, caller = self.run, self.caller
+        await caller.start(status=200, content_type=answer.reply.content_type, headers=answer_headers(run))
+        self.checkpointed_at = self.monotonic()
+        try:
+            last = await self._pass_on(answer)
+        except BackendError as error:
+            self.upstreams.failed(run.candidate, run.key, error, self.monotonic())
+            await self.books.settle(run, Status.partial, http_status=200, error=type(error).__name__)
+            await caller.send(stream_error(run, error), is_last=True)
+            return
+        if last is None:
+            run.meter.finish_reason = "length"
+            await self.books.settle(run, Status.completed, http_status=200, error="budget_reached")
+            await caller.send(budget_end(run), is_last=True)
+            return
+        if caller.is_gone:
+            await self.books.settle(run, Status.cancelled, http_status=499, error="client_disconnected")
+            return
+        await self.books.settle(run, Status.completed, http_status=200)
+        await caller.send(last.payload, chunk=last, is_last=True)
+
+    async def _pass_on(self, answer: Answer) -> Chunk | None:
+        """Every chunk but the last, which is returned; None where the budget allows no more."""
+        send, meter = self.caller.send, self.run.meter
+        for chunk in answer.first:  # observed as they came
+            if chunk.is_done:
+                return chunk
+            await send(chunk.payload, chunk=chunk)
+            if self._is_checkpoint_due() and not await self._can_go_on():
+                return None
+        async for chunk in answer.rest:
+            meter.observe(chunk, self.monotonic())
+            if chunk.is_done:
+                return chunk
+            await send(chunk.payload, chunk=chunk)
+            if self._is_checkpoint_due() and not await self._can_go_on():
+                return None
+        return Chunk(b"")
+
+    def _is_checkpoint_due(self) -> bool:
+        meter = self.run.meter
+        grown = meter.output_characters - self.checkpointed_characters
+        if grown >= CHECKPOINT_CHARACTERS:
+            return True
+        return grown > 0 and (meter.last_output_at or 0.0) - self.checkpointed_at >= CHECKPOINT_SECONDS
+
+    async def _can_go_on(self) -> bool:
+        """Leave a checkpoint, and hold the money for the next increment."""
+        self.books.checkpoint(self.run)
+        self.checkpointed_at = self.monotonic()
+        self.checkpointed_characters = self.run.meter.output_characters
+        return await self.books.can_go_on(self.run)

@@ -1,0 +1,243 @@
+"""Drives the fallback policy: opens attempts, one after the other or racing, until one yields its first output."""
+
+import asyncio
+import random
+from collections.abc import Callable, Collection, Generator, Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+import msgspec
+
+from backends.errors import BackendError, StreamBroken, UpstreamTimeout, UpstreamUnavailable
+from backends.protocol import Backend, Call, Chunk, Timeouts
+from gateway.ledger.entry import Attempt, Status
+from gateway.request.answer_parts import upstream_failure
+from gateway.request.bookkeeping import Bookkeeper
+from gateway.request.metering import Meter
+from gateway.request.run import Answer, Observer, Run
+from gateway.request.settlement import unanswered_cost
+from gateway.routing.fallback import LATE, RetryPolicy, Silence, Try, fallback_policy
+from gateway.routing.snapshot import Candidate
+from gateway.upstreams.load import Upstreams
+
+News = Answer | BackendError | Silence
+CALLED_OFF = "called_off"
+
+
+class _Attempt(msgspec.Struct, frozen=True):
+    """One try under way, with a meter of its own: what a loser said is not the answer's."""
+
+    step: Try
+    meter: Meter
+    began: float
+
+    @property
+    def candidate(self) -> Candidate:
+        return self.step.candidate
+
+
+Race = dict[asyncio.Task[Answer], _Attempt]
+
+
+@dataclass(slots=True)
+class Dispatcher:
+    """For one request. Whoever gets its answer closes the reply and tells `upstreams` that the call ended."""
+
+    backends: Mapping[str, Backend]
+    upstreams: Upstreams
+    books: Bookkeeper
+    observer: Observer
+    timeouts: Mapping[str, Timeouts]
+    policy: RetryPolicy
+    monotonic: Callable[[], float]
+    salt: Callable[[Run], str]
+
+    async def first_output(self, run: Run) -> Answer | BackendError | None:
+        """Try candidates until one yields its first output. Else the last failure; None where nobody could be asked."""
+        self.upstreams.request_came()
+        steps = self._steps(run)
+        race: Race = {}
+        error: BackendError | None = None
+        step = next(steps, None)
+        try:
+            while step is not None or race:
+                news = await self._news(run, step, race)
+                if isinstance(news, Answer):
+                    return news
+                if isinstance(news, BackendError):
+                    error = news
+                    await self.books.fund(run, run.choice.order)
+                # While another attempt is under way, one that failed is not replaced.
+                step = None if race and news is not LATE else _next(steps, news)
+        finally:
+            if race:
+                await self._call_off(run, race)
+        return error
+
+    async def give_up(self, run: Run, error: BackendError | None) -> NoReturn:
+        """No attempt answered, and this was the last failure: settle, and raise UpstreamFailed."""
+        failure = upstream_failure(run, error, self.upstreams.wait_seconds(run.choice.order, self.monotonic()))
+        word = "CircuitOpen" if error is None else type(error).__name__
+        await self.books.settle(run, Status.failed, http_status=failure.status, error=word)
+        raise failure
+
+    def _steps(self, run: Run) -> Generator[Try | None, BackendError | Silence]:
+        limit = run.choice.first_token_seconds or self.policy.first_token_seconds
+        # A race may cost twice what a budget holds for one answer, so whoever has a budget runs none.
+        is_hedging = self.policy.is_hedging and run.view.is_stream and not self.books.has_budget(run)
+        return fallback_policy(
+            run.choice.order,
+            self.policy,
+            pick_key=lambda candidate, wait, refused: self._pick_key(run, candidate, wait, refused),
+            may_retry=self.upstreams.may_retry,
+            jitter=random.random,
+            first_token_seconds=limit if run.view.is_stream else None,  # a whole answer has no first token to wait for
+            hedge_seconds=lambda one: self.upstreams.late_seconds(one, self.monotonic()) if is_hedging else None,
+        )
+
+    def _pick_key(self, run: Run, candidate: Candidate, wait: float, refused: Collection[str]) -> str | None:
+        """A key whose breaker lets a call through, if a budget made for another model stretches to this one."""
+        key = self.upstreams.pick_key(candidate, self.monotonic() + wait, refused)
+        if key is None or candidate is run.candidate or self.books.can_pay(run, candidate):
+            return key
+        return None
+
+    async def _news(self, run: Run, step: Try | None, race: Race) -> News:
+        """Make that attempt, if any, and wait until something is heard of it or of those under way."""
+        if step is None:
+            return await self._first_of(run, race, None)
+        if step.overtakes:
+            await self._call_off(run, race, UpstreamTimeout("no first token in time", backend=run.candidate.backend))
+        if step.wait_seconds:
+            await asyncio.sleep(step.wait_seconds)
+        attempt = self._start(run, step)
+        if step.patience_seconds is None and not race:
+            try:
+                answer = await self._open(run, attempt)
+            except BackendError as error:
+                return self._failed(run, attempt, error)
+            except BaseException:
+                self._ended(attempt)
+                raise
+            return self._answered(run, attempt, answer)
+        race[asyncio.create_task(self._open(run, attempt))] = attempt
+        return await self._first_of(run, race, step.patience_seconds)
+
+    async def _first_of(self, run: Run, race: Race, patience_seconds: float | None) -> News:
+        done, _ = await asyncio.wait(race, timeout=patience_seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            return LATE
+        task = min(done, key=lambda one: (one.exception() is not None, race[one].step.number))
+        attempt = race.pop(task)
+        error = task.exception()
+        if error is None:
+            return self._answered(run, attempt, task.result())
+        if isinstance(error, BackendError):
+            return self._failed(run, attempt, error)
+        self._ended(attempt)
+        raise error
+
+    def _start(self, run: Run, step: Try) -> _Attempt:
+        now = self.monotonic()
+        attempt = _Attempt(step, Meter(run.meter.started_at), now)
+        run.candidate, run.key, run.meter = step.candidate, step.key, attempt.meter
+        self.upstreams.started(step.candidate, step.key, now)
+        return attempt
+
+    def _ended(self, attempt: _Attempt) -> None:
+        """Nothing was learnt of the upstream."""
+        self.upstreams.ended(attempt.candidate)
+        self.upstreams.called_off(attempt.candidate, attempt.step.key, self.monotonic())
+
+    def _answered(self, run: Run, attempt: _Attempt, answer: Answer) -> Answer:
+        now = self.monotonic()
+        run.candidate, run.key, run.meter = attempt.candidate, attempt.step.key, attempt.meter
+        first = now - attempt.began if run.view.is_stream else None
+        self.upstreams.answered(attempt.candidate, attempt.step.key, now, first_token_seconds=first)
+        self._note(run, attempt, "answered", 200, 0)
+        return answer
+
+    def _failed(self, run: Run, attempt: _Attempt, error: BackendError) -> BackendError:
+        """Note it as a child of the request; one that timed out may be billed."""
+        self.upstreams.ended(attempt.candidate)
+        self.upstreams.failed(attempt.candidate, attempt.step.key, error, self.monotonic())
+        self.observer.attempt_failed(attempt.candidate, error)
+        cost = self._extra(run, attempt) if isinstance(error, UpstreamTimeout) else 0
+        self._note(run, attempt, type(error).__name__, error.status, cost)
+        return error
+
+    async def _call_off(self, run: Run, race: Race, late: UpstreamTimeout | None = None) -> None:
+        """Stop everything under way: the losers of a race, or silent attempts that are `late`."""
+        for task in race:
+            task.cancel()
+        await asyncio.gather(*race, return_exceptions=True)
+        while race:
+            task, attempt = race.popitem()
+            if not task.cancelled() and task.exception() is None:
+                await task.result().reply.aclose()
+            if late is not None:
+                self._failed(run, attempt, late)
+                continue
+            self._ended(attempt)
+            if attempt.candidate is not run.candidate:  # that one is the request's own: the entry tells of it
+                self._note(run, attempt, CALLED_OFF, None, self._extra(run, attempt))
+
+    async def _open(self, run: Run, attempt: _Attempt) -> Answer:
+        """Open and read up to the first output, so that everything before it can still fail over."""
+        candidate, view = attempt.candidate, run.view
+        reply = await self.backends[candidate.backend].open(
+            Call(
+                operation=view.operation,
+                upstream_model=candidate.upstream_model,
+                body=run.body,
+                is_stream=view.is_stream,
+                request_id=run.intent.request_id,
+                timeouts=self.timeouts.get(candidate.backend, Timeouts()),
+                wants_usage_chunk=view.wants_usage_chunk,
+                cache_salt=self.salt(run) if candidate.is_local else None,
+                key=attempt.step.key,
+                headers=run.headers,
+                input_tokens=view.input_tokens,
+            )
+        )
+        first: list[Chunk] = []
+        rest = aiter(reply)
+        try:
+            async for chunk in rest:
+                first.append(chunk)
+                attempt.meter.observe(chunk, self.monotonic())
+                if chunk.has_output or chunk.finish_reason or chunk.is_done or not view.is_stream:
+                    return Answer(reply, first, rest)
+            raise StreamBroken("the answer ended before its first token", backend=candidate.backend)
+        except StreamBroken as broken:
+            await reply.aclose()
+            raise UpstreamUnavailable(broken.message, backend=candidate.backend, status=broken.status) from broken
+        except BaseException:
+            await reply.aclose()
+            raise
+
+    def _extra(self, run: Run, attempt: _Attempt) -> int | None:
+        extra = unanswered_cost(attempt.candidate, run.view, attempt.meter)
+        run.extra = run.extra.plus(extra)
+        return extra.estimate_pico_usd
+
+    def _note(self, run: Run, attempt: _Attempt, outcome: str, status: int | None, cost: int | None) -> None:
+        run.attempts.append(
+            Attempt(
+                number=attempt.step.number + run.choice.attempts_before,
+                model=attempt.candidate.name,
+                backend=attempt.candidate.backend,
+                outcome=outcome,
+                started_after_seconds=max(0.0, attempt.began - run.meter.started_at),
+                lasted_seconds=max(0.0, self.monotonic() - attempt.began),
+                cost_pico_usd=cost,
+                http_status=status,
+            )
+        )
+
+
+def _next(steps: Generator[Try | None, BackendError | Silence], news: BackendError | Silence) -> Try | None:
+    try:
+        return steps.send(news)
+    except StopIteration:
+        return None

@@ -1,0 +1,91 @@
+"""What a request looks like to the decision and to the ledger, put together from what was found out. Pure."""
+
+from collections.abc import Container, Mapping
+
+from classifier.protocol import Classification
+from gateway.access.keys import KeyRecord
+from gateway.ids import new_request_id
+from gateway.ledger.entry import Facts, Intent
+from gateway.request.settlement import cascade_bound_pico_usd
+from gateway.request.view import RequestView
+from gateway.routing.decide import Choice
+from gateway.routing.snapshot import RequestFacts
+from gateway.rulebook.state import RuleState
+
+
+def gather_facts(
+    view: RequestView,
+    found: Classification | None,
+    names: Container[str],
+    *,
+    warm_tokens: Mapping[str, int],
+    backend_state: Mapping[str, tuple[int, float]],
+    draw: float,
+    rules: RuleState,
+) -> Facts:
+    """Everything `decide()` looks at that rules and prices do not hold, rounded as it is stored."""
+    return Facts(
+        input_tokens=view.input_tokens,
+        max_output_tokens=view.max_output_tokens,
+        difficulty=round(found.difficulty, 4) if found else None,
+        uncertainty=round(found.uncertainty, 4) if found else None,
+        quality={name: round(q.mean, 4) for name, q in found.quality.items() if name in names} if found else {},
+        output_tokens={n: round(t, 1) for n, t in found.output_tokens.items() if n in names} if found else {},
+        needs=view.needs,
+        warm_tokens={name: min(tokens, view.input_tokens) for name, tokens in warm_tokens.items() if name in names},
+        backend_state=dict(backend_state),
+        draw=draw,
+        explored_pico_usd=rules.explored_pico_usd,
+        allowed_loss=rules.allowed_loss,
+    )
+
+
+def request_facts(view: RequestView, key: KeyRecord, tags: tuple[str, ...], facts: Facts) -> RequestFacts:
+    """The request as rules see it."""
+    return RequestFacts(
+        requested_model=view.model,
+        operation=view.operation,
+        key_id=key.id,
+        team=key.team,
+        project=key.project,
+        tags=all_tags(key, tags),
+        allowed_models=key.allowed_models,
+        facts=facts,
+    )
+
+
+def new_intent(
+    view: RequestView,
+    key: KeyRecord,
+    tags: tuple[str, ...],
+    choice: Choice,
+    *,
+    accepted_at_us: int,
+    traceparent: str | None = None,
+) -> Intent:
+    """What the ledger is told before anything is sent upstream."""
+    first = choice.order[0]
+    return Intent(
+        request_id=new_request_id(),
+        accepted_at_us=accepted_at_us,
+        key_id=key.id,
+        team=key.team,
+        project=key.project,
+        tags=all_tags(key, tags),
+        operation=view.operation,
+        requested_model=view.model,
+        is_stream=view.is_stream,
+        decision=choice.decision,
+        backend=first.backend,
+        provider=first.provider,
+        upstream_model=first.upstream_model,
+        cost_bound_pico_usd=cascade_bound_pico_usd(first, choice, view),
+        is_simulated=first.is_simulated,
+        allowed_models=None if key.allowed_models is None else tuple(sorted(key.allowed_models)),
+        traceparent=traceparent,
+    )
+
+
+def all_tags(key: KeyRecord, tags: tuple[str, ...]) -> tuple[str, ...]:
+    """The key's own tags and the request's."""
+    return tuple(sorted({*key.tags, *tags}))

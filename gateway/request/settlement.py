@@ -1,0 +1,273 @@
+"""From what was measured to the ledger entry: usage, cost with its bounds, and latencies. Pure: reads no clock."""
+
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
+
+from backends.usage import Usage
+from gateway.ledger.entry import Attempt, Checkpoint, Cost, Entry, Intent, Status
+from gateway.pricing.price import PricingError, UnknownServiceTier, price, price_bound, price_compute
+from gateway.request.metering import CHARACTERS_PER_TOKEN, Meter
+from gateway.request.view import RequestView
+from gateway.routing.decide import Choice
+from gateway.routing.snapshot import Candidate, EngineSpeed
+
+INCREMENT_TOKENS = 256
+"""A stream on a budgeted key holds its input and this much output, again and again."""
+OUTPUT_BOUND_TOKENS = 4096
+"""Assumed limit of an answer where the caller set none, for the upper bound of a request that was never settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraCost:
+    """What attempts whose answer was not passed on were or may have been billed: an estimate (None: no price known),
+    the most, and the least."""
+
+    estimate_pico_usd: int | None = 0
+    most_pico_usd: int | None = 0
+    least_pico_usd: int = 0
+
+    def plus(self, other: "ExtraCost") -> "ExtraCost":
+        return ExtraCost(
+            _sum(self.estimate_pico_usd, other.estimate_pico_usd),
+            _sum(self.most_pico_usd, other.most_pico_usd),
+            self.least_pico_usd + other.least_pico_usd,
+        )
+
+    def minus(self, part: "ExtraCost") -> "ExtraCost":
+        """Without a part that `plus` added; what it made unknown stays so."""
+        return ExtraCost(
+            _less(self.estimate_pico_usd, part.estimate_pico_usd),
+            _less(self.most_pico_usd, part.most_pico_usd),
+            self.least_pico_usd - part.least_pico_usd,
+        )
+
+    @property
+    def is_exact(self) -> bool:
+        return self.least_pico_usd == self.estimate_pico_usd == self.most_pico_usd
+
+
+NO_EXTRA = ExtraCost()
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a request ended, beyond what its meter saw."""
+
+    status: Status
+    http_status: int
+    candidate: Candidate
+    attempts: tuple[Attempt, ...]
+    ended_at: float
+    error: str | None = None
+    may_have_been_billed: bool = False
+    extra: ExtraCost = NO_EXTRA
+
+
+def bound_pico_usd(candidate: Candidate, view: RequestView) -> int | None:
+    """The most this request can cost at a candidate; None when its price is not known."""
+    return _most(candidate, view, _longest_output(view))
+
+
+def cascade_bound_pico_usd(candidate: Candidate, choice: Choice, view: RequestView) -> int | None:
+    """The same, with what its answer may be escalated to, where the choice says so."""
+    bound = bound_pico_usd(candidate, view)
+    if choice.escalation is None:
+        return bound
+    return _sum(bound, bound_pico_usd(choice.escalation.order[0], view))
+
+
+def increment_pico_usd(candidate: Candidate, view: RequestView, output_characters: int) -> int | None:
+    """What a stream that has come so far can cost at most until it has sent one increment more.
+
+    Only a limit of the caller's own ends it sooner: an assumed one would stop holding money while tokens still come.
+    """
+    to_come = round(output_characters / CHARACTERS_PER_TOKEN) + INCREMENT_TOKENS
+    is_limited = view.max_output_tokens is not None
+    return _most(candidate, view, min(_longest_output(view), to_come) if is_limited else to_come)
+
+
+def _longest_output(view: RequestView) -> int:
+    return (view.max_output_tokens or OUTPUT_BOUND_TOKENS) * view.choices
+
+
+def _most(candidate: Candidate, view: RequestView, limit: int) -> int | None:
+    input_tokens = view.input_tokens * 2  # the estimate is by characters; real tokenizers differ by less
+    if candidate.speed is not None:
+        return _compute_cost(candidate.speed, input_tokens, limit).total_pico_usd
+    if candidate.prices is None:
+        return None
+    try:
+        return price_bound(
+            input_tokens,
+            limit,
+            candidate.prices,
+            service_tier=view.service_tier,
+            may_write_cache=view.may_write_cache,
+            may_have_media=view.may_have_media,
+        )
+    except UnknownServiceTier:
+        return None
+
+
+def unanswered_cost(candidate: Candidate, view: RequestView, meter: Meter) -> ExtraCost:
+    """Of an attempt that was sent and given up: its prompt was read, and up to all of an answer may be billed.
+
+    An engine of our own bills nobody: what it computed for nothing is in the idle line of its rent.
+    """
+    if candidate.speed is not None:
+        return NO_EXTRA
+    cost = _cost(candidate, meter.final_usage(view.input_tokens), None)
+    return ExtraCost(cost.total_pico_usd if cost else None, bound_pico_usd(candidate, view))
+
+
+def refused_cost(candidate: Candidate, view: RequestView, meter: Meter) -> ExtraCost:
+    """Of a whole answer that did not stand verification: exactly what was reported. An engine of our own bills nobody
+    for it, as above."""
+    if candidate.speed is not None:
+        return NO_EXTRA
+    usage = meter.final_usage(view.input_tokens)
+    cost = _cost(candidate, usage, None)
+    if cost is None or usage.is_estimated:
+        return ExtraCost(cost.total_pico_usd if cost else None, bound_pico_usd(candidate, view))
+    return ExtraCost(cost.total_pico_usd, cost.total_pico_usd, cost.total_pico_usd)
+
+
+def checkpoint_of(intent: Intent, candidate: Candidate, meter: Meter) -> Checkpoint:
+    """What a stream still under way has cost at least."""
+    output_tokens = round(meter.output_characters / CHARACTERS_PER_TOKEN)
+    usage = Usage(input_tokens=intent.decision.facts.input_tokens, output_tokens=output_tokens, is_estimated=True)
+    cost = _cost(candidate, usage, None)
+    return Checkpoint(intent.request_id, output_tokens, cost.total_pico_usd if cost else None)
+
+
+def settle_entry(intent: Intent, meter: Meter, outcome: Outcome) -> Entry:
+    """The one entry of a request. Never raises on what a provider reported: malformed usage is stored as estimated."""
+    candidate = outcome.candidate
+    usage = _usage(intent, meter, outcome)
+    gpu_seconds = _gpu_seconds(candidate, usage, meter)
+    cost = _cost(candidate, usage, gpu_seconds)
+    lower, upper = _bounds(intent, candidate, usage, cost)
+    cost, upper = _with_extra(cost, outcome.extra), _sum(upper, outcome.extra.most_pico_usd)
+    lower = _sum(lower, outcome.extra.least_pico_usd)
+    timings = meter.timings
+    return Entry(
+        intent=intent,
+        status=outcome.status,
+        model=candidate.name,
+        backend=candidate.backend,
+        provider=candidate.provider,
+        upstream_model=candidate.upstream_model,
+        input_tokens=usage.input_tokens,
+        cached_input_tokens=usage.cached_input_tokens,
+        cache_write_5m_tokens=usage.cache_write_5m_tokens,
+        cache_write_1h_tokens=usage.cache_write_1h_tokens,
+        output_tokens=usage.output_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        is_usage_estimated=usage.is_estimated or not outcome.extra.is_exact,
+        is_simulated=candidate.is_simulated,
+        service_tier=usage.service_tier,
+        cost=cost,
+        cost_lower_pico_usd=lower,
+        cost_upper_pico_usd=upper,
+        gpu_seconds=gpu_seconds or 0.0,
+        queue_seconds=timings.queue_seconds if timings else None,
+        time_to_first_token_seconds=_first_token_seconds(intent, meter),
+        prefill_tokens_per_second=timings.prefill_tokens_per_second if timings else None,
+        decode_tokens_per_second=_decode_speed(intent, meter, usage),
+        total_seconds=max(0.0, outcome.ended_at - meter.started_at),
+        finish_reason=meter.finish_reason,
+        http_status=outcome.http_status,
+        error=outcome.error,
+        attempts=outcome.attempts,
+    )
+
+
+def _usage(intent: Intent, meter: Meter, outcome: Outcome) -> Usage:
+    if meter.usage is not None or meter.first_output_at is not None:
+        usage = meter.final_usage(intent.decision.facts.input_tokens)
+        return replace(usage, is_estimated=True) if _contradicts_itself(usage) else usage
+    if outcome.may_have_been_billed:
+        return Usage(input_tokens=intent.decision.facts.input_tokens, is_estimated=True)
+    return Usage()
+
+
+def _contradicts_itself(usage: Usage) -> bool:
+    cached = usage.cached_input_tokens + usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
+    return cached > usage.input_tokens or usage.reasoning_tokens > usage.output_tokens
+
+
+def _gpu_seconds(candidate: Candidate, usage: Usage, meter: Meter) -> float | None:
+    """Measured by the engine; computed from its throughput curve where the engine could not report any more.
+
+    Whole microseconds, as they are stored, so that the cost can be recomputed from the entry to the pico-dollar.
+    """
+    if candidate.speed is None:
+        return None
+    if meter.timings is not None:
+        return round(meter.timings.gpu_seconds, 6)
+    prefill = usage.input_tokens / candidate.speed.prefill_tokens_per_second
+    return round(prefill + usage.output_tokens * candidate.speed.decode_seconds_per_token, 6)
+
+
+def _compute_cost(speed: EngineSpeed, input_tokens: int, output_tokens: int) -> Cost:
+    seconds = input_tokens / speed.prefill_tokens_per_second + output_tokens * speed.step_seconds
+    return price_compute(seconds, speed.gpu_hour_pico_usd)
+
+
+def _cost(candidate: Candidate, usage: Usage, gpu_seconds: float | None) -> Cost | None:
+    if candidate.speed is not None:
+        if gpu_seconds is None:
+            return _compute_cost(candidate.speed, usage.input_tokens, usage.output_tokens)
+        return price_compute(gpu_seconds, candidate.speed.gpu_hour_pico_usd)
+    if usage == Usage():
+        return Cost()
+    if candidate.prices is None:
+        return None
+    try:
+        return price(usage, candidate.prices)
+    except PricingError:
+        return None
+
+
+def _bounds(intent: Intent, candidate: Candidate, usage: Usage, cost: Cost | None) -> tuple[int | None, int | None]:
+    exact = cost.total_pico_usd if cost is not None else None
+    if not usage.is_estimated:
+        return exact, exact
+    halved = replace(usage, output_tokens=usage.output_tokens // 2, reasoning_tokens=0, cached_input_tokens=0)
+    least = _cost(candidate, replace(halved, input_tokens=halved.input_tokens // 2), None)
+    bound = intent.cost_bound_pico_usd
+    upper = bound if exact is None or bound is None else max(exact, bound)
+    lower = least.total_pico_usd if least is not None else None
+    return (lower if exact is None or lower is None else min(exact, lower)), upper
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+def _less(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one - other
+
+
+def _with_extra(cost: Cost | None, extra: ExtraCost) -> Cost | None:
+    """The whole request's cost: what attempts without an answer came to is its `other` line."""
+    more = extra.estimate_pico_usd
+    if cost is None or more is None:
+        return None
+    if not more:
+        return cost
+    return replace(cost, other_pico_usd=cost.other_pico_usd + more, list_pico_usd=cost.list_pico_usd + more)
+
+
+def _first_token_seconds(intent: Intent, meter: Meter) -> float | None:
+    """Measured here for streams. A plain answer arrives whole: only the engine's own figure is a first-token time."""
+    if intent.is_stream:
+        return meter.time_to_first_token_seconds
+    return meter.timings.time_to_first_token_seconds if meter.timings else None
+
+
+def _decode_speed(intent: Intent, meter: Meter, usage: Usage) -> float | None:
+    if not intent.is_stream and meter.timings is None:
+        return None
+    return meter.decode_tokens_per_second(usage.output_tokens)

@@ -1,0 +1,340 @@
+"""The caller's body as the decision needs to see it: a view of some fields. The bytes themselves go on untouched."""
+
+from collections.abc import Iterator
+from typing import Literal, cast
+
+import msgspec
+
+from backends.protocol import Operation
+from classifier.protocol import Conversation
+from gateway.errors import InvalidRequest
+from gateway.request.bodies import (
+    DECODERS,
+    AnyBody,
+    Block,
+    ChatBody,
+    CompletionBody,
+    CountBody,
+    EmbeddingBody,
+    Item,
+    MessagesBody,
+    Part,
+    ResponsesBody,
+    Turn,
+)
+from gateway.upstreams.prompt_prefixes import Prefix, prefixes_of
+
+CHARACTERS_PER_TOKEN = 4.0
+TOKENS_PER_IMAGE = 1_000
+DEEPEST_BLOCKS = 6
+"""How far blocks lie inside each other in any form that Anthropic documents."""
+LONGEST_OUTPUT_TOKENS = 10_000_000
+# What makes a token dearer than a plain one, at any depth. An escape may spell it, so it counts as each of them.
+ESCAPE = b"\\u00"
+CACHE_MARK = b"cache_control"
+IMAGE_MARK, AUDIO_MARK = b"image", b"audio"
+
+
+class RequestView(msgspec.Struct, frozen=True):
+    """What admission, classification and decision look at.
+
+    `service_tier` and what follows it bound the cost; `prefixes` recognise the conversation's next turn.
+    """
+
+    operation: Operation
+    model: str
+    is_stream: bool
+    wants_usage_chunk: bool
+    max_output_tokens: int | None
+    choices: int
+    needs: tuple[str, ...]
+    conversation: Conversation
+    input_tokens: int
+    service_tier: str | None = None
+    may_write_cache: bool = True
+    may_have_media: bool = True
+    prefixes: tuple[Prefix, ...] = ()
+
+
+def parse_request(operation: Operation, body: bytes) -> RequestView:
+    """View a JSON body. Raises InvalidRequest naming the field that is wrong."""
+    try:
+        parsed = DECODERS[operation].decode(body)
+    except msgspec.ValidationError as error:
+        raise _invalid_field(str(error)) from error
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from error
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"The body is not UTF-8 text ({error.reason}).", code="invalid_json") from error
+    except RecursionError as error:
+        raise InvalidRequest("The body is nested too deeply.", code="invalid_json") from error
+    return msgspec.structs.replace(
+        _view(parsed),
+        service_tier=None if isinstance(parsed, EmbeddingBody | CountBody) else parsed.service_tier,
+        may_write_cache=CACHE_MARK in body or ESCAPE in body,
+        may_have_media=IMAGE_MARK in body or AUDIO_MARK in body or ESCAPE in body,
+    )
+
+
+def _view(parsed: AnyBody) -> RequestView:
+    if isinstance(parsed, ChatBody):
+        return _view_chat(parsed)
+    if isinstance(parsed, CompletionBody):
+        return _view_completion(parsed)
+    if isinstance(parsed, ResponsesBody):
+        return _view_responses(parsed)
+    if isinstance(parsed, CountBody):
+        return _view_messages(parsed)
+    return _view_embedding(parsed)
+
+
+def _invalid_field(message: str) -> InvalidRequest:
+    problem, _, path = message.partition(" - at `$")
+    field = path.removesuffix("`").lstrip(".") or None
+    if problem.startswith("Object missing required field"):
+        field = ".".join(filter(None, (field, problem.split("`")[1])))
+    where = f"{field}: " if field else ""
+    return InvalidRequest(f"{where}{problem}.", param=field)
+
+
+def _view_chat(body: ChatBody) -> RequestView:
+    if not body.messages:
+        raise InvalidRequest("messages: needs at least one message.", param="messages")
+    images = audio = 0
+    turns: list[tuple[str, str]] = []
+    for message in body.messages:
+        texts = list(_texts(message.content))
+        if isinstance(message.content, list):
+            images += sum(part.type in ("image_url", "input_image") for part in message.content)
+            audio += sum(part.type == "input_audio" for part in message.content)
+        turns.append((message.role, "\n".join(texts)))
+    tools = [*(body.tools or ()), *(body.functions or ())]
+    wants_json = body.response_format is not None and body.response_format.type != "text"
+    limit = _checked_limit("max_completion_tokens", body.max_completion_tokens)
+    if limit is None:
+        limit = _checked_limit("max_tokens", body.max_tokens)
+    return RequestView(
+        operation="chat.completions",
+        model=body.model,
+        is_stream=bool(body.stream),
+        wants_usage_chunk=bool(body.stream_options and body.stream_options.include_usage),
+        max_output_tokens=limit,
+        choices=_checked_choices(body.n),
+        needs=_needs(
+            streaming=bool(body.stream),
+            tools=bool(tools),
+            json_schema=body.response_format is not None and body.response_format.type == "json_schema",
+            vision=images > 0,
+            audio=audio > 0,
+        ),
+        conversation=_conversation(turns, tools=len(tools), images=images, wants_json=wants_json),
+        input_tokens=estimate_tokens([text for _, text in turns])
+        + 4 * len(turns)
+        + sum(len(bytes(tool)) for tool in tools) // 4
+        + images * TOKENS_PER_IMAGE,
+        prefixes=_prefixes(turns),
+    )
+
+
+def _view_completion(body: CompletionBody) -> RequestView:
+    texts, tokens = _plain_input(body.prompt)
+    return RequestView(
+        operation="completions",
+        model=body.model,
+        is_stream=bool(body.stream),
+        wants_usage_chunk=bool(body.stream_options and body.stream_options.include_usage),
+        max_output_tokens=_checked_limit("max_tokens", body.max_tokens or None),  # 0, with echo, scores the prompt
+        choices=_checked_choices(body.n),
+        needs=_needs(streaming=bool(body.stream)),
+        conversation=Conversation(last_user="\n".join(texts)),
+        input_tokens=tokens,
+    )
+
+
+def _view_embedding(body: EmbeddingBody) -> RequestView:
+    texts, tokens = _plain_input(body.input)
+    return RequestView(
+        operation="embeddings",
+        model=body.model,
+        is_stream=False,
+        wants_usage_chunk=False,
+        max_output_tokens=None,
+        choices=1,
+        needs=(),
+        conversation=Conversation(last_user="\n".join(texts)),
+        input_tokens=tokens,
+    )
+
+
+def _view_responses(body: ResponsesBody) -> RequestView:
+    items = [Item("user", body.input)] if isinstance(body.input, str) else body.input
+    if body.instructions:
+        items = [Item("system", body.instructions), *items]
+    turns = [(item.role or "tool", "\n".join(_item_texts(item))) for item in items]
+    kinds = [part.type for item in items if isinstance(item.content, list) for part in item.content]
+    images, tools = kinds.count("input_image"), body.tools or []
+    wanted = body.text.format.type if body.text is not None and body.text.format is not None else "text"
+    return RequestView(
+        operation="responses",
+        model=body.model,
+        is_stream=bool(body.stream),
+        wants_usage_chunk=True,
+        max_output_tokens=_checked_limit("max_output_tokens", body.max_output_tokens),
+        choices=1,
+        needs=_needs(
+            streaming=bool(body.stream),
+            tools=bool(tools),
+            json_schema=wanted == "json_schema",
+            vision=images > 0,
+            audio="input_audio" in kinds,
+        ),
+        conversation=_conversation(turns, tools=len(tools), images=images, wants_json=wanted != "text"),
+        input_tokens=estimate_tokens([text for _, text in turns])
+        + 4 * len(turns)
+        + sum(len(bytes(tool)) for tool in tools) // 4
+        + images * TOKENS_PER_IMAGE,
+        prefixes=_prefixes(turns),
+    )
+
+
+def _view_messages(body: CountBody) -> RequestView:
+    """Anthropic bills both of the service tiers it can be asked for alike, so none is noted."""
+    if not body.messages:
+        raise InvalidRequest("messages: needs at least one message.", param="messages")
+    system = [Block(text=body.system)] if isinstance(body.system, str) else body.system or []
+    turns = [("system", "\n".join(block.text for block in system if block.text))] if system else []
+    turns += [said for turn in body.messages for said in _said(turn)]
+    blocks = [block for turn in body.messages if isinstance(turn.content, list) for block in turn.content]
+    images = sum(_is_media(block) for block in blocks)
+    wanted = (body.output_config and body.output_config.format) or body.output_format
+    wants_json, tools = wanted is not None and wanted.type == "json_schema", body.tools or []
+    is_answered = isinstance(body, MessagesBody)
+    return RequestView(
+        operation="messages" if is_answered else "messages.count_tokens",
+        model=body.model,
+        is_stream=bool(body.stream) and is_answered,
+        wants_usage_chunk=True,
+        max_output_tokens=_checked_limit("max_tokens", body.max_tokens) if isinstance(body, MessagesBody) else None,
+        choices=1,
+        needs=_needs(
+            streaming=bool(body.stream) and is_answered,
+            tools=bool(tools),
+            json_schema=wants_json,
+            vision=any(block.type == "image" for block in blocks),
+        ),
+        conversation=_conversation(turns, tools=len(tools), images=images, wants_json=wants_json),
+        input_tokens=estimate_tokens([text for _, text in turns])
+        + 4 * len(turns)
+        + sum(len(bytes(raw)) for raw in (*tools, *(block.input for block in blocks))) // 4
+        + images * TOKENS_PER_IMAGE,
+        prefixes=_prefixes(turns),
+    )
+
+
+def _said(turn: Turn) -> Iterator[tuple[str, str]]:
+    """(role, text) of a turn; what tools gave comes first, as a turn of theirs."""
+    if isinstance(turn.content, str):
+        yield turn.role, turn.content
+        return
+    results = [text for block in turn.content if block.type.endswith("_result") for text in _inner_texts(block.content)]
+    texts = [block.text for block in turn.content if block.text]
+    texts += [text for block in turn.content if block.type == "document" for text in _inner_texts(block.source)]
+    if results:
+        yield "tool", "\n".join(results)
+    if texts or not results:
+        yield turn.role, "\n".join(texts)
+
+
+def _inner_texts(value: object, levels: int = DEEPEST_BLOCKS) -> Iterator[str]:
+    """The text of a tool's result or of a document's source, whichever of its forms it has."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list) and levels:
+        for item in cast(list[object], value):
+            yield from _inner_texts(item, levels - 1)
+    elif isinstance(value, dict) and levels:
+        fields = cast(dict[str, object], value)
+        if fields.get("type") == "text":
+            yield from _inner_texts(fields.get("text") or fields.get("data"), levels - 1)
+        elif fields.get("type") == "content":
+            yield from _inner_texts(fields.get("content"), levels - 1)
+
+
+def _is_media(block: Block) -> bool:
+    """An image, or a document that is not plain text."""
+    return block.type == "image" or (block.type == "document" and not any(_inner_texts(block.source)))
+
+
+def _item_texts(item: Item) -> Iterator[str]:
+    yield from _texts(item.content)
+    yield from _texts(item.output)
+    if item.arguments:
+        yield item.arguments
+
+
+def _prefixes(turns: list[tuple[str, str]]) -> tuple[Prefix, ...]:
+    return prefixes_of(turns, (len(text) // 4 + 4 for _, text in turns))
+
+
+def _plain_input(value: str | list[str | int | list[int]]) -> tuple[list[str], int]:
+    if isinstance(value, str):
+        return [value], estimate_tokens([value])
+    texts = [item for item in value if isinstance(item, str)]
+    tokens = sum(len(item) if isinstance(item, list) else 1 for item in value if not isinstance(item, str))
+    return texts, estimate_tokens(texts) + tokens
+
+
+def _texts(content: str | list[Part] | None) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    elif content is not None:
+        yield from (part.text for part in content if part.text)
+
+
+def _conversation(turns: list[tuple[str, str]], *, tools: int, images: int, wants_json: bool) -> Conversation:
+    system = "\n".join(text for role, text in turns if role in ("system", "developer"))
+    others = [(role, text) for role, text in turns if role not in ("system", "developer")]
+    last = max((index for index, (role, _) in enumerate(others) if role == "user"), default=len(others) - 1)
+    return Conversation(
+        last_user=others[last][1] if others else system,
+        system=system,
+        earlier=[text for _, text in others[:last]],
+        tool_count=tools,
+        image_count=images,
+        wants_json=wants_json,
+    )
+
+
+def _needs(**wanted: bool) -> tuple[str, ...]:
+    return tuple(name for name, is_wanted in wanted.items() if is_wanted)
+
+
+def _checked_limit(
+    name: Literal["max_tokens", "max_completion_tokens", "max_output_tokens"], value: int | None
+) -> int | None:
+    if value is None:
+        return None
+    if not 1 <= value <= LONGEST_OUTPUT_TOKENS:
+        raise InvalidRequest(f"{name}: must be from 1 to {LONGEST_OUTPUT_TOKENS:,}, not {value}.", param=name)
+    return value
+
+
+def _checked_choices(value: int | None) -> int:
+    if value is None:
+        return 1
+    if not 1 <= value <= 128:
+        raise InvalidRequest(f"n: must be from 1 to 128, not {value}.", param="n")
+    return value
+
+
+def estimate_tokens(texts: list[str]) -> int:
+    """About how many tokens, without a tokenizer: four characters each, and more for scripts beyond ASCII.
+
+    Used for admission, windows and expected cost; what is charged is the provider's own count.
+    """
+    total = 0.0
+    for text in texts:
+        total += len(text) / CHARACTERS_PER_TOKEN
+        if not text.isascii():
+            total += (len(text.encode("utf-8", "surrogatepass")) - len(text)) / 4
+    return int(total) + 1

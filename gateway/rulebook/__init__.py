@@ -1,0 +1,1 @@
+"""Routing rules as versions, and what traffic has come to under each."""

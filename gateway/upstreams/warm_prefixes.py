@@ -1,0 +1,119 @@
+"""Which beginning of which conversation each model still has in its prompt cache, as far as we can know.
+
+A provider keeps the prompt of an answered call for a while and sells what the next call repeats of it at a fraction of
+the price, so a conversation is worth more where it was last than anywhere else. Knows no provider by name.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gateway.ledger.entry import Entry
+from gateway.upstreams.prompt_prefixes import Prefix
+
+MOST_PREFIXES = 50_000
+HOUR_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class PromptCache:
+    """How a backend caches prompts: whole steps of at least so many tokens, for a time since the last touch.
+
+    `is_automatic` False: only what the caller marked, so that the usage it reports is the only evidence.
+    `is_replicas_own`: of an engine that this replica runs for itself; the other replicas' have caches of their own.
+    """
+
+    ttl_seconds: float = 300.0
+    least_tokens: int = 1024
+    step_tokens: int = 128
+    is_automatic: bool = True
+    is_replicas_own: bool = False
+
+    def kept(self, tokens: int) -> int:
+        """How many of a prefix's tokens it keeps."""
+        return tokens - tokens % self.step_tokens if tokens >= self.least_tokens else 0
+
+
+AUTOMATIC = PromptCache()
+
+
+class WarmPrefixes(Protocol):
+    """Shared by a process, or by a fleet; per tenant, because providers and engines never share across tenants."""
+
+    def lookup(self, tenant: str, prefixes: Sequence[Prefix], now: float) -> dict[str, int]:
+        """Model -> the most tokens of these prefixes that it has warm; models without any are left out."""
+        ...
+
+    def note(
+        self,
+        tenant: str,
+        prefix: Prefix,
+        model: str,
+        warm_tokens: int,
+        until: float,
+        *,
+        is_replicas_own: bool = False,
+    ) -> None:
+        """From now `until` then this model has so many tokens of this prefix warm; `is_replicas_own`: only here."""
+        ...
+
+
+@dataclass(slots=True)
+class MemoryWarmPrefixes:
+    """In this process, the least recently touched forgotten first. Times are seconds of one monotonic clock."""
+
+    most: int = MOST_PREFIXES
+    _known: OrderedDict[tuple[str, bytes], dict[str, tuple[int, float]]] = field(
+        default_factory=OrderedDict[tuple[str, bytes], dict[str, tuple[int, float]]]
+    )
+
+    def lookup(self, tenant: str, prefixes: Sequence[Prefix], now: float) -> dict[str, int]:
+        warm: dict[str, int] = {}
+        for fingerprint, _ in prefixes:  # shortest first: a longer one that is warm wins
+            for model, (tokens, until) in self._known.get((tenant, fingerprint), {}).items():
+                if until > now and tokens > 0:
+                    warm[model] = max(tokens, warm.get(model, 0))
+        return warm
+
+    def note(
+        self,
+        tenant: str,
+        prefix: Prefix,
+        model: str,
+        warm_tokens: int,
+        until: float,
+        *,
+        is_replicas_own: bool = False,
+    ) -> None:
+        place = (tenant, prefix[0])
+        known = self._known.setdefault(place, {})
+        if model not in known or known[model][1] <= until:  # what is heard late must not shorten what is known
+            known[model] = (warm_tokens, until)
+        self._known.move_to_end(place)
+        if len(self._known) > self.most:
+            self._known.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def note_answer(
+    warm: WarmPrefixes, caches: Mapping[str, PromptCache], entry: Entry, prefixes: Sequence[Prefix], now: float
+) -> None:
+    """What an answered request has left warm: its whole prompt, and the first turn of it for other conversations.
+
+    In the gateway's own token estimate, which is what the next decision compares it with; a provider that only caches
+    what was marked has as large a share of it as it reported.
+    """
+    if not prefixes or (entry.is_usage_estimated and not entry.output_tokens):
+        return
+    cache = caches.get(entry.backend, AUTOMATIC)
+    written = entry.cache_write_5m_tokens + entry.cache_write_1h_tokens
+    share = 1.0
+    if not cache.is_automatic:
+        share = min(1.0, (entry.cached_input_tokens + written) / max(1, entry.input_tokens))
+    until = now + max(cache.ttl_seconds, HOUR_SECONDS if entry.cache_write_1h_tokens else 0.0)
+    for prefix in {prefixes[0], prefixes[-1]}:
+        if kept := cache.kept(round(prefix[1] * share)):
+            warm.note(entry.intent.tenant, prefix, entry.model, kept, until, is_replicas_own=cache.is_replicas_own)

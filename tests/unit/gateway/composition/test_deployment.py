@@ -1,0 +1,69 @@
+"""What the environment adds to the files, and which deployments are refused."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.composition.deployment import load_deployment
+from gateway.config.first_files import write_first_files
+from gateway.config.home import Home, create_home
+from gateway.errors import ConfigurationError, StateError
+from gateway.limits.values import Rates
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home = Home(tmp_path / "state")
+    create_home(home)
+    write_first_files(home)
+    return home
+
+
+def add(home: Home, text: str) -> None:
+    old = home.config_file.read_text("utf-8")
+    home.config_file.write_text(old + text, "utf-8")
+
+
+def test_addresses_with_passwords_may_come_from_the_environment(home: Home) -> None:
+    add(home, "\ndatabase: postgresql+asyncpg://file/x\n")
+    environ = {
+        "BREAKEVEN_DATABASE_URL": "postgresql+asyncpg://user:secret@host/x",
+        "BREAKEVEN_REDIS_URL": "redis://:secret@host:6379/0",
+    }
+    deployment = load_deployment(home, environ=environ)
+    assert deployment.database_url == environ["BREAKEVEN_DATABASE_URL"]
+    assert deployment.settings.redis == environ["BREAKEVEN_REDIS_URL"]
+    assert load_deployment(home, environ={}).database_url == "postgresql+asyncpg://file/x"
+
+
+def test_more_than_one_worker_without_redis_is_refused_with_the_reason(home: Home) -> None:
+    text = home.config_file.read_text("utf-8").replace("server:\n", "server:\n  workers: 3\n")
+    home.config_file.write_text(text, "utf-8")
+    with pytest.raises(ConfigurationError, match=r"server\.workers: 3 workers need Redis: .* 3 times what is allowed"):
+        load_deployment(home, environ={})
+    assert load_deployment(home, environ={"BREAKEVEN_REDIS_URL": "redis://h/0"}).settings.server.workers == 3
+
+
+def test_limits_of_teams_and_models_and_tiers(home: Home) -> None:
+    add(
+        home,
+        "\nlimits: {teams: {red: {requests_per_minute: 6}}, models: {m: {tokens_per_minute: 7}}}\ntiers: {t: [m]}\n",
+    )
+    shared = load_deployment(home, environ={}).shared_limits
+    assert shared.teams == {"red": Rates(requests_per_minute=6)}
+    assert shared.models == {"m": Rates(tokens_per_minute=7)}
+    assert shared.tiers == {"t": frozenset({"m"})}
+
+
+def test_replicas_share_one_pepper(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = home.pepper()
+    assert own == home.pepper() != Home(tmp_path).pepper()
+    monkeypatch.setenv("BREAKEVEN_PEPPER", "ab" * 32)
+    assert home.pepper() == Home(tmp_path).pepper() == bytes.fromhex("ab" * 32)
+
+
+@pytest.mark.parametrize("given", ["ab", "xy" * 32])
+def test_a_pepper_that_is_none_is_refused(home: Home, given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BREAKEVEN_PEPPER", given)
+    with pytest.raises(StateError, match="64 hexadecimal digits"):
+        home.pepper()

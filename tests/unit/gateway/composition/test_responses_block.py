@@ -1,0 +1,40 @@
+"""The setting that says whether an OpenAI-compatible endpoint has the Responses API itself."""
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from backends.protocol import Call
+from gateway.composition.backend_table import build_backend_table
+from gateway.config.engine_curve import ASSUMED, fit_engine
+from gateway.config.settings import BackendSettings, Settings
+from tests.scripted_provider import Raw, ScriptedProvider
+
+CURVE = fit_engine(ASSUMED)
+JSON = {"content-type": "application/json"}
+RESPONSE = {"object": "response", "status": "completed", "output": [], "model": "m", "usage": None}
+CHAT = {"object": "chat.completion", "model": "m", "choices": [{"index": 0, "message": {"content": "hi"}}]}
+
+
+@pytest.mark.parametrize(
+    ("has_responses", "path", "answer"), [(True, "/v1/responses", RESPONSE), (False, "/v1/chat/completions", CHAT)]
+)
+async def test_such_an_endpoint_is_asked_in_its_own_words(
+    has_responses: bool, path: str, answer: dict[str, object]
+) -> None:
+    async with ScriptedProvider(Raw((json.dumps(answer).encode(),), headers=JSON)) as provider:
+        block = {"base_url": provider.base_url, "has_responses": has_responses}
+        settings = Settings.model_validate({"simulated_hosted": "never", "backends": {"mine": block}})
+        backend = build_backend_table(settings, {}, None, CURVE).adapters["mine"]
+        reply = await backend.open(Call("responses", "m", b'{"model":"x","input":"hi"}', False, "r-1"))
+        (chunk,) = [chunk async for chunk in reply]
+        await backend.aclose()
+    assert [one.path for one in provider.received] == [path]
+    assert json.loads(chunk.payload)["object"] == "response"
+
+
+@pytest.mark.parametrize("block", [{"base_url": "http://x/v1", "wire_format": "anthropic"}, {"litellm": {"a": "b"}}])
+def test_other_formats_have_none(block: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="has_responses"):
+        BackendSettings.model_validate({**block, "has_responses": True})

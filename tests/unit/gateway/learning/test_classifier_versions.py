@@ -1,0 +1,54 @@
+"""Versions of the classifier: chosen by one file, gone back by one call, damage told with what to do."""
+
+from pathlib import Path
+
+import pytest
+
+from classifier.load import SHIPPED as SHIPPED_FOLDER
+from classifier.load import load_artefact
+from classifier.online.correction import Correction
+from gateway.errors import StateError
+from gateway.learning.classifier_versions import SHIPPED, Active, ClassifierVersions
+from gateway.process.file_watch import FileWatch
+
+
+def test_without_any_choice_the_shipped_artefact_is_in_force(tmp_path: Path) -> None:
+    versions = ClassifierVersions(tmp_path)
+    assert versions.history() == [Active()]
+    assert versions.open().version == load_artefact().version
+    with pytest.raises(StateError, match="no earlier classifier"):
+        versions.rollback()
+
+
+def test_promotion_and_rollback_are_seen_by_who_watches_the_file(tmp_path: Path) -> None:
+    versions = ClassifierVersions(tmp_path / "classifier")
+    watch = FileWatch(versions.active_file)
+    name = versions.add_correction(Correction({"a": (0.5, 0.0)}), {"judged": 60})
+    assert versions.corrections() == [name]
+    versions.activate(Active(SHIPPED, name, "tested", 1))
+    assert watch.has_changed()
+    assert versions.open().version.endswith(f"+{name}")
+    assert versions.correction(name) == Correction({"a": (0.5, 0.0)})
+    assert versions.rollback() == Active()
+    assert watch.has_changed()
+    assert versions.open().version == load_artefact().version
+
+
+def test_an_adapted_artefact_can_be_stored_and_chosen(tmp_path: Path) -> None:
+    versions = ClassifierVersions(tmp_path / "classifier")
+    name = versions.add_artefact(SHIPPED_FOLDER)
+    assert versions.artefacts() == [SHIPPED, name]
+    versions.activate(Active(name, None, "tested elsewhere", 1))
+    assert versions.open().version == load_artefact().version
+    with pytest.raises(StateError, match=r"manifest\.json cannot be read"):
+        versions.add_artefact(tmp_path)
+
+
+def test_damage_is_told(tmp_path: Path) -> None:
+    versions = ClassifierVersions(tmp_path)
+    versions.activate(Active(SHIPPED, "gone", "test", 1))
+    with pytest.raises(StateError, match="no usable correction gone"):
+        versions.open()
+    versions.active_file.write_text("{")
+    with pytest.raises(StateError, match="restore it, or delete it"):
+        versions.history()

@@ -1,0 +1,85 @@
+"""Alarms are raised by lasting contradiction and by other traffic, and by nothing that was there before the start."""
+
+from collections.abc import Iterable
+
+import pytest
+from prometheus_client import generate_latest
+
+from gateway.learning.classifier_watch import REFERENCE_REQUESTS, ClassifierWatch
+from gateway.ledger.entry import Entry
+from gateway.stores import EntryWanted, Feedback
+from gateway.telemetry.metrics import Metrics
+from tests.memory_ledger import MemoryLedger
+from tests.unit.gateway.api.test_feedback import MemoryFeedback
+from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent, request_id
+
+
+class Books:
+    """EntryStore over a list."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+
+    async def find(self, wanted: EntryWanted) -> list[Entry]:
+        return list(self.entries.values())[: wanted.limit]
+
+    async def get(self, request_id: str) -> Entry | None:
+        return self.entries.get(request_id)
+
+
+def entries(difficulties: Iterable[float]) -> list[Entry]:
+    return [
+        make_entry(number, intent=make_intent(number, decision=make_decision(facts=make_facts(difficulty=difficulty))))
+        for number, difficulty in enumerate(difficulties, start=1)
+    ]
+
+
+def feedback(number: int, score: float) -> Feedback:
+    return Feedback(request_id(number), number, "score", score, "caller", "key-1", number=number)
+
+
+async def test_lasting_bad_feedback_on_one_model_raises_an_alarm_that_says_what_to_do() -> None:
+    store, books = MemoryFeedback(), Books()
+    watch = ClassifierWatch(store, books)
+    metrics = Metrics(MemoryLedger())
+    metrics.tell(watch.settled)
+    watch.show(metrics)
+    for one in entries([0.25] * 60):
+        books.entries[one.intent.request_id] = one
+        metrics.settled(one)
+    await store.add([feedback(number, 0.0) for number in range(1, 31)])
+    await watch.look()
+    assert watch.alarms() == []  # it was given before the start
+    await store.add([feedback(number, 0.0) for number in range(31, 61)])
+    await watch.look()
+    assert watch.alarms() == [
+        "the classifier is overconfident of mid-hosted: `breakeven classifier learn`, then promote what it finds"
+    ]
+    assert b"breakeven_classifier_alarms 1.0" in generate_latest(metrics.registry)
+
+
+async def test_feedback_on_requests_that_never_reached_the_books_is_passed_over() -> None:
+    store = MemoryFeedback()
+    watch = ClassifierWatch(store, Books())
+    await watch.look()
+    await store.add([feedback(number, 0.0) for number in range(1, 40)])
+    await watch.look()
+    assert watch.alarms() == []
+
+
+@pytest.mark.parametrize(("later", "is_alarmed"), [(0.25, False), (0.85, True)])
+def test_other_traffic_raises_an_alarm(later: float, is_alarmed: bool) -> None:
+    watch = ClassifierWatch(MemoryFeedback(), Books())
+    for one in entries([0.25] * REFERENCE_REQUESTS + [later] * 400):
+        watch.settled(one)
+    assert bool(watch.alarms()) is is_alarmed
+    assert (watch.drift > 0.25) is is_alarmed
+
+
+def test_another_version_has_a_reference_of_its_own() -> None:
+    watch = ClassifierWatch(MemoryFeedback(), Books())
+    for one in entries([0.25] * REFERENCE_REQUESTS + [0.85] * 400):
+        watch.settled(one)
+    watch.settled(make_entry(1, intent=make_intent(1, decision=make_decision(classifier_version="another"))))
+    assert watch.alarms() == []
+    assert watch.drift == 0.0

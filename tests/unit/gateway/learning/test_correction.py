@@ -1,0 +1,132 @@
+"""Feedback becomes a correction; only one that surely helps, or is as good for less, may be promoted."""
+
+import random
+from typing import Any
+
+import pytest
+
+from classifier.online.correction import NONE, Correction, learn
+from gateway.learning.correction import TRUST, Judged, correction_name, judge, latest, outcomes, routed
+from gateway.stores import Feedback
+from tests.builders import make_candidate, make_prices, make_snapshot
+from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent
+
+SNAPSHOT = make_snapshot(
+    "version: 1\nrules:\n  - name: default\n    choose: {from: [small, big], min_quality: 0.7, explore: 0.4}\n",
+    [make_candidate("small", prices=make_prices(0.1, 0.4)), make_candidate("big", prices=make_prices(5.0, 20.0))],
+)
+
+
+def feedback(request: str, score: float, number: int, **given: Any) -> Feedback:
+    fields: dict[str, Any] = {"at_us": number, "kind": "score", "source": "caller", "key_id": "key-1"}
+    return Feedback(request, score=score, number=number, **{**fields, **given})
+
+
+def judged(number: int, model: str, score: float, *, propensity: float, small: float = 0.6, **given: Any) -> Judged:
+    facts = make_facts(quality={"small": small, "big": 0.9}, output_tokens={"small": 200.0, "big": 200.0})
+    decision = make_decision(
+        model=model, facts=facts, propensity=propensity, candidates=("small", "big"), predicted_quality=None, **given
+    )
+    return Judged(make_entry(number, intent=make_intent(number, decision=decision), model=model), score, 1.0)
+
+
+def traffic(*, small_is_good: bool, size: int = 800) -> list[Judged]:
+    """`small` was predicted too poor to be used (0.6), and was explored with propensity 0.2."""
+    draw = random.Random(1)
+    found: list[Judged] = []
+    for number in range(1, size + 1):
+        is_small = draw.random() < 0.2
+        right = draw.random() < ((0.92 if small_is_good else 0.5) if is_small else 0.9)
+        found.append(judged(number, "small" if is_small else "big", float(right), propensity=0.2 if is_small else 0.8))
+    return found
+
+
+def test_the_last_word_of_each_source_counts() -> None:
+    rows = [feedback("r", 0.0, 1), feedback("r", 1.0, 2), feedback("r", 0.5, 3, source="shadow")]
+    score, weight, is_implied, _ = latest(rows)["r"]
+    assert not is_implied
+    assert weight == pytest.approx(1.5)
+    assert score == pytest.approx((1.0 * 1.0 + 0.5 * 0.5) / 1.5)
+    assert latest(reversed(rows)) == latest(rows)
+
+
+def test_what_nobody_said_counts_only_where_nobody_said_anything() -> None:
+    rows = [feedback("r", 0.0, 1, source="repeat"), feedback("r", 1.0, 2), feedback("q", 0.0, 3, source="repeat")]
+    assert latest(rows)["r"] == (1.0, 1.0, False, False)
+    assert latest(rows)["q"] == (0.0, TRUST["repeat"], True, False)
+    of_form = [feedback("r", 0.0, 1, source="format"), feedback("r", 1.0, 2, source="repeat")]
+    assert latest(of_form)["r"] == (0.0, TRUST["format"], True, True)
+
+
+def test_what_nobody_said_teaches_but_decides_no_promotion() -> None:
+    said = traffic(small_is_good=True)
+    implied = [one._replace(score=0.0, weight=TRUST["repeat"], is_implied=True) for one in said]
+    good, bad = learn(outcomes(said, lambda _: NONE)), learn(outcomes([*said, *implied], lambda _: NONE))
+    assert good.shifts["small"][0] > bad.shifts["small"][0]
+    assert judge([*said, *implied], SNAPSHOT, good, NONE) == judge(said, SNAPSHOT, good, NONE)
+
+
+def test_a_cascade_teaches_of_the_model_it_asked_first_and_only_what_was_verified() -> None:
+    stood = judged(1, "small", 1.0, propensity=1.0, escalates_to=("big",))
+    assert routed([stood]) == [], "callers see only answers that stood"
+    escalated = stood._replace(entry=make_entry(2, intent=stood.entry.intent, model="big"), score=0.0, of_asked=True)
+    assert [(one.model, one.score) for one in outcomes([escalated], lambda _: NONE)] == [("small", 0.0)]
+
+
+def test_only_routed_requests_that_their_model_answered_teach() -> None:
+    fine = judged(1, "small", 1.0, propensity=1.0)
+    fell_back = fine._replace(entry=make_entry(2, intent=fine.entry.intent, model="big"))
+    direct = fine._replace(
+        entry=make_entry(
+            3, intent=make_intent(3, requested_model="small", decision=fine.entry.intent.decision), model="small"
+        )
+    )
+    assert routed([fine, fell_back, direct]) == [fine]
+
+
+def test_outcomes_are_against_the_frozen_classifier_whatever_correction_was_in_force() -> None:
+    correction = Correction({"small": (1.0, 0.0)})
+    seen = correction.apply("small", 0.6, 0.25)
+    one = judged(1, "small", 1.0, propensity=1.0, small=seen, classifier_version=f"abc+{correction.id}")
+    found = outcomes([one], lambda version: correction if correction_name(version) == correction.id else NONE)
+    assert found[0].quality == pytest.approx(0.6)
+
+
+def test_a_cheap_model_that_is_as_good_is_promoted() -> None:
+    rows = traffic(small_is_good=True)
+    candidate = learn(outcomes(rows[:500], lambda _: NONE))
+    verdict = judge(rows, SNAPSHOT, candidate, NONE)
+    assert verdict.candidate_cost_pico_usd < verdict.incumbent_cost_pico_usd
+    assert verdict.candidate.mean == pytest.approx(0.92, abs=0.06)
+    assert verdict.incumbent.mean == pytest.approx(0.9, abs=0.04)
+
+
+def test_a_correction_that_would_spoil_answers_is_refused() -> None:
+    verdict = judge(traffic(small_is_good=False), SNAPSHOT, Correction({"small": (2.0, 0.0)}), NONE)
+    assert verdict.candidate.mean < 0.7
+    assert verdict.objection is not None
+    assert "not shown to be better" in verdict.objection
+
+
+def test_a_correction_that_raises_quality_surely_is_promoted() -> None:
+    draw = random.Random(2)
+    rows = [
+        judged(
+            number,
+            model := "big" if draw.random() < 0.2 else "small",
+            float(draw.random() < (0.95 if model == "big" else 0.4)),
+            propensity=0.2 if model == "big" else 0.8,
+            small=0.8,
+        )
+        for number in range(1, 1201)
+    ]
+    candidate = learn(outcomes(rows[:800], lambda _: NONE))
+    assert judge(rows[800:] + rows[:800], SNAPSHOT, candidate, NONE).objection is None
+
+
+def test_too_little_traffic_says_what_to_do() -> None:
+    verdict = judge(traffic(small_is_good=True, size=60), SNAPSHOT, Correction({"small": (2.0, 0.0)}), NONE)
+    assert verdict.objection is not None
+    assert "gather feedback" in verdict.objection
+    with pytest.raises(ValueError, match="at least two"):
+        judge([], SNAPSHOT, NONE, NONE)

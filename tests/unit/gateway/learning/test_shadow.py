@@ -1,0 +1,237 @@
+"""Shadow calls: off the path, under a cap, with the propensity that they had, and in the books as nobody's."""
+
+import json
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from backends.scripted import Outcome, Script, follow
+from gateway.learning.shadow import DAY_US, ShadowBudget, ShadowCalls
+from gateway.learning.verify import answer_text, judge
+from gateway.ledger.entry import Entry
+from gateway.request.run import Incoming
+from gateway.stores import SHADOW, Feedback, ShadowCall
+from gateway.sums import Sums, SumsQuery
+from tests.rig import KEY, RecordingCaller, Rig
+
+NOW_US = 1_790_000_000_000_000
+PLENTY = 10**12
+
+
+class MemoryFeedback:
+    def __init__(self, *, fails: bool = False) -> None:
+        self.given: list[Feedback] = []
+        self.calls: list[ShadowCall] = []
+        self._fails = fails
+
+    async def add(self, batch: Sequence[Feedback]) -> None:
+        self.given.extend(batch)
+
+    async def after(self, number: int, *, limit: int = 1000) -> Sequence[Feedback]:
+        return self.given[number:]
+
+    async def of_request(self, request_id: str) -> Sequence[Feedback]:
+        return [one for one in self.given if one.request_id == request_id]
+
+    async def add_shadow(self, call: ShadowCall) -> None:
+        if self._fails:
+            raise ConnectionError("the database is down")
+        self.calls.append(call)
+
+    async def shadows(self, since_us: int, until_us: int) -> Sequence[ShadowCall]:
+        return self.calls
+
+
+class ShadowRig(Rig):
+    """Every request is sampled, unless said otherwise."""
+
+    def __init__(
+        self, one: Script | None = None, two: Script | None = None, *, share: float = 1.0, budget: int = PLENTY,
+        store: MemoryFeedback | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(one, two)
+        self.store = store or MemoryFeedback()
+        self.shadows = ShadowCalls(
+            share,
+            ShadowBudget(budget),
+            self.pipeline.serve_apart,
+            self.store,
+            now_us=lambda: NOW_US,
+            monotonic=self.pipeline.monotonic,
+            generator=random.Random(7),
+        )
+        self.pipeline.shadows = self.shadows
+
+    async def ask_twice(self, **body: Any) -> tuple[Entry, list[Entry]]:
+        """The caller's entry and the shadow ones."""
+        await self.ask(**body)
+        await self.shadows.drain(30.0)
+        own = [entry for entry in self.ledger.entries if entry.intent.operation != SHADOW]
+        return own[0], [entry for entry in self.ledger.entries if entry.intent.operation == SHADOW]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_other_model_is_asked_and_booked_as_nobodys(stream: bool) -> None:
+    rig = ShadowRig()
+    shown, [shadow] = await rig.ask_twice(stream=stream)
+    assert {shown.model, shadow.model} == {"a", "b"}
+    intent = shadow.intent
+    assert (intent.key_id, intent.team, intent.tags, intent.is_stream) == (SHADOW, None, (), False)
+    assert (intent.decision.rule, intent.decision.propensity) == (SHADOW, 1.0)
+    assert shadow.cost is not None
+    assert shadow.cost.total_pico_usd > 0
+    [call] = rig.store.calls
+    assert (call.request_id, call.of_request_id) == (intent.request_id, shown.intent.request_id)
+    assert call.propensity == 1.0
+    assert not rig.ledger.open
+    asked = json.loads((rig.two if shadow.backend == "two" else rig.one).calls[-1].body)
+    assert "stream" not in asked
+
+
+async def test_the_caller_sees_one_answer_and_waits_for_nothing() -> None:
+    plain, rig = Rig(), ShadowRig()
+    without = await plain.ask()
+    with_shadow = await rig.ask()
+    contents = [json.loads(one.body)["choices"] for one in (without, with_shadow)]
+    assert contents[0] == contents[1]
+    assert len(rig.ledger.entries) == 1, "the second call has not begun when the first answer has ended"
+    await rig.shadows.drain(30.0)
+    assert len(rig.ledger.entries) == 2
+
+
+async def test_the_share_is_the_propensity() -> None:
+    rig = ShadowRig(share=0.25)
+    for _ in range(200):
+        await rig.ask()
+        await rig.shadows.drain(30.0)
+    assert 30 <= len(rig.store.calls) <= 70
+    assert {call.propensity for call in rig.store.calls} == {0.25}
+    assert (await ShadowRig(share=0.0).ask_twice())[1] == []
+
+
+async def test_the_cap_holds_and_what_was_not_needed_is_given_back() -> None:
+    rig = ShadowRig()
+    _, [first] = await rig.ask_twice()
+    assert first.cost is not None
+    assert rig.shadows.budget.spent_pico_usd == first.cost.total_pico_usd
+    assert first.intent.cost_bound_pico_usd is not None
+    tight = ShadowRig(budget=first.intent.cost_bound_pico_usd - 1)
+    assert (await tight.ask_twice())[1] == []
+    assert tight.shadows.budget.spent_pico_usd == 0
+
+
+def test_a_day_has_its_own_money() -> None:
+    budget = ShadowBudget(10)
+    assert budget.take(10, NOW_US)
+    assert not budget.take(1, NOW_US)
+    assert budget.take(10, NOW_US + DAY_US)
+    budget.seed(7, NOW_US)
+    assert budget.take(3, NOW_US)
+    assert not budget.take(1, NOW_US)
+
+
+class SpentToday:
+    async def sums(self, query: SumsQuery) -> Sequence[Sums]:
+        assert query.filters == {"operation": SHADOW}
+        assert query.since_us <= NOW_US < query.until_us
+        return [Sums({}, input_pico_usd=PLENTY)]
+
+
+async def test_a_restart_does_not_refill_the_cap() -> None:
+    rig = ShadowRig()
+    await rig.shadows.start(SpentToday())  # pyright: ignore[reportArgumentType]
+    assert (await rig.ask_twice())[1] == []
+
+
+async def test_a_model_that_was_named_is_not_second_guessed() -> None:
+    assert (await ShadowRig().ask_twice(model="a"))[1] == []
+
+
+async def test_a_failed_shadow_call_is_booked_and_hurts_nobody() -> None:
+    rig = ShadowRig(two=follow([Outcome(fault="unavailable")]))
+    shown, [shadow] = await rig.ask_twice()
+    assert shown.status == "completed"
+    assert shadow.status == "failed"
+    assert rig.store.calls == []
+
+
+async def test_a_store_that_is_down_loses_the_pair_and_nothing_else() -> None:
+    shown, [shadow] = await ShadowRig(store=MemoryFeedback(fails=True)).ask_twice()
+    assert [shown.status, shadow.status] == ["completed", "completed"]
+
+
+def answer(text: str) -> bytes:
+    return json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()
+
+
+def streamed(*pieces: str) -> bytes:
+    events = [json.dumps({"choices": [{"delta": {"content": piece}}]}) for piece in pieces]
+    return "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"]).encode()
+
+
+def message(*texts: str) -> bytes:
+    return json.dumps({"type": "message", "content": [{"type": "text", "text": text} for text in texts]}).encode()
+
+
+def message_stream(*pieces: str, kind: str = "text") -> bytes:
+    start = {"type": "content_block_start", "content_block": {"type": kind, "text": ""}}
+    deltas = [{"type": "content_block_delta", "delta": {"type": "text_delta", "text": piece}} for piece in pieces]
+    events = [start, *deltas, {"type": "message_stop"}]
+    return "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events).encode()
+
+
+PLAIN = b'{"model": "auto", "messages": []}'
+JSON = b'{"model": "auto", "messages": [], "response_format": {"type": "json_object"}}'
+MESSAGE_JSON = b'{"model": "auto", "messages": [], "output_config": {"format": {"type": "json_schema"}}}'
+
+
+@pytest.mark.parametrize(
+    ("request_body", "shown", "other", "scores"),
+    [
+        (PLAIN, answer("Paris"), streamed("par", "is. "), (1.0, 1.0)),
+        (PLAIN, answer("Paris"), answer("Rome"), None),
+        (PLAIN, answer("x" * 80), answer("x" * 80), None),
+        (PLAIN, answer("  "), answer("Rome"), (0.0, 1.0)),
+        (JSON, answer('{"a": 1}'), answer("sure: {"), (1.0, 0.0)),
+        (JSON, streamed('{"a"', ": 1}"), answer('{"a": 2}'), (1.0, 1.0)),
+        (PLAIN, b'{"error": {}}', answer("Rome"), None),
+        (PLAIN, b"", answer("Rome"), None),
+        (PLAIN, message("Pa", "ris"), message_stream("par", "is. "), (1.0, 1.0)),
+        (PLAIN, message_stream("x", kind="tool_use"), message("Rome"), None),
+        (MESSAGE_JSON, message('{"a": 1}'), message("sure: {"), (1.0, 0.0)),
+        (PLAIN, b'{"choices": [{"message": {"tool_calls": [{}]}}]}', answer("Rome"), None),
+    ],
+)
+def test_programs_judge_only_what_they_can(
+    request_body: bytes, shown: bytes, other: bytes, scores: tuple[float, float] | None
+) -> None:
+    assert judge(request_body, shown, other) == scores
+
+
+def test_a_streamed_tool_call_has_no_text() -> None:
+    event = json.dumps({"choices": [{"delta": {"tool_calls": [{"index": 0}]}}]})
+    assert answer_text(f"data: {event}\n\ndata: [DONE]\n\n".encode()) is None
+    assert answer_text(b": still here\n\n" + streamed("a", "b")) == "ab"
+
+
+async def test_verified_answers_become_feedback_on_both_requests() -> None:
+    rig = ShadowRig()
+    shown, [shadow] = await rig.ask_twice(response_format={"type": "json_object"})
+    given = {one.request_id: one for one in rig.store.given}
+    assert given.keys() == {shown.intent.request_id, shadow.intent.request_id}
+    assert {(one.kind, one.source, one.score) for one in given.values()} == {("verifier", "shadow", 0.0)}
+
+
+async def test_a_message_is_asked_a_second_time_in_its_own_format_and_with_its_headers() -> None:
+    rig = ShadowRig()
+    body = json.dumps({"model": "auto", "max_tokens": 9, "messages": [{"role": "user", "content": "hello"}]}).encode()
+    headers = {"anthropic-beta": "some-beta"}
+    caller = RecordingCaller()
+    await rig.pipeline.answer(Incoming("messages", f"Bearer {KEY}", body, headers=headers), caller)
+    await rig.shadows.drain(30.0)
+    assert answer_text(caller.body) == "Hello, world."
+    assert [call.headers for call in (*rig.one.calls, *rig.two.calls)] == [headers, headers]
+    assert len(rig.store.calls) == 1
+    assert {one.score for one in rig.store.given} == {1.0}, "two short answers that say the same"

@@ -1,0 +1,319 @@
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.errors import BudgetExhausted, ModelLimited, RateLimitExceeded
+from gateway.limits.admission import Admission, SharedLimits, parse_limits, window_start
+from gateway.limits.counters import Booked, Rate, budget_account
+from gateway.limits.local_counters import LocalCounters
+from gateway.limits.treasury import Treasury
+from gateway.limits.values import Rates, window_end, window_id
+from tests.unit.gateway.ledger.builders import make_entry
+
+SECOND_US = 1_000_000
+DAY_US = 86_400 * SECOND_US
+NOW_US = 1_795_000_000 * SECOND_US
+MONTH = window_id("month", NOW_US)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def admission(
+    *, shared: SharedLimits | None = None, clock: Clock | None = None, wait_seconds: float = 0.0, **limits: object
+) -> Admission:
+    clock = clock or Clock()
+    return Admission(
+        limits={"k": parse_limits(limits)},
+        shared=shared or SharedLimits(),
+        treasury=Treasury(LocalCounters(clock=clock)),
+        wait_seconds=wait_seconds,
+    )
+
+
+async def reserve(limited: Admission, request_id: str, amount: int | None, *, now_us: int = NOW_US) -> None:
+    await limited.reserve(request_id, "k", amount, now_us=now_us)
+
+
+async def test_no_limits_means_no_limit() -> None:
+    free = Admission()
+    for number in range(1000):
+        await free.admit("k", tokens=10**9)
+        await free.reserve(str(number), "k", None, now_us=NOW_US)
+    assert not free.has_budget("k")
+
+
+async def test_requests_per_minute_refill_and_say_when() -> None:
+    clock = Clock()
+    limited = admission(requests_per_minute=60, clock=clock)
+    for _ in range(60):
+        await limited.admit("k", tokens=1)
+    with pytest.raises(RateLimitExceeded, match="60 requests a minute") as caught:
+        await limited.admit("k", tokens=1)
+    assert caught.value.retry_after_seconds == pytest.approx(1.0)
+    clock.now += 1
+    await limited.admit("k", tokens=1)
+
+
+async def test_a_refused_request_takes_no_rate() -> None:
+    clock = Clock()
+    limited = admission(requests_per_minute=10, tokens_per_minute=100, clock=clock)
+    await limited.admit("k", tokens=100)
+    for _ in range(50):
+        with pytest.raises(RateLimitExceeded, match="tokens"):
+            await limited.admit("k", tokens=10)
+    clock.now += 6
+    await limited.admit("k", tokens=10)
+
+
+async def test_a_request_above_the_whole_rate_needs_a_full_bucket_and_is_not_refused_for_ever() -> None:
+    clock = Clock()
+    limited = admission(tokens_per_minute=100, clock=clock)
+    await limited.admit("k", tokens=500)
+    clock.now += 60
+    with pytest.raises(RateLimitExceeded):
+        await limited.admit("k", tokens=1)
+
+
+async def test_a_team_shares_one_rate() -> None:
+    limited = Admission(shared=SharedLimits(teams={"red": Rates(requests_per_minute=2)}))
+    await limited.admit("k1", team="red", tokens=1)
+    await limited.admit("k2", team="red", tokens=1)
+    with pytest.raises(RateLimitExceeded, match="The team 'red' may use 2 requests"):
+        await limited.admit("k3", team="red", tokens=1)
+    await limited.admit("k3", team="blue", tokens=1)
+
+
+async def test_a_model_has_one_rate_for_everybody() -> None:
+    limited = Admission(shared=SharedLimits(models={"dear": Rates(tokens_per_minute=10)}))
+    await limited.reserve("a", "k1", 1, now_us=NOW_US, model="dear", tokens=10)
+    with pytest.raises(ModelLimited) as caught:
+        await limited.reserve("b", "k2", 1, now_us=NOW_US, model="dear", tokens=1)
+    assert caught.value.models == {"dear"}
+    await limited.reserve("b", "k2", 1, now_us=NOW_US, model="cheap", tokens=1)
+    assert limited.is_counted("k1", "dear")
+    assert not limited.is_counted("k1", "cheap")
+
+
+async def test_a_tier_quota_counts_the_requests_that_its_models_answered() -> None:
+    shared = SharedLimits(tiers={"premium": frozenset({"large", "larger"})})
+    limited = admission(shared=shared, tier_quotas={"premium": {"requests": 2, "window": "day"}})
+
+    async def ask(request_id: str, model: str, *, now_us: int = NOW_US) -> None:
+        await limited.reserve(request_id, "k", None, now_us=now_us, model=model)
+
+    await ask("a", "large")
+    await ask("b", "larger")
+    with pytest.raises(ModelLimited, match="2 requests per day answered by models of the tier 'premium'") as caught:
+        await ask("c", "large")
+    assert caught.value.models == {"large", "larger"}
+    end = window_end("day", NOW_US)
+    assert end is not None
+    assert caught.value.retry_after_seconds == end.timestamp() - NOW_US / 1e6
+    await ask("c", "small")
+    limited.settle("a", None, model="large")
+    with pytest.raises(ModelLimited):
+        await ask("d", "large")
+    limited.settle("b", None, model="small")
+    await ask("d", "large")
+    await ask("e", "large", now_us=NOW_US + DAY_US)
+
+
+async def test_the_budget_counts_what_is_held() -> None:
+    limited = admission(budget_usd="0.000000000100")
+    await reserve(limited, "a", 60)
+    with pytest.raises(BudgetExhausted, match="is held by requests under way"):
+        await reserve(limited, "b", 41)
+    await reserve(limited, "c", 40)
+    limited.settle("a", 10)
+    await reserve(limited, "d", 50)
+    limited.settle("c", None)
+    limited.settle("d", 50)
+    with pytest.raises(BudgetExhausted):
+        await reserve(limited, "e", 1)
+
+
+async def test_money_that_is_only_held_is_waited_for() -> None:
+    limited = admission(budget_usd="0.000000000100", wait_seconds=60)
+    await reserve(limited, "a", 100)
+    waiting = [asyncio.create_task(reserve(limited, name, 50)) for name in "bc"]
+    await asyncio.sleep(0.05)
+    assert not any(task.done() for task in waiting)
+    limited.settle("a", 0)
+    await asyncio.gather(*waiting)
+    limited.settle("b", 50)
+    limited.settle("c", 50)
+    with pytest.raises(BudgetExhausted):
+        await asyncio.wait_for(reserve(limited, "d", 1), 30)
+
+
+async def test_a_caller_that_leaves_the_queue_holds_nothing() -> None:
+    limited = admission(budget_usd="0.000000000100", wait_seconds=60)
+    await reserve(limited, "a", 100)
+    waiting = asyncio.create_task(reserve(limited, "b", 50))
+    await asyncio.sleep(0.01)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    limited.settle("a", 0)
+    await reserve(limited, "c", 100)
+
+
+async def test_a_request_that_was_never_accepted_leaves_no_trace() -> None:
+    limited = admission(budget_usd="0.0000000001")
+    await reserve(limited, "a", 100)
+    limited.cancel("a")
+    await reserve(limited, "b", 100)
+
+
+async def test_a_stream_extends_until_nothing_is_left() -> None:
+    limited = admission(budget_usd="0.0000000001")
+    await reserve(limited, "a", 40)
+    for amount, is_enough in ((80, True), (60, True), (101, False), (100, True)):
+        await limited.fund("a", amount)
+        assert limited.extend("a", amount) is is_enough
+    assert not await limited.fund("a", None)
+    assert not limited.extend("a", None)
+    limited.settle("a", 90)
+    await reserve(limited, "b", 10)
+
+
+async def test_unknown_prices_are_refused_on_budgeted_keys() -> None:
+    with pytest.raises(BudgetExhausted, match="price is not known"):
+        await reserve(admission(budget_usd="1"), "a", None)
+
+
+async def test_a_charge_belongs_to_the_window_of_its_admission() -> None:
+    limited = admission(budget_usd="0.0000000001", budget_window="day")
+    await reserve(limited, "old", 100)
+    await reserve(limited, "new", 100, now_us=NOW_US + DAY_US)
+    limited.settle("old", 100)
+    limited.settle("new", 0)
+    await reserve(limited, "again", 100, now_us=NOW_US + DAY_US)
+
+
+async def test_a_clock_that_jumps_never_resets_a_window_twice() -> None:
+    limited = admission(budget_usd="0.0000000001", budget_window="day")
+    await reserve(limited, "a", 100)
+    limited.settle("a", 100)
+    await reserve(limited, "b", 100, now_us=NOW_US + DAY_US)
+    limited.settle("b", 100)
+    for at_us in (NOW_US, NOW_US + DAY_US, NOW_US):
+        with pytest.raises(BudgetExhausted):
+            await reserve(limited, "c", 1, now_us=at_us)
+
+
+async def test_what_the_books_show_counts_and_is_not_counted_twice() -> None:
+    entry = make_entry(1)
+    account, booked = budget_account("k", MONTH), 40
+    limited = admission(budget_usd="0.0000000001")
+
+    async def books() -> Booked:
+        return Booked({account: booked}, frozenset({MONTH}))
+
+    counters = limited.treasury.counters
+    await counters.read_books(books)
+    await limited.reserve(entry.intent.request_id, "k", 50, now_us=NOW_US)
+    with pytest.raises(BudgetExhausted):
+        await reserve(limited, "b", 11)
+    limited.settle(entry.intent.request_id, 45)
+    await limited.treasury.report()
+    limited.shipped([entry])
+    await counters.read_books(books)  # begun before the report that follows: it may have missed the entry
+    await limited.treasury.report()
+    with pytest.raises(BudgetExhausted):
+        await reserve(limited, "c", 16)
+    booked = 85
+    await counters.read_books(books)
+    await limited.treasury.report()
+    with pytest.raises(BudgetExhausted):
+        await reserve(limited, "c", 16)
+    await reserve(limited, "d", 15)
+
+
+async def test_a_budget_that_was_not_read_from_the_books_yet_is_not_spent() -> None:
+    limited = admission(budget_usd="1")
+
+    async def no_such_key() -> Booked:
+        return Booked({}, frozenset({MONTH}))
+
+    await limited.treasury.counters.read_books(no_such_key)
+    with pytest.raises(BudgetExhausted):
+        await reserve(limited, "a", 1)
+    assert limited.treasury.wants_reading.is_set()
+
+
+@pytest.mark.parametrize(
+    ("window", "start", "end"),
+    [
+        ("day", datetime(2026, 11, 18, tzinfo=UTC), datetime(2026, 11, 19, tzinfo=UTC)),
+        ("month", datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)),
+        ("total", datetime(1970, 1, 1, tzinfo=UTC), None),
+    ],
+)
+def test_windows(window: Any, start: datetime, end: datetime | None) -> None:
+    assert window_start(window, NOW_US) == start
+    assert window_end(window, NOW_US) == end
+    assert window_id(window, NOW_US) == f"{window}:{start:%Y-%m-%d}"
+
+
+def test_december_ends_in_january() -> None:
+    at = datetime(2026, 12, 31, 23, tzinfo=UTC)
+    assert window_end("month", round(at.timestamp() * 1e6)) == datetime(2027, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {"budget": "1"},
+        {"budget_usd": "lots"},
+        {"budget_usd": "-1"},
+        {"requests_per_minute": "x"},
+        {"tier_quotas": {"premium": {"requests": -1}}},
+        {"tier_quotas": {"premium": 3}},
+    ],
+)
+def test_broken_limits_are_errors(stored: dict[str, Any]) -> None:
+    with pytest.raises((msgspec.ValidationError, ValueError, ArithmeticError)):
+        parse_limits(stored)
+
+
+async def test_a_process_that_shares_its_rates_gets_its_part() -> None:
+    clock = Clock()
+    counters = LocalCounters(clock=clock, share=lambda: 4)
+    rate = Rate("key:k:requests", 1, 60)
+    taken = 0
+    while (shortage := await counters.take([rate])) is None:
+        taken += 1
+    assert taken == 15
+    assert shortage.rate == rate
+    assert shortage.wait_seconds == pytest.approx(4.0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.booleans()), max_size=60), st.integers(0, 400))
+async def test_settled_and_held_never_pass_the_budget(requests: list[tuple[int, int, bool]], budget: int) -> None:
+    limited = admission(budget_usd=f"{budget}e-12")
+    spent, held = 0, dict[str, int]()
+    for number, (amount, cost, ends_one) in enumerate(requests):
+        fits = spent + sum(held.values()) + amount <= budget
+        try:
+            await reserve(limited, str(number), amount)
+            held[str(number)] = amount
+            assert fits, "admitted although it did not fit"
+        except BudgetExhausted:
+            assert not fits, "a false refusal"
+        if ends_one and held:
+            name, kept = held.popitem()
+            limited.settle(name, min(cost, kept))
+            spent += min(cost, kept)
+        assert spent + sum(held.values()) <= budget

@@ -1,0 +1,179 @@
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from gateway.errors import BudgetExhausted
+from gateway.ledger.entry import Entry
+from gateway.limits.admission import Admission, parse_limits
+from gateway.limits.budget_keeper import BudgetKeeper, CountingSink
+from gateway.limits.counters import Account, Booked, Books, CountersDown, Grant, Holding, Standing, budget_account
+from gateway.limits.local_counters import LocalCounters
+from gateway.limits.treasury import Treasury
+from gateway.limits.values import window_id
+from gateway.process.tasks import end_tasks
+from tests.unit.gateway.ledger.builders import make_entry
+
+NOW_US = 1_795_000_000_000_000
+ACCOUNT = budget_account("k", window_id("month", NOW_US))
+
+
+class Scripted(LocalCounters):
+    """Down, or busy reading for others, as often as the test says; keeps what it was told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_down = False
+        self.busy = 0
+        self.reported: list[Mapping[Account, Holding]] = []
+
+    async def report(self, holdings: Mapping[Account, Holding]) -> Standing:
+        if self.is_down:
+            raise CountersDown("gone")
+        self.reported.append(dict(holdings))
+        return await super().report(holdings)
+
+    async def lease(self, account: Account, *, limit: int, holding: Holding, need: int, want: int) -> Grant:
+        if self.is_down:
+            raise CountersDown("gone")
+        return await super().lease(account, limit=limit, holding=holding, need=need, want=want)
+
+    async def read_books(self, books: Books, *, is_urgent: bool = False) -> bool:
+        if self.busy:
+            self.busy -= 1
+            return False
+        return await super().read_books(books, is_urgent=is_urgent)
+
+
+class Rig:
+    def __init__(self, *, spent: int = 0, idle_reports: int = 120) -> None:
+        self.counters = Scripted()
+        self.treasury = Treasury(self.counters, idle_reports=idle_reports)
+        self.admission = Admission(
+            limits={"k": parse_limits({"budget_usd": "0.0000000001"})}, treasury=self.treasury, wait_seconds=0.0
+        )
+        self.spent = spent
+        self.readings = 0
+        self.fails = False
+        self.keeper = BudgetKeeper(self.treasury, self.read, busy_seconds=0.0)
+
+    async def read(self) -> Booked:
+        if self.fails:
+            raise OSError("no database")
+        self.readings += 1
+        return Booked({ACCOUNT: self.spent}, frozenset({ACCOUNT.window}))
+
+
+async def test_it_starts_with_a_reading_of_its_own_however_busy_others_are() -> None:
+    rig = Rig(spent=95)
+    rig.counters.busy = 3
+    await rig.keeper.start()
+    assert rig.readings == 1
+    with pytest.raises(BudgetExhausted):
+        await rig.admission.reserve("a", "k", 6, now_us=NOW_US)
+    await rig.admission.reserve("b", "k", 5, now_us=NOW_US)
+
+
+@pytest.mark.parametrize("what", ["is_down", "fails"])
+async def test_it_starts_although_something_is_down(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    setattr(rig.counters if what == "is_down" else rig, what, True)
+    await rig.keeper.start()
+    assert not await rig.keeper.step()
+    assert ("leases are spent" if what == "is_down" else "last known figures") in caplog.text
+    setattr(rig.counters if what == "is_down" else rig, what, False)
+    assert await rig.keeper.step()
+    assert rig.readings == 1
+
+
+async def test_while_it_is_down_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    rig.counters.is_down = True
+    for _ in range(3):
+        await rig.keeper.step()
+    assert caplog.text.count("leases are spent") == 1
+
+
+async def test_a_request_that_waits_for_a_reading_gets_it_at_once() -> None:
+    rig = Rig()
+    await rig.keeper.start()
+    running = asyncio.create_task(rig.keeper.run())
+    rig.treasury.wants_reading.set()
+    async with asyncio.timeout(30):
+        while rig.readings < 2:
+            await asyncio.sleep(0.005)
+    await end_tasks([running])
+
+
+async def test_at_the_end_it_gives_back_what_was_not_spent() -> None:
+    rig = Rig()
+    await rig.keeper.start()
+    await rig.admission.reserve("a", "k", 10, now_us=NOW_US)
+    rig.admission.settle("a", 4)
+    await rig.keeper.stop()
+    assert rig.counters.reported[-1] == {ACCOUNT: Holding(4, 4, unsent=4, as_of=1)}
+    rig.counters.is_down = True
+    await rig.keeper.stop()
+
+
+async def test_a_lease_that_nobody_wants_for_a_minute_goes_back() -> None:
+    rig = Rig(idle_reports=3)
+    await rig.keeper.start()
+    await rig.admission.reserve("a", "k", 1, now_us=NOW_US)
+    rig.admission.settle("a", 0)
+    held = [(await rig.keeper.step(), dict(rig.counters.reported[-1]))[1] for _ in range(5)]
+    assert held[0][ACCOUNT].total > 0
+    assert held[-1] == {}, "and the account is forgotten"
+
+
+async def test_what_reached_the_database_is_told_to_admission_and_what_did_not_is_not() -> None:
+    entry = make_entry(1)
+    rig = Rig()
+    await rig.keeper.start()
+    await rig.admission.reserve(entry.intent.request_id, "k", 50, now_us=NOW_US)
+    rig.admission.settle(entry.intent.request_id, 50)
+
+    class Sink:
+        fails = True
+
+        async def insert(self, batch: Sequence[Entry]) -> int:
+            if self.fails:
+                raise OSError("no database")
+            return len(batch)
+
+    sink = Sink()
+    counting = CountingSink(sink, rig.admission)
+    purse = rig.treasury.purse(ACCOUNT, 100)
+    assert purse.holding.unsent == 50
+    for _ in range(2):
+        with pytest.raises(OSError, match="no database"):
+            await counting.insert([entry])
+    assert (purse.unshipped, purse.shipped_amount, purse.holding.unsent) == (50, 0, 0)
+    sink.fails = False
+    assert await counting.insert([entry]) == 1
+    assert (purse.unshipped, purse.shipped_amount) == (0, 50)
+    await rig.keeper.step()
+    await rig.counters.read_books(rig.read)
+    await rig.keeper.step()
+    assert purse.holding.spent == 0
+
+
+async def test_a_charge_the_books_show_and_the_worker_holds_refuses_nobody() -> None:
+    """It reached the database after the last report and before the reading, so it is counted twice until the next."""
+    entry = make_entry(1)
+    rig = Rig()
+    rig.admission.wait_seconds = 30.0
+    await rig.keeper.start()
+    await rig.admission.reserve(entry.intent.request_id, "k", 50, now_us=NOW_US)
+    rig.admission.settle(entry.intent.request_id, 50)
+    rig.admission.sending([entry])
+    rig.spent = 50
+    await rig.counters.read_books(rig.read)
+    rig.admission.shipped([entry])
+    asking = asyncio.create_task(rig.admission.reserve("next", "k", 50, now_us=NOW_US))
+    running = asyncio.create_task(rig.keeper.run())
+    await asking
+    rig.admission.settle("next", 50)
+    with pytest.raises(BudgetExhausted):
+        await rig.admission.reserve("one more", "k", 1, now_us=NOW_US)
+    await end_tasks([running])

@@ -1,0 +1,113 @@
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from gateway.economics.traffic import HourlyTraffic
+from gateway.limits.admission import Admission, SharedLimits, parse_limits
+from gateway.limits.counters import budget_account, quota_account
+from gateway.limits.spending import Spending
+from gateway.sums import Dimension, Sums, SumsQuery
+
+NOON_US = round(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1e6)
+MIDNIGHT_US = round(datetime(2026, 12, 1, tzinfo=UTC).timestamp() * 1e6)
+MINUTE_US = 60_000_000
+
+
+class Books:
+    """The same rows for every question."""
+
+    def __init__(self, *rows: Sums) -> None:
+        self.rows = rows
+        self.asked: list[SumsQuery] = []
+
+    async def sums(self, query: SumsQuery) -> Sequence[Sums]:
+        self.asked.append(query)
+        return self.rows
+
+    async def hourly_traffic(
+        self, since_us: int, until_us: int, *, with_simulated: bool = True, with_shadow: bool = False
+    ) -> Sequence[HourlyTraffic]:
+        raise AssertionError
+
+    async def first_and_last_us(self) -> tuple[int, int] | None:
+        raise AssertionError
+
+
+def row(key: str, model: str, status: str = "completed", **sums: Any) -> Sums:
+    return Sums({"key": key, "model": model, "status": status}, **sums)
+
+
+def spending(books: Books, at_us: int = NOON_US, **limits: Mapping[str, object]) -> Spending:
+    admission = Admission(
+        limits={key: parse_limits(one) for key, one in limits.items()},
+        shared=SharedLimits(tiers={"premium": frozenset({"large", "larger"})}),
+    )
+    return Spending(books, admission, lambda: at_us)
+
+
+async def test_without_limits_nothing_is_asked() -> None:
+    books = Books()
+    booked = await spending(books, k={"requests_per_minute": 5})()
+    assert (books.asked, booked.spent, booked.windows) == ([], {}, frozenset())
+
+
+async def test_budgets_are_dollars_quotas_are_requests_and_who_spent_nothing_is_there_too() -> None:
+    books = Books(
+        row("k", "large", output_pico_usd=30, adjustment_pico_usd=5, requests=2),
+        row("k", "larger", requests=1, compute_pico_usd=1),
+        row("k", "small", input_pico_usd=4, requests=9),
+        row("k", "small", "orphaned", upper_pico_usd=1000, requests=1),
+        row("stranger", "large", output_pico_usd=10**9, requests=10**6),
+    )
+    month = {"budget_usd": "1", "budget_window": "month"}
+    quota = {"tier_quotas": {"premium": {"requests": 3, "window": "month"}}}
+    booked = await spending(books, k={**month, **quota}, idle=month)()
+    window = "month:2026-11-01"
+    assert booked.windows == {window}
+    assert booked.spent == {
+        budget_account("k", window): 30 + 5 + 1 + 4 + 1000,
+        quota_account("k", "premium", window): 3,
+        budget_account("idle", window): 0,
+    }
+
+
+async def test_a_strict_budget_of_many_counts_whoever_spent_it() -> None:
+    def spent_by(key: str, team: str | None, project: str | None, pico_usd: int, status: str = "completed") -> Sums:
+        group: dict[Dimension, str | None] = {"key": key, "model": "m", "status": status}
+        return Sums({**group, "team": team, "project": project}, output_pico_usd=pico_usd, upper_pico_usd=pico_usd)
+
+    books = Books(
+        spent_by("a", "red", "search", 1),
+        spent_by("b", "red", None, 10),
+        spent_by("c", "blue", "search", 100, "orphaned"),
+        spent_by("d", None, None, 1000),
+    )
+    found = spending(books, a={"budget_usd": "1", "budget_window": "day"})
+    found.admission.strict = {("team", "red"): 5, ("project", "search"): 5, ("all", ""): 5, ("team", "idle"): 5}
+    booked = await found()
+    month, day = "month:2026-11-01", "day:2026-11-21"
+    assert booked.windows == {month, day}
+    assert booked.spent == {
+        budget_account("a", day): 1,
+        budget_account("red", month, scope="team"): 11,
+        budget_account("search", month, scope="project"): 101,
+        budget_account("", month, scope="all"): 1111,
+        budget_account("idle", month, scope="team"): 0,
+    }
+
+
+async def test_whole_hours_of_the_window_are_asked_for() -> None:
+    books = Books()
+    await spending(books, NOON_US + 7 * MINUTE_US + 20 * MINUTE_US, k={"budget_usd": "1", "budget_window": "day"})()
+    [query] = books.asked
+    assert query.since_us == NOON_US - 12 * 60 * MINUTE_US
+    assert query.until_us == NOON_US + 2 * 60 * MINUTE_US
+
+
+async def test_around_its_end_both_windows_are_read() -> None:
+    for at_us in (MIDNIGHT_US - MINUTE_US, MIDNIGHT_US + MINUTE_US):
+        books = Books()
+        booked = await spending(books, at_us, k={"budget_usd": "1"})()
+        assert booked.windows == {"month:2026-11-01", "month:2026-12-01"}
+        assert books.asked[0].until_us == MIDNIGHT_US
+        assert books.asked[1].since_us == MIDNIGHT_US < books.asked[1].until_us

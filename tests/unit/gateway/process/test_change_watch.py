@@ -1,0 +1,84 @@
+import asyncio
+from collections.abc import Callable
+
+from gateway.process.change_watch import REFRESH_SECONDS, ChangeWatch
+from gateway.process.tasks import end_tasks
+
+
+class Recorder:
+    """A database whose head the test moves on, news that it can speak, and what the watch did."""
+
+    def __init__(self) -> None:
+        self.head = 1
+        self.now = 0.0
+        self.done: list[str] = []
+        self.fails = False
+        self.heard: Callable[[], None] | None = None
+        self.watch = ChangeWatch(
+            self, head=self.read, refresh=self.refresh, follow_file=self.follow, monotonic=lambda: self.now
+        )
+
+    async def read(self) -> int:
+        if self.fails:
+            raise OSError("the database is down")
+        return self.head
+
+    async def refresh(self) -> None:
+        self.done.append("refresh")
+
+    async def follow(self) -> None:
+        self.done.append("file")
+
+    async def announce(self) -> None:
+        self.done.append("announce")
+
+    async def listen(self, heard: Callable[[], None]) -> None:
+        self.heard = heard
+        await asyncio.Event().wait()
+
+
+async def test_only_a_change_is_taken_over_and_told() -> None:
+    seen = Recorder()
+    await seen.watch.look()
+    await seen.watch.look()
+    seen.head = 2
+    await seen.watch.look()
+    await seen.watch.look()
+    assert seen.done == ["refresh", "file", "refresh", "announce", "file"]
+
+
+async def test_everything_is_read_again_now_and_then() -> None:
+    seen = Recorder()
+    await seen.watch.look()
+    seen.now = REFRESH_SECONDS
+    await seen.watch.look()
+    assert seen.done == ["refresh", "refresh"]
+
+
+async def test_what_one_was_told_is_not_told_again() -> None:
+    seen = Recorder()
+    running = [asyncio.create_task(one) for one in (seen.watch.run(), seen.watch.listen())]
+    async with asyncio.timeout(30):
+        seen.watch.wake()
+        while "refresh" not in seen.done or seen.heard is None:
+            await asyncio.sleep(0.005)
+        seen.done.clear()
+        seen.head = 2
+        seen.heard()
+        while "refresh" not in seen.done:
+            await asyncio.sleep(0.005)
+    assert "announce" not in seen.done
+    await end_tasks(running)
+
+
+async def test_a_database_that_is_down_ends_nothing() -> None:
+    seen = Recorder()
+    seen.fails = True
+    running = asyncio.create_task(seen.watch.run())
+    seen.watch.wake()
+    await asyncio.sleep(0.02)
+    seen.fails = False
+    async with asyncio.timeout(30):
+        while "refresh" not in seen.done:
+            await asyncio.sleep(0.005)
+    await end_tasks([running])

@@ -1,0 +1,90 @@
+import asyncio
+import socket
+
+from gateway.process.corked_transport import MOST_BYTES, CorkedTransport
+
+
+class Recorder(asyncio.Transport):
+    """A transport that keeps what it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.calls: list[str] = []
+
+    def write(self, data: object) -> None:
+        assert isinstance(data, bytes)
+        self.written.append(data)
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def abort(self) -> None:
+        self.calls.append("abort")
+
+    def is_closing(self) -> bool:
+        return bool(self.calls)
+
+
+async def test_what_is_written_in_one_turn_leaves_together_and_in_order() -> None:
+    inner = Recorder()
+    corked = CorkedTransport(inner)
+    corked.write(b"head ")
+    corked.write(b"body")
+    assert inner.written == []
+    await asyncio.sleep(0)
+    assert inner.written == [b"head body"]
+    corked.write(b"next")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert inner.written == [b"head body", b"next"]
+
+
+async def test_much_leaves_at_once_so_that_the_real_buffer_can_push_back() -> None:
+    inner = Recorder()
+    corked = CorkedTransport(inner)
+    corked.write(b"a")
+    corked.write(b"b" * MOST_BYTES)
+    assert inner.written == [b"a" + b"b" * MOST_BYTES]
+    await asyncio.sleep(0)
+    assert len(inner.written) == 1
+
+
+async def test_closing_sends_what_was_held_back_and_aborting_does_not() -> None:
+    closed, aborted = Recorder(), Recorder()
+    for inner, end in ((closed, CorkedTransport.close), (aborted, CorkedTransport.abort)):
+        corked = CorkedTransport(inner)
+        corked.write(b"last words")
+        end(corked)
+        assert corked.is_closing()
+        await asyncio.sleep(0)
+    assert (closed.written, closed.calls) == ([b"last words"], ["close"])
+    assert (aborted.written, aborted.calls) == ([], ["abort"])
+
+
+async def test_nothing_is_written_to_a_connection_that_was_lost_in_between() -> None:
+    inner = Recorder()
+    corked = CorkedTransport(inner)
+    corked.write(b"too late")
+    inner.close()
+    await asyncio.sleep(0)
+    assert inner.written == []
+
+
+async def test_it_passes_on_what_a_server_asks_of_the_real_transport() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        protocol = asyncio.Protocol()
+        inner, _ = await asyncio.get_running_loop().create_connection(lambda: protocol, sock=ours)
+        corked = CorkedTransport(inner)
+        corked.pause_reading()
+        assert not inner.is_reading()
+        corked.resume_reading()
+        assert inner.is_reading()
+        assert corked.get_protocol() is protocol
+        other = asyncio.Protocol()
+        corked.set_protocol(other)
+        assert inner.get_protocol() is other
+        assert corked.get_extra_info("socket") is not None
+        assert corked.get_extra_info("nothing", 1) == 1
+        corked.abort()

@@ -1,0 +1,47 @@
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.process.supervisor import Supervisor
+
+
+async def until(condition: "asyncio.Event") -> None:
+    await asyncio.wait_for(condition.wait(), 30)
+
+
+async def test_a_child_that_dies_is_started_again(tmp_path: Path) -> None:
+    again = asyncio.Event()
+    supervisor = Supervisor(
+        "child",
+        [sys.executable, "-c", "print('hello'); raise SystemExit(3)"],
+        tmp_path / "log",
+        on_restart=lambda _: again.set(),
+    )
+    task = asyncio.create_task(supervisor.run())
+    await until(again)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert supervisor.restarts >= 1
+    assert (tmp_path / "log").read_text().startswith("hello")
+
+
+@pytest.mark.parametrize("ignores", [False, True])
+async def test_cancelling_ends_the_child_even_if_it_will_not(tmp_path: Path, ignores: bool) -> None:
+    stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);" if ignores else ""
+    code = f"{stubborn}import time; print('up', flush=True); time.sleep(600)"
+    supervisor = Supervisor("child", [sys.executable, "-c", code], tmp_path / "log", stop_seconds=0.5)
+    task = asyncio.create_task(supervisor.run())
+    while not (tmp_path / "log").exists() or b"up" not in (tmp_path / "log").read_bytes():
+        await asyncio.sleep(0.01)
+    pid = supervisor.pid
+    assert pid is not None
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, signal.SIG_DFL)

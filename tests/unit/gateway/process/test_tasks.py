@@ -1,0 +1,31 @@
+import asyncio
+
+from gateway.process.tasks import end_tasks
+
+
+async def test_a_task_that_swallows_a_cancellation_is_cancelled_again() -> None:
+    swallowed = 0
+
+    async def stubborn() -> None:
+        nonlocal swallowed
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                swallowed += 1
+                if swallowed == 2:
+                    raise
+
+    async def fails() -> None:
+        raise ValueError
+
+    tasks = [asyncio.create_task(stubborn()), asyncio.create_task(fails())]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        await end_tasks(tasks)
+    assert swallowed == 2
+    assert all(task.done() for task in tasks)
+
+
+async def test_nothing_to_end() -> None:
+    await end_tasks([])

@@ -1,0 +1,100 @@
+"""What a budget's month looks like from inside it: what is spent, and what the complete days say of the rest."""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from gateway.economics.traffic import HourlyTraffic
+from gateway.reports.budgets_service import BudgetsService
+from gateway.reports.daily_costs import BudgetBurn, DailyCost, TooShort
+from gateway.reports.outlook import burn_of_month
+from gateway.stores import Budget
+from gateway.sums import Sums, SumsQuery
+from tests.unit.gateway.api.fakes import MemoryBudgets
+
+USD = 10**12
+NOW = datetime(2026, 11, 11, 15, tzinfo=UTC)
+FIRST_HOUR = datetime(2026, 11, 1, 7, tzinfo=UTC)
+
+
+def us(moment: datetime) -> int:
+    return round(moment.timestamp()) * 1_000_000
+
+
+def ten_dollars_a_day(first: date, days: int) -> tuple[DailyCost, ...]:
+    return tuple(DailyCost(first + timedelta(days=n), 10 * USD) for n in range(days))
+
+
+class TenDollarsADay:
+    """Every day cost ten dollars, also today; the ledger began on a morning."""
+
+    def __init__(self) -> None:
+        self.asked: list[SumsQuery] = []
+
+    async def sums(self, query: SumsQuery) -> Sequence[Sums]:
+        self.asked.append(query)
+        days = max(0, (query.until_us - max(query.since_us, us(datetime(2026, 11, 1, tzinfo=UTC)))) // 86_400_000_000)
+        if not query.by:
+            return [Sums({}, input_pico_usd=10 * USD * days)]
+        first = date(1970, 1, 1) + timedelta(microseconds=query.since_us)
+        return [Sums({"day": (first + timedelta(days=n)).isoformat()}, input_pico_usd=10 * USD) for n in range(days)]
+
+    async def hourly_traffic(
+        self, since_us: int, until_us: int, *, with_simulated: bool = True, with_shadow: bool = False
+    ) -> Sequence[HourlyTraffic]:
+        return []
+
+    async def first_and_last_us(self) -> tuple[int, int] | None:
+        return us(FIRST_HOUR), us(NOW)
+
+
+async def test_spent_includes_today_and_the_outlook_rests_on_complete_days() -> None:
+    store, reports = MemoryBudgets(), TenDollarsADay()
+    seen: list[tuple[Sequence[DailyCost], int, date]] = []
+
+    def note(days: Sequence[DailyCost], budget: int, today: date) -> BudgetBurn | None:
+        seen.append((days, budget, today))
+        return None
+
+    async def take_over() -> None: ...
+
+    service = BudgetsService(store, reports, note, take_over, now_us=lambda: us(NOW))
+    await store.set(Budget("team", "red", 200 * USD, "ada", 1))
+    [standing] = await service.standings()
+    assert standing.spent_pico_usd == 110 * USD
+    assert seen == [(ten_dollars_a_day(date(2026, 11, 2), 9), 200 * USD, date(2026, 11, 11))]
+    assert all(query.filters == {"team": "red"} for query in reports.asked)
+    await service.standings()
+    assert len(seen) == 1, "the same days were simulated twice"
+
+
+async def test_every_change_is_taken_over_and_only_a_change() -> None:
+    taken: list[list[Budget]] = []
+    store = MemoryBudgets()
+
+    async def take_over() -> None:
+        taken.append(list(await store.budgets()))
+
+    def nothing_ahead(days: Sequence[DailyCost], budget: int, today: date) -> BudgetBurn | None:
+        return None
+
+    service = BudgetsService(store, TenDollarsADay(), nothing_ahead, take_over, now_us=lambda: us(NOW))
+    budget = Budget("team", "red", 200 * USD, "ada", 1, stops=True)
+    await service.set(budget)
+    assert not await service.remove("team", "blue", author="ada")
+    assert await service.remove("team", "red", author="ada")
+    assert taken == [[budget], []]
+
+
+def test_a_steady_spend_meets_the_budget_when_it_should() -> None:
+    burn = burn_of_month(ten_dollars_a_day(date(2026, 11, 1), 10), 205 * USD, date(2026, 11, 11))
+    assert burn.projected.middle_pico_usd == pytest.approx(300 * USD, rel=0.01)
+    assert burn.projected.low_pico_usd <= burn.projected.middle_pico_usd <= burn.projected.high_pico_usd
+    assert burn.probability_of_exceeding == 1
+    assert burn.runs_out_middle == date(2026, 11, 21)
+
+
+def test_one_day_says_nothing() -> None:
+    with pytest.raises(TooShort):
+        burn_of_month(ten_dollars_a_day(date(2026, 11, 1), 1), USD, date(2026, 11, 2))

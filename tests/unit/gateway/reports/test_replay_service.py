@@ -1,0 +1,71 @@
+"""Replaying a long log: page by page, cut where that was asked for, with progress, and never stuck."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.economics.replay import OutOfOrder
+from gateway.ledger.entry import Entry
+from gateway.reports.replay_service import PAGES_AHEAD, ReplayService
+from gateway.routing.rules import RulesDocument, parse_rules
+from tests.builders import make_snapshot
+from tests.unit.gateway.ledger.builders import make_entry
+
+PAGES, PAGE = 3 * PAGES_AHEAD, 10
+DOCUMENT: RulesDocument = parse_rules("version: 1\nrules:\n  - {name: default, choose: {from: any}}\n")
+
+
+class Log:
+    """Pages of entries, in the order of `numbers`; then it breaks, where it is told to."""
+
+    def __init__(self, numbers: list[int], breaks: Exception | None = None) -> None:
+        self._numbers = numbers
+        self._breaks = breaks
+
+    async def entries(self, since_us: int, until_us: int) -> AsyncIterator[list[Entry]]:
+        for start in range(0, len(self._numbers), PAGE):
+            yield [make_entry(number) for number in self._numbers[start : start + PAGE]]
+        if self._breaks:
+            raise self._breaks
+
+
+def service(log: Log, most: int | None = None, done: list[int] | None = None) -> ReplayService:
+    progress = None if done is None else done.append
+    return ReplayService(log, lambda document: make_snapshot(), lambda: 1 << 60, most_requests=most, progress=progress)
+
+
+async def test_every_request_of_a_long_log_is_replayed_and_counted() -> None:
+    done: list[int] = []
+    result = await service(Log(list(range(PAGES * PAGE))), done=done)(DOCUMENT, 0, 1)
+    assert (result.requests, result.is_sampled) == (PAGES * PAGE, False)
+    assert done[-1] == PAGES * PAGE
+
+
+@pytest.mark.parametrize(("most", "is_cut"), [(25, True), (PAGES * PAGE - 1, True), (PAGES * PAGE, False)])
+async def test_a_log_is_cut_where_that_was_asked_for_and_says_so(most: int, is_cut: bool) -> None:
+    result = await service(Log(list(range(PAGES * PAGE))), most)(DOCUMENT, 0, 1)
+    assert (result.requests, result.is_sampled) == (most, is_cut)
+    assert any("choose a shorter one" in note for note in result.notes) is is_cut
+
+
+async def test_a_log_that_cannot_be_read_ends_the_replay_with_its_error() -> None:
+    with pytest.raises(ConnectionError, match="down"):
+        await service(Log(list(range(50)), ConnectionError("down")))(DOCUMENT, 0, 1)
+
+
+async def test_a_replay_that_fails_does_not_wait_for_the_rest_of_the_log() -> None:
+    backwards = [5, *range(PAGES * PAGE)]
+    with pytest.raises(OutOfOrder):
+        await service(Log(backwards))(DOCUMENT, 0, 1)
+
+
+async def test_what_a_replay_cannot_know_is_said() -> None:
+    rules = "version: 1\nrules: [{name: default, choose: {from: [mid], quality_share: 0.9}, cascade: CASCADE}]\n"
+    known = frozenset({"mid", "large"})
+    document = parse_rules(rules.replace("CASCADE", "{escalate_to: [large]}"), known_models=known)
+    replaying = ReplayService(
+        Log([1, 2, 3]), lambda _: make_snapshot(rules.replace("CASCADE", "{escalate_to: [large]}")), lambda: 1 << 60
+    )
+    result = await replaying(document, 0, 1)
+    assert any("3 requests would be under a cascade" in note for note in result.notes)
+    assert any("quality_share" in note for note in result.notes)

@@ -1,0 +1,105 @@
+"""Limits of models and tiers on the whole path: nothing that a prompt does can buy more of a tier."""
+
+import json
+from typing import Any
+
+import pytest
+
+from backends.scripted import Outcome, Script, follow
+from gateway.errors import ModelLimited, UpstreamFailed
+from gateway.limits.admission import Admission, SharedLimits, parse_limits
+from gateway.limits.values import Rates
+from gateway.request.settlement import OUTPUT_BOUND_TOKENS
+from gateway.routing.decide import decide
+from gateway.routing.snapshot import request_facts_of
+from tests.builders import make_snapshot
+from tests.rig import A, B, Rig
+
+BEST_FIRST = """
+version: 1
+rules:
+  - name: best
+    choose: {from: any, by: quality}
+"""
+TIERS = SharedLimits(tiers={"premium": frozenset({"b"})})
+
+
+def rig_with(admission: Admission, one: Script | None = None) -> Rig:
+    """Its rules send everything to b, the dearer one."""
+    rig = Rig(one=one, admission=admission)
+    rig.pipeline.snapshot = make_snapshot(BEST_FIRST, [A, B])
+    return rig
+
+
+def with_quota(requests: int) -> Admission:
+    quota = {"premium": {"requests": requests, "window": "day"}}
+    return Admission(limits={"key-1": parse_limits({"tier_quotas": quota})}, shared=TIERS, wait_seconds=0.0)
+
+
+async def test_a_routed_request_goes_elsewhere_once_the_quota_is_used_up() -> None:
+    rig = rig_with(with_quota(2))
+    for _ in range(5):
+        await rig.ask()
+    assert [entry.model for entry in rig.ledger.entries] == ["b", "b", "a", "a", "a"]
+
+
+async def test_such_a_decision_can_be_replayed() -> None:
+    rig = rig_with(with_quota(0))
+    await rig.ask()
+    again = decide(request_facts_of(rig.entry.intent), rig.pipeline.snapshot)
+    assert again.decision.model == rig.entry.model == "a"
+
+
+async def test_asking_for_the_model_by_name_is_refused_and_not_booked() -> None:
+    rig = rig_with(with_quota(1))
+    await rig.ask(model="b")
+    with pytest.raises(ModelLimited, match="1 requests per day answered by models of the tier 'premium'"):
+        await rig.ask(model="b")
+    assert len(rig.ledger.entries) == 1
+    assert not rig.ledger.open
+
+
+async def test_failing_models_do_not_lead_into_the_tier() -> None:
+    rig = Rig(one=follow([Outcome(fault="unavailable")]), admission=with_quota(5))
+    with pytest.raises(UpstreamFailed):
+        await rig.ask()
+    assert not rig.two.calls
+
+
+async def test_a_request_that_no_other_model_may_serve_is_told_of_the_limit() -> None:
+    rig = rig_with(with_quota(0))
+    rig.pipeline.snapshot = make_snapshot(BEST_FIRST, [B])
+    with pytest.raises(ModelLimited):
+        await rig.ask()
+
+
+@pytest.mark.parametrize(
+    ("body", "sent"),
+    [
+        ({}, OUTPUT_BOUND_TOKENS),
+        ({"max_tokens": None}, OUTPUT_BOUND_TOKENS),
+        ({"max_tokens": 7}, 7),
+        ({"max_completion_tokens": 7}, None),
+        ({"stream": True}, None),
+    ],
+)
+async def test_a_whole_answer_on_a_budget_is_no_longer_than_what_is_held_for_it(
+    body: dict[str, Any], sent: int | None
+) -> None:
+    rig = Rig(admission=Admission(limits={"key-1": parse_limits({"budget_usd": "1"})}))
+    await rig.ask(**body)
+    assert json.loads(rig.one.calls[0].body).get("max_tokens") == sent
+
+
+async def test_without_a_budget_the_callers_bytes_are_forwarded_as_they_are() -> None:
+    rig = Rig()
+    await rig.ask()
+    assert "max_tokens" not in json.loads(rig.one.calls[0].body)
+
+
+async def test_a_model_at_its_own_rate_is_left_out() -> None:
+    shared = SharedLimits(models={"b": Rates(requests_per_minute=1)})
+    rig = rig_with(Admission(shared=shared))
+    for _ in range(3):
+        await rig.ask()
+    assert [entry.model for entry in rig.ledger.entries] == ["b", "a", "a"]

@@ -1,0 +1,27 @@
+"""What a plain completion looks like to the decision."""
+
+import json
+
+import pytest
+
+from gateway.errors import InvalidRequest
+from gateway.request.view import RequestView, parse_request
+
+
+def view(**fields: object) -> RequestView:
+    return parse_request("completions", json.dumps({"model": "m", "prompt": "x", **fields}).encode())
+
+
+def test_no_token_at_all_may_be_asked_for() -> None:
+    """With `echo` and `logprobs` it scores the prompt, as evaluation harnesses do."""
+    assert view(max_tokens=0, echo=True, logprobs=1).max_output_tokens is None
+    assert view(max_tokens=7).max_output_tokens == 7
+    with pytest.raises(InvalidRequest, match="max_tokens"):
+        view(max_tokens=-1)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tokens"), [("x" * 40, 11), (["x" * 40, "y" * 40], 21), ([1, 2, 3], 4), ([[1, 2], [3]], 4)]
+)
+def test_prompts_are_measured_in_every_form(prompt: object, tokens: int) -> None:
+    assert view(prompt=prompt).input_tokens == tokens

@@ -1,0 +1,186 @@
+"""Versions, compare-and-set, the watched file: through the store's protocol, with the real validation."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from gateway.errors import ConfigurationError, Conflict, NotFound
+from gateway.rulebook.service import RulesService, StoredRules, text_version
+from tests.unit.gateway.api.fakes import FIRST_RULES, OTHER_RULES, AdminRig, MemoryRules, catalogue
+
+BROKEN = FIRST_RULES.replace("choose:", "chose:")
+FIRST, OTHER = text_version(FIRST_RULES), text_version(OTHER_RULES)
+
+
+def rewrite(file: Path, text: str) -> None:
+    file.write_text(text)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "rules.yaml"
+    path.write_text(FIRST_RULES)
+    return path
+
+
+async def test_the_file_becomes_the_first_active_version(file: Path) -> None:
+    rig = AdminRig(file)
+    await rig.rules.refresh()
+    assert await rig.rules.active() == rig.rules.applied == FIRST
+    assert (await rig.rules.get(FIRST)).author == "file"
+    assert [version for _, version in rig.applied] == [FIRST]
+
+
+async def test_refreshing_again_applies_nothing_twice(file: Path) -> None:
+    rig = AdminRig(file)
+    await rig.rules.refresh()
+    await rig.rules.refresh()
+    assert len(rig.applied) == len(rig.rules_store.log) == 1
+
+
+async def test_an_edit_of_the_file_is_activated_with_its_diff(file: Path) -> None:
+    rig = AdminRig(file)
+    await rig.rules.refresh()
+    rewrite(file, OTHER_RULES)
+    await rig.rules.refresh()
+    assert rig.rules.applied == OTHER
+    assert "+    choose: {from: [large], by: order}" in rig.rules_store.diffs[-1]
+
+
+async def test_a_broken_file_keeps_the_last_good_version_and_says_why(file: Path) -> None:
+    rig = AdminRig(file)
+    await rig.rules.refresh()
+    rewrite(file, BROKEN)
+    await rig.rules.refresh()
+    assert rig.rules.applied == FIRST
+    assert rig.rules.problem is not None
+    assert rig.rules.problem.line == 4
+    rewrite(file, FIRST_RULES + "\n\n")
+    rewrite(file, FIRST_RULES)
+    await rig.rules.refresh()
+    assert rig.rules.problem is None
+
+
+async def test_a_new_replica_with_the_old_file_does_not_undo_a_web_edit(file: Path) -> None:
+    rig = AdminRig(file)
+    await rig.rules.refresh()
+    await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=FIRST)
+    await rig.rules.activate(OTHER, author="ann", reason="", expected_active=FIRST)
+    file.with_suffix(".taken").unlink()
+    replica = AdminRig(file)
+    replica.rules_store.stored, replica.rules_store.log = rig.rules_store.stored, rig.rules_store.log
+    await replica.rules.refresh()
+    assert replica.rules.applied == OTHER
+    rewrite(file, FIRST_RULES + "\n# edited here\n")
+    await replica.rules.refresh()
+    assert replica.rules.applied == text_version(FIRST_RULES + "\n# edited here\n"), "its own edits count"
+
+
+async def test_a_restart_does_not_undo_a_web_edit(file: Path) -> None:
+    rig = AdminRig(file)
+    await rig.rules.refresh()
+    await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=FIRST)
+    await rig.rules.activate(OTHER, author="ann", reason="", expected_active=FIRST)
+    again = AdminRig(file)
+    again.rules_store.stored, again.rules_store.log = rig.rules_store.stored, rig.rules_store.log
+    again.rules._store = again.rules_store  # pyright: ignore[reportPrivateUsage]
+    await again.rules.refresh()
+    assert again.rules.applied == OTHER
+
+
+async def test_another_process_takes_an_activation_over_at_its_next_refresh(file: Path) -> None:
+    one, two = AdminRig(file), AdminRig()
+    two.rules._store = one.rules_store  # pyright: ignore[reportPrivateUsage]
+    await one.rules.refresh()
+    await two.rules.refresh()
+    assert two.rules.applied == FIRST
+
+
+async def test_of_two_editors_the_second_is_told(file: Path) -> None:
+    rig = AdminRig(file)
+    await rig.rules.refresh()
+    await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=FIRST)
+    await rig.rules.activate(OTHER, author="ann", reason="", expected_active=FIRST)
+    with pytest.raises(Conflict, match=OTHER):
+        await rig.rules.activate(FIRST, author="bob", reason="", expected_active=FIRST)
+    with pytest.raises(Conflict):
+        await rig.rules.put(FIRST_RULES + "# mine\n", author="bob", reason="", expected_active=FIRST)
+
+
+async def test_roll_back_returns_to_what_was_active_before(file: Path) -> None:
+    rig = AdminRig(file)
+    await rig.rules.refresh()
+    with pytest.raises(NotFound):
+        await rig.rules.roll_back(author="ann", reason="", expected_active=FIRST)
+    await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=FIRST)
+    await rig.rules.activate(OTHER, author="ann", reason="", expected_active=FIRST)
+    await rig.rules.roll_back(author="ann", reason="", expected_active=OTHER)
+    assert rig.rules.applied == FIRST
+
+
+async def test_nothing_invalid_is_stored(file: Path) -> None:
+    rig = AdminRig(file)
+    await rig.rules.refresh()
+    with pytest.raises(ConfigurationError):
+        await rig.rules.put(BROKEN, author="ann", reason="", expected_active=FIRST)
+    assert len(await rig.rules.versions()) == 1
+
+
+async def test_an_active_version_that_is_not_valid_here_changes_nothing(file: Path) -> None:
+    rig = AdminRig(file)
+    await rig.rules.refresh()
+    foreign = FIRST_RULES.replace("large", "unheard-of")
+    stored = rig.rules_store.stored[FIRST]
+    rig.rules_store.stored["f"] = type(stored)("f", foreign, "elsewhere", "", 0)
+    rig.rules_store.log.append(type(rig.rules_store.log[0])("f", FIRST, "elsewhere", "", 0))
+    await rig.rules.refresh()
+    assert rig.rules.applied == FIRST
+    assert rig.rules.problem is not None
+    assert "unheard-of" in rig.rules.problem.message
+
+
+async def test_how_long_an_activation_elsewhere_took_to_arrive_is_told(file: Path) -> None:
+    rig, now_us, told = AdminRig(file), 0, list[float]()
+    await rig.rules.refresh()
+    other_worker = RulesService(
+        rig.rules_store, catalogue(), lambda document, version: None, now_us=lambda: now_us, taken_over=told.append
+    )
+    await other_worker.refresh()
+    assert not told, "what was active at the start was not waited for"
+    await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=FIRST)
+    await rig.rules.activate(OTHER, author="ann", reason="", expected_active=FIRST)
+    now_us = rig.rules_store.log[-1].at_us + 250_000
+    await other_worker.refresh()
+    await other_worker.refresh()
+    assert told == [0.25]
+
+
+class SlowAtFirst(MemoryRules):
+    """Its first answer about a version arrives when the test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def get(self, version: str) -> StoredRules | None:
+        if not self.asked.is_set():
+            self.asked.set()
+            await self.may_answer.wait()
+        return await super().get(version)
+
+
+async def test_who_read_the_store_earlier_applies_nothing_later(file: Path) -> None:
+    rig, store, applied = AdminRig(file), SlowAtFirst(), list[str]()
+    await rig.rules.refresh()
+    store.stored, store.log = rig.rules_store.stored, rig.rules_store.log
+    worker = RulesService(store, catalogue(), lambda document, version: applied.append(version), now_us=lambda: 0)
+    early = asyncio.create_task(worker.refresh())
+    await store.asked.wait()
+    await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=FIRST)
+    await rig.rules.activate(OTHER, author="ann", reason="", expected_active=FIRST)
+    late = [asyncio.create_task(worker.refresh()) for _ in range(2)]
+    await asyncio.sleep(0)
+    store.may_answer.set()
+    await asyncio.gather(early, *late)
+    assert applied == [FIRST, OTHER]

@@ -1,0 +1,80 @@
+import msgspec
+
+from gateway.ledger.entry import Cost, Decision, Entry
+from gateway.rulebook.state import DAY_US, ExplorationSpend, RuleState, extra_cost_pico_usd
+from tests.unit.gateway.ledger.builders import make_entry
+
+
+class Clock:
+    now_us = 5 * DAY_US
+
+    def __call__(self) -> int:
+        return self.now_us
+
+
+def explored(cost_pico_usd: int | None, *, number: int = 1, more: int = 60, expected: int | None = 100) -> Entry:
+    entry = make_entry(number)
+    decision = msgspec.structs.replace(
+        entry.intent.decision, rule="r", exploration_pico_usd=more, expected_cost_pico_usd=expected
+    )
+    cost = None if cost_pico_usd is None else Cost(output_pico_usd=cost_pico_usd)
+    return msgspec.structs.replace(entry, intent=msgspec.structs.replace(entry.intent, decision=decision), cost=cost)
+
+
+def begin(spend: ExplorationSpend, entry: Entry) -> Decision:
+    decision = entry.intent.decision
+    spend.began(entry.intent.request_id, decision)
+    return decision
+
+
+def test_what_is_under_way_counts_as_expected_and_what_is_settled_as_it_was() -> None:
+    state = RuleState()
+    spend = ExplorationSpend(state, Clock())
+    entry = explored(240)
+    begin(spend, entry)
+    assert state.explored_pico_usd == {"r": 60}
+    spend.settled(entry)
+    assert state.explored_pico_usd == {"r": 200}, "240 where the preferred model was expected to cost 40"
+    spend.settled(entry)
+    assert state.explored_pico_usd == {"r": 200}, "once"
+
+
+def test_an_entry_that_explored_nothing_is_passed_over() -> None:
+    state = RuleState()
+    ExplorationSpend(state, Clock()).settled(make_entry(1))
+    assert state.explored_pico_usd == {}
+
+
+def test_a_new_day_has_all_its_money_though_nobody_explores() -> None:
+    state, clock = RuleState(), Clock()
+    spend = ExplorationSpend(state, clock)
+    entry = explored(100)
+    begin(spend, entry)
+    spend.settled(entry)
+    under_way = explored(100, number=2)
+    begin(spend, under_way)
+    clock.now_us += DAY_US
+    spend.turn()
+    assert state.explored_pico_usd == {"r": 60}, "what is still under way will be paid for today"
+
+
+def test_each_worker_has_its_share_of_the_cap() -> None:
+    state = RuleState()
+    spend = ExplorationSpend(state, Clock(), workers=4)
+    spend.seed({"r": 400})
+    begin(spend, explored(100))
+    assert state.explored_pico_usd == {"r": 400 + 4 * 60}
+
+
+def test_a_decision_keeps_the_facts_it_was_made_from() -> None:
+    state = RuleState()
+    spend = ExplorationSpend(state, Clock())
+    before = state.explored_pico_usd
+    begin(spend, explored(100))
+    assert before == {}
+
+
+def test_an_answer_cheaper_than_expected_earns_no_money_and_an_unpriced_one_costs_what_was_expected() -> None:
+    assert extra_cost_pico_usd(explored(10)) == 0
+    assert extra_cost_pico_usd(explored(None)) == 60
+    assert extra_cost_pico_usd(explored(300, expected=None)) == 60

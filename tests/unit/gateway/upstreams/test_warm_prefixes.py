@@ -1,0 +1,81 @@
+"""Which conversation is recognised where, for how long, and that no tenant sees another's."""
+
+from typing import Any
+
+import pytest
+
+from gateway.upstreams.prompt_prefixes import LONGEST, prefixes_of
+from gateway.upstreams.warm_prefixes import MemoryWarmPrefixes, PromptCache, note_answer
+from tests.unit.gateway.ledger.builders import make_entry, make_intent
+
+TURNS = [("system", "s" * 8000), ("user", "q" * 4000)]
+LONGER = [*TURNS, ("assistant", "a" * 400), ("user", "and?")]
+CACHES = {"openai": PromptCache(ttl_seconds=300)}
+
+
+def prefixes(turns: list[tuple[str, str]]) -> Any:
+    return prefixes_of(turns, (len(text) // 4 for _, text in turns))
+
+
+def noted(caches: dict[str, PromptCache] | None = None, **entry: Any) -> MemoryWarmPrefixes:
+    warm = MemoryWarmPrefixes()
+    made = make_entry(model="m", backend="openai", intent=make_intent(team="red"), **entry)
+    note_answer(warm, caches or CACHES, made, prefixes(TURNS), 100.0)
+    return warm
+
+
+def test_the_next_turn_finds_what_the_last_one_left_warm() -> None:
+    warm = noted()
+    assert warm.lookup("team red", prefixes(LONGER), 101.0) == {"m": 2944}, "3,000 in whole steps of 128"
+    assert warm.lookup("team red", prefixes([TURNS[0], ("user", "else")]), 101.0) == {"m": 1920}, "the system prompt"
+
+
+@pytest.mark.parametrize(
+    ("tenant", "turns", "at"),
+    [
+        ("team blue", LONGER, 101.0),
+        ("key key-1", LONGER, 101.0),
+        ("team red", LONGER, 400.0),
+        ("team red", [("user", "s" * 8000), *LONGER[1:]], 101.0),
+        ("team red", [("system", "s" * 7999 + "!"), *LONGER[1:]], 101.0),
+        ("team red", [], 101.0),
+    ],
+)
+def test_another_tenant_a_later_time_and_other_words_find_nothing(
+    tenant: str, turns: list[tuple[str, str]], at: float
+) -> None:
+    assert noted().lookup(tenant, prefixes(turns), at) == {}
+
+
+def test_where_caching_is_on_demand_only_what_was_reported_counts() -> None:
+    on_demand = {"openai": PromptCache(is_automatic=False, step_tokens=1)}
+    nothing = noted(on_demand, input_tokens=3000, cached_input_tokens=0, cache_write_5m_tokens=0)
+    assert nothing.lookup("team red", prefixes(LONGER), 101.0) == {}
+    half = noted(on_demand, input_tokens=3000, cached_input_tokens=500, cache_write_5m_tokens=1000)
+    assert half.lookup("team red", prefixes(LONGER), 101.0) == {"m": 1500}
+    an_hour = noted(on_demand, input_tokens=3000, cached_input_tokens=0, cache_write_1h_tokens=3000)
+    assert an_hour.lookup("team red", prefixes(LONGER), 3600.0) == {"m": 3000}
+
+
+def test_memory_is_bounded_and_the_oldest_goes_first() -> None:
+    warm = MemoryWarmPrefixes(most=2)
+    for number in range(3):
+        warm.note("t", (bytes([number]), 1), "m", 10, 1e9)
+    assert len(warm) == 2
+    assert warm.lookup("t", [(bytes([0]), 1)], 0.0) == {}
+    assert warm.lookup("t", [(bytes([2]), 1)], 0.0) == {"m": 10}
+
+
+def test_a_long_conversation_keeps_its_first_turn_and_its_last_ones() -> None:
+    turns = [("user", str(number)) for number in range(100)]
+    found = prefixes(turns)
+    assert len(found) == 1 + LONGEST
+    assert found[0] == prefixes(turns[:1])[0]
+    assert found[-1] == prefixes(turns)[-1]
+
+
+def test_roles_and_borders_count() -> None:
+    one = prefixes([("user", "ab"), ("user", "c")])
+    assert one[-1] != prefixes([("user", "a"), ("user", "bc")])[-1]
+    assert one[-1] != prefixes([("user", "ab"), ("assistant", "c")])[-1]
+    assert prefixes([("user", "\ud800")])
