@@ -48,7 +48,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
         yield Published(file, running["url"], running["owner_key"], document["paths"])
         assert service.stdin is not None
         service.stdin.close()
-        service.wait(60)
+        service.wait(300)
 
 
 def ask(published: Published, *options: str) -> None:

@@ -24,7 +24,7 @@ from tests.ports import free_port
 from tests.weights import fetch_weights
 
 pytestmark = [pytest.mark.integration, pytest.mark.engine]
-START_SECONDS = 180.0
+PATIENCE_SECONDS = 300.0
 LONG_PROMPT = "Here is a report about the harvest of the year, field by field. " * 60
 
 
@@ -55,7 +55,7 @@ class Served:
         return "".join(self.lines)
 
     def wait_for(self, text: str) -> None:
-        until(lambda: text in self.output or self.process.poll() is not None, START_SECONDS)
+        until(lambda: text in self.output or self.process.poll() is not None)
         assert text in self.output, self.output
 
     @property
@@ -70,8 +70,8 @@ class Served:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(60)
-        self._reader.join(60)
+        status = self.process.wait(PATIENCE_SECONDS)
+        self._reader.join(PATIENCE_SECONDS)
         assert self.process.stdout is not None
         self.process.stdout.close()
         return status
@@ -83,8 +83,8 @@ class Served:
         return found
 
 
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.05)
@@ -117,7 +117,9 @@ def served(home: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def client(served: Served) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(api_key=served.app_key, base_url=f"{served.url}/v1", max_retries=0, timeout=120) as made:
+    with openai.OpenAI(
+        api_key=served.app_key, base_url=f"{served.url}/v1", max_retries=0, timeout=PATIENCE_SECONDS
+    ) as made:
         yield made
 
 
@@ -188,7 +190,7 @@ def test_killing_the_engine_mid_stream_is_an_error_event_a_partial_entry_and_a_r
             pass
     partial = "select count(*) from entries join dimensions on dimensions.id = dimension_id where status = 'partial'"
     until(lambda: served.rows(partial) == [(1,)])
-    until(lambda: _has_new_engine(served, engine.pid) and _is_ready(served), START_SECONDS)
+    until(lambda: _has_new_engine(served, engine.pid) and _is_ready(served))
 
     def answers() -> bool:
         try:
@@ -198,7 +200,7 @@ def test_killing_the_engine_mid_stream_is_an_error_event_a_partial_entry_and_a_r
         except openai.APIStatusError:
             return False  # the breaker rests a moment before it probes
 
-    until(answers, START_SECONDS)
+    until(answers)
 
 
 def _has_new_engine(served: Served, old_pid: int) -> bool:
@@ -210,7 +212,7 @@ def _has_new_engine(served: Served, old_pid: int) -> bool:
 
 def _is_ready(served: Served) -> bool:
     try:
-        return httpx.get(f"{served.url}/readyz", timeout=60).status_code == 200
+        return httpx.get(f"{served.url}/readyz", timeout=PATIENCE_SECONDS).status_code == 200
     except httpx.HTTPError:
         return False
 
@@ -229,7 +231,7 @@ def test_bad_requests_are_told_what_is_wrong_and_not_booked(client: openai.OpenA
 
 
 def _is_shipped(served: Served) -> bool:
-    text = httpx.get(f"{served.url}/metrics", timeout=60).text
+    text = httpx.get(f"{served.url}/metrics", timeout=PATIENCE_SECONDS).text
     return "breakeven_ledger_unshipped_entries 0.0" in text and "breakeven_ledger_open_intents 0.0" in text
 
 
@@ -243,7 +245,7 @@ def test_a_taken_port_is_one_sentence(home: Path, served: Served) -> None:
             env={**_clean_environment(), "BREAKEVEN_HOME": str(home)},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
     assert done.returncode == 1
@@ -265,6 +267,6 @@ def test_it_stops_in_order_and_a_second_start_makes_no_new_keys(home: Path, tmp_
     second = Served(again)
     second.wait_for("Ready.")
     assert "bk-" not in second.output
-    listed = httpx.get(f"{second.url}/v1/models", headers={"authorization": f"Bearer {key}"}, timeout=60)
+    listed = httpx.get(f"{second.url}/v1/models", headers={"authorization": f"Bearer {key}"}, timeout=PATIENCE_SECONDS)
     assert listed.status_code == 200
     assert second.stop() == 0

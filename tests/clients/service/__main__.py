@@ -16,7 +16,7 @@ from aiohttp import web
 from tests.clients.service.provider import Provider
 from tests.ports import free_port
 
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 MODEL = "test-model"
 CONFIGURATION = """\
 engine: {{is_enabled: false}}

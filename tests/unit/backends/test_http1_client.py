@@ -75,7 +75,7 @@ async def client() -> AsyncGenerator[Http1Client]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while not condition():
             await asyncio.sleep(0.005)
 

@@ -57,7 +57,7 @@ def call(shedding: Shedding, receive: Receive, path: str = "/v1/chat/completions
 
 
 async def all_started(load: Load, requests: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while load.requests < requests:
             await asyncio.sleep(0)
     for _ in range(5):

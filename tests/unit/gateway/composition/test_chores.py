@@ -19,7 +19,7 @@ async def test_a_chore_is_done_again_and_again_also_after_it_failed(caplog: pyte
             enough.set()
 
     running = asyncio.create_task(Chore("sweeping", 0.0, sweep).run())
-    await asyncio.wait_for(enough.wait(), 30)
+    await asyncio.wait_for(enough.wait(), 300)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert "sweeping failed" in caplog.text

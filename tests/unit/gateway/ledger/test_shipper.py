@@ -73,7 +73,7 @@ async def test_run_ships_and_drain_finishes(journal: Journal) -> None:
     await settle(journal, range(50))
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert await shipper.drain(timeout_seconds=30)
+    assert await shipper.drain(timeout_seconds=300)
     assert len(database.rows) == 50
     await journal.aclose()
 
@@ -95,5 +95,5 @@ async def test_drain_does_not_wait_for_a_database_that_never_answers(journal: Jo
 
     await settle(journal, range(3))
     assert not await Shipper(journal, Silent()).drain(timeout_seconds=0.1)
-    assert await Shipper(journal, FlakyDatabase()).drain(timeout_seconds=30)
+    assert await Shipper(journal, FlakyDatabase()).drain(timeout_seconds=300)
     await journal.aclose()

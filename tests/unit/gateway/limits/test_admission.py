@@ -154,7 +154,7 @@ async def test_money_that_is_only_held_is_waited_for() -> None:
     limited.settle("b", 50)
     limited.settle("c", 50)
     with pytest.raises(BudgetExhausted):
-        await asyncio.wait_for(reserve(limited, "d", 1), 30)
+        await asyncio.wait_for(reserve(limited, "d", 1), 300)
 
 
 async def test_a_caller_that_leaves_the_queue_holds_nothing() -> None:

@@ -110,7 +110,7 @@ async def test_it_stops_when_it_is_told_to() -> None:
         reader, writer = await connect(f"http://127.0.0.1:{listener.getsockname()[1]}")
         assert (await reader.readline()).startswith(b"HTTP/1.1 204")
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait_for(running, 30)
+        await asyncio.wait_for(running, 300)
         writer.close()
 
 

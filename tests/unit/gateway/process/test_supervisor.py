@@ -10,7 +10,7 @@ from gateway.process.supervisor import Supervisor
 
 
 async def until(condition: "asyncio.Event") -> None:
-    await asyncio.wait_for(condition.wait(), 30)
+    await asyncio.wait_for(condition.wait(), 300)
 
 
 async def test_a_child_that_dies_is_started_again(tmp_path: Path) -> None:
