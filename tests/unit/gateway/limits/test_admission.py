@@ -144,7 +144,7 @@ async def test_the_budget_counts_what_is_held() -> None:
 
 
 async def test_money_that_is_only_held_is_waited_for() -> None:
-    limited = admission(budget_usd="0.000000000100", wait_seconds=60)
+    limited = admission(budget_usd="0.000000000100", wait_seconds=3600)
     await reserve(limited, "a", 100)
     waiting = [asyncio.create_task(reserve(limited, name, 50)) for name in "bc"]
     await asyncio.sleep(0.05)
