@@ -257,6 +257,7 @@ async def test_a_cancelled_call_cuts_the_connection() -> None:
 
 async def test_a_finished_answer_gives_its_last_bytes_a_moment_and_keeps_the_connection() -> None:
     connections: list[int] = []
+    finished = asyncio.Semaphore(0)
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connections.append(1)
@@ -264,7 +265,7 @@ async def test_a_finished_answer_gives_its_last_bytes_a_moment_and_keeps_the_con
             await read_request(reader)
             writer.write(CHUNKED + b"2\r\nok\r\n")
             await writer.drain()
-            await asyncio.sleep(0.02)
+            await finished.acquire()
             writer.write(b"0\r\n\r\n")
         await reader.read()
 
@@ -273,6 +274,8 @@ async def test_a_finished_answer_gives_its_last_bytes_a_moment_and_keeps_the_con
             response = await made.send("POST", url, {}, b"{}", timeouts=Timeouts())
             assert await response.read() == b"ok"
             response.finish()
+            assert not response.is_complete
+            finished.release()
             while not response.is_complete:
                 await asyncio.sleep(0.005)
     assert len(connections) == 1
