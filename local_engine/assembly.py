@@ -11,6 +11,7 @@ import torch
 from local_engine.async_engine import AsyncEngine
 from local_engine.attention.cpu import CpuAttention
 from local_engine.block_pool import BlockPool
+from local_engine.choices import Machine, Wishes, decide, sentence
 from local_engine.config import CPU_WEIGHTS, GPU_WEIGHTS, EngineConfig, ModelConfig, WeightFormat
 from local_engine.constraints import ConstraintCompiler
 from local_engine.engine_core import EngineCore
@@ -31,9 +32,11 @@ from local_engine.scheduler import Scheduler
 from local_engine.steps import DirectSteps, Runner, Steps
 from local_engine.tokenizer import Tokenizer
 from local_engine.transfer import on_device
+from local_engine.warm_up import warm_up
 from local_engine.weights import LoadedFile
 
 DETERMINISTIC_CHUNK = 128
+FP8_CAPABILITY = (8, 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +73,40 @@ class Engine:
         )
 
 
-def build_engine(path: Path, config: EngineConfig, *, progress: Callable[[str], None] | None = None) -> Engine:
-    """Load a model and build its engine; raises ModelUnavailable, ModelUnsupported or DoesNotFit."""
+def build_engine(
+    path: Path,
+    config: EngineConfig,
+    *,
+    wishes: Wishes | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Engine:
+    """Load a model and build its engine, ready for its first request.
+
+    With `wishes`, what they leave open is chosen for the model and the device. Raises ModelUnavailable,
+    ModelUnsupported or DoesNotFit.
+    """
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     loaded = without_idle_window(load_model(path), config)
-    if config.device == "cpu" and progress is not None and (obstacle := why_not(loaded.config, config.block_size)):
-        progress(f"The native decoder is left out, which costs speed: {obstacle}")
-    return assemble(loaded, config, progress=progress)
+    if wishes is not None:
+        config = decide(config, wishes, loaded.config, loaded.stored, machine_of(config, loaded.config))
+    if progress is not None:
+        progress(f"Running {sentence(config)}")
+        if config.device == "cpu" and (obstacle := why_not(loaded.config, config.block_size)):
+            progress(f"The native decoder is left out, which costs speed: {obstacle}")
+    engine = assemble(loaded, config, progress=progress)
+    if config.device != "cpu":
+        warm_up(engine.core, min(config.max_tokens_per_step, engine.context_window - 2))
+    return engine
+
+
+def machine_of(config: EngineConfig, model: ModelConfig) -> Machine:
+    """What the choices depend on; raises ModelUnsupported for a device that is not."""
+    if config.device == "cpu":
+        return Machine(False, available_bytes(), has_native_decoder=can_run(model, config.block_size))
+    check_device(replace(config, weights="bfloat16", kv_format="bfloat16"))
+    capability = torch.cuda.get_device_capability(torch.device(config.device))
+    return Machine(True, available_bytes(config.device), has_fp8=capability >= FP8_CAPABILITY)
 
 
 def without_idle_window(loaded: LoadedFile, config: EngineConfig) -> LoadedFile:
@@ -161,7 +190,7 @@ def check_capability(capability: tuple[int, int], config: EngineConfig) -> None:
     asked = [option for option, value in formats.items() if value == "fp8"]
     if capability < (8, 0):
         what, needed, instead = "This engine", "8.0", "leave --device out to run on the CPU"
-    elif asked and capability < (8, 9):
+    elif asked and capability < FP8_CAPABILITY:
         what, needed, instead = f"{asked[0]} fp8", "8.9", "choose bfloat16"
     else:
         return
@@ -190,7 +219,9 @@ def build_compute(
 
     plan, device = gpu_plan(config, blocks, context_window), torch.device(config.device)
     with on_device(device):
-        runner = build_gpu_runner(loaded.config, loaded.weights, plan, device, _layer_progress(progress))
+        runner = build_gpu_runner(
+            loaded.config, loaded.weights, plan, device, _layer_progress(progress), nibbles=loaded.nibbles
+        )
         if progress is not None:
             progress("Capturing the decode steps")
         runner.capture()

@@ -5,8 +5,9 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
+from local_engine.choices import Wishes
 from local_engine.config import EngineConfig, KvFormat, WeightFormat
 from local_engine.errors import EngineError
 from local_engine.packages import DEFAULT_MODEL, EMBEDDING_MODEL, default_models_directory, fetch_model, print_progress
@@ -51,15 +52,20 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context-window", type=int, default=None, help="tokens (default: the model's)")
     parser.add_argument("--block-size", type=int, default=default.block_size, help="tokens per KV-cache block")
     parser.add_argument("--kv-blocks", type=int, default=None, help="KV-cache blocks (default: from the window)")
-    parser.add_argument("--max-concurrency", type=int, default=default.max_running_requests)
+    parser.add_argument(
+        "--max-concurrency", type=int, default=None, help="answers at once (default: 8 on a CPU, by memory on a GPU)"
+    )
     parser.add_argument("--max-waiting", type=int, default=default.max_waiting_requests)
-    parser.add_argument("--max-tokens-per-step", type=int, default=default.max_tokens_per_step)
+    parser.add_argument(
+        "--max-tokens-per-step", type=int, default=None, help="(default: 512 on a CPU, 2048 or 8192 on a GPU)"
+    )
     parser.add_argument("--device", default=default.device, help="cpu, cuda or cuda:N (default: cpu)")
     parser.add_argument(
         "--weights",
-        choices=get_args(WeightFormat),
+        choices=("auto", *get_args(WeightFormat)),
         default=None,
-        help="cpu: float32 (default) or int8, which is faster; cuda: bfloat16 (default), fp8, int4 or float32",
+        help="cpu: float32 (default) or int8, which is faster; cuda: bfloat16 (default), fp8, int4 or float32; "
+        "auto: int8 on a cpu where it pays, on cuda the file's own 4 bits or fp8, else the default",
     )
     parser.add_argument(
         "--kv-format", choices=get_args(KvFormat), default=None, help="cuda: bfloat16 (default), fp8 or float32"
@@ -72,23 +78,28 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
 
 
 def engine_config(options: argparse.Namespace) -> EngineConfig:
-    """The configuration the options describe; formats follow the device where they are left out."""
-    native: Literal["float32", "bfloat16"] = "float32" if options.device == "cpu" else "bfloat16"
+    """What the options say that does not depend on the model; `wishes` is the rest."""
     return EngineConfig(
         block_size=options.block_size,
         kv_blocks=options.kv_blocks,
-        max_running_requests=options.max_concurrency,
         max_waiting_requests=options.max_waiting,
-        max_tokens_per_step=options.max_tokens_per_step,
         context_window=options.context_window,
         threads=options.threads,
         device=options.device,
-        weights=options.weights or native,
-        kv_format=options.kv_format or ("float32" if options.weights == "float32" else native),
         has_prefix_cache=not options.no_prefix_cache,
         stall_seconds=options.stall_seconds,
         speculative_tokens=options.speculative_tokens,
         is_deterministic=options.deterministic,
+    )
+
+
+def wishes(options: argparse.Namespace) -> Wishes:
+    """What the options say, or leave open, of what is chosen for the model and the device."""
+    return Wishes(
+        weights=options.weights,
+        kv_format=options.kv_format,
+        max_running_requests=options.max_concurrency,
+        max_tokens_per_step=options.max_tokens_per_step,
     )
 
 
@@ -109,6 +120,7 @@ def _serve(options: argparse.Namespace) -> int:
     return serve(
         path,
         engine_config(options),
+        wishes(options),
         host=options.host,
         port=options.port,
         served_name=options.served_name,

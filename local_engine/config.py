@@ -5,6 +5,8 @@ from typing import Literal
 
 WeightFormat = Literal["float32", "bfloat16", "int8", "fp8", "int4"]
 KvFormat = Literal["float32", "bfloat16", "fp8"]
+# What a file may hold its matrices in, of what is narrower than 16 bits.
+StoredFormat = Literal["int4", "int8", "fp8"]
 CPU_WEIGHTS: tuple[WeightFormat, ...] = ("float32", "int8")
 GPU_WEIGHTS: tuple[WeightFormat, ...] = ("bfloat16", "fp8", "int4", "float32")
 

@@ -14,10 +14,10 @@ import torch
 from gguf.constants import GGMLQuantizationType
 from gguf.quants import dequantize
 
-from local_engine.config import ModelConfig, RopeScaling, extended_window
+from local_engine.config import ModelConfig, RopeScaling, StoredFormat, extended_window
 from local_engine.errors import ModelUnavailable, ModelUnsupported
 from local_engine.gguf_file import GgufFile, GgufTensor, read_gguf
-from local_engine.gguf_nibbles import nibbles_of
+from local_engine.gguf_nibbles import READERS, nibbles_of
 from local_engine.tokenizer import Tokenizer
 from local_engine.vocabulary import build_gguf_tokenizer
 from local_engine.weights import LoadedFile, NibbleBlocks
@@ -38,6 +38,7 @@ LAYER_NAMES: Final = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+STORED: Final[dict[str, StoredFormat]] = {"Q8_0": "int8"}
 ROPE_DIVISORS: Final = "rope_freqs.weight"
 TOP_NAMES: Final = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
@@ -116,7 +117,13 @@ def load_gguf(path: Path) -> LoadedFile:
     except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise ModelUnavailable(f"{path.name} has damaged metadata ({error}).") from error
     weights = GgufWeights(file, config, is_interleaved=architecture in INTERLEAVED_ROPE)
-    return LoadedFile(config=config, weights=weights, tokenizer=tokenizer, nibbles=weights.nibbles)
+    return LoadedFile(config, weights, tokenizer, weights.nibbles, _stored(file.tensors))
+
+
+def _stored(tensors: Mapping[str, GgufTensor]) -> StoredFormat | None:
+    """The format of the first layer's widest matrix: files keep a few others in more bits."""
+    found = tensors.get("blk.0.ffn_gate.weight")
+    return None if found is None else "int4" if found.kind in READERS else STORED.get(found.kind.name)
 
 
 def dequantise(tensor: GgufTensor) -> np.ndarray:

@@ -9,8 +9,8 @@ BYTES_PER_WEIGHT: dict[WeightFormat, float] = {
     # A scale and an offset of two bytes each for every 32 weights.
     "int8": 1.0 + 4 / 32,
     "fp8": 1.0,
-    # Half a byte, and a scale and an offset of two bytes each for every 128 weights.
-    "int4": 0.5 + 4 / 128,
+    # Half a byte, and a scale and an offset of two bytes each for every 32 weights; 128 share them at best.
+    "int4": 0.5 + 4 / 32,
 }
 BYTES_PER_KV_VALUE: dict[KvFormat, int] = {"float32": 4, "bfloat16": 2, "fp8": 1}
 # What a GPU keeps for activations, captured graphs and the libraries' own needs.

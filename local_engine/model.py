@@ -11,9 +11,9 @@ from torch.nn import functional as F
 
 from local_engine.attention.protocol import AttentionBackend, AttentionBatch
 from local_engine.config import ModelConfig
-from local_engine.layers.linear import Linear, LinearBuilder
+from local_engine.layers.linear import Linear, LinearBuilder, StoredLinears
 from local_engine.layers.rotary import Rotary, rotate
-from local_engine.weights import WeightSource
+from local_engine.weights import WeightSource, stack_nibbles
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,13 @@ class DecoderModel:
         dtype: torch.dtype = torch.float32,
         device: torch.device | None = None,
         progress: Callable[[int, int], None] | None = None,
+        stored: StoredLinears | None = None,
     ) -> None:
         self.config = config
         self.dtype = dtype
         self.device = device or torch.device("cpu")
         self._attention = attention
-        load = _Loader(weights, build_linear, dtype, self.device)
+        load = _Loader(weights, build_linear, dtype, self.device, stored)
         self._embedding = load.tensor("model.embed_tokens.weight")
         self._layers: list[Layer] = []
         for index in range(config.layers):
@@ -111,12 +112,18 @@ class _Loader:
     """Reads tensors in the model's type and turns matrices into linears."""
 
     def __init__(
-        self, weights: WeightSource, build_linear: LinearBuilder, dtype: torch.dtype, device: torch.device
+        self,
+        weights: WeightSource,
+        build_linear: LinearBuilder,
+        dtype: torch.dtype,
+        device: torch.device,
+        stored: StoredLinears | None,
     ) -> None:
         self._weights = weights
         self._build_linear = build_linear
         self._dtype = dtype
         self._device = device
+        self._stored = stored
 
     def tensor(self, name: str) -> torch.Tensor:
         return self._weights.tensor(name).to(self._device, self._dtype)
@@ -126,10 +133,14 @@ class _Loader:
 
     def linear(self, prefix: str, *parts: str) -> Linear:
         """One product for all `parts`, stacked by rows."""
-        weight = torch.cat([self.tensor(f"{prefix}{part}.weight") for part in parts])
         biases = [self.optional(f"{prefix}{part}.bias") for part in parts]
         present = [bias for bias in biases if bias is not None]
-        return self._build_linear(weight, torch.cat(present) if present else None)
+        bias = torch.cat(present) if present else None
+        if self._stored is not None:
+            held = stack_nibbles([self._stored.nibbles(f"{prefix}{part}.weight") for part in parts])
+            if held is not None:
+                return self._stored.build(held.to(self._device), bias)
+        return self._build_linear(torch.cat([self.tensor(f"{prefix}{part}.weight") for part in parts]), bias)
 
     def head(self, embedding: torch.Tensor, config: ModelConfig) -> Linear:
         weight = embedding if config.has_tied_embedding else self.tensor("lm_head.weight")

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 import torch
 
+from local_engine.config import StoredFormat
 from local_engine.errors import ModelUnsupported
 from local_engine.weights import BLOCK, NibbleBlocks
 
@@ -51,6 +52,12 @@ class Scheme:
     bits: int = 8
     zero_shift: int = 0
     block: tuple[int, int] | None = None
+    is_float: bool = False
+
+    @property
+    def stored(self) -> StoredFormat:
+        """What the matrices are held in."""
+        return "fp8" if self.is_float else "int4" if self.bits == 4 else "int8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,7 @@ def read_scheme(config: dict[str, Any], folder: str) -> Scheme | None:
         return _words_scheme(method, raw, folder)
     if method == "compressed-tensors":
         return _compressed(raw, folder)
-    return Scheme(method, block=_block(raw.get("weight_block_size")))
+    return Scheme(method, block=_block(raw.get("weight_block_size")), is_float=True)
 
 
 def _words_scheme(method: str, raw: dict[str, Any], folder: str) -> Scheme:
@@ -134,7 +141,8 @@ def _weights_scheme(group: dict[str, Any], folder: str) -> Scheme:
     bits = weights.get("num_bits")
     if bits not in (4, 8) or not weights.get("symmetric", True):
         raise ModelUnsupported(f"{folder} has weights of {bits} bits; symmetric ones of 4 or 8 are read.")
-    return Scheme("compressed-tensors", bits, block=_block(weights.get("block_structure")))
+    block, is_float = _block(weights.get("block_structure")), weights.get("type") == "float"
+    return Scheme("compressed-tensors", bits, block=block, is_float=is_float)
 
 
 class QuantisedWeights:

@@ -63,7 +63,8 @@ def load_safetensors(folder: Path) -> LoadedFile:
     except KeyError as error:
         raise ModelUnavailable(f"{folder / 'config.json'} lacks {error.args[0]!r}.") from error
     nibbles = weights.nibbles if isinstance(weights, QuantisedWeights) else no_nibbles
-    return LoadedFile(config, weights, _load_tokenizer(folder, raw), nibbles)
+    stored_in = None if scheme is None else scheme.stored
+    return LoadedFile(config, weights, _load_tokenizer(folder, raw), nibbles, stored_in)
 
 
 def _shards(folder: Path) -> list[Path]:

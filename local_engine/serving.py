@@ -12,6 +12,7 @@ import uvicorn
 
 from local_engine.assembly import build_engine
 from local_engine.async_engine import AsyncEngine
+from local_engine.choices import Wishes
 from local_engine.config import EngineConfig
 from local_engine.encoder import SentenceEncoder
 from local_engine.errors import EngineError
@@ -32,6 +33,7 @@ class QuietServer(uvicorn.Server):
 def serve(
     path: Path,
     config: EngineConfig,
+    wishes: Wishes,
     *,
     host: str,
     port: int,
@@ -42,7 +44,7 @@ def serve(
 ) -> int:
     """Serve until told to stop, or until we are no longer a child of `parent`; returns the exit status."""
     bound = _bind(host, port)
-    engine = build_engine(path, config, progress=print_progress)
+    engine = build_engine(path, config, wishes=wishes, progress=print_progress)
     encoder = SentenceEncoder(embedding_folder) if embedding_folder is not None else None
     name = served_name or engine.model.name
 

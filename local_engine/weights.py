@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import torch
 
-from local_engine.config import ModelConfig
+from local_engine.config import ModelConfig, StoredFormat
 from local_engine.tokenizer import Tokenizer
 
 # Inputs that share a scale and an offset.
@@ -34,6 +34,22 @@ class NibbleBlocks:
     scales: torch.Tensor
     offsets: torch.Tensor
 
+    def to(self, device: torch.device) -> "NibbleBlocks":
+        """The same on a device."""
+        return NibbleBlocks(self.values.to(device), self.scales.to(device), self.offsets.to(device))
+
+
+def stack_nibbles(parts: list[NibbleBlocks | None]) -> NibbleBlocks | None:
+    """Matrices one under another; None unless all have 4 bits."""
+    present = [part for part in parts if part is not None]
+    if len(present) < len(parts):
+        return None
+    return NibbleBlocks(
+        torch.cat([part.values for part in present]),
+        torch.cat([part.scales for part in present]),
+        torch.cat([part.offsets for part in present]),
+    )
+
 
 def no_nibbles(name: str) -> NibbleBlocks | None:
     """What a file without 4-bit matrices answers."""
@@ -43,9 +59,13 @@ def no_nibbles(name: str) -> NibbleBlocks | None:
 
 @dataclass(frozen=True, slots=True)
 class LoadedFile:
-    """Everything a model file says: shape, weights, tokenizer; `nibbles` gives a 4-bit matrix as the file has it."""
+    """Everything a model file says: shape, weights, tokenizer; `nibbles` gives a 4-bit matrix as the file has it.
+
+    `stored` is the format of most matrices, None for 16 bits and more, and for what no product computes in.
+    """
 
     config: ModelConfig
     weights: WeightSource
     tokenizer: Tokenizer
     nibbles: Callable[[str], NibbleBlocks | None] = no_nibbles
+    stored: StoredFormat | None = None

@@ -14,7 +14,7 @@ from local_engine.config import ModelConfig
 from local_engine.kernels.rms_norm import add_rms_norm, rms_norm
 from local_engine.kernels.rope_store import HeadNorms, rope_store
 from local_engine.kernels.silu_mul import silu_mul
-from local_engine.layers.linear import LinearBuilder
+from local_engine.layers.linear import LinearBuilder, StoredLinears
 from local_engine.layers.rotary import rotation_tables
 from local_engine.model import DecoderModel, KvCache, Layer
 from local_engine.weights import WeightSource
@@ -34,6 +34,7 @@ class FusedDecoder(DecoderModel):
         dtype: torch.dtype = torch.bfloat16,
         device: torch.device | None = None,
         progress: Callable[[int, int], None] | None = None,
+        stored: StoredLinears | None = None,
     ) -> None:
         super().__init__(
             config,
@@ -44,6 +45,7 @@ class FusedDecoder(DecoderModel):
             dtype=dtype,
             device=device,
             progress=progress,
+            stored=stored,
         )
         self._kv_scales = attention.kv_scales
         cos, sin = rotation_tables(config, context_window)

@@ -9,9 +9,9 @@ from local_engine.attention.triton_attention import TritonAttention
 from local_engine.config import EngineConfig, KvFormat, ModelConfig, WeightFormat
 from local_engine.kernels.fused_decoder import FusedDecoder
 from local_engine.kernels.gpu_runner import GpuRunner
-from local_engine.kernels.linear import build_fp8_linear, build_int4_linear
-from local_engine.layers.linear import DenseLinear, LinearBuilder
-from local_engine.weights import WeightSource
+from local_engine.kernels.linear import build_fp8_linear, build_int4_linear, stored_int4_linear
+from local_engine.layers.linear import DenseLinear, LinearBuilder, StoredLinears
+from local_engine.weights import NibbleBlocks, WeightSource, no_nibbles
 
 # A split count that suits one sequence on a large GPU, fixed where a row's bits must not depend on its batch.
 DETERMINISTIC_SPLITS = 8
@@ -60,9 +60,12 @@ def build_gpu_runner(
     plan: GpuPlan,
     device: torch.device,
     progress: Callable[[int, int], None] | None = None,
+    *,
+    nibbles: Callable[[str], NibbleBlocks | None] = no_nibbles,
 ) -> GpuRunner:
     """Load the model onto `device`; raises KeyError for a weight format that no GPU product knows.
 
+    With int4 weights, matrices that `nibbles` gives are taken as the file has them, others are rounded.
     The deterministic mode fixes the splits of attention. The library that multiplies dense weights may still choose its
     algorithm by the number of rows.
     """
@@ -77,6 +80,7 @@ def build_gpu_runner(
         dtype=torch.float32 if plan.weights == "float32" else torch.bfloat16,
         device=device,
         progress=progress,
+        stored=StoredLinears(nibbles, stored_int4_linear) if plan.weights == "int4" else None,
     )
     return GpuRunner(
         model,

@@ -3,8 +3,9 @@
 import torch
 
 from local_engine.kernels.fp8 import fp8_matmul, quantise_weight
-from local_engine.kernels.int4 import int4_matmul, quantise
+from local_engine.kernels.int4 import Int4Weight, int4_matmul, pack, quantise
 from local_engine.layers.linear import DenseLinear, Linear
+from local_engine.weights import NibbleBlocks
 
 INT4_GROUP = 128
 
@@ -24,12 +25,12 @@ class Fp8Linear:
 class Int4Linear:
     """Four-bit weights in groups with a scale and an offset; activations stay as they are."""
 
-    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, group: int = INT4_GROUP) -> None:
-        self._weight = quantise(weight, group, weight.dtype)
+    def __init__(self, weight: Int4Weight, bias: torch.Tensor | None) -> None:
+        self.weight = weight
         self._bias = bias
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        out = int4_matmul(x, self._weight)
+        out = int4_matmul(x, self.weight)
         return out if self._bias is None else out + self._bias
 
 
@@ -42,5 +43,22 @@ def build_int4_linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Linear
     """Int4Linear with the largest group of 128, 64 or 32 that divides the columns, else the weight as it is."""
     for group in (INT4_GROUP, 64, 32):
         if weight.shape[1] % group == 0:
-            return Int4Linear(weight, bias, group)
+            return Int4Linear(quantise(weight, group, weight.dtype), bias)
     return DenseLinear(weight, bias)
+
+
+def stored_int4_linear(blocks: NibbleBlocks, bias: torch.Tensor | None) -> Linear:
+    """A matrix that its file has in 4 bits, scales and offsets in float16, in the largest group that they allow."""
+    together = next(
+        count for count in (4, 2, 1) if _are_alike(blocks.scales, count) and _are_alike(blocks.offsets, count)
+    )
+    scales, offsets = (part[:, ::together].half().contiguous() for part in (blocks.scales, blocks.offsets))
+    return Int4Linear(Int4Weight(pack(blocks.values), scales, offsets), bias)
+
+
+def _are_alike(parts: torch.Tensor, together: int) -> bool:
+    """Whether every run of so many blocks of a row has one value."""
+    if parts.shape[1] % together:
+        return False
+    runs = parts.unflatten(1, (-1, together))
+    return bool((runs == runs[..., :1]).all())

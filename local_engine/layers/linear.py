@@ -1,10 +1,13 @@
 """A matrix product with fixed weights, one class per weight format."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch.nn import functional as F
+
+from local_engine.weights import NibbleBlocks
 
 
 class Linear(Protocol):
@@ -14,6 +17,14 @@ class Linear(Protocol):
 
 
 LinearBuilder = Callable[[torch.Tensor, torch.Tensor | None], Linear]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLinears:
+    """Products over matrices that the file has in 4 bits, as it has them: where to ask for one, and its class."""
+
+    nibbles: Callable[[str], NibbleBlocks | None]
+    build: Callable[[NibbleBlocks, torch.Tensor | None], Linear]
 
 
 class DenseLinear:

@@ -19,7 +19,7 @@ from local_engine.native.packed import (
     pack_float,
     pack_nibbles,
 )
-from local_engine.weights import BLOCK, LoadedFile, NibbleBlocks
+from local_engine.weights import BLOCK, LoadedFile, stack_nibbles
 
 HEAD_SIZES: Final = (64, 128)
 Kept = TypeVar("Kept", torch.Tensor, PackedMatrix)
@@ -118,7 +118,7 @@ class NativeDecoder:
         biases = [weights.tensor(f"{part}.bias") for part in parts if f"{part}.bias" in weights]
         bias = torch.cat(biases) if biases else None
         if not self._is_float:
-            stacked = _stack([self._loaded.nibbles(f"{part}.weight") for part in parts])
+            stacked = stack_nibbles([self._loaded.nibbles(f"{part}.weight") for part in parts])
             if stacked is not None:
                 return self._keep(pack_nibbles(stacked, bias)).c_matrix()
         weight = torch.cat([weights.tensor(f"{part}.weight") for part in parts])
@@ -137,14 +137,3 @@ class NativeDecoder:
     def _keep(self, kept: Kept) -> Kept:
         self._kept.append(kept)
         return kept
-
-
-def _stack(parts: list[NibbleBlocks | None]) -> NibbleBlocks | None:
-    present = [part for part in parts if part is not None]
-    if len(present) < len(parts):
-        return None
-    return NibbleBlocks(
-        torch.cat([part.values for part in present]),
-        torch.cat([part.scales for part in present]),
-        torch.cat([part.offsets for part in present]),
-    )

@@ -74,6 +74,7 @@ def test_a_quantised_file_answers_as_transformers_on_its_dequantised_weights(tmp
     model = make_model("llama")
     path = write_gguf(model, tmp_path / "tiny.gguf", "llama", kind)
     loaded = load_gguf(path)
+    assert loaded.stored == {Kind.Q8_0: "int8", Kind.Q4_0: "int4", Kind.Q4_1: "int4"}.get(kind)
     model.load_state_dict({name: loaded.weights.tensor(name) for name in model.state_dict()})
     assert_same(assemble(loaded, SMALL), model)
 

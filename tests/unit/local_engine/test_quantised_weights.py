@@ -127,7 +127,8 @@ def int8_rows(weight: torch.Tensor) -> Packed:
 
 
 def compressed(form: str, bits: int) -> dict[str, Any]:
-    weights = {"num_bits": bits, "symmetric": True, "group_size": GROUP}
+    weights: dict[str, Any] = {"num_bits": bits, "symmetric": True, "group_size": GROUP}
+    weights["type"] = "float" if "float" in form else "int"
     return {"quant_method": "compressed-tensors", "format": form, "config_groups": {"group_0": {"weights": weights}}}
 
 
@@ -163,6 +164,7 @@ def test_a_quantised_folder_answers_as_transformers_on_the_numbers_it_means(tmp_
     meant = quantise_folder(write_folder(model, tmp_path), *FORMATS[name])
     model.load_state_dict(meant, strict=False)
     loaded = load_safetensors(tmp_path)
+    assert loaded.stored == ("fp8" if "fp8" in name else "int8" if "int8" in name else "int4")
     for tensor, wanted in meant.items():
         assert tensor in loaded.weights
         torch.testing.assert_close(loaded.weights.tensor(tensor), wanted, rtol=1e-6, atol=1e-7)

@@ -16,6 +16,7 @@ from local_engine.layers.linear import DenseLinear
 from local_engine.model import DecoderModel
 from local_engine.model_runner import ModelRunner
 from local_engine.sampling_params import SamplingParams
+from local_engine.weights import BLOCK, NibbleBlocks
 from tests.engine.kernels.builders import relative_error
 from tests.engine.kernels.models import make_batch, make_config, make_request, make_weights
 
@@ -96,6 +97,45 @@ def test_quantised_models_stay_near_the_exact_one(weights: WeightFormat, bound: 
     )
     batch = make_batch((make_request("a", [*range(9)], [3]), 0))
     assert relative_error(fused.run(batch), plain_runner(config).run(batch)) < bound
+
+
+class Rounded:
+    """Weights whose layers' matrices have 16 levels in each block of 32, and so can be handed over in 4 bits."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self._weights = make_weights(config)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._weights
+
+    def nibbles(self, name: str) -> NibbleBlocks | None:
+        if "_proj.weight" not in name:
+            return None
+        blocks = self._weights.tensor(name).unflatten(1, (-1, BLOCK))
+        offsets = blocks.amin(-1).half().float()
+        scales = ((blocks.amax(-1) - offsets) / 15).half().float()
+        values = ((blocks - offsets[..., None]) / scales[..., None]).round().clamp(0, 15).to(torch.uint8)
+        return NibbleBlocks(values.flatten(1), scales, offsets)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        held = self.nibbles(name)
+        if held is None:
+            return self._weights.tensor(name)
+        blocks = held.values.unflatten(1, (-1, BLOCK)).float() * held.scales[..., None] + held.offsets[..., None]
+        return blocks.flatten(1)
+
+
+def test_a_files_own_four_bits_are_not_rounded_again() -> None:
+    config = make_config()
+    weights = Rounded(config)
+    plan = GpuPlan(weights="int4", kv_dtype=torch.bfloat16, blocks=16, context_window=128, max_rows=4)
+    model = DecoderModel(config, weights, build_linear=DenseLinear, attention=CpuAttention(), context_window=128)
+    batch = make_batch((make_request("a", [*range(9)], [3]), 0))
+    wanted = ModelRunner(model, blocks=16, block_size=16, kv_dtype=torch.float32).run(batch)
+    kept = build_gpu_runner(config, weights, plan, CPU, nibbles=weights.nibbles).run(batch)
+    again = build_gpu_runner(config, weights, plan, CPU).run(batch)
+    # The output head is rounded either way.
+    assert relative_error(kept, wanted) < 0.12 < relative_error(again, wanted)
 
 
 def test_device_sampler_draws_greedily_seeded_and_with_penalties() -> None:

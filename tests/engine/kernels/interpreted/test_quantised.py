@@ -6,6 +6,8 @@ import torch
 from local_engine.kernels import reference
 from local_engine.kernels.fp8 import fp8_matmul, quantise_rows, quantise_weight
 from local_engine.kernels.int4 import Int4Weight, dequantise, int4_matmul, pack, quantise
+from local_engine.kernels.linear import Int4Linear, stored_int4_linear
+from local_engine.weights import NibbleBlocks
 from tests.engine.kernels.builders import relative_error
 
 
@@ -37,6 +39,22 @@ def test_quantising_to_sixteen_levels_loses_at_most_half_a_level() -> None:
     weight = quantise(original, 128, torch.float32)
     error = (reference.dequantise_int4(weight.packed, weight.scales, weight.offsets) - original).abs()
     assert bool((error.view(8, 2, 128) <= weight.scales[..., None] * 0.5001).all())
+
+
+@pytest.mark.parametrize(("together", "group"), [(1, 32), (2, 64), (4, 128), (3, 32)])
+def test_a_files_own_four_bits_are_multiplied_as_they_are(together: int, group: int) -> None:
+    """In the largest group that its scales allow."""
+    torch.manual_seed(together)
+    blocks = NibbleBlocks(
+        values=torch.randint(0, 16, (20, 384), dtype=torch.uint8),
+        scales=torch.rand(20, 12 // together).half().float().repeat_interleave(together, 1),
+        offsets=torch.randn(20, 12 // together).half().float().repeat_interleave(together, 1),
+    )
+    weight = blocks.values.unflatten(1, (-1, 32)) * blocks.scales[..., None] + blocks.offsets[..., None]
+    linear, x, bias = stored_int4_linear(blocks, torch.ones(20)), torch.randn(3, 384), torch.ones(20)
+    assert isinstance(linear, Int4Linear)
+    assert linear.weight.group == group
+    assert relative_error(linear(x), x @ weight.flatten(1).T + bias) < 1e-5
 
 
 def test_quantising_refuses_groups_that_do_not_divide() -> None:

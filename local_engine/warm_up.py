@@ -1,0 +1,28 @@
+"""Runs an engine over every shape of step before it serves, so that no answer waits for a kernel to be compiled."""
+
+from local_engine.engine_core import EngineCore
+from local_engine.errors import StepFailed
+from local_engine.request import Request
+from local_engine.sampling_params import SamplingParams
+
+
+def warm_up_lengths(max_tokens: int) -> list[int]:
+    """Prompts of 2, 4, 8 tokens and so on up to a whole step: kernels' tiles grow by powers of two."""
+    lengths = [2**power for power in range(1, max_tokens.bit_length()) if 2**power < max_tokens]
+    return [*lengths, max_tokens]
+
+
+def warm_up(core: EngineCore, max_tokens: int) -> None:
+    """Compute prompts of all lengths, draw from them with and without a temperature; raises StepFailed.
+
+    Their cached blocks carry salts of their own and are the first to go.
+    """
+    for length in warm_up_lengths(max_tokens):
+        for temperature in (0.0, 1.0):
+            name = f"warm-up-{length}-{temperature}"
+            params = SamplingParams(temperature=temperature, top_p=0.9, max_tokens=2)
+            core.add(Request(name, [0] * length, params, cache_salt=name))
+            while core.has_work:
+                failed = next((delta.error for delta in core.step().deltas if delta.error), None)
+                if failed is not None:
+                    raise StepFailed(f"The engine cannot compute a prompt of {length} tokens: {failed}")
