@@ -1,31 +1,50 @@
 """A file of prompts through the classifier of the data path: JSON lines in, JSON lines out, in the same order."""
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from classifier.item_response import ItemResponseClassifier
 from classifier.names import canonical
+from classifier.prompt_lines import read_prompt_lines
 from classifier.protocol import Classification, Conversation
-
-
-class PromptFileError(Exception):
-    """A line of the prompt file cannot be used; the message names the file and the line."""
 
 
 def classify_file(
     source: Path, out: Path, classifier: ItemResponseClassifier, *, pair: tuple[str, str] | None = None
 ) -> int:
-    """Write one line per prompt and return how many; raises PromptFileError. `pair` adds the expected quality gap."""
+    """Write one line per prompt and return how many; raises PromptFileError. `pair` adds the expected quality gap.
+
+    `out` appears when it is whole: a bad line leaves what was there before, and `out` may be `source`.
+    """
     is_adapted = pair is not None and all(canonical(name) in classifier.adapted_to for name in pair)
     count = 0
-    with out.open("w", encoding="utf-8") as sink:
-        for row in read_prompts(source):
+    with _appearing_whole(out) as sink:
+        for _, row in read_prompt_lines(source):
             answer = classifier.classify(Conversation(row["prompt"], system=str(row.get("system") or "")))
             sink.write(json.dumps({"id": row.get("id"), **as_json(answer, pair, is_adapted=is_adapted)}) + "\n")
             count += 1
     return count
+
+
+@contextmanager
+def _appearing_whole(out: Path) -> Generator[TextIO]:
+    """A file that takes its name when it is complete; devices and pipes are written to as they are."""
+    out = out.resolve()
+    if out.exists() and not out.is_file():
+        with out.open("w", encoding="utf-8") as sink:
+            yield sink
+        return
+    unfinished = out.with_name(f"{out.name}.{os.getpid()}.part")
+    try:
+        with unfinished.open("w", encoding="utf-8") as sink:
+            yield sink
+        unfinished.replace(out)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def as_json(answer: Classification, pair: tuple[str, str] | None, *, is_adapted: bool = False) -> dict[str, Any]:
@@ -45,18 +64,3 @@ def as_json(answer: Classification, pair: tuple[str, str] | None, *, is_adapted:
         found["quality_gap"] = strong - weak
         found["route_score"] = strong - weak if is_adapted else answer.difficulty
     return found
-
-
-def read_prompts(source: Path) -> Iterator[dict[str, Any]]:
-    """Lines with a `prompt` string; empty lines are skipped."""
-    with source.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise PromptFileError(f"{source}:{number} is not JSON: {error}") from error
-            if not isinstance(row, dict) or not isinstance(row.get("prompt"), str):
-                raise PromptFileError(f"{source}:{number} needs a `prompt` string")
-            yield row

@@ -17,7 +17,8 @@ from classifier.encoder import HAND, LIMIT, Pieces
 from classifier.features import FEATURE_NAMES
 from classifier.load import SHIPPED, build_encoder, build_traits
 from classifier.names import canonical
-from classifier.training.corpus import CorpusError, Matrix, mean_known, quality_gap, read_rows
+from classifier.prompt_lines import PromptFileError
+from classifier.training.corpus import CorpusError, Matrix, mean_known, quality_gap, read_labels
 
 MIN_LABELS = 30
 PRIOR_SLOPE = 0.15
@@ -96,17 +97,9 @@ def fit_adaptation(
 def adapt(labels: Path, out: Path, *, base: Path | None = None) -> str:
     """Write the base artefact (the shipped one when not given) bent to the labels. Raises CorpusError."""
     artefact = read_artefact(base or SHIPPED)
-    rows = read_rows(labels)
-    models = sorted({canonical(name) for row in rows for name in row["scores"]})
-    if len(rows) < MIN_LABELS or not models:
-        raise CorpusError(f"{labels} holds {len(rows)} graded prompts; adaptation needs at least {MIN_LABELS}")
-    column = {name: number for number, name in enumerate(models)}
-    outcomes = np.full((len(rows), len(models)), np.nan)
-    for number, row in enumerate(rows):
-        for name, value in row["scores"].items():
-            outcomes[number, column[canonical(name)]] = _share(value, labels, number + 1)
+    prompts, models, outcomes = _read_outcomes(labels)
     with threadpool_limits(limits=1):  # the same bits on every run
-        view = frozen_view(artefact, [row["prompt"] for row in rows])
+        view = frozen_view(artefact, prompts)
         adaptation = fit_adaptation(view, outcomes, models, vocabulary=len(artefact.pieces))
     tensors = dict(artefact.tensors)
     tensors |= {
@@ -122,12 +115,42 @@ def adapt(labels: Path, out: Path, *, base: Path | None = None) -> str:
         "adaptation": {
             "models": models,
             "noise": adaptation.noise,
-            "labels": len(rows),
+            "labels": len(prompts),
             "labels_sha256": hashlib.sha256(labels.read_bytes()).hexdigest(),
             "base_sha256": artefact.sha256,
         },
     }
     return write_artefact(out, tensors, artefact.pieces, facts)
+
+
+def _read_outcomes(labels: Path) -> tuple[list[str], list[str], Matrix]:
+    """Prompts that somebody answered, the models by canonical name, and the scores of each; NaN where not known."""
+    prompts: list[str] = []
+    graded: list[dict[str, float]] = []
+    try:
+        for line, row in read_labels(labels):
+            scores = _known_scores(row["scores"], f"{labels}:{line}")
+            if scores:
+                prompts.append(row["prompt"])
+                graded.append(scores)
+    except PromptFileError as error:
+        raise CorpusError(str(error)) from error
+    if len(prompts) < MIN_LABELS:
+        raise CorpusError(f"{labels} holds {len(prompts)} graded prompts; adaptation needs at least {MIN_LABELS}")
+    models = sorted({name for scores in graded for name in scores})
+    return prompts, models, np.array([[scores.get(name, math.nan) for name in models] for scores in graded])
+
+
+def _known_scores(scores: dict[str, Any], where: str) -> dict[str, float]:
+    """By canonical name; null and NaN are not known. Two spellings of one model keep their mean."""
+    found: dict[str, list[float]] = {}
+    for name, value in scores.items():
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
+            raise CorpusError(f"{where} has a score of {value!r}; scores are between 0 and 1")
+        found.setdefault(canonical(name), []).append(float(value))
+    return {name: sum(values) / len(values) for name, values in found.items()}
 
 
 def frozen_view(artefact: Artefact, prompts: Sequence[str]) -> View:
@@ -180,11 +203,3 @@ def _ranked_as_failure(targets: Matrix, failure: Matrix) -> Matrix:
     """The targets with the mean and spread of the failure shares: a difficulty stays a share."""
     size = float(targets.std())
     return failure.mean() + (targets - targets.mean()) * (float(failure.std()) / size if size > 0 else 0.0)
-
-
-def _share(value: object, path: Path, line: int) -> float:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return math.nan
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
-        raise CorpusError(f"{path}:{line} has a score of {value!r}; scores are between 0 and 1")
-    return float(value)

@@ -1,9 +1,8 @@
 """Graded prompts from files: who answered what how well, where each came from, and what is left out together."""
 
 import hashlib
-import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from classifier.names import canonical
+from classifier.prompt_lines import PromptFileError, read_prompt_lines
 
 Matrix = NDArray[np.float64]
 
@@ -79,22 +79,18 @@ def load_corpus(folder: Path, *, with_never_fitted: bool = False) -> Corpus:
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The labelled lines of one file. Raises CorpusError naming the line."""
-    rows: list[dict[str, Any]] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):  # not splitlines: U+2028
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise CorpusError(f"{path}:{number} is not JSON: {error}") from error
-        if (
-            not isinstance(row, dict)
-            or not isinstance(row.get("prompt"), str)
-            or not isinstance(row.get("scores"), dict)
-        ):
-            raise CorpusError(f"{path}:{number} needs a `prompt` string and a `scores` object of model to 0..1")
-        rows.append({"source": path.stem, **row})
-    return rows
+    try:
+        return [row for _, row in read_labels(path)]
+    except PromptFileError as error:
+        raise CorpusError(str(error)) from error
+
+
+def read_labels(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The same with the number of each line, one at a time. Raises PromptFileError."""
+    for number, row in read_prompt_lines(path):
+        if not isinstance(row.get("scores"), dict):
+            raise PromptFileError(f"{path}:{number} needs a `scores` object of model to 0..1")
+        yield number, {"source": path.stem, **row}
 
 
 def difficulty_targets(corpus: Corpus) -> Matrix:

@@ -1,17 +1,19 @@
 """`breakeven calibrate`: the threshold that keeps a share of always-strong quality on your own graded prompts."""
 
 import json
+import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import numpy as np
 import typer
 
 from classifier.artefact import ArtefactError
-from classifier.batch import PromptFileError, as_json, read_prompts
+from classifier.batch import as_json
 from classifier.load import load_artefact
 from classifier.metrics import Array, brier, calibration_error
 from classifier.names import canonical
+from classifier.prompt_lines import PromptFileError, read_prompt_lines
 from classifier.protocol import Conversation, ModelProfile
 from classifier.threshold import choose_cut, cost_quality_curve
 from gateway.errors import ConfigurationError
@@ -29,7 +31,7 @@ def command(
     try:
         loaded = load_artefact(artefact)
         bound = loaded.bind([ModelProfile(name) for name in pair])
-        rows = [row for row in read_prompts(labels) if all(name in (row.get("scores") or {}) for name in pair)]
+        rows = [row for _, row in read_prompt_lines(labels) if _has_both(row.get("scores"), pair)]
         is_adapted = all(canonical(name) in loaded.adapted_to for name in pair)
         found = [as_json(bound.classify(Conversation(row["prompt"])), pair, is_adapted=is_adapted) for row in rows]
         scores = np.array([row["route_score"] for row in found])
@@ -59,6 +61,13 @@ def command(
         f"{cut.strong_share:.0%} of calls keep {cut.kept_quality:.1%} of its quality "
         f"(at least {cut.kept_quality_low:.1%} in 95 % of resamples of {len(rows):,} prompts)."
     )
+
+
+def _has_both(scores: object, pair: tuple[str, str]) -> bool:
+    """Whether both models were graded on the prompt; NaN and null are no grade."""
+    known = cast("dict[str, object]", scores) if isinstance(scores, dict) else {}
+    values = [known.get(name) for name in pair]
+    return all(isinstance(value, (int, float)) and not math.isnan(value) for value in values)
 
 
 def _draw(folder: Path, scores: Array, strong: Array, weak: Array, predicted: Array) -> None:

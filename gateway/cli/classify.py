@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from classifier.artefact import ArtefactError
-from classifier.batch import PromptFileError, classify_file
+from classifier.batch import classify_file
 from classifier.load import load_artefact
+from classifier.prompt_lines import PromptFileError
 from classifier.protocol import ModelProfile
 from gateway.errors import ConfigurationError
 
@@ -36,6 +37,8 @@ def command(
         names = dict.fromkeys([*(pair or ()), *(model or (() if pair else loaded.adapted_to or USUAL_MODELS))])
         bound = loaded.bind([ModelProfile(name) for name in names])
         count = classify_file(jsonl, out, bound, pair=pair)
-    except (ArtefactError, PromptFileError, OSError) as error:
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename or jsonl}: {error.strerror}") from error
+    except (ArtefactError, PromptFileError) as error:
         raise ConfigurationError(str(error)) from error
     print(f"{count:,} prompts classified in {time.perf_counter() - started:.1f} s by {bound.version}: {out}")

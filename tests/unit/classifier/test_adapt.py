@@ -9,7 +9,7 @@ import pytest
 
 from classifier.adaptation import read_adaptation
 from classifier.artefact import read_artefact
-from classifier.batch import PromptFileError, classify_file
+from classifier.batch import classify_file
 from classifier.encoder import Pieces
 from classifier.load import load_artefact
 from classifier.metrics import tie_aware_apgr
@@ -96,10 +96,11 @@ def test_too_few_labels_are_refused(tmp_path: Path) -> None:
         adapt(tmp_path / "labels.jsonl", tmp_path / "out")
 
 
-def test_a_prompt_file_is_checked_by_line(tmp_path: Path) -> None:
-    (tmp_path / "in.jsonl").write_text('{"id": 1, "prompt": "hi"}\n\n{"id": 2}\n')
-    with pytest.raises(PromptFileError, match=r"in\.jsonl:3 needs"):
-        classify_file(tmp_path / "in.jsonl", tmp_path / "out", load_artefact())
+def test_lines_are_counted_as_an_editor_counts_them(tmp_path: Path) -> None:
+    good = json.dumps({"prompt": "a", "scores": {"m": 1.0}})
+    (tmp_path / "labels.jsonl").write_text("\n\n" + '{"prompt": "a", "scores": {"m": 7}}\n' + f"{good}\n" * 40)
+    with pytest.raises(CorpusError, match=r"labels\.jsonl:3 has a score of 7"):
+        adapt(tmp_path / "labels.jsonl", tmp_path / "out")
 
 
 def test_adapted_shares_stay_within_bounds_and_never_tie(adapted: Path) -> None:
