@@ -19,6 +19,7 @@ import msgspec
 
 from gateway.errors import LedgerUnavailable
 from gateway.ledger.age import AgeMarks
+from gateway.ledger.batch import Batch
 from gateway.ledger.disk import Disk, LocalDisk, sync_all
 from gateway.ledger.entry import Checkpoint, Entry, Intent
 from gateway.ledger.record import Framing, Kind
@@ -31,7 +32,6 @@ SPARE_RETRY_SECONDS = 1.0
 # What a settlement adds to its intent (counts, cost, attempts with their errors), generously; see `_reserve`.
 SETTLE_OVERHEAD_BYTES = 4096
 ENCODER = msgspec.msgpack.Encoder()
-ENTRY_DECODER = msgspec.msgpack.Decoder(Entry)
 
 
 class Journal:
@@ -158,14 +158,15 @@ class Journal:
         """Everything before it is in the database."""
         return self._shipped
 
-    def read_settled(self, position: Position) -> tuple[list[Entry], Position]:
+    def read_settled(self, position: Position) -> tuple[Batch, Position]:
         """The next durable entries from `position`, in order, and where they end; both unchanged at the journal's end.
 
         A few hundred entries at most, so that a caller on the event loop holds it for a millisecond or two; there may
         be none although there are more behind. Raises OSError when a segment cannot be read.
         """
         records, end = self._segments.read(position, self._durable)
-        return [ENTRY_DECODER.decode(record.payload) for record in records if record.kind is Kind.SETTLE], end
+        settled = [record for record in records if record.kind is Kind.SETTLE]
+        return Batch([record.request_id for record in settled], [record.payload for record in settled]), end
 
     async def mark_shipped(self, position: Position, entries: int) -> None:
         """The database has everything before `position` for good: let go of segments that hold nothing else.

@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 
-from gateway.ledger.entry import Entry
+from gateway.ledger.batch import Batch
 
 LENGTH = struct.Struct("<I")
-YIELD_EVERY = 64
 START_SECONDS = 60.0
 CHILD = "gateway.storage.sink_process"
 
@@ -39,23 +38,18 @@ class RemoteSink:
         """None before the first batch."""
         return self._child.pid if self._child else None
 
-    async def insert(self, batch: Sequence[Entry]) -> int:
+    async def insert(self, batch: Batch) -> int:
         """One batch after the other, whoever asks.
 
         Raises SinkFailed; whether the entries were committed is then unknown, which is why they may come again.
         """
-        payloads: list[bytes] = []
-        for entry in batch:
-            payloads.append(self._encoder.encode(entry))
-            if len(payloads) % YIELD_EVERY == 0:
-                await asyncio.sleep(0)
         async with self._turn:
-            reply = await self._insert(payloads)
+            reply = await self._insert(batch.payloads)
         if isinstance(reply, str):
             raise SinkFailed(reply)
         return int(reply)
 
-    async def _insert(self, payloads: list[bytes]) -> Any:
+    async def _insert(self, payloads: Sequence[bytes]) -> Any:
         try:
             async with asyncio.timeout(self._insert_seconds):
                 child = await self._started()

@@ -7,10 +7,10 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
-from gateway.ledger.entry import Entry
+from gateway.ledger.batch import Batch
 from gateway.ledger.journal import Journal
 from gateway.ledger.segments import Position
 
@@ -26,7 +26,7 @@ LONGEST_WAIT_SECONDS = 10.0
 class EntrySink(Protocol):
     """Where entries go."""
 
-    async def insert(self, batch: Sequence[Entry]) -> int:
+    async def insert(self, batch: Batch) -> int:
         """Durable when it returns the number of entries that were new; those already there are left as they are."""
         ...
 
@@ -96,15 +96,17 @@ class Shipper:
         self._failures_in_a_row = 0
         return 0.0 if shipped >= BATCH_ENTRIES else POLL_SECONDS
 
-    async def _read_batch(self) -> tuple[list[Entry], Position]:
-        batch: list[Entry] = []
+    async def _read_batch(self) -> tuple[Batch, Position]:
+        pieces: list[Batch] = []
+        found = 0
         position = self._journal.shipped
         wanted = min(max(self._journal.unshipped_entries // 2, BATCH_ENTRIES), MOST_ENTRIES)
-        while len(batch) < wanted:
-            entries, end = self._journal.read_settled(position)
+        while found < wanted:
+            piece, end = self._journal.read_settled(position)
             if end == position:
                 break
-            batch += entries
+            pieces.append(piece)
+            found += len(piece)
             position = end
-            await asyncio.sleep(0)  # let requests in between: decoding a piece takes a millisecond or two
-        return batch, position
+            await asyncio.sleep(0)  # let requests in between: checking a piece takes a millisecond or two
+        return Batch.joined(pieces), position

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gateway.errors import BudgetExhausted, ModelLimited, Overloaded, RateLimitExceeded
-from gateway.ledger.entry import Entry
 from gateway.limits.counters import CountersDown, Grant, Rate, budget_account, quota_account
 from gateway.limits.purse import Purse
 from gateway.limits.texts import budget_spent, price_unknown, quota_used_up, slower
@@ -167,10 +166,10 @@ class Admission:
         if hold := self._holds.pop(request_id, None):
             self._release(hold)
 
-    def sending(self, entries: Iterable[Entry]) -> None:
+    def sending(self, request_ids: Iterable[str]) -> None:
         """These are about to be in the database, if they are not yet from an attempt before."""
-        for entry in entries:
-            hold = self._settled.get(entry.intent.request_id)
+        for request_id in request_ids:
+            hold = self._settled.get(request_id)
             if hold is None or hold.is_sent:
                 continue
             hold.is_sent = True
@@ -179,10 +178,10 @@ class Admission:
             if hold.quota is not None:
                 hold.quota.sending(int(hold.counts))
 
-    def shipped(self, entries: Iterable[Entry]) -> None:
+    def shipped(self, request_ids: Iterable[str]) -> None:
         """These are in the database now; `sending` named them before."""
-        for entry in entries:
-            hold = self._settled.pop(entry.intent.request_id, None)
+        for request_id in request_ids:
+            hold = self._settled.pop(request_id, None)
             if hold is None:
                 continue
             for purse in hold.purses:

@@ -3,9 +3,8 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
 
-from gateway.ledger.entry import Entry
+from gateway.ledger.batch import Batch
 from gateway.ledger.shipper import EntrySink
 from gateway.limits.admission import Admission
 from gateway.limits.counters import Books, CountersDown
@@ -25,10 +24,10 @@ class CountingSink:
         self._sink = sink
         self._admission = admission
 
-    async def insert(self, batch: Sequence[Entry]) -> int:
-        self._admission.sending(batch)
+    async def insert(self, batch: Batch) -> int:
+        self._admission.sending(batch.request_ids)
         inserted = await self._sink.insert(batch)
-        self._admission.shipped(batch)
+        self._admission.shipped(batch.request_ids)
         return inserted
 
 

@@ -9,9 +9,10 @@ from concurrent.futures import Executor, Future
 from typing import Any
 
 from gateway.errors import LedgerUnavailable
+from gateway.ledger.batch import DECODER
 from gateway.ledger.disk import Disk, DiskFile
 from gateway.ledger.entry import Entry, Status
-from gateway.ledger.journal import ENTRY_DECODER, Journal
+from gateway.ledger.journal import Journal
 from gateway.ledger.record import Framing, Kind, Record
 from gateway.ledger.shipper import Shipper
 from gateway.ledger.simulated_disk import SimulatedDisk
@@ -243,7 +244,7 @@ class Simulation:
         for record in self._records():
             seen.add(record.request_id)
             if record.kind is Kind.SETTLE:
-                self._check_entry(ENTRY_DECODER.decode(record.payload))
+                self._check_entry(DECODER.decode(record.payload))
                 settled.append(record.request_id)
         assert len(settled) == len(set(settled)), "a request was settled twice"
         assert not list(journal.open_requests()), "a request is still open after recovery"

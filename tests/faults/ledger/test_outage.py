@@ -8,7 +8,7 @@ import gc
 import os
 import time
 import tracemalloc
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.config.settings import ServerSettings
-from gateway.ledger.entry import Entry
+from gateway.ledger.batch import Batch
 from gateway.ledger.journal import SEGMENT_BYTES, Journal
 from gateway.ledger.shipper import EntrySink, Shipper
 from gateway.storage.database import migrate, open_database
@@ -44,7 +44,7 @@ class TroubledSink:
         self.commit_seconds = 0.0
         self.refused = 0
 
-    async def insert(self, batch: Sequence[Entry]) -> int:
+    async def insert(self, batch: Batch) -> int:
         if self.is_down:
             self.refused += 1
             raise ConnectionError("the database is down")

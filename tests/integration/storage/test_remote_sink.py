@@ -7,6 +7,7 @@ import signal
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.ledger.batch import Batch
 from gateway.ledger.remote_sink import RemoteSink, SinkFailed
 from gateway.storage.sql_ledger import SqlLedger
 from tests.unit.gateway.ledger.builders import make_entry, request_id
@@ -16,13 +17,13 @@ pytestmark = pytest.mark.integration
 
 async def test_rows_arrive_once_also_when_the_writer_is_killed(engine: AsyncEngine, database_url: str) -> None:
     sink = RemoteSink(database_url)
-    assert await sink.insert([make_entry(n) for n in range(100)]) == 100
-    assert await sink.insert([make_entry(n) for n in range(50, 150)]) == 50
+    assert await sink.insert(Batch.of([make_entry(n) for n in range(100)])) == 100
+    assert await sink.insert(Batch.of([make_entry(n) for n in range(50, 150)])) == 50
     assert sink.process_id is not None
     os.kill(sink.process_id, signal.SIGKILL)
     with pytest.raises(SinkFailed):
-        await sink.insert([make_entry(n) for n in range(150, 160)])
-    assert await sink.insert([make_entry(n) for n in range(140, 160)]) == 10
+        await sink.insert(Batch.of([make_entry(n) for n in range(150, 160)]))
+    assert await sink.insert(Batch.of([make_entry(n) for n in range(140, 160)])) == 10
     assert await SqlLedger(engine).get(request_id(155)) == make_entry(155)
     await sink.aclose()
 
@@ -32,17 +33,17 @@ async def test_the_databases_error_comes_back_and_the_writer_goes_on(engine: Asy
     async with engine.begin() as connection:
         await connection.exec_driver_sql("ALTER TABLE daily RENAME TO elsewhere")
     with pytest.raises(SinkFailed, match="daily"):
-        await sink.insert([make_entry(1)])
+        await sink.insert(Batch.of([make_entry(1)]))
     async with engine.begin() as connection:
         await connection.exec_driver_sql("ALTER TABLE elsewhere RENAME TO daily")
-    assert await sink.insert([make_entry(1)]) == 1
+    assert await sink.insert(Batch.of([make_entry(1)])) == 1
     await sink.aclose()
 
 
 async def test_the_writer_ends_with_its_input(database_url: str) -> None:
     sink = RemoteSink(database_url)
     with pytest.raises(SinkFailed):
-        await sink.insert([make_entry(1)])  # no tables there
+        await sink.insert(Batch.of([make_entry(1)]))  # no tables there
     child = sink._child  # pyright: ignore[reportPrivateUsage]
     assert child is not None
     assert child.stdin is not None

@@ -1,10 +1,10 @@
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pytest
 
 from gateway.errors import BudgetExhausted
-from gateway.ledger.entry import Entry
+from gateway.ledger.batch import Batch
 from gateway.limits.admission import Admission, parse_limits
 from gateway.limits.budget_keeper import BudgetKeeper, CountingSink
 from gateway.limits.counters import Account, Booked, Books, CountersDown, Grant, Holding, Standing, budget_account
@@ -136,7 +136,7 @@ async def test_what_reached_the_database_is_told_to_admission_and_what_did_not_i
     class Sink:
         fails = True
 
-        async def insert(self, batch: Sequence[Entry]) -> int:
+        async def insert(self, batch: Batch) -> int:
             if self.fails:
                 raise OSError("no database")
             return len(batch)
@@ -147,10 +147,10 @@ async def test_what_reached_the_database_is_told_to_admission_and_what_did_not_i
     assert purse.holding.unsent == 50
     for _ in range(2):
         with pytest.raises(OSError, match="no database"):
-            await counting.insert([entry])
+            await counting.insert(Batch.of([entry]))
     assert (purse.unshipped, purse.shipped_amount, purse.holding.unsent) == (50, 0, 0)
     sink.fails = False
-    assert await counting.insert([entry]) == 1
+    assert await counting.insert(Batch.of([entry])) == 1
     assert (purse.unshipped, purse.shipped_amount) == (0, 50)
     await rig.keeper.step()
     await rig.counters.read_books(rig.read)
@@ -166,10 +166,10 @@ async def test_a_charge_the_books_show_and_the_worker_holds_refuses_nobody() -> 
     await rig.keeper.start()
     await rig.admission.reserve(entry.intent.request_id, "k", 50, now_us=NOW_US)
     rig.admission.settle(entry.intent.request_id, 50)
-    rig.admission.sending([entry])
+    rig.admission.sending([entry.intent.request_id])
     rig.spent = 50
     await rig.counters.read_books(rig.read)
-    rig.admission.shipped([entry])
+    rig.admission.shipped([entry.intent.request_id])
     asking = asyncio.create_task(rig.admission.reserve("next", "k", 50, now_us=NOW_US))
     running = asyncio.create_task(rig.keeper.run())
     await asking

@@ -98,8 +98,8 @@ async def test_a_charge_in_the_books_is_not_counted_twice_in_any_budget() -> Non
     await limited.treasury.counters.read_books(books)
     await reserve(limited, entry.intent.request_id, 50)
     limited.settle(entry.intent.request_id, 45)
-    limited.sending([entry])
-    limited.shipped([entry])
+    limited.sending([entry.intent.request_id])
+    limited.shipped([entry.intent.request_id])
     await limited.treasury.report()
     booked |= {team: 75, own: 65}
     await limited.treasury.counters.read_books(books)
