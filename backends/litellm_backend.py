@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Protocol, cast
 
-from backends.chat_fields import untranslatable
+from backends.chat_fields import invalid, untranslatable
 from backends.errors import (
     BackendError,
     StreamBroken,
@@ -114,7 +114,7 @@ class LitellmBackend:
     def _arguments(self, call: Call) -> dict[str, object]:
         fields = decode_object(call.body)
         if fields is None:
-            raise untranslatable("body", "must be a JSON object")
+            raise invalid("body", "must be a JSON object")
         stream: dict[str, object] = (
             {"stream": True, "stream_options": {"include_usage": True}} if call.is_stream else {}
         )

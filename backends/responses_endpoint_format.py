@@ -8,7 +8,7 @@ from typing import Final, cast
 
 import msgspec
 
-from backends.chat_fields import untranslatable
+from backends.chat_fields import invalid, list_of, object_of, untranslatable
 from backends.json_objects import Fields, decode_object, part_of, text_of
 
 SAME: Final = (
@@ -30,21 +30,22 @@ KEPT_ELSEWHERE: Final = ("previous_response_id", "conversation", "prompt", "back
 
 
 def chat_body_from_responses(body: bytes) -> bytes:
-    """An OpenAI chat body that asks the same. Raises UpstreamRejected, naming the field."""
+    """An OpenAI chat body that asks the same. Raises UpstreamRejected, naming the field; Untranslatable where other
+    backends could be asked it."""
     fields = decode_object(body)
     if fields is None:
-        raise untranslatable("body", "must be a JSON object")
+        raise invalid("body", "must be a JSON object")
     for name in KEPT_ELSEWHERE:
         if fields.get(name):
             raise untranslatable(name, "is kept at a provider; ask a model whose provider offers the Responses API")
     chat: Fields = {name: fields[name] for name in SAME if fields.get(name) is not None}
     chat["messages"] = list(_messages(fields))
     if not chat["messages"]:
-        raise untranslatable("input", "needs at least one item")
+        raise invalid("input", "needs at least one item")
     if fields.get("stream") is True:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     text = part_of(fields, "text")
-    tools = [_tool(tool, f"tools[{place}]") for place, tool in enumerate(_list(fields.get("tools"), "tools"))]
+    tools = [_tool(tool, f"tools[{place}]") for place, tool in enumerate(list_of(fields.get("tools"), "tools"))]
     choice = fields.get("tool_choice")
     allowed = cast(Fields, choice) if isinstance(choice, dict) and choice.get("type") == "allowed_tools" else None
     optional: Fields = {
@@ -57,7 +58,7 @@ def chat_body_from_responses(body: bytes) -> bytes:
     }
     if isinstance(fields.get("top_logprobs"), int):
         optional |= {"logprobs": True, "top_logprobs": fields["top_logprobs"]}
-    elif LOGPROBS in _list(fields.get("include"), "include"):
+    elif LOGPROBS in list_of(fields.get("include"), "include"):
         optional["logprobs"] = True
     return msgspec.json.encode(chat | {name: value for name, value in optional.items() if value})
 
@@ -70,9 +71,9 @@ def _messages(fields: Fields) -> Iterator[Fields]:
         yield {"role": "user", "content": given}
         return
     calls: list[Fields] = []
-    for place, item in enumerate(_list(given, "input")):
+    for place, item in enumerate(list_of(given, "input")):
         where = f"input[{place}]"
-        fields = _object(item, where)
+        fields = object_of(item, where)
         kind = fields.get("type", "message")
         if kind == "function_call":
             function = {"name": fields.get("name"), "arguments": fields.get("arguments")}
@@ -98,7 +99,7 @@ def _message(fields: Fields, kind: str, where: str) -> Fields:
         raise untranslatable(f"{where}.type", f"an item of type {kind!r} cannot be sent to this model")
     role, content = fields.get("role"), fields.get("content")
     if role not in ("user", "assistant", "system", "developer"):
-        raise untranslatable(f"{where}.role", "must be user, assistant, system or developer")
+        raise invalid(f"{where}.role", "must be user, assistant, system or developer")
     # Many backends know no developer.
     role = "system" if role == "developer" else role
     if isinstance(content, str):
@@ -110,9 +111,9 @@ def _message(fields: Fields, kind: str, where: str) -> Fields:
 
 
 def _parts(content: object, where: str) -> Iterator[Fields]:
-    for place, item in enumerate(_list(content, where)):
+    for place, item in enumerate(list_of(content, where)):
         here = f"{where}[{place}]"
-        part = _object(item, here)
+        part = object_of(item, here)
         kind = part.get("type")
         if kind in ("input_text", "output_text", "text"):
             yield {"type": "text", "text": text_of(part, "text") or ""}
@@ -130,7 +131,7 @@ def _parts(content: object, where: str) -> Iterator[Fields]:
 
 
 def _tool(tool: object, where: str) -> Fields:
-    fields = _object(tool, where)
+    fields = object_of(tool, where)
     if fields.get("type") != "function":
         raise untranslatable(f"{where}.type", "only functions can be sent to this model")
     wanted = ("name", "description", "parameters", "strict")
@@ -140,7 +141,7 @@ def _tool(tool: object, where: str) -> Fields:
 def _allowed(tools: list[Fields], choice: Fields) -> list[Fields]:
     """The choice among some of the tools is said by leaving the others out."""
     wanted = [
-        _object(tool, "tool_choice.tools").get("name") for tool in _list(choice.get("tools"), "tool_choice.tools")
+        object_of(tool, "tool_choice.tools").get("name") for tool in list_of(choice.get("tools"), "tool_choice.tools")
     ]
     return [tool for tool in tools if part_of(tool, "function").get("name") in wanted]
 
@@ -148,9 +149,14 @@ def _allowed(tools: list[Fields], choice: Fields) -> list[Fields]:
 def _tool_choice(choice: object) -> object:
     if choice is None or choice in ("auto", "none", "required"):
         return choice
-    name = text_of(cast(Fields, choice), "name") if isinstance(choice, dict) else None
-    if name is None or cast(Fields, choice).get("type") != "function":
-        raise untranslatable("tool_choice", "must be auto, none, required or a function")
+    if not isinstance(choice, dict):
+        raise invalid("tool_choice", "must be auto, none, required or an object")
+    fields = cast(Fields, choice)
+    if fields.get("type") != "function":
+        raise untranslatable("tool_choice", "only auto, none, required or a function can be asked of this model")
+    name = text_of(fields, "name")
+    if not name:
+        raise invalid("tool_choice.name", "must be a function's name")
     return {"type": "function", "function": {"name": name}}
 
 
@@ -161,17 +167,3 @@ def _response_format(wanted: object) -> Fields | None:
         described = ("name", "description", "schema", "strict")
         return {"type": kind, "json_schema": {name: fields[name] for name in described if fields.get(name) is not None}}
     return {"type": kind} if kind == "json_object" else None
-
-
-def _object(value: object, where: str) -> Fields:
-    if not isinstance(value, dict):
-        raise untranslatable(where, "must be an object")
-    return cast(Fields, value)
-
-
-def _list(value: object, where: str) -> list[object]:
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise untranslatable(where, "must be a list")
-    return cast(list[object], value)

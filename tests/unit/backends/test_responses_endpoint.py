@@ -18,7 +18,7 @@ from backends.chat_chunks import (
     tool_start_chunk,
     usage_chunk,
 )
-from backends.errors import UpstreamRejected
+from backends.errors import Untranslatable, UpstreamRejected
 from backends.protocol import Call, Chunk
 from backends.responses_endpoint_events import ResponsesEventWriter, response_from_answer
 from backends.responses_endpoint_format import chat_body_from_responses
@@ -128,20 +128,45 @@ def test_each_field_is_translated_or_dropped(given: dict[str, Any], expected: di
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"conversation": "conv_1"}, "conversation"),
         ({"background": True}, "background"),
-        ({"input": []}, "input"),
-        ({"input": 7}, "input"),
-        ({"input": ["a"]}, "input[0]"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
-        ({"input": [{"role": "robot", "content": "a"}]}, "input[0].role"),
         ({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}, "input[0].content[0]"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice"),
+        ({"tool_choice": {"type": "web_search_preview"}}, "tool_choice"),
     ],
 )
 def test_what_cannot_be_said_is_refused_by_name(given: dict[str, Any], param: str) -> None:
-    with pytest.raises(UpstreamRejected) as refused:
+    with pytest.raises(Untranslatable) as refused:
         chat(**given)
     assert json.loads(refused.value.body)["error"]["param"] == param
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [
+        ({"input": []}, "input"),
+        ({"input": 7}, "input"),
+        ({"input": ["a"]}, "input[0]"),
+        ({"input": [{"role": "robot", "content": "a"}]}, "input[0].role"),
+        ({"input": [{"role": "user", "content": 7}]}, "input[0].content"),
+        ({"input": [{"role": "user", "content": ["a"]}]}, "input[0].content[0]"),
+        ({"tools": {}}, "tools"),
+        ({"tools": ["a"]}, "tools[0]"),
+        ({"tool_choice": "sometimes"}, "tool_choice"),
+        ({"tool_choice": {"type": "function"}}, "tool_choice.name"),
+    ],
+)
+def test_what_is_wrong_in_any_format_tries_no_other_model(given: dict[str, Any], param: str) -> None:
+    with pytest.raises(UpstreamRejected) as refused:
+        chat(**given)
+    assert not isinstance(refused.value, Untranslatable)
+    assert json.loads(refused.value.body)["error"]["param"] == param
+
+
+def test_a_body_that_is_no_object_is_wrong_in_any_format() -> None:
+    with pytest.raises(UpstreamRejected, match="JSON object") as refused:
+        chat_body_from_responses(b"[]")
+    assert not isinstance(refused.value, Untranslatable)
 
 
 def call(*, is_stream: bool, **fields: Any) -> Call:
