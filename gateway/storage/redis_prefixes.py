@@ -6,7 +6,6 @@ first.
 """
 
 import asyncio
-import contextlib
 import logging
 import os
 import time
@@ -57,6 +56,7 @@ class RedisPrefixes:
         self._monotonic = monotonic
         self._self = os.urandom(8)
         self._last: dict[bytes, bytes] = {}
+        self._is_deaf = False
 
     async def tell(self, notes: Sequence[WarmNote], *, only_replica: bool) -> None:
         stream = self._replicas if only_replica else self._everybodys
@@ -69,8 +69,12 @@ class RedisPrefixes:
 
     async def listen(self, heard: Heard) -> None:
         while True:
-            with contextlib.suppress(RedisError, OSError):
+            try:
                 await self._listen_once(heard)
+            except (RedisError, OSError) as error:
+                if not self._is_deaf:
+                    log.warning("what is warm at other workers is not heard of: Redis failed (%s)", error)
+                self._is_deaf = True
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def aclose(self) -> None:
@@ -85,6 +89,9 @@ class RedisPrefixes:
                 "Sequence[tuple[bytes, Sequence[Record]]]",
                 await self._client.xread(dict(self._last), count=RECORDS_AT_ONCE, block=HEAR_MS),  # pyright: ignore[reportArgumentType]
             )
+            if self._is_deaf:
+                log.warning("what is warm at other workers is heard of again")
+                self._is_deaf = False
             for stream, records in found or ():
                 for name, fields in records:
                     self._last[stream] = name

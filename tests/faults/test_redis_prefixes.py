@@ -10,7 +10,7 @@ import redis
 
 from gateway.process.tasks import end_tasks
 from gateway.storage.redis_bytes import connect_bytes
-from gateway.storage.redis_prefixes import NOTES_A_RECORD, PREFIX, RedisPrefixes
+from gateway.storage.redis_prefixes import AGAIN_SECONDS, NOTES_A_RECORD, PREFIX, RedisPrefixes
 from gateway.upstreams.shared_prefixes import SharedWarmPrefixes, WarmNote
 from tests.redis_server import RedisServer
 
@@ -90,6 +90,24 @@ async def test_a_redis_that_is_away_is_no_error_and_they_find_each_other_again(t
                 while "after" not in known(two):
                     note(one, "after")
                     await asyncio.sleep(0.1)
+
+
+async def test_a_worker_says_once_that_it_hears_nothing_and_once_that_it_hears_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def said(text: str) -> int:
+        return sum(text in record.message for record in caplog.records)
+
+    with RedisServer(tmp_path) as server:
+        async with worker(server) as one, worker(server, "two") as two:
+            note(two, "before")
+            await until(lambda: known(one) == {"before"})
+            server.stop()
+            await until(lambda: said("is not heard of") == 2)
+            await asyncio.sleep(3 * AGAIN_SECONDS)  # it fails some more times, in silence
+            await asyncio.to_thread(server.start)
+            await until(lambda: said("is heard of again") == 2)
+            assert said("is not heard of") == 2
 
 
 async def test_a_stream_is_bounded_and_forgets_itself(redis_server: RedisServer) -> None:
