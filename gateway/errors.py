@@ -20,7 +20,7 @@ BreakevenError
     ├── BodyTooSlow          408: its sender stopped sending
     ├── BudgetExhausted      429 insufficient_quota, not to be retried
     ├── NoEligibleModel      503 with the reason for each candidate
-    │   └── NoCapableModel   400: what is asked for is beyond every candidate, now and later
+    │   └── NoCapableModel   400: what is asked for is beyond every candidate or this key, now and later
     ├── Overloaded           503 with Retry-After
     └── UpstreamFailed       every attempt failed; the attempts are listed
 """
@@ -165,14 +165,15 @@ class NoEligibleModel(RequestError):
 
     type = "server_error"
 
-    def __init__(self, rule: str, reasons: Mapping[str, str]) -> None:
-        listed = "; ".join(f"{model}: {reason}" for model, reason in reasons.items()) or "the rule names no model"
+    def __init__(self, rule: str, reasons: Mapping[str, str], *, why_none: str = "the rule names no model") -> None:
+        """`why_none` is said where there was no candidate at all."""
+        listed = "; ".join(f"{model}: {reason}" for model, reason in reasons.items()) or why_none
         super().__init__(f"No model may serve this request under rule {rule!r}: {listed}.", code="no_eligible_model")
         self.reasons = dict(reasons)
 
 
 class NoCapableModel(NoEligibleModel):
-    """No candidate has an ability that the request needs: asking again cannot help."""
+    """No candidate has an ability that the request needs, or its key may use none: asking again cannot help."""
 
     type = "invalid_request_error"
 

@@ -5,7 +5,7 @@ from typing import NamedTuple, NoReturn
 
 import msgspec
 
-from gateway.errors import ContextTooLong, ModelNotFound, NoCapableModel, NoEligibleModel
+from gateway.errors import ModelNotFound
 from gateway.ledger.entry import Decision, Facts
 from gateway.money import parse_usd
 from gateway.routing.expected_cost import (
@@ -13,14 +13,13 @@ from gateway.routing.expected_cost import (
     expected_time_to_first_token_seconds,
     is_slot_free,
 )
+from gateway.routing.refusals import LACKS, TOO_LONG, refusal, refusal_without_candidates
 from gateway.routing.rules import CASCADED, Cascade, Choose, Rule, Verify, When
 from gateway.routing.snapshot import Candidate, RequestFacts, Snapshot
 
 AUTO = "auto"
 DIRECT = "(direct)"
 SIMULATE_TAG = "simulate-hosted"
-LACKS = "does not support"
-"""How the reason of a candidate begins that no waiting makes able."""
 UNPRICED = 1 << 62
 """Ranks after every known price: an unknown price is never the cheapest."""
 ROUNDING = 1e-9
@@ -66,6 +65,8 @@ def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
     rule = rule_of(request, snapshot.rules)
     named = rule.choose.from_
     pool = [candidate for candidate in _named(named, snapshot.candidates) if _is_allowed(candidate, request)]
+    if not pool:
+        _refuse_without_pool(request, rule, snapshot.candidates)
     weighed = [_weigh(candidate, request) for candidate in pool]
     able = [ranked for ranked in weighed if ranked.rejected is None]
     if not able:
@@ -159,7 +160,7 @@ def _weigh(candidate: Candidate, request: RequestFacts) -> Ranked:
         rejected = f"{LACKS} {', '.join(sorted(set(facts.needs) - candidate.supports))}"
     elif room < (facts.max_output_tokens or 1):
         asked = f" + {facts.max_output_tokens:,} asked for" if facts.max_output_tokens else ""
-        rejected = f"about {facts.input_tokens:,} tokens{asked} do not fit its window of {candidate.context_window:,}"
+        rejected = f"about {facts.input_tokens:,} tokens{asked} {TOO_LONG} of {candidate.context_window:,}"
     elif facts.backend_state.get(candidate.name, (0, 0.0))[0] < 0:
         rejected = "its backend is down"
     return Ranked(
@@ -301,13 +302,10 @@ def _choice(
 
 def _refuse(request: RequestFacts, rule: str, weighed: list[Ranked]) -> NoReturn:
     reasons = {ranked.candidate.name: ranked.rejected or "not chosen" for ranked in weighed}
-    if weighed and all("do not fit" in reason for reason in reasons.values()):
-        widest = max(ranked.candidate.context_window for ranked in weighed)
-        raise ContextTooLong(
-            f"This prompt is about {request.facts.input_tokens:,} tokens long"
-            + (f" and asks for {request.facts.max_output_tokens:,} more" if request.facts.max_output_tokens else "")
-            + f"; the widest model allowed here takes {widest:,}. Shorten the prompt or lower max_tokens."
-        )
-    if weighed and all(reason.startswith(LACKS) for reason in reasons.values()):
-        raise NoCapableModel(rule, reasons)
-    raise NoEligibleModel(rule, reasons)
+    raise refusal(request.facts, rule, reasons, widest=max(ranked.candidate.context_window for ranked in weighed))
+
+
+def _refuse_without_pool(request: RequestFacts, rule: Rule, candidates: Mapping[str, Candidate]) -> NoReturn:
+    anybodys = msgspec.structs.replace(request, allowed_models=None)
+    offered = [one.name for one in _named(rule.choose.from_, candidates) if _is_allowed(one, anybodys)]
+    raise refusal_without_candidates(rule.name, offered, request.allowed_models, candidates)

@@ -149,3 +149,26 @@ def test_a_simulated_model_serves_only_those_who_ask_for_simulation() -> None:
         decide(make_request(requested_model="mid"), snapshot)
     asked = decide(make_request(tags=("simulate-hosted",), difficulty=0.9), snapshot)
     assert {c.name for c in asked.order} == {"local", "mid"}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "says"),
+    [
+        ({"large"}, "this key may use only large, and the rule offers only mid"),
+        ({"old", "gone"}, "this key may use only gone, old, none of which exists here, and the rule offers only mid"),
+        (set[str](), "this key may use only no model"),
+    ],
+)
+def test_a_key_whose_models_the_rule_does_not_offer_is_told_so(allowed: set[str], says: str) -> None:
+    with pytest.raises(NoCapableModel, match=says):
+        decide(make_request(allowed_models=frozenset(allowed)), rules("{from: [mid]}"))
+
+
+@pytest.mark.parametrize("allowed", [None, frozenset({"mid"})])
+def test_a_rule_whose_models_are_switched_off_says_so(allowed: frozenset[str] | None) -> None:
+    snapshot = make_snapshot(
+        "version: 1\nrules:\n  - {name: default, choose: {from: hosted}}\n", candidates=[make_local()]
+    )
+    with pytest.raises(NoEligibleModel, match="none of its models is there") as refused:
+        decide(make_request(allowed_models=allowed), snapshot)
+    assert not isinstance(refused.value, NoCapableModel)

@@ -1,0 +1,48 @@
+"""Why no model may serve a request, as the error that its caller is told. Pure; weighs nothing itself."""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Final
+
+from gateway.errors import ContextTooLong, NoCapableModel, NoEligibleModel
+from gateway.ledger.entry import Facts
+
+LACKS: Final = "does not support"
+"""How the reason of a candidate begins that no waiting makes able."""
+TOO_LONG: Final = "do not fit its window"
+"""What the reason of a candidate says whose context is too short."""
+NONE_THERE: Final = (
+    "none of its models is there; their backends are switched off or lack a key, and `breakeven doctor` says which"
+)
+MOST_LISTED: Final = 20
+
+
+def refusal(facts: Facts, rule: str, reasons: Mapping[str, str], *, widest: int) -> NoEligibleModel | ContextTooLong:
+    """Of candidates that were weighed, by their names; `widest` is the largest of their windows."""
+    if all(TOO_LONG in reason for reason in reasons.values()):
+        return ContextTooLong(
+            f"This prompt is about {facts.input_tokens:,} tokens long"
+            + (f" and asks for {facts.max_output_tokens:,} more" if facts.max_output_tokens else "")
+            + f"; the widest model allowed here takes {widest:,}. Shorten the prompt or lower max_tokens."
+        )
+    if all(reason.startswith(LACKS) for reason in reasons.values()):
+        return NoCapableModel(rule, reasons)
+    return NoEligibleModel(rule, reasons)
+
+
+def refusal_without_candidates(
+    rule: str, offered: Sequence[str], allowed: Iterable[str] | None, known: Container[str]
+) -> NoEligibleModel:
+    """`offered` is what the rule has for any key, `allowed` what this key may use; no model is in both."""
+    if not offered or allowed is None:
+        return NoEligibleModel(rule, {}, why_none=NONE_THERE)
+    own = sorted(allowed)
+    missing = "" if any(name in known for name in own) else ", none of which exists here"
+    why = (
+        f"this key may use only {_listed(own) or 'no model'}{missing if own else ''}, and the rule offers only "
+        f"{_listed(offered)}; change the key's models or the rule"
+    )
+    return NoCapableModel(rule, {}, why_none=why)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_LISTED]) + (", ..." if len(names) > MOST_LISTED else "")
