@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from gateway.errors import ConfigurationError
 
@@ -15,6 +16,34 @@ LOADERS = {
     "typed": yaml.SafeLoader,
     # Scalars stay text, so that no number is a float; in C, because price files have thousands of lines.
     "text": getattr(yaml, "CBaseLoader", yaml.BaseLoader),
+}
+PLAIN_NUMBER = "must be a number, without a unit or a currency"
+PROBLEMS = {
+    "extra_forbidden": "is not a known field",
+    "missing": "is missing",
+    "int_parsing": "must be a whole number, without a unit",
+    "int_from_float": "must be a whole number",
+    "float_parsing": PLAIN_NUMBER,
+    "decimal_parsing": PLAIN_NUMBER,
+    "bool_parsing": "must be true or false",
+    "dict_type": "must be named fields, each as `name: value`",
+    "model_type": "must be named fields, each as `name: value`",
+    "list_type": "must be a list, as in [one, two]",
+    "tuple_type": "must be a list, as in [one, two]",
+    "string_type": "must be text",
+    "literal_error": "must be {expected}",
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
+}
+"""What pydantic finds wrong, as somebody who edits a file would say it."""
+YAML_PROBLEMS = {
+    "mapping values are not allowed": "; is the line, or the one above it, indented as it should be?",
+    "cannot start any token": "; indent with spaces, not tabs, and put text that begins with a sign into quotes",
+    "expected <block end>": "; is the line indented as those that it belongs to?",
+    "did not find expected key": "; is the line indented as those that it belongs to?",
+    "could not find expected ':'": "; is a colon missing in the line above?",
 }
 
 
@@ -42,8 +71,10 @@ def parse_yaml(text: str, *, file: str, scalars: Literal["typed", "text"] = "typ
         node, value = _load(text, LOADERS[scalars])
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        said = error.problem or error.context or ""
+        hint = next((hint for part, hint in YAML_PROBLEMS.items() if part in said), "")
         raise ConfigurationError(
-            f"not valid YAML: {error.problem or error.context}", file=file, line=mark.line + 1 if mark else None
+            f"not valid YAML: {said}{hint}", file=file, line=mark.line + 1 if mark else None
         ) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, max(0, text.find(chr(error.character)))) + 1
@@ -66,7 +97,7 @@ def validate_yaml(schema: type[Schema], text: str, name: str) -> Schema:
     except ValidationError as error:
         wrong = [
             ConfigurationError(
-                _said(found["type"], found["msg"]),
+                problem_of(found),
                 file=name,
                 line=document.line(found["loc"]),
                 field=field_of(found["loc"]) or "file",
@@ -78,9 +109,11 @@ def validate_yaml(schema: type[Schema], text: str, name: str) -> Schema:
         raise ConfigurationError(first.problem + more, file=name, line=first.line, field=first.field) from error
 
 
-def _said(kind: str, message: str) -> str:
-    """Pydantic's words, where they say it well."""
-    return {"extra_forbidden": "is not a known field", "missing": "is missing"}.get(kind, message)
+def problem_of(found: ErrorDetails) -> str:
+    """What is wrong with a field; in pydantic's words where nobody would need others."""
+    if (known := PROBLEMS.get(found["type"])) is None:
+        return found["msg"].removeprefix("Value error, ")
+    return known.format(**found.get("ctx", {}))
 
 
 def field_of(path: Path) -> str:

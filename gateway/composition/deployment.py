@@ -1,15 +1,15 @@
 """Everything a deployment's files and environment say, read and validated together; nothing is started."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from gateway.composition.backend_table import BackendTable, build_backend_table
+from gateway.config.addresses import parse_database_url, parse_redis_url
 from gateway.config.engine_curve import MeasuredEngine, load_engine_curve
 from gateway.config.home import Home
 from gateway.config.limit_settings import shared_limits
-from gateway.config.price_files import load_price_book
+from gateway.config.price_files import load_deployment_prices
 from gateway.config.settings import Settings, load_settings, read_own_text
 from gateway.errors import ConfigurationError
 from gateway.limits.values import SharedLimits
@@ -17,6 +17,10 @@ from gateway.pricing.catalogue import PriceBook
 from gateway.routing.rules import RulesDocument
 from gateway.rulebook.catalogue import Catalogue
 
+ENVIRONMENT_ADDRESSES = (
+    ("database", "BREAKEVEN_DATABASE_URL", parse_database_url),
+    ("redis", "BREAKEVEN_REDIS_URL", parse_redis_url),
+)
 OFFLINE_ENGINE_URL = "http://127.0.0.1:1/v1"
 """Stands for the engine's address where nothing will be sent there."""
 
@@ -58,14 +62,25 @@ def load_deployment(
     catalogue = table.catalogue()
     text = read_own_text(home.rules_file)
     rules = catalogue.parse(text, file=str(home.rules_file))
-    prices = load_price_book(overrides=[_beside(home, name) for name in settings.price_overrides])
+    prices = load_deployment_prices(home, settings)
     return Deployment(home, settings, curve, table, catalogue, prices, text, rules)
 
 
 def load_environment_settings(home: Home, environ: Mapping[str, str] = os.environ) -> Settings:
     """The configuration file; addresses that hold passwords may be given in the environment, where they win over it."""
-    given = {"database": environ.get("BREAKEVEN_DATABASE_URL"), "redis": environ.get("BREAKEVEN_REDIS_URL")}
-    return load_settings(home).model_copy(update={name: value for name, value in given.items() if value})
+    given = {
+        name: _address(check, variable, environ[variable])
+        for name, variable, check in ENVIRONMENT_ADDRESSES
+        if environ.get(variable)
+    }
+    return load_settings(home).model_copy(update=given)
+
+
+def _address(check: Callable[[str], str], variable: str, value: str) -> str:
+    try:
+        return check(value)
+    except ValueError as error:
+        raise ConfigurationError(str(error), field=variable) from error
 
 
 def require_redis(settings: Settings, workers: int, home: Home) -> None:
@@ -77,8 +92,3 @@ def require_redis(settings: Settings, workers: int, home: Home) -> None:
             file=str(home.config_file),
             field="server.workers",
         )
-
-
-def _beside(home: Home, name: str) -> Path:
-    path = Path(name).expanduser()
-    return path if path.is_absolute() else home.root / path

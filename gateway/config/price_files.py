@@ -6,8 +6,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from gateway.config.home import Home
-from gateway.config.settings import Settings
-from gateway.errors import StateError
+from gateway.config.settings import Settings, read_text
+from gateway.errors import ConfigurationError, StateError
 from gateway.pricing.catalogue import Override, PriceBook, ProviderPrices
 from gateway.pricing.price_text import parse_overrides, parse_prices
 from gateway.pricing.price_yaml import format_prices
@@ -26,8 +26,8 @@ def load_prices(directory: Path = SHIPPED, *, providers: Iterable[str] | None = 
 
 
 def load_overrides(path: Path) -> tuple[Override, ...]:
-    """A deployment's negotiated terms. Raises ConfigurationError and OSError."""
-    return parse_overrides(path.read_text(encoding="utf-8"), os.path.relpath(path))
+    """A deployment's negotiated terms. Raises ConfigurationError."""
+    return parse_overrides(read_text(path), os.path.relpath(path))
 
 
 def load_price_book(
@@ -50,8 +50,27 @@ def load_price_book(
 
 def load_deployment_prices(home: Home, settings: Settings) -> PriceBook:
     """What this deployment pays: the shipped catalogue, its own imports and its negotiated terms."""
-    overrides = [home.root / name for name in settings.price_overrides]
-    return load_price_book(own_directory=own_prices(home), overrides=overrides)
+    paths = [home.root / Path(name).expanduser() for name in settings.price_overrides]
+    book = load_price_book(own_directory=own_prices(home), overrides=paths)
+    for path in paths:
+        _require_prices(book, load_overrides(path), os.path.relpath(path))
+    return book
+
+
+def _require_prices(book: PriceBook, terms: Sequence[Override], file: str) -> None:
+    """Raises ConfigurationError for terms that can never count, because nothing has a price that they change."""
+    for index, term in enumerate(terms):
+        if term.model is None and not book.models(term.provider):
+            known = ", ".join(sorted({provider for provider, _ in book.models()}))
+            problem = f"no price of the provider {term.provider!r} is known; known: {known}"
+        elif term.model is not None and not book.history(term.provider, term.model):
+            problem = (
+                f"no price of {term.provider}'s {term.model!r} is known for the discount: give `prices`, or see "
+                "`breakeven prices list` for the name"
+            )
+        else:
+            continue
+        raise ConfigurationError(problem, file=file, field=f"overrides.{index}")
 
 
 def own_prices(home: Home) -> Path:

@@ -4,8 +4,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from gateway.config.addresses import parse_backend_name, parse_database_url, parse_http_url, parse_redis_url
 from gateway.config.home import Home
 from gateway.config.limit_settings import LimitSettings
 from gateway.config.providers import OnDisconnect, WireFormat
@@ -101,7 +102,7 @@ class BackendSettings(Strict):
     `has_responses`: an OpenAI-compatible endpoint that answers `/responses` itself; others are asked a chat instead.
     """
 
-    base_url: str = Field(default="", pattern=r"^(https?://.+)?$")
+    base_url: Annotated[str, AfterValidator(parse_http_url)] = ""
     litellm: dict[str, str | int | float | bool] | None = None
     api_key_env: str | None = None
     keys: list[KeySettings] = Field(default_factory=list[KeySettings])
@@ -163,7 +164,7 @@ class KeptAnswerSettings(Strict):
 class TelemetrySettings(Strict):
     """OpenTelemetry over OTLP/HTTP to a collector, as in http://collector:4318; needs the otel extra."""
 
-    otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://.+")
+    otlp_endpoint: Annotated[str, AfterValidator(parse_http_url)] | None = None
 
 
 class ShadowSettings(Strict):
@@ -183,12 +184,12 @@ class Settings(Strict):
 
     server: ServerSettings = ServerSettings()
     engine: EngineSettings = EngineSettings()
-    backends: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")], BackendSettings] = Field(
+    backends: dict[Annotated[str, AfterValidator(parse_backend_name)], BackendSettings] = Field(
         default_factory=dict[str, BackendSettings]
     )
     fallback: FallbackSettings = FallbackSettings()
-    database: str | None = None
-    redis: str | None = Field(default=None, pattern=r"^(redis|rediss|unix)://")
+    database: Annotated[str, AfterValidator(parse_database_url)] | None = None
+    redis: Annotated[str, AfterValidator(parse_redis_url)] | None = None
     limits: LimitSettings = LimitSettings()
     tiers: dict[str, list[str]] = Field(default_factory=dict[str, list[str]])
     kept_answers: KeptAnswerSettings = KeptAnswerSettings()
@@ -216,7 +217,9 @@ def read_own_text(path: Path) -> str:
     if not path.exists():
         problem = "does not exist; `breakeven serve` writes a first one (BREAKEVEN_HOME says where yours is)"
         raise ConfigurationError(problem, file=str(path))
-    return read_text(path)
+    if not (text := read_text(path)).strip():
+        raise ConfigurationError("is empty; without it `breakeven serve` writes a first one", file=str(path))
+    return text
 
 
 def read_text(path: Path) -> str:

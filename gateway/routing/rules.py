@@ -1,6 +1,7 @@
 """The rules document: its schema, and its validation down to the line. Text in, values out."""
 
 import hashlib
+from collections.abc import Collection
 from decimal import Decimal
 from functools import cached_property
 from typing import Annotated, Literal
@@ -9,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from gateway.errors import ConfigurationError
 from gateway.money import parse_usd
-from gateway.yaml_document import parse_yaml
+from gateway.yaml_document import parse_yaml, problem_of
 
 MAX_BYTES = 1_000_000
 CASCADED = "chat.completions"
@@ -191,9 +192,8 @@ def parse_rules(text: str, *, file: str = "rules.yaml", known_models: frozenset[
         # A misspelt field is also a missing one: name the misspelling.
         first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
         path = tuple(part for part in first["loc"] if part != "from_")
-        problem = "is not a known field" if first["type"] == "extra_forbidden" else first["msg"]
         raise ConfigurationError(
-            problem.removeprefix("Value error, "),
+            problem_of(first),
             file=file,
             line=written.line(path),
             field=".".join(str(part) for part in path),
@@ -215,17 +215,11 @@ def parse_rules(text: str, *, file: str = "rules.yaml", known_models: frozenset[
         if isinstance(rule.choose.from_, list):
             for position, model in enumerate(rule.choose.from_):
                 if model not in names:
-                    raise fail(
-                        f"unknown model {model!r}; known: {', '.join(sorted(names)) or 'none'}",
-                        *("rules", index, "choose", "from", position),
-                    )
+                    raise fail(_unknown(model, names), "rules", index, "choose", "from", position)
         if rule.cascade is not None:
             for position, model in enumerate(rule.cascade.escalate_to):
                 if model not in names:
-                    raise fail(
-                        f"unknown model {model!r}; known: {', '.join(sorted(names)) or 'none'}",
-                        *("rules", index, "cascade", "escalate_to", position),
-                    )
+                    raise fail(_unknown(model, names), "rules", index, "cascade", "escalate_to", position)
             if objection := _cascade_objection(rule):
                 raise fail(objection, "rules", index, "cascade")
         is_last = index == len(document.rules) - 1
@@ -237,6 +231,11 @@ def parse_rules(text: str, *, file: str = "rules.yaml", known_models: frozenset[
             if rule.when is not None and earlier.when is not None and implies(rule.when, earlier.when):
                 raise fail(f"can never match: {earlier.name!r} above takes every such request", "rules", index)
     return document
+
+
+def _unknown(model: str, names: Collection[str]) -> str:
+    known = ", ".join(sorted(names)) or "none"
+    return f"unknown model {model!r}; known: {known}. A provider's are known while its key is in the environment"
 
 
 def _cascade_objection(rule: Rule) -> str | None:

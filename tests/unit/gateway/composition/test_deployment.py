@@ -1,5 +1,6 @@
 """What the environment adds to the files, and which deployments are refused."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from gateway.composition.deployment import load_deployment
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
+from gateway.config.price_files import load_prices, own_prices, write_prices
 from gateway.errors import ConfigurationError, StateError
-from gateway.limits.values import Rates
+from gateway.limits.values import Rates as LimitRates
+from gateway.pricing.catalogue import Ladder, Rates
 
 
 @pytest.fixture
@@ -36,6 +39,47 @@ def test_addresses_with_passwords_may_come_from_the_environment(home: Home) -> N
     assert load_deployment(home, environ={}).database_url == "postgresql+asyncpg://file/x"
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("BREAKEVEN_DATABASE_URL", "mysql://h/db", "BREAKEVEN_DATABASE_URL: must be postgresql://"),
+        ("BREAKEVEN_REDIS_URL", "h:6379", "BREAKEVEN_REDIS_URL: must begin with redis://"),
+    ],
+)
+def test_an_address_of_the_environment_that_is_none_is_named(home: Home, variable: str, value: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        load_deployment(home, environ={variable: value})
+
+
+def test_imported_prices_stand_in_for_the_shipped_ones(home: Home) -> None:
+    (shipped,) = load_prices(providers=["openai"])
+    (model,) = [one for one in shipped.models if one.model == "gpt-4o-mini"]
+    dearer = replace(model.history[-1], ladder=Ladder(Rates(input=7, output=8)))
+    write_prices(own_prices(home), replace(shipped, models=(replace(model, history=(dearer,)),)))
+    prices = load_deployment(home, environ={}).prices
+    assert [one.rates for one in prices.history("openai", "gpt-4o-mini")] == [Rates(input=7, output=8)]
+    assert prices.models("anthropic")
+
+
+@pytest.mark.parametrize(
+    ("terms", "says"),
+    [
+        (None, "terms.yaml: does not exist"),
+        (
+            "{provider: opnai, discount: 0.1}",
+            r"overrides.0: no price of the provider 'opnai' is known; known: .*openai",
+        ),
+        ("{provider: openai, model: gpt-nope, discount: 0.1}", "no price of openai's 'gpt-nope' is known"),
+    ],
+)
+def test_terms_that_could_never_count_are_refused(home: Home, terms: str | None, says: str) -> None:
+    add(home, "\nprice_overrides: [terms.yaml]\n")
+    if terms is not None:
+        (home.root / "terms.yaml").write_text(f"overrides: [{terms}]\n", "utf-8")
+    with pytest.raises(ConfigurationError, match=says):
+        load_deployment(home, environ={})
+
+
 def test_more_than_one_worker_without_redis_is_refused_with_the_reason(home: Home) -> None:
     text = home.config_file.read_text("utf-8").replace("server:\n", "server:\n  workers: 3\n")
     home.config_file.write_text(text, "utf-8")
@@ -50,8 +94,8 @@ def test_limits_of_teams_and_models_and_tiers(home: Home) -> None:
         "\nlimits: {teams: {red: {requests_per_minute: 6}}, models: {m: {tokens_per_minute: 7}}}\ntiers: {t: [m]}\n",
     )
     shared = load_deployment(home, environ={}).shared_limits
-    assert shared.teams == {"red": Rates(requests_per_minute=6)}
-    assert shared.models == {"m": Rates(tokens_per_minute=7)}
+    assert shared.teams == {"red": LimitRates(requests_per_minute=6)}
+    assert shared.models == {"m": LimitRates(tokens_per_minute=7)}
     assert shared.tiers == {"t": frozenset({"m"})}
 
 

@@ -61,6 +61,17 @@ def test_a_switched_off_engine_leaves_the_rules_valid(home: Home) -> None:
         ("backends: {}", "backends: {local: {base_url: 'http://x/v1'}}", "the bundled engine's name"),
         ("backends: {}", "backends: {x: {base_url: 'ftp://x'}}", "backends.x.base_url"),
         ("backends: {}", "backends: {x: {base_url: 'http://x/v1', gpu_hour_usd: 1}}", "belong together"),
+        ("backends: {}", "backends: {x: {base_url: 'x:8000/v1'}}", "must begin with http://"),
+        ("backends: {}", "backends: {My-vLLM: {base_url: 'http://x'}}", "as in my-vllm"),
+        ("backends: {}", "backends: []", "must be named fields"),
+        ("max_body_megabytes: 32", "max_body_megabytes: 32MB", "must be a whole number, without a unit"),
+        ("max_body_megabytes: 32", "max_body_megabytes: 0", "must be at least 1"),
+        ('gpu_hour_usd: "0.10"', "gpu_hour_usd: $2", "must be a number, without a unit or a currency"),
+        ("is_enabled: true", "is_enabled: sure", "must be true or false"),
+        ("  max_body_megabytes: 32", "    max_body_megabytes: 32", "not valid YAML: .*indented"),
+        ("  max_body_megabytes: 32", "\tmax_body_megabytes: 32", "indent with spaces"),
+        ("server:", "redis: localhost:6379\nserver:", "redis: must begin with redis://"),
+        ("server:", "database: mysql://h/x\nserver:", "database: must be postgresql://"),
         ("server:", "server: [", "not valid|expected"),
     ],
 )
@@ -78,6 +89,9 @@ def test_a_missing_provider_key_and_a_missing_file_are_named(home: Home) -> None
     home.config_file.write_text(text.replace("backends: {}", block), encoding="utf-8")
     with pytest.raises(ConfigurationError, match="no MY_KEY"):
         load_deployment(home, environ={})
+    home.config_file.write_text("\n")
+    with pytest.raises(ConfigurationError, match="is empty; without it `breakeven serve` writes a first one"):
+        load_settings(home)
     home.config_file.unlink()
     with pytest.raises(ConfigurationError, match="`breakeven serve` writes a first one"):
         load_settings(home)

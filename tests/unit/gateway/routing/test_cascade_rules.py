@@ -28,7 +28,7 @@ def snapshot_of(cascade: str, choose: str = "{from: [local, mid]}") -> Snapshot:
             "when: {tags: [x]}, choose: {from: [mid]}, cascade: {escalate_to: [large], verify: {format: false}}",
             "verifies nothing",
         ),
-        ("when: {tags: [x]}, choose: {from: [mid]}, cascade: {}", "Field required"),
+        ("when: {tags: [x]}, choose: {from: [mid]}, cascade: {}", "is missing"),
         ("when: {tags: [x]}, choose: {from: [mid], explore_usd_per_day: 1}", "what share of requests to `explore`"),
     ],
 )

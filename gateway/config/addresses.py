@@ -1,0 +1,44 @@
+"""The addresses that a configuration names: what each must look like, and what to write instead. Pure."""
+
+import re
+
+HTTP = re.compile(r"https?://.+")
+REDIS = re.compile(r"(redis|rediss|unix)://.+")
+BACKEND_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
+SSL_MODE = re.compile(r"(^|&)sslmode=")
+DATABASE_SCHEMES = {
+    "sqlite": "sqlite+aiosqlite",
+    "sqlite+aiosqlite": "sqlite+aiosqlite",
+    "postgres": "postgresql+asyncpg",
+    "postgresql": "postgresql+asyncpg",
+    "postgresql+asyncpg": "postgresql+asyncpg",
+}
+"""As hosting companies write them, and as SQLAlchemy does."""
+
+
+def parse_http_url(text: str) -> str:
+    if text and not HTTP.fullmatch(text):
+        raise ValueError("must begin with http:// or https://, as in http://10.0.0.5:8000/v1")
+    return text
+
+
+def parse_backend_name(text: str) -> str:
+    if not BACKEND_NAME.fullmatch(text):
+        raise ValueError("must be a name of small letters, digits, dots and dashes, at most 40 of them, as in my-vllm")
+    return text
+
+
+def parse_redis_url(text: str) -> str:
+    if not REDIS.fullmatch(text):
+        raise ValueError("must begin with redis:// or rediss://, as in redis://host:6379/0")
+    return text
+
+
+def parse_database_url(text: str) -> str:
+    """With the driver that we use, and its name for what others call `sslmode`."""
+    scheme, separator, rest = text.partition("://")
+    driver = DATABASE_SCHEMES.get(scheme)
+    if driver is None or not separator or not rest:
+        raise ValueError("must be postgresql://USER:PASSWORD@HOST/NAME or sqlite:////PATH/TO/FILE")
+    address, question, options = rest.partition("?")
+    return f"{driver}://{address}{question}" + SSL_MODE.sub(r"\1ssl=", options)
