@@ -14,6 +14,7 @@ from gateway.limits.budget_keeper import BudgetKeeper
 from gateway.limits.counters import Account, Booked, budget_account
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import window_id
+from gateway.process.tasks import end_tasks
 from gateway.storage.redis_counters import RedisCounters, connect
 from tests.redis_server import RedisServer
 from tests.rig import Rig
@@ -78,9 +79,7 @@ async def pair(server: RedisServer) -> AsyncIterator[tuple[Worker, Worker]]:
     for worker in workers:
         await until(lambda worker=worker: worker.spend(0))
     yield workers
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await end_tasks(tasks)
     for worker in workers:
         await worker.counters.aclose()
 
