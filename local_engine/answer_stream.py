@@ -19,31 +19,32 @@ FINISH = {"stop": "stop", "length": "length", "cancelled": "stop", "error": "sto
 
 
 async def deltas(engine: AsyncEngine, prepared: Prepared) -> AsyncIterator[tuple[int, Delta]]:
-    """Deltas of all choices as they come. The first choice computes the prompt; the others start from its cache."""
+    """Deltas of all answers as they come. A prompt's first answer computes it; the others start from its cache."""
     merged: asyncio.Queue[tuple[int, Delta]] = asyncio.Queue()
-    prompt_done = asyncio.Event()
+    computed = [asyncio.Event() for _ in prepared.prompts]
 
-    async def follow(choice: int) -> None:
-        if choice:
-            await prompt_done.wait()
+    async def follow(answer: int) -> None:
+        prompt = prepared.prompt_of(answer)
+        if answer % len(prepared.choices):
+            await computed[prompt].wait()
         stream = engine.generate(
-            prepared.prompt_token_ids,
-            prepared.choices[choice],
+            prepared.prompts[prompt],
+            prepared.params_of(answer),
             cache_salt=prepared.cache_salt,
             priority=prepared.priority,
         )
         async with aclosing(stream) as own:  # pyright: ignore[reportArgumentType]
             async for delta in own:
-                prompt_done.set()
-                merged.put_nowait((choice, delta))
+                computed[prompt].set()
+                merged.put_nowait((answer, delta))
 
-    tasks = [asyncio.create_task(follow(choice)) for choice in range(len(prepared.choices))]
-    open_choices = len(tasks)
+    tasks = [asyncio.create_task(follow(answer)) for answer in range(prepared.answers)]
+    open_answers = len(tasks)
     try:
-        while open_choices:
-            choice, delta = await merged.get()
-            open_choices -= delta.finish_reason is not None
-            yield choice, delta
+        while open_answers:
+            answer, delta = await merged.get()
+            open_answers -= delta.finish_reason is not None
+            yield answer, delta
     finally:
         for task in tasks:
             task.cancel()
@@ -52,7 +53,7 @@ async def deltas(engine: AsyncEngine, prepared: Prepared) -> AsyncIterator[tuple
 
 async def whole(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> dict[str, Any]:
     """The body of an answer that does not stream; raises StepFailed when part of it was lost."""
-    collected = [Collected() for _ in prepared.choices]
+    collected = [Collected(text=prepared.echo_of(answer)) for answer in range(prepared.answers)]
     async with aclosing(deltas(engine, prepared)) as parts:  # pyright: ignore[reportArgumentType]
         async for choice, delta in parts:
             collected[choice].add(delta)
@@ -60,11 +61,11 @@ async def whole(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> di
     if failed:
         raise StepFailed(failed)
     requests = [answer.request for answer in collected if answer.request is not None]
-    choices = [_choice(wire, index, answer, has_tools=prepared.has_tools) for index, answer in enumerate(collected)]
-    return wire.body(choices, requests, time.monotonic())
+    choices = [_choice(wire, index, answer, prepared) for index, answer in enumerate(collected)]
+    return wire.body(choices, requests, time.monotonic(), len(prepared.choices))
 
 
-def _choice(wire: AnswerWire, index: int, answer: Collected, *, has_tools: bool) -> dict[str, Any]:
+def _choice(wire: AnswerWire, index: int, answer: Collected, prepared: Prepared) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "index": index,
         "logprobs": wire.logprobs(answer.logprobs),
@@ -73,8 +74,8 @@ def _choice(wire: AnswerWire, index: int, answer: Collected, *, has_tools: bool)
     if wire.kind == "text":
         return entry | {"text": answer.text}
     message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": None}
-    if has_tools:
-        split = ToolSplit()
+    if prepared.has_tools:
+        split = ToolSplit(prepared.most_calls)
         text, calls = split.push(answer.text, is_last=True)
         if calls:
             entry["finish_reason"] = "tool_calls"
@@ -85,7 +86,8 @@ def _choice(wire: AnswerWire, index: int, answer: Collected, *, has_tools: bool)
 async def events(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> AsyncIterator[bytes]:
     """Server-sent events. A failure after the first byte is an error event, and no [DONE] follows it."""
     requests: dict[int, Request] = {}
-    splits = [ToolSplit() if prepared.has_tools else None for _ in prepared.choices]
+    splits = [ToolSplit(prepared.most_calls) if prepared.has_tools else None for _ in range(prepared.answers)]
+    shown = [0] * prepared.answers
     async with aclosing(deltas(engine, prepared)) as parts:  # pyright: ignore[reportArgumentType]
         async for choice, delta in parts:
             if delta.error is not None:
@@ -93,8 +95,11 @@ async def events(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> A
                 return
             if choice not in requests and wire.kind == "chat":
                 yield event(wire.chunk(choice, {"role": "assistant", "content": ""}))
+            if choice not in requests and (echo := prepared.echo_of(choice)):
+                yield event(wire.chunk(choice, {"content": echo}))
             requests[choice] = delta.request
-            logprobs = wire.logprobs(delta.logprobs)
+            logprobs = wire.logprobs(delta.logprobs, shown[choice])
+            shown[choice] += wire.width(delta.logprobs)
             text, finish, split = delta.text, FINISH.get(delta.finish_reason or ""), splits[choice]
             if split is not None:
                 text, calls = split.push(text, is_last=finish is not None)
@@ -106,7 +111,8 @@ async def events(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> A
             if finish is not None:
                 yield event(wire.chunk(choice, {}, finish=finish))
     if prepared.wants_usage_chunk:
-        yield event(wire.usage_chunk([requests[choice] for choice in sorted(requests)], time.monotonic()))
+        ended = [requests[choice] for choice in sorted(requests)]
+        yield event(wire.usage_chunk(ended, time.monotonic(), len(prepared.choices)))
     yield b"data: [DONE]\n\n"
 
 

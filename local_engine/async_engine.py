@@ -126,22 +126,27 @@ class AsyncEngine:
             kv_blocks_free=self._kv_cache.pool.free_blocks,
         )
 
-    def admit(self, prompt_token_ids: list[int], answers: int = 1) -> "Admission":
+    def admit(self, prompt_token_ids: list[int], answers: int = 1, parameter: str = "messages") -> "Admission":
         """Take places for a request's answers; the caller gives them back by `release`.
 
         Refuses what cannot run: a prompt that leaves no room for an answer, a full queue, a process going down.
+        `parameter` is the field that the prompt came in; where there are several prompts, give the longest.
         """
         if self.is_draining:
             raise EngineDraining("The engine is shutting down.")
         if not prompt_token_ids:
-            raise InvalidRequest("The prompt is empty.", parameter="prompt")
+            raise InvalidRequest("The prompt is empty.", parameter=parameter)
         if len(prompt_token_ids) >= self.context_window:
             raise ContextLengthExceeded(
                 f"This model's context window is {self.context_window} tokens; "
                 f"the prompt has {len(prompt_token_ids)} and leaves no room for an answer.",
-                parameter="messages",
+                parameter=parameter,
             )
         limit = self._max_running + self._max_waiting
+        if answers > limit:
+            raise InvalidRequest(
+                f"The engine takes {limit} answers at a time, not {answers}; send fewer.", parameter="n"
+            )
         if self._admitted + answers > limit:
             self.metrics.rejected.inc()
             waits = max(1.0, self.metrics.recent_queue_seconds)

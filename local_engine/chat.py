@@ -1,8 +1,8 @@
 """From a request's body to what the engine runs: prompt tokens and one set of sampling parameters per choice."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from local_engine.constraints import ConstraintCompiler, requested_constraint, tool_constraint
+from local_engine.constraints import ConstraintCompiler, function_of, requested_constraint, tool_constraint
 from local_engine.errors import InvalidRequest
 from local_engine.messages import plain_message
 from local_engine.openai_answers import Kind
@@ -15,58 +15,92 @@ DEFAULT_TEXT_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request ready to run."""
+    """A request ready to run: each of its prompts is answered once for each of `choices`, in this order."""
 
     kind: Kind
-    prompt_token_ids: list[int]
+    prompts: list[list[int]]
     choices: list[SamplingParams]
     is_stream: bool
     wants_usage_chunk: bool
     cache_salt: str
     priority: int
     has_tools: bool = False
+    most_calls: int | None = None
+    echoes: tuple[str, ...] = ()
+
+    @property
+    def answers(self) -> int:
+        """How many there will be."""
+        return len(self.prompts) * len(self.choices)
+
+    @property
+    def longest_prompt(self) -> list[int]:
+        """The one that leaves the least room."""
+        return max(self.prompts, key=len)
+
+    def prompt_of(self, answer: int) -> int:
+        """The index of the prompt that an answer is to."""
+        return answer // len(self.choices)
+
+    def params_of(self, answer: int) -> SamplingParams:
+        """How an answer is drawn."""
+        return self.choices[answer % len(self.choices)]
+
+    def echo_of(self, answer: int) -> str:
+        """What an answer's text begins with."""
+        return self.echoes[self.prompt_of(answer)] if self.echoes else ""
 
 
-def prepare_chat(body: bytes, tokenizer: Tokenizer, constraints: ConstraintCompiler, context_window: int) -> Prepared:
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What requests are prepared for. `vocabulary_size` is the logits'; a tokenizer may know ids beyond it."""
+
+    tokenizer: Tokenizer
+    constraints: ConstraintCompiler
+    context_window: int
+    vocabulary_size: int
+
+
+def prepare_chat(body: bytes, model: Model) -> Prepared:
     """Raises InvalidRequest that names the parameter."""
     request = parse_chat(body)
     messages = [plain_message(message, index) for index, message in enumerate(request.messages)]
+    for tool in request.tools or ():
+        function_of(tool)
     tools = None if request.tool_choice == "none" else request.tools
-    ids = tokenizer.encode_chat(messages, tools=tools, **(request.chat_template_kwargs or {}))
-    constraint = _tool_choice(request) or requested_constraint(request.response_format, request.structured_outputs)
-    max_tokens = request.max_completion_tokens or request.max_tokens
+    ids = model.tokenizer.encode_chat(messages, tools=tools, extra=request.chat_template_kwargs)
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
-    return _prepared(
+    prepared = _prepared(
         "chat",
         request,
-        ids,
-        tokenizer,
-        context_window,
-        max_tokens=max_tokens,
+        [ids],
+        model,
+        max_tokens=request.max_completion_tokens or request.max_tokens,
         logprobs=logprobs,
-        constraint=_checked(constraint, constraints),
-        has_tools=bool(tools),
+        constraint=_tool_choice(request) or requested_constraint(request.response_format, request.constraints),
     )
+    return replace(prepared, has_tools=bool(tools), most_calls=1 if request.parallel_tool_calls is False else None)
 
 
-def prepare_completion(
-    body: bytes, tokenizer: Tokenizer, constraints: ConstraintCompiler, context_window: int
-) -> Prepared:
+def prepare_completion(body: bytes, model: Model) -> Prepared:
     """Raises InvalidRequest that names the parameter."""
     request = parse_completion(body)
-    ids = _prompt_ids(request.prompt, tokenizer)
-    max_tokens = request.max_tokens or DEFAULT_TEXT_TOKENS
-    constraint = requested_constraint(request.response_format, request.structured_outputs)
-    return _prepared(
+    prompts = [_prompt_ids(prompt, model.tokenizer) for prompt in _prompts(request.prompt)]
+    prepared = _prepared(
         "text",
         request,
-        ids,
-        tokenizer,
-        context_window,
-        max_tokens=max_tokens,
+        prompts,
+        model,
+        max_tokens=request.max_tokens or DEFAULT_TEXT_TOKENS,
         logprobs=request.logprobs,
-        constraint=_checked(constraint, constraints),
+        constraint=requested_constraint(request.response_format, request.constraints),
     )
+    if not request.echo:
+        return prepared
+    texts = [
+        prompt if isinstance(prompt, str) else model.tokenizer.decode(prompt) for prompt in _prompts(request.prompt)
+    ]
+    return replace(prepared, echoes=tuple(texts))
 
 
 def _tool_choice(request: ChatRequest) -> Constraint | None:
@@ -78,37 +112,35 @@ def _tool_choice(request: ChatRequest) -> Constraint | None:
         raise InvalidRequest("tool_choice needs tools.", parameter="tool_choice")
     if choice == "required":
         return tool_constraint(request.tools, None)
-    name = choice.get("function", {}).get("name") if isinstance(choice, dict) else None
+    function = choice.get("function") if isinstance(choice, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
     if not isinstance(name, str):
         raise InvalidRequest("tool_choice is none, auto, required or a function.", parameter="tool_choice")
     return tool_constraint(request.tools, name)
 
 
-def _checked(constraint: Constraint | None, constraints: ConstraintCompiler) -> Constraint | None:
-    if constraint is not None:
-        constraints.check(constraint)
-    return constraint
-
-
 def _prepared(
     kind: Kind,
     request: Sampled,
-    ids: list[int],
-    tokenizer: Tokenizer,
-    context_window: int,
+    prompts: list[list[int]],
+    model: Model,
     *,
     max_tokens: int | None,
     logprobs: int | None,
     constraint: Constraint | None,
-    has_tools: bool = False,
 ) -> Prepared:
-    room = max(1, context_window - len(ids))
+    known = min(model.tokenizer.vocabulary_size, model.vocabulary_size)
+    for ids in prompts:
+        _check_ids(ids, known, kind)
+    if constraint is not None:
+        model.constraints.check(constraint)
     choices = [
         sampling_params(
             request,
-            max_tokens=min(max_tokens or room, room),
-            eos_token_ids=tokenizer.eos_token_ids,
-            vocabulary_size=tokenizer.vocabulary_size,
+            # Without a limit the window is one; the engine core ends an answer there.
+            max_tokens=min(max_tokens or model.context_window, model.context_window),
+            eos_token_ids=model.tokenizer.eos_token_ids,
+            vocabulary_size=known,
             logprobs=logprobs,
             constraint=constraint,
             choice=choice,
@@ -117,22 +149,39 @@ def _prepared(
     ]
     return Prepared(
         kind=kind,
-        prompt_token_ids=ids,
+        prompts=prompts,
         choices=choices,
         is_stream=bool(request.stream),
         wants_usage_chunk=request.wants_usage_chunk,
         cache_salt=request.cache_salt or "",
         priority=request.priority,
-        has_tools=has_tools,
     )
 
 
-def _prompt_ids(prompt: str | list[str | int], tokenizer: Tokenizer) -> list[int]:
+def _check_ids(ids: list[int], known: int, kind: Kind) -> None:
+    """A token that the model has no vector for would fail the step of everybody beside it."""
+    parameter = "messages" if kind == "chat" else "prompt"
+    if not ids:
+        raise InvalidRequest("The prompt is empty.", parameter=parameter)
+    if not 0 <= min(ids) <= max(ids) < known:
+        wrong = max(ids) if max(ids) >= known else min(ids)
+        message = f"Token {wrong} is out of this model's vocabulary of {known} tokens."
+        raise InvalidRequest(message, parameter=parameter)
+
+
+def _prompts(prompt: str | list[str | int | list[int]]) -> list[str | list[int]]:
+    """One text or one list of ids is one prompt; a list of such is as many."""
     if isinstance(prompt, str):
-        return tokenizer.encode(prompt)
-    if len(prompt) == 1 and isinstance(prompt[0], str):
-        return tokenizer.encode(prompt[0])
-    ids = [token for token in prompt if isinstance(token, int) and 0 <= token < tokenizer.vocabulary_size]
-    if len(ids) != len(prompt) or not ids:
-        raise InvalidRequest("prompt is one string, or one list of this model's token ids.", parameter="prompt")
-    return ids
+        return [prompt]
+    ids = [token for token in prompt if isinstance(token, int)]
+    several = [entry for entry in prompt if not isinstance(entry, int)]
+    if (ids and several) or not prompt:
+        raise InvalidRequest(
+            "prompt is a text, a list of token ids, or a list of such prompts; never empty, never mixed.",
+            parameter="prompt",
+        )
+    return several or [ids]
+
+
+def _prompt_ids(prompt: str | list[int], tokenizer: Tokenizer) -> list[int]:
+    return tokenizer.encode(prompt) if isinstance(prompt, str) else prompt

@@ -1,13 +1,17 @@
 """Keeps an answer inside a JSON schema, a regular expression or a grammar; the library behind it loads on first use."""
 
 import json
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import torch
 
 from local_engine.errors import InvalidRequest
 from local_engine.sampling_params import JSON_STYLE, Constraint
 from local_engine.tokenizer import Tokenizer
+
+FORMAT: Final = "response_format"
+# The kind of constraint behind each of `structured_outputs`' names.
+STRUCTURED: Final = {"json": "json_schema", "regex": "regex", "choice": "grammar", "grammar": "grammar"}
 
 
 class Matcher(Protocol):
@@ -58,38 +62,57 @@ class ConstraintCompiler:
 def requested_constraint(
     response_format: dict[str, Any] | None, structured_outputs: dict[str, Any] | None
 ) -> Constraint | None:
-    """What the request's `response_format` (OpenAI) or `structured_outputs` (vLLM) asks for."""
+    """What the request's `response_format` (OpenAI) or `structured_outputs` (vLLM) asks for; both is one too many."""
+    form = response_format or {}
+    kind = form.get("type", "text")
     if structured_outputs:
+        if kind != "text":
+            raise InvalidRequest("An answer takes one constraint, not response_format and another.", parameter=FORMAT)
         return _structured(structured_outputs)
-    kind = (response_format or {}).get("type", "text")
     if kind == "text":
         return None
-    if kind == "json_object":
-        return Constraint("json_schema", '{"type": "object"}')
-    schema = (response_format or {}).get("json_schema")
+    if kind == "json_object" and isinstance(form.get("schema", {}), dict):
+        # llama.cpp's and others' way to send a schema.
+        return Constraint("json_schema", json.dumps(form.get("schema") or {"type": "object"}))
+    schema = form.get("json_schema")
     if kind != "json_schema" or not isinstance(schema, dict) or not isinstance(schema.get("schema"), dict):
-        raise InvalidRequest(
-            "response_format is text, json_object, or json_schema with a schema.", parameter="response_format"
-        )
+        raise InvalidRequest("response_format is text, json_object, or json_schema with a schema.", parameter=FORMAT)
     return Constraint("json_schema", json.dumps(schema["schema"]))
 
 
 def _structured(wanted: dict[str, Any]) -> Constraint:
-    for key, kind in (("json", "json_schema"), ("regex", "regex"), ("grammar", "grammar")):
-        if wanted.get(key) is not None:
-            source = wanted[key]
-            return Constraint(kind, source if isinstance(source, str) else json.dumps(source))
-    raise InvalidRequest("structured_outputs takes json, regex or grammar.", parameter="structured_outputs")
+    asked = {key: wanted[key] for key in STRUCTURED if wanted.get(key) is not None}
+    if len(asked) != 1:
+        message = "structured_outputs takes one of json, regex, choice and grammar."
+        raise InvalidRequest(message, parameter="structured_outputs")
+    [(key, source)] = asked.items()
+    if key == "choice":
+        return Constraint("grammar", _choice_grammar(source))
+    return Constraint(STRUCTURED[key], source if isinstance(source, str) else json.dumps(source))
+
+
+def _choice_grammar(choices: Any) -> str:
+    if not isinstance(choices, list) or not choices or not all(isinstance(text, str) and text for text in choices):
+        raise InvalidRequest("choice takes a list of non-empty strings.", parameter="structured_outputs")
+    return "start: " + " | ".join(json.dumps(text) for text in choices) + "\n"
 
 
 def tool_constraint(tools: list[dict[str, Any]], name: str | None) -> Constraint:
     """A grammar of exactly one tool call: any of the tools, or the one of that name."""
-    functions = [tool.get("function", {}) for tool in tools]
+    functions = [function_of(tool) for tool in tools]
     wanted = [function for function in functions if name is None or function.get("name") == name]
     if not wanted:
         raise InvalidRequest(f"tool_choice names no tool of this request: {name}.", parameter="tool_choice")
     schema = {"anyOf": [_call_schema(function) for function in wanted], "x-guidance": JSON_STYLE}
     return Constraint("grammar", f'start: "<tool_call>\\n" call "\\n</tool_call>"\ncall: %json {json.dumps(schema)}\n')
+
+
+def function_of(tool: dict[str, Any]) -> dict[str, Any]:
+    """What a tool is called and takes; raises InvalidRequest where it has no name."""
+    function = tool.get("function")
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise InvalidRequest("Every tool needs a function with a name.", parameter="tools")
+    return function
 
 
 def _call_schema(function: dict[str, Any]) -> dict[str, Any]:

@@ -16,11 +16,11 @@ MAX_INPUTS = 2048
 
 
 class EmbeddingRequest(msgspec.Struct, kw_only=True):
-    """OpenAI's body; inputs are texts."""
+    """OpenAI's body; inputs are texts. Token ids are read only to be refused: they are of another model's tokenizer."""
 
-    input: str | list[str]
+    input: str | list[str | int | list[int]]
     model: str = ""
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = None
 
 
@@ -30,7 +30,13 @@ _DECODER = msgspec.json.Decoder(EmbeddingRequest)
 async def answer_embeddings(encoder: SentenceEncoder, body: bytes) -> dict[str, Any]:
     """Raises InvalidRequest that names the parameter."""
     request = parse_body(_DECODER, body)
-    texts = [request.input] if isinstance(request.input, str) else request.input
+    inputs = [request.input] if isinstance(request.input, str) else request.input
+    texts = [text for text in inputs if isinstance(text, str)]
+    if len(texts) < len(inputs):
+        raise InvalidRequest(
+            "input is text, not token ids, which are another model's (LangChain: check_embedding_ctx_length=False).",
+            parameter="input",
+        )
     if not texts or len(texts) > MAX_INPUTS or not all(texts):
         raise InvalidRequest(f"input is one to {MAX_INPUTS} non-empty strings.", parameter="input")
     if request.dimensions not in (None, encoder.dimensions):
@@ -51,5 +57,5 @@ async def answer_embeddings(encoder: SentenceEncoder, body: bytes) -> dict[str, 
     }
 
 
-def _written(vector: list[float], form: str) -> list[float] | str:
-    return vector if form == "float" else base64.b64encode(np.array(vector, dtype="<f4").tobytes()).decode()
+def _written(vector: list[float], form: str | None) -> list[float] | str:
+    return vector if form != "base64" else base64.b64encode(np.array(vector, dtype="<f4").tobytes()).decode()

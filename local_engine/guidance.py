@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from llguidance import LLMatcher, LLTokenizer
+from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from local_engine.errors import InvalidRequest
 from local_engine.sampling_params import JSON_STYLE, Constraint
@@ -52,11 +53,22 @@ class GuidanceMatcher:
         self._matcher.consume_token(token_id)
 
 
+def _from_grammar(source: str) -> Any:
+    """Lark, or llama.cpp's GBNF, whose rules are told by their sign."""
+    if "::=" not in source:
+        return LLMatcher.grammar_from_lark(source)
+    try:
+        return LLMatcher.grammar_from_lark(gbnf_to_lark(source))
+    # The library raises bare Exception for a grammar that it cannot read.
+    except Exception as error:
+        raise ValueError(str(error)) from error
+
+
 def _grammar(constraint: Constraint) -> Any:
     builders: dict[str, Any] = {
         "json_schema": partial(LLMatcher.grammar_from_json_schema, overrides=JSON_STYLE),
         "regex": LLMatcher.grammar_from_regex,
-        "grammar": LLMatcher.grammar_from_lark,
+        "grammar": _from_grammar,
     }
     try:
         return builders[constraint.kind](constraint.source)

@@ -3,6 +3,7 @@
 import time
 import uuid
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Literal
 
 from local_engine.engine_core import Delta
@@ -41,26 +42,40 @@ class AnswerWire:
         entry |= {"delta": delta} if self.kind == "chat" else {"text": delta.get("content", "")}
         return self.head(is_chunk=True) | {"choices": [entry]}
 
-    def usage_chunk(self, requests: list[Request], now: float) -> dict[str, Any]:
+    def usage_chunk(self, requests: list[Request], now: float, per_prompt: int) -> dict[str, Any]:
         """The last chunk of a stream that asked for its usage."""
-        return self.head(is_chunk=True) | {"choices": []} | accounts(requests, now)
+        return self.head(is_chunk=True) | {"choices": []} | accounts(requests, now, per_prompt)
 
-    def body(self, choices: list[dict[str, Any]], requests: list[Request], now: float) -> dict[str, Any]:
+    def body(
+        self, choices: list[dict[str, Any]], requests: list[Request], now: float, per_prompt: int
+    ) -> dict[str, Any]:
         """The whole answer of a request that does not stream."""
-        return self.head(is_chunk=False) | {"choices": choices} | accounts(requests, now)
+        return self.head(is_chunk=False) | {"choices": choices} | accounts(requests, now, per_prompt)
 
-    def logprobs(self, entries: list[TokenLogprobs]) -> dict[str, Any] | None:
-        """Log-probabilities in the endpoint's shape; None when none were asked for."""
+    def logprobs(self, entries: list[TokenLogprobs], offset: int = 0) -> dict[str, Any] | None:
+        """Log-probabilities in the endpoint's shape; None when none were asked for.
+
+        `offset` is where the first token stands in the answer's text.
+        """
         if not entries:
             return None
         if self.kind == "chat":
             return {"content": [self._chat_logprob(entry) for entry in entries], "refusal": None}
+        tokens = [self._text(entry.token_id) for entry in entries]
         return {
-            "tokens": [self._text(entry.token_id) for entry in entries],
+            "tokens": tokens,
             "token_logprobs": [entry.logprob for entry in entries],
-            "top_logprobs": [{self._text(i): value for i, value in entry.top} for entry in entries],
-            "text_offset": [],
+            # This endpoint counts the drawn token among the likeliest, wherever it stands.
+            "top_logprobs": [
+                {self._text(i): value for i, value in (*entry.top, (entry.token_id, entry.logprob))}
+                for entry in entries
+            ],
+            "text_offset": list(accumulate(map(len, tokens[:-1]), initial=offset)),
         }
+
+    def width(self, entries: list[TokenLogprobs]) -> int:
+        """Characters of these tokens."""
+        return sum(len(self._text(entry.token_id)) for entry in entries)
 
     def _chat_logprob(self, entry: TokenLogprobs) -> dict[str, Any]:
         top = [self._token(token_id, value) for token_id, value in entry.top]
@@ -96,8 +111,9 @@ class Collected:
 class ToolSplit:
     """Separates an answer's tool calls, in wire shape, from its text."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_calls: int | None = None) -> None:
         self._parser = ToolCallParser()
+        self._most_calls = most_calls
         self.calls = 0
 
     def push(self, text: str, *, is_last: bool) -> tuple[str, list[dict[str, Any]]]:
@@ -106,6 +122,8 @@ class ToolSplit:
         if is_last:
             rest, last = self._parser.finish()
             plain, calls = plain + rest, calls + last
+        if self._most_calls is not None:
+            calls = calls[: self._most_calls - self.calls]
         self.calls += len(calls)
         return plain, [_call_wire(call) for call in calls]
 
@@ -116,17 +134,18 @@ def _call_wire(call: ToolCall) -> dict[str, Any]:
     return {"id": number[:9] if call.has_short_id else "call_" + number[:24], "type": "function", "function": function}
 
 
-def accounts(requests: list[Request], now: float) -> dict[str, Any]:
-    """`usage` and, beside it, what the books need; several choices of one prompt add up, the prompt counted once."""
-    first = requests[0]
+def accounts(requests: list[Request], now: float, per_prompt: int) -> dict[str, Any]:
+    """`usage` and, beside it, what the books need; all answers add up, each prompt counted once."""
+    firsts = requests[::per_prompt]
+    prompt_tokens = sum(request.prompt_tokens for request in firsts)
     output_tokens = sum(request.output_tokens for request in requests)
     timings = [answer_timings(request, now) for request in requests]
     return {
         "usage": {
-            "prompt_tokens": first.prompt_tokens,
+            "prompt_tokens": prompt_tokens,
             "completion_tokens": output_tokens,
-            "total_tokens": first.prompt_tokens + output_tokens,
-            "prompt_tokens_details": {"cached_tokens": first.cached_prompt_tokens or 0},
+            "total_tokens": prompt_tokens + output_tokens,
+            "prompt_tokens_details": {"cached_tokens": sum(request.cached_prompt_tokens or 0 for request in firsts)},
         },
         "x_breakeven": {
             "gpu_seconds": sum(timing.device_seconds for timing in timings),

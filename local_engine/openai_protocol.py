@@ -22,7 +22,7 @@ MAX_CHOICES: Final = 16
 class StreamOptions(Struct):
     """`include_usage` asks for a last chunk without choices that carries the usage."""
 
-    include_usage: bool = False
+    include_usage: bool | None = None
 
 
 class Sampled(Struct, kw_only=True):
@@ -49,6 +49,17 @@ class Sampled(Struct, kw_only=True):
     cache_salt: str | None = None
     structured_outputs: dict[str, Any] | None = None
     response_format: dict[str, Any] | None = None
+    # Older and other servers' names for the same.
+    guided_json: str | dict[str, Any] | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+    json_schema: dict[str, Any] | None = None
+    grammar: str | None = None
+    # Known, so that they can be refused: left out silently, they would mean another answer.
+    best_of: int | None = None
+    use_beam_search: bool | None = None
+    prompt_logprobs: int | None = None
     priority: int = 0
 
     @property
@@ -59,7 +70,18 @@ class Sampled(Struct, kw_only=True):
     @property
     def wants_usage_chunk(self) -> bool:
         """Whether a stream ends with its usage."""
-        return self.stream_options is not None and self.stream_options.include_usage
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    @property
+    def constraints(self) -> dict[str, Any]:
+        """What the answer must match, under `structured_outputs`' names."""
+        others = {
+            "json": self.json_schema if self.guided_json is None else self.guided_json,
+            "regex": self.guided_regex,
+            "choice": self.guided_choice,
+            "grammar": self.grammar if self.guided_grammar is None else self.guided_grammar,
+        }
+        return (self.structured_outputs or {}) | {name: asked for name, asked in others.items() if asked is not None}
 
 
 class ChatRequest(Sampled, kw_only=True):
@@ -71,13 +93,15 @@ class ChatRequest(Sampled, kw_only=True):
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    functions: list[Any] | None = None
 
 
 class CompletionRequest(Sampled, kw_only=True):
-    """`POST /v1/completions`: one prompt, as text or as token ids."""
+    """`POST /v1/completions`: one prompt or several, each as text or as token ids."""
 
-    prompt: str | list[str | int]
+    prompt: str | list[str | int | list[int]]
     logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     echo: bool | None = None
     suffix: str | None = None
@@ -89,17 +113,38 @@ _COMPLETION = msgspec.json.Decoder(CompletionRequest)
 
 def parse_chat(body: bytes) -> ChatRequest:
     """Raises InvalidRequest that names the parameter."""
-    return parse_body(_CHAT, body)
+    request = parse_body(_CHAT, body)
+    if request.functions:
+        raise InvalidRequest("functions is not read any more; send tools.", parameter="functions")
+    if request.top_logprobs and not request.logprobs:
+        raise InvalidRequest("top_logprobs needs logprobs: true.", parameter="top_logprobs")
+    _refuse(request)
+    return request
 
 
 def parse_completion(body: bytes) -> CompletionRequest:
     """Raises InvalidRequest that names the parameter."""
     request = parse_body(_COMPLETION, body)
-    if request.echo:
-        raise InvalidRequest("echo is not supported.", parameter="echo")
+    if request.echo and request.logprobs is not None:
+        raise InvalidRequest("echo has no log-probabilities of the prompt; leave one of them out.", parameter="echo")
     if request.suffix:
-        raise InvalidRequest("suffix is not supported.", parameter="suffix")
+        raise InvalidRequest(
+            "suffix is not supported: this model continues a text, it fills no gap.", parameter="suffix"
+        )
+    _refuse(request)
     return request
+
+
+def _refuse(request: Sampled) -> None:
+    """Raise InvalidRequest for what neither endpoint does."""
+    if request.stream_options is not None and not request.stream:
+        raise InvalidRequest("stream_options needs stream: true.", parameter="stream_options")
+    if request.best_of not in (None, request.choices):
+        raise InvalidRequest("best_of is not supported; ask for n answers and choose.", parameter="best_of")
+    if request.use_beam_search:
+        raise InvalidRequest("Beam search is not supported; ask for n answers and choose.", parameter="use_beam_search")
+    if request.prompt_logprobs is not None:
+        raise InvalidRequest("Log-probabilities of the prompt are not computed.", parameter="prompt_logprobs")
 
 
 def parse_body(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
@@ -131,7 +176,10 @@ def sampling_params(
 ) -> SamplingParams:
     """The engine's own parameters for one choice; OpenAI's defaults where the body says nothing."""
     stop = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())
-    ends = frozenset(request.stop_token_ids or ()) | (frozenset() if request.ignore_eos else eos_token_ids)
+    stop_ids = frozenset(request.stop_token_ids or ())
+    if any(not 0 <= token < vocabulary_size for token in stop_ids):
+        raise InvalidRequest(f"stop_token_ids are from 0 to {vocabulary_size - 1}.", parameter="stop_token_ids")
+    ends = stop_ids | (frozenset() if request.ignore_eos else eos_token_ids)
     return SamplingParams(
         temperature=1.0 if request.temperature is None else request.temperature,
         top_p=1.0 if request.top_p is None else request.top_p,

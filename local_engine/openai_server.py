@@ -18,13 +18,12 @@ from starlette.types import Receive, Scope, Send
 from local_engine.answer_stream import events, whole
 from local_engine.assembly import Engine
 from local_engine.async_engine import Admission, AsyncEngine
-from local_engine.chat import Prepared, prepare_chat, prepare_completion
-from local_engine.constraints import ConstraintCompiler
+from local_engine.chat import Model, Prepared, prepare_chat, prepare_completion
 from local_engine.embeddings_endpoint import answer_embeddings
 from local_engine.encoder import SentenceEncoder
 from local_engine.errors import EngineDraining, EngineError, InvalidRequest, QueueFull
 from local_engine.openai_answers import AnswerWire, error_body
-from local_engine.tokenizer import Tokenizer
+from local_engine.tokens_endpoint import detokenized, tokenized
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 
@@ -34,8 +33,7 @@ class Served:
     """What the endpoints need."""
 
     engine: AsyncEngine
-    tokenizer: Tokenizer
-    constraints: ConstraintCompiler
+    model: Model
     model_name: str
     created: int
     encoder: SentenceEncoder | None
@@ -45,7 +43,8 @@ def build_app(
     engine: AsyncEngine, parts: Engine, *, model_name: str, encoder: SentenceEncoder | None = None
 ) -> Starlette:
     """The ASGI application; starting and stopping the engine is the caller's."""
-    served = Served(engine, parts.tokenizer, parts.constraints, model_name, int(time.time()), encoder)
+    model = Model(parts.tokenizer, parts.constraints, engine.context_window, parts.model.vocabulary_size)
+    served = Served(engine, model, model_name, int(time.time()), encoder)
 
     def bound(
         endpoint: Callable[[Served, HttpRequest], Awaitable[Response]],
@@ -65,12 +64,14 @@ def build_app(
             Route("/v1/chat/completions", bound(_chat), methods=["POST"]),
             Route("/v1/completions", bound(_completions), methods=["POST"]),
             Route("/v1/embeddings", bound(_embeddings), methods=["POST"]),
+            Route("/tokenize", bound(_tokenize), methods=["POST"]),
+            Route("/detokenize", bound(_detokenize), methods=["POST"]),
             Route("/v1/models", bound(_models), methods=["GET"]),
             Route("/v1/models/{model:path}", bound(_model), methods=["GET"]),
             Route("/health", bound(_health), methods=["GET"]),
             Route("/metrics", bound(_metrics), methods=["GET"]),
         ],
-        exception_handlers={HTTPException: _http_error},
+        exception_handlers={HTTPException: _http_error, Exception: _unforeseen},
     )
 
 
@@ -100,14 +101,19 @@ async def _http_error(_: HttpRequest, error: Exception) -> Response:
     return json_response(body, status=error.status_code, headers=dict(error.headers or {}))
 
 
+async def _unforeseen(_: HttpRequest, error: Exception) -> Response:
+    """A fault of ours, in the shape that clients read; the server's outermost layer logs it."""
+    del error
+    message = "The engine failed on this request; its log says where."
+    return json_response(error_body(message, kind="server_error", code="engine_error"), status=500)
+
+
 async def _chat(served: Served, http: HttpRequest) -> Response:
-    prepared = prepare_chat(await _body(http), served.tokenizer, served.constraints, served.engine.context_window)
-    return await _answer(served, http, prepared)
+    return await _answer(served, http, prepare_chat(await _body(http), served.model))
 
 
 async def _completions(served: Served, http: HttpRequest) -> Response:
-    prepared = prepare_completion(await _body(http), served.tokenizer, served.constraints, served.engine.context_window)
-    return await _answer(served, http, prepared)
+    return await _answer(served, http, prepare_completion(await _body(http), served.model))
 
 
 async def _embeddings(served: Served, http: HttpRequest) -> Response:
@@ -116,6 +122,14 @@ async def _embeddings(served: Served, http: HttpRequest) -> Response:
         body = error_body(message, kind="invalid_request_error", parameter="model", code="model_not_found")
         return json_response(body, status=404)
     return json_response(await answer_embeddings(served.encoder, await _body(http)))
+
+
+async def _tokenize(served: Served, http: HttpRequest) -> Response:
+    return json_response(tokenized(await _body(http), served.model))
+
+
+async def _detokenize(served: Served, http: HttpRequest) -> Response:
+    return json_response(detokenized(await _body(http), served.model))
 
 
 async def _body(http: HttpRequest) -> bytes:
@@ -130,8 +144,9 @@ async def _body(http: HttpRequest) -> bytes:
 
 
 async def _answer(served: Served, http: HttpRequest, prepared: Prepared) -> Response:
-    admission = served.engine.admit(prepared.prompt_token_ids, answers=len(prepared.choices))
-    wire = AnswerWire(prepared.kind, served.model_name, served.tokenizer)
+    parameter = "messages" if prepared.kind == "chat" else "prompt"
+    admission = served.engine.admit(prepared.longest_prompt, prepared.answers, parameter)
+    wire = AnswerWire(prepared.kind, served.model_name, served.model.tokenizer)
     if prepared.is_stream:
         answer = events(served.engine, prepared, wire)
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}

@@ -8,6 +8,7 @@ from local_engine.errors import InvalidRequest
 
 # Fixed separators: a small model given free whitespace may write nothing else.
 JSON_STYLE: Final[Any] = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+LEAST_TEMPERATURE = 1e-5
 MAX_STOP_STRINGS = 16
 MAX_TOP_LOGPROBS = 20
 
@@ -55,8 +56,8 @@ class SamplingParams:
 
     @property
     def is_greedy(self) -> bool:
-        """Whether the most likely token is always taken."""
-        return self.temperature == 0.0
+        """Whether the most likely token is always taken: below this, logits over temperature leave float32."""
+        return self.temperature < LEAST_TEMPERATURE
 
     @property
     def draws_from_answer(self) -> bool:

@@ -75,25 +75,37 @@ class Tokenizer:
         return self.token_bytes[token_id]
 
     def render_chat(
-        self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] | None = None, **extra: Any
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> str:
-        """Apply the model's chat template, ready for the assistant's turn; raises InvalidRequest when it refuses."""
+        """Apply the model's chat template, ready for the assistant's turn; raises InvalidRequest when it refuses.
+
+        `extra` are names of the template's own; one that says the same as a name of ours wins.
+        """
         names = {
             "bos_token": self._name(self.bos_token_id),
             "eos_token": self._name(self._eos_token_id),
         }
         try:
-            return self._template.render(messages=messages, tools=tools, add_generation_prompt=True, **(names | extra))
+            own = {"messages": messages, "tools": tools, "add_generation_prompt": True}
+            return self._template.render(own | names | dict(extra or {}))
         except (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:
             raise InvalidRequest(
                 f"The model's chat template refused the messages: {error}", parameter="messages"
             ) from error
 
     def encode_chat(
-        self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] | None = None, **extra: Any
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> list[int]:
         """Token ids of a rendered conversation; a BOS that the template wrote is not doubled."""
-        text = self.render_chat(messages, tools=tools, **extra)
+        text = self.render_chat(messages, tools=tools, extra=extra)
         ids = self.encode(text)
         if self._adds_bos and len(ids) > 1 and ids[0] == ids[1] == self.bos_token_id:
             return ids[1:]

@@ -1,0 +1,58 @@
+"""`POST /tokenize` and `POST /detokenize`, in vLLM's shape: how text or messages are cut, and back. No engine."""
+
+from typing import Any
+
+import msgspec
+
+from local_engine.chat import Model
+from local_engine.errors import InvalidRequest
+from local_engine.messages import plain_message
+from local_engine.openai_protocol import parse_body
+
+
+class TokenizeRequest(msgspec.Struct, kw_only=True):
+    """A text (`content` as llama.cpp calls it), or messages as the chat endpoint takes them."""
+
+    prompt: str | None = None
+    content: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    tools: list[dict[str, Any]] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_special_tokens: bool = True
+    return_token_strs: bool | None = None
+
+
+class DetokenizeRequest(msgspec.Struct, kw_only=True):
+    """Token ids of this model."""
+
+    tokens: list[int]
+
+
+_TOKENIZE = msgspec.json.Decoder(TokenizeRequest)
+_DETOKENIZE = msgspec.json.Decoder(DetokenizeRequest)
+
+
+def tokenized(body: bytes, model: Model) -> dict[str, Any]:
+    """Raises InvalidRequest that names the parameter."""
+    request = parse_body(_TOKENIZE, body)
+    text = request.prompt if request.prompt is not None else request.content
+    if (text is None) == (request.messages is None):
+        raise InvalidRequest("Send either a prompt or messages.", parameter="prompt")
+    if text is not None:
+        ids = model.tokenizer.encode(text, with_bos=request.add_special_tokens)
+    else:
+        messages = [plain_message(message, index) for index, message in enumerate(request.messages or ())]
+        ids = model.tokenizer.encode_chat(messages, tools=request.tools, extra=request.chat_template_kwargs)
+    answer: dict[str, Any] = {"count": len(ids), "max_model_len": model.context_window, "tokens": ids}
+    if request.return_token_strs:
+        answer["token_strs"] = [model.tokenizer.decode([token], skips_special=False) for token in ids]
+    return answer
+
+
+def detokenized(body: bytes, model: Model) -> dict[str, Any]:
+    """Raises InvalidRequest that names the parameter."""
+    tokens = parse_body(_DETOKENIZE, body).tokens
+    if any(not 0 <= token < model.tokenizer.vocabulary_size for token in tokens):
+        message = f"tokens are from 0 to {model.tokenizer.vocabulary_size - 1}."
+        raise InvalidRequest(message, parameter="tokens")
+    return {"prompt": model.tokenizer.decode(tokens, skips_special=False)}

@@ -1,0 +1,250 @@
+"""The wire as other servers' test suites ask about it, over a tiny random model in this process."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+
+from local_engine.assembly import Engine, assemble
+from local_engine.config import EngineConfig
+from local_engine.openai_server import build_app
+from local_engine.safetensors_loader import load_safetensors
+from tests.unit.local_engine.tiny_models import make_model, write_folder
+
+VOCABULARY = 258
+HI: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 6, "temperature": 0}
+TEXT: dict[str, Any] = {"prompt": "hi", "max_tokens": 4, "temperature": 0}
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    folder = write_folder(make_model("qwen2"), tmp_path_factory.mktemp("model"))
+    config = EngineConfig(kv_blocks=64, context_window=128, max_running_requests=4, max_waiting_requests=4)
+    return assemble(load_safetensors(folder), config)
+
+
+def transport_of(app: Starlette) -> httpx.ASGITransport:
+    return httpx.ASGITransport(app, raise_app_exceptions=False)
+
+
+@pytest.fixture
+async def client(engine: Engine) -> AsyncIterator[httpx.AsyncClient]:
+    running = engine.serve()
+    running.start()
+    app = build_app(running, engine, model_name="tiny")
+    async with httpx.AsyncClient(transport=transport_of(app), base_url="http://engine", timeout=300) as made:
+        yield made
+    await running.stop()
+
+
+async def chat(client: httpx.AsyncClient, **changes: Any) -> dict[str, Any]:
+    answer = await client.post("/v1/chat/completions", json=HI | changes)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def complete(client: httpx.AsyncClient, **changes: Any) -> dict[str, Any]:
+    answer = await client.post("/v1/completions", json=TEXT | changes)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def streamed(client: httpx.AsyncClient, **changes: Any) -> list[dict[str, Any]]:
+    answer = await client.post("/v1/completions", json=TEXT | changes | {"stream": True})
+    events = [line.removeprefix("data: ") for line in answer.text.split("\n\n") if line]
+    assert events[-1] == "[DONE]"
+    return [json.loads(event) for event in events[:-1]]
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("completions", {"prompt": []}, "prompt"),
+    ("completions", {"prompt": ""}, "prompt"),
+    ("completions", {"prompt": [[5], []]}, "prompt"),
+    ("completions", {"prompt": ["a", 3]}, "prompt"),
+    ("completions", {"prompt": [999]}, "prompt"),
+    ("completions", {"prompt": [-1]}, "prompt"),
+    ("completions", {"prompt": [[1], [VOCABULARY]]}, "prompt"),
+    ("completions", {"prompt": "a" * 200}, "prompt"),
+    ("completions", {"prompt": ["a"] * 9}, "n"),
+    ("completions", {"suffix": "x"}, "suffix"),
+    ("completions", {"best_of": 2}, "best_of"),
+    ("completions", {"use_beam_search": True}, "use_beam_search"),
+    ("completions", {"prompt_logprobs": 0}, "prompt_logprobs"),
+    ("completions", {"echo": True, "logprobs": 0}, "echo"),
+    ("completions", {"logprobs": 21}, "logprobs"),
+    ("completions", {"stream_options": {"include_usage": None}}, "stream_options"),
+    ("completions", {"stop_token_ids": [10**9], "min_tokens": 2}, "stop_token_ids"),
+    ("completions", {"stop_token_ids": [-1], "min_tokens": 2}, "stop_token_ids"),
+    ("completions", {"logit_bias": {str(VOCABULARY): 1}}, "logit_bias"),
+    ("chat/completions", {"top_logprobs": 2}, "top_logprobs"),
+    ("chat/completions", {"functions": [{"name": "f"}]}, "functions"),
+    ("chat/completions", {"tools": [{}]}, "tools"),
+    ("chat/completions", {"tools": [{"function": "abc"}], "tool_choice": "required"}, "tools"),
+    ("chat/completions", {"tools": [WEATHER], "tool_choice": {"function": "x"}}, "tool_choice"),
+    ("chat/completions", {"tools": [WEATHER], "tool_choice": {"type": "allowed_tools"}}, "tool_choice"),
+    ("chat/completions", {"tool_choice": "required"}, "tool_choice"),
+    ("chat/completions", {"chat_template_kwargs": {"messages": 3}}, "messages"),
+    ("chat/completions", {"response_format": {"type": "sound"}}, "response_format"),
+    ("chat/completions", {"response_format": {"type": "json_object", "schema": 123}}, "response_format"),
+    ("chat/completions", {"response_format": {"type": "json_object", "schema": {"type": "x"}}}, "response_format"),
+    ("chat/completions", {"response_format": {"type": "json_object"}, "guided_regex": "a"}, "response_format"),
+    ("chat/completions", {"guided_regex": "a", "guided_choice": ["b"]}, "structured_outputs"),
+    ("chat/completions", {"structured_outputs": {"choice": []}}, "structured_outputs"),
+    ("chat/completions", {"grammar": "root ::= (("}, "response_format"),
+    ("chat/completions", {"structured_outputs": {"regex": "("}}, "response_format"),
+]
+
+
+async def test_what_is_not_done_is_refused_by_name_and_the_engine_lives(client: httpx.AsyncClient) -> None:
+    for path, changes, parameter in REFUSED:
+        body = (HI if path.startswith("chat") else TEXT) | changes
+        answer = await client.post(f"/v1/{path}", json=body)
+        assert answer.status_code == 400, (changes, answer.text)
+        error = answer.json()["error"]
+        assert (error["type"], error["param"]) == ("invalid_request_error", parameter), changes
+        assert error["message"]
+    assert (await complete(client))["usage"]["completion_tokens"] == 4
+
+
+async def test_prompts_in_a_batch_are_answered_as_alone(client: httpx.AsyncClient) -> None:
+    """Texts or ids, in order, each n times; a prompt is counted once."""
+    alone = [(await complete(client, prompt=prompt))["choices"][0]["text"] for prompt in ("hi", "ho ho")]
+    body = await complete(client, prompt=["hi", "ho ho"], n=2)
+    assert [choice["index"] for choice in body["choices"]] == [0, 1, 2, 3]
+    assert [choice["text"] for choice in body["choices"]] == [alone[0], alone[0], alone[1], alone[1]]
+    assert body["usage"]["prompt_tokens"] == 2 + 5
+    assert body["usage"]["completion_tokens"] == 4 * 4
+    assert body["usage"]["total_tokens"] == 7 + 16
+    tokens = [(await client.post("/tokenize", json={"prompt": text})).json()["tokens"] for text in ("hi", "ho ho")]
+    by_ids = await complete(client, prompt=tokens)
+    assert [choice["text"] for choice in by_ids["choices"]] == alone
+    one = await complete(client, prompt=tokens[1])
+    assert [choice["text"] for choice in one["choices"]] == [alone[1]]
+
+
+async def test_a_streamed_batch_says_the_same(client: httpx.AsyncClient) -> None:
+    whole = await complete(client, prompt=["hi", "ho ho"], n=2, echo=True)
+    options = {"include_usage": True}
+    chunks = await streamed(client, prompt=["hi", "ho ho"], n=2, echo=True, stream_options=options)
+    texts, ends = [""] * 4, [0] * 4
+    for chunk in chunks[:-1]:
+        [choice] = chunk["choices"]
+        texts[choice["index"]] += choice["text"]
+        ends[choice["index"]] += choice["finish_reason"] is not None
+    assert texts == [choice["text"] for choice in whole["choices"]]
+    assert [text[:2] for text in texts] == ["hi", "hi", "ho", "ho"]
+    assert ends == [1, 1, 1, 1]
+    assert chunks[-1]["choices"] == []
+    assert chunks[-1]["usage"]["prompt_tokens"] == whole["usage"]["prompt_tokens"]
+    assert chunks[-1]["usage"]["completion_tokens"] == whole["usage"]["completion_tokens"]
+
+
+@pytest.mark.parametrize("wanted", [0, 2])
+async def test_logprobs_of_a_completion(client: httpx.AsyncClient, wanted: int) -> None:
+    """The drawn token is always among the likeliest; offsets lead into the text."""
+    settings = {"logprobs": wanted, "temperature": 2.0, "seed": 4, "max_tokens": 8}
+    [choice] = (await complete(client, **settings))["choices"]
+    found = choice["logprobs"]
+    assert len(found["tokens"]) == len(found["token_logprobs"]) == len(found["top_logprobs"]) == 8
+    for token, logprob, top in zip(found["tokens"], found["token_logprobs"], found["top_logprobs"], strict=True):
+        assert top[token] == logprob <= 0
+        assert 1 <= len(top) <= wanted + 1
+    assert found["text_offset"][0] == 0
+    widths = [len(token) for token in found["tokens"]]
+    assert found["text_offset"] == [sum(widths[:at]) for at in range(8)]
+    chunks = await streamed(client, **settings)
+    parts = [chunk["choices"][0]["logprobs"] for chunk in chunks if chunk["choices"][0]["logprobs"]]
+    for name in ("tokens", "token_logprobs", "text_offset"):
+        assert [value for part in parts for value in part[name]] == found[name]
+
+
+async def test_chat_logprobs_add_up_to_the_answer(client: httpx.AsyncClient) -> None:
+    [choice] = (await chat(client, logprobs=True, top_logprobs=3))["choices"]
+    entries = choice["logprobs"]["content"]
+    raw = b"".join(bytes(entry["bytes"]) for entry in entries)
+    assert raw.decode(errors="replace") == choice["message"]["content"]
+    assert all(len(entry["top_logprobs"]) == 3 for entry in entries)
+    assert all(entry["top_logprobs"][0]["logprob"] >= entry["logprob"] for entry in entries)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"structured_outputs": {"choice": ["red", 'naïve "x"']}}, ("red", 'naïve "x"')),
+        ({"guided_choice": ["red", "blue"]}, ("red", "blue")),
+        ({"guided_regex": "[0-9]{3}x"}, None),
+        ({"guided_json": {"const": "42"}}, ('"42"',)),
+        ({"guided_grammar": 'start: "abc"'}, ("abc",)),
+        ({"grammar": 'root ::= "a"{5,5}'}, ("aaaaa",)),
+        ({"json_schema": {"const": "42"}}, ('"42"',)),
+        ({"response_format": {"type": "json_object", "schema": {"const": "42"}}}, ('"42"',)),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+async def test_constraints_by_every_name(
+    client: httpx.AsyncClient, changes: dict[str, Any], expected: tuple[str, ...] | None
+) -> None:
+    [choice] = (await chat(client, **changes, max_tokens=40, temperature=1.0, seed=1))["choices"]
+    text = choice["message"]["content"]
+    assert choice["finish_reason"] == "stop"
+    assert text in expected if expected else text[:3].isdecimal() and text[3:] == "x"
+
+
+async def test_a_temperature_next_to_nothing_is_greedy(client: httpx.AsyncClient) -> None:
+    greedy = (await complete(client))["choices"][0]["text"]
+    assert (await complete(client, temperature=1e-40, seed=7))["choices"][0]["text"] == greedy
+    assert (await complete(client, temperature=1.0, top_p=0.0, seed=7))["choices"][0]["text"] == greedy
+    assert (await complete(client, temperature=1.0, top_k=1, seed=7))["choices"][0]["text"] == greedy
+
+
+async def test_a_bias_of_a_hundred_decides_every_token(client: httpx.AsyncClient) -> None:
+    body = await complete(client, logit_bias={"65": 100}, presence_penalty=None)
+    assert body["choices"][0]["text"] == (await client.post("/detokenize", json={"tokens": [65] * 4})).json()["prompt"]
+
+
+async def test_one_call_where_several_are_not_wanted(client: httpx.AsyncClient) -> None:
+    """Two calls are what the grammar makes the model write; with parallel calls off the second is not told."""
+    call = '<tool_call>{"name": "weather"}</tool_call>'
+    forced: dict[str, Any] = {"tools": [WEATHER], "max_tokens": 100, "structured_outputs": {"choice": [call * 2]}}
+    both = (await chat(client, **forced))["choices"][0]
+    assert [call["function"]["name"] for call in both["message"]["tool_calls"]] == ["weather", "weather"]
+    assert both["finish_reason"] == "tool_calls"
+    one = (await chat(client, **forced, parallel_tool_calls=False))["choices"][0]
+    assert [call["function"]["name"] for call in one["message"]["tool_calls"]] == ["weather"]
+
+
+async def test_tokens_there_and_back(client: httpx.AsyncClient) -> None:
+    cut = (await client.post("/tokenize", json={"prompt": "naïve", "return_token_strs": True})).json()
+    assert cut["count"] == len(cut["tokens"]) == len(cut["token_strs"]) == 6
+    assert cut["max_model_len"] == 128
+    assert (await client.post("/detokenize", json={"tokens": cut["tokens"]})).json() == {"prompt": "naïve"}
+    assert (await client.post("/tokenize", json={"content": "naïve"})).json()["tokens"] == cut["tokens"]
+    messages = (await client.post("/tokenize", json={"messages": HI["messages"]})).json()
+    assert messages["count"] == (await chat(client))["usage"]["prompt_tokens"]
+    for path, body in (("tokenize", {}), ("detokenize", {"tokens": [VOCABULARY]}), ("detokenize", {"tokens": [-1]})):
+        assert (await client.post(f"/{path}", json=body)).status_code == 400
+
+
+class BrokenEncoder:
+    """An embedding model with a fault of our own in it."""
+
+    name = "broken"
+    dimensions = 3
+
+    def encode(self, texts: list[str]) -> None:
+        raise ZeroDivisionError(texts)
+
+
+async def test_a_fault_of_ours_is_told_in_the_shape_of_the_others(engine: Engine) -> None:
+    app = build_app(engine.serve(), engine, model_name="tiny", encoder=cast("Any", BrokenEncoder()))
+    async with httpx.AsyncClient(transport=transport_of(app), base_url="http://engine") as client:
+        answer = await client.post("/v1/embeddings", json={"input": "x"})
+        assert answer.status_code == 500
+        assert answer.json()["error"]["code"] == "engine_error"
+        ids = await client.post("/v1/embeddings", json={"input": [[1, 2]]})
+        assert ids.status_code == 400
+        assert "not token ids" in ids.json()["error"]["message"]
