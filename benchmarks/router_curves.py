@@ -57,13 +57,9 @@ def curve(bench: Bench, recipe: Recipe, members: Sequence[str]) -> dict[str, Any
         for seed in range(DRAWS):
             order = np.random.default_rng(seed).permutation(len(rows))
             train, test = order[:labels], order[labels:]
-            size = len(bench.table.pieces)
-            adaptation = fit_adaptation(view.pick(train), outcomes[train], ("strong", "weak"), vocabulary=size)
+            adaptation = fit_adaptation(view.pick(train), outcomes[train], ("strong", "weak"))
             predicted = np.array(
-                [
-                    adaptation.predict(float(view.scores[row]), view.vectors[row], view.pieces[row])
-                    for row in test.tolist()
-                ]
+                [adaptation.predict(float(view.scores[row]), view.vectors[row]) for row in test.tolist()]
             )
             values.append(tie_aware_apgr(predicted[:, 1] - predicted[:, 2], gap[test]))
         found[str(labels)] = round(float(np.mean(values)), 4)
@@ -76,6 +72,5 @@ def view_of(bench: Bench, fits: TraitFits, recipe: Recipe, rows: NDArray[np.intp
     vocabulary = Vocabulary(table.pieces, build_index())
     frame32 = (frame.centre.astype(np.float32), frame.spread.astype(np.float32))
     encoder = Encoder(vocabulary, table.vectors, table.scale, table.weights, *frame32)
-    read = [encoder.encode(bench.corpus.prompts[row]) for row in map(int, rows)]
-    vectors = np.array([one.vector for one in read], dtype=np.float64)
-    return View(combined(fits.traits(bench.vectors[rows]), recipe), vectors, [one.pieces for one in read])
+    vectors = np.array([encoder.encode(bench.corpus.prompts[row]).vector for row in map(int, rows)], dtype=np.float64)
+    return View(combined(fits.traits(bench.vectors[rows]), recipe), vectors)

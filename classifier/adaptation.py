@@ -1,4 +1,4 @@
-"""What a deployment's own labels add: linear corrections in its domain, on top of the frozen traits."""
+"""What a deployment's own labels add on top of the frozen traits: linear corrections, and what near prompts say."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,19 +6,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from classifier.artefact import Artefact
-from classifier.encoder import LIMIT, Pieces
+from classifier.artefact import Artefact, ArtefactError
+from classifier.encoder import LIMIT
 
 Values = NDArray[np.floating[Any]]
 ROOM = 0.05
 
 
 @dataclass(frozen=True, slots=True)
+class Neighbours:
+    """What labelled prompts say of those near them: `weights` has a row for each of `landmarks`, which are scaled
+    by `scales` and whose squared lengths are `sizes`."""
+
+    scales: Values
+    landmarks: Values
+    sizes: Values
+    weights: Values
+
+    def predict(self, row: Values) -> Values:
+        """`row` in the domain's units; a landmark counts for exp of minus its squared distance."""
+        here = row * self.scales
+        far = self.sizes - 2.0 * self.landmarks.dot(here) + here.dot(here)
+        return np.exp(-far).dot(self.weights)
+
+
+@dataclass(frozen=True, slots=True)
 class Adaptation:
     """Column 0 of `weights` predicts difficulty, the others each of `models`; rows are score, vector, constant.
 
-    `piece_weights` adds what single word pieces say, in the same columns: a prompt's pieces are weighed by
-    `piece_rarity` (0 for those that the labels do not know) and scaled to length 1.
+    `neighbours` adds to the same columns.
     `noise` is the variance in logits that is left in the domain, in place of the one over unseen sources.
     """
 
@@ -26,8 +42,7 @@ class Adaptation:
     centre: Values
     spread: Values
     weights: Values
-    piece_rarity: Values
-    piece_weights: Values
+    neighbours: Neighbours
     noise: float
 
     def design(self, score: float, vector: Values) -> Values:
@@ -39,17 +54,15 @@ class Adaptation:
         row[-1] = 1.0
         return row
 
-    def apply(self, score: float, vector: Values, pieces: Pieces) -> tuple[float, dict[str, float]]:
+    def apply(self, score: float, vector: Values) -> tuple[float, dict[str, float]]:
         """Difficulty and every labelled model's quality, as linear probabilities within (0, 1)."""
-        found = _within_bounds(self.predict(score, vector, pieces)).tolist()
+        found = _within_bounds(self.predict(score, vector)).tolist()
         return found[0], dict(zip(self.models, found[1:], strict=True))
 
-    def predict(self, score: float, vector: Values, pieces: Pieces) -> Values:
+    def predict(self, score: float, vector: Values) -> Values:
         """Unclipped: difficulty, then each model."""
-        found = self.design(score, vector) @ self.weights
-        weighed = pieces.weights * self.piece_rarity[pieces.ids]
-        size = float(np.sqrt(weighed @ weighed))
-        return found + (weighed / size) @ self.piece_weights[pieces.ids] if size > 0.0 else found
+        row = self.design(score, vector)
+        return row.dot(self.weights) + self.neighbours.predict(row[1:-1])
 
 
 def _within_bounds(linear: Values) -> Values:
@@ -60,17 +73,37 @@ def _within_bounds(linear: Values) -> Values:
 
 
 def read_adaptation(artefact: Artefact) -> Adaptation | None:
-    """The adaptation of an adapted artefact; None of any other."""
+    """The adaptation of an adapted artefact; None of any other. Raises ArtefactError for one of an older version."""
     facts = artefact.facts.get("adaptation")
     if facts is None:
         return None
     tensors = artefact.tensors
+    if "domain_landmarks" not in tensors:
+        raise ArtefactError("the artefact was adapted by an older version: run `breakeven train --adapt` again")
     return Adaptation(
         tuple(facts["models"]),
         tensors["domain_centre"],
         tensors["domain_spread"],
         tensors["domain_weights"],
-        tensors["domain_piece_rarity"],
-        tensors["domain_piece_weights"],
+        Neighbours(
+            tensors["domain_near_scales"],
+            tensors["domain_landmarks"],
+            tensors["domain_landmark_sizes"],
+            tensors["domain_landmark_weights"],
+        ),
         float(facts["noise"]),
     )
+
+
+def domain_tensors(adaptation: Adaptation) -> dict[str, Values]:
+    """What `read_adaptation` reads."""
+    neighbours = adaptation.neighbours
+    return {
+        "domain_centre": adaptation.centre,
+        "domain_spread": adaptation.spread,
+        "domain_weights": adaptation.weights,
+        "domain_near_scales": neighbours.scales,
+        "domain_landmarks": neighbours.landmarks,
+        "domain_landmark_sizes": neighbours.sizes,
+        "domain_landmark_weights": neighbours.weights,
+    }

@@ -17,18 +17,10 @@ _DAMPED = np.log1p(np.arange(20_000, dtype=np.float32))
 """What a word counts for by how often it occurs; more often than this no capped text can hold one."""
 
 
-class Pieces(NamedTuple):
-    """Word pieces of one text, those of each different word, with how much each counts."""
-
-    ids: NDArray[np.int64]
-    weights: Vector
-
-
 class Encoding(NamedTuple):
-    """The vector of one text, the word pieces read on the way, and whether there was a letter or digit to read."""
+    """The vector of one text, and whether there was a letter or digit to read."""
 
     vector: Vector
-    pieces: Pieces
     is_readable: bool
 
 
@@ -70,7 +62,7 @@ class Encoder:
             np.dot(weights, self.token_vectors.take(reading.piece_ids, axis=0).astype(np.float32), out=pooled)
             pooled *= self.token_scale
             pooled /= np.add.reduce(weights)
-        return Encoding(vector, Pieces(reading.piece_ids, weights), reading.is_readable)
+        return Encoding(vector, reading.is_readable)
 
     def measure_all(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Raw vectors of many texts, one a row."""

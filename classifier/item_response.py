@@ -93,7 +93,7 @@ class ItemResponseClassifier:
 
     def classify(self, conversation: Conversation) -> Classification:
         """Never raises on any text; see protocol.Classifier."""
-        vector, pieces, is_readable = self._encoder.encode(visible_text(conversation))
+        vector, is_readable = self._encoder.encode(visible_text(conversation))
         if not is_readable:
             return self._unknown()
         traits = self._traits
@@ -106,7 +106,7 @@ class ItemResponseClassifier:
         noise, in_domain = traits.noise, NOTHING
         if self._adaptation:
             noise = self._adaptation.noise
-            difficulty, in_domain = self._adaptation.apply(score, vector, pieces)
+            difficulty, in_domain = self._adaptation.apply(score, vector)
         if shift:
             difficulty = _sigmoid(_logit(difficulty) + shift)
         deviation = math.sqrt(variance + noise) * difficulty * (1.0 - difficulty)

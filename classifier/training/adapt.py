@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from classifier.adaptation import Adaptation
+from classifier.adaptation import Adaptation, Neighbours, domain_tensors
 from classifier.artefact import Artefact, read_artefact, write_artefact
-from classifier.encoder import HAND, LIMIT, Pieces
+from classifier.encoder import HAND, LIMIT
 from classifier.features import FEATURE_NAMES
 from classifier.load import SHIPPED, build_encoder, build_traits
 from classifier.names import canonical
@@ -21,6 +21,8 @@ from classifier.prompt_lines import PromptFileError
 from classifier.training.corpus import CorpusError, Matrix, mean_known, quality_gap, read_labels
 
 MIN_LABELS = 30
+MAX_LANDMARKS = 2000
+JITTER = 1e-6
 PRIOR_SLOPE = 0.15
 
 
@@ -32,11 +34,11 @@ PLAIN = ("log_characters", "log_stem_words", "log_sentences", "log_numbers", "lo
 class Penalties:
     """Ridge penalties of the correction; chosen by leave-one-source-out learning curves (docs/decisions)."""
 
-    score: float = 50.0
-    plain: float = 100.0
-    hand: float = 4000.0
-    pooled: float = 10_000.0
-    piece: float = 60.0
+    score: float = 100.0
+    plain: float = 200.0
+    hand: float = 8000.0
+    pooled: float = 20_000.0
+    near: float = 6.0
 
     def diagonal(self, size: int) -> Matrix:
         hand = [self.plain if name in PLAIN else self.hand for name in FEATURE_NAMES]
@@ -45,51 +47,50 @@ class Penalties:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the frozen artefact sees of prompts: combined trait score, standardised vector, and word pieces of each."""
+    """What the frozen artefact sees of prompts: combined trait score and standardised vector of each."""
 
     scores: Matrix
     vectors: Matrix
-    pieces: Sequence[Pieces]
 
     def pick(self, rows: NDArray[np.intp]) -> "View":
-        return View(self.scores[rows], self.vectors[rows], [self.pieces[row] for row in rows.tolist()])
+        return View(self.scores[rows], self.vectors[rows])
 
 
 def fit_adaptation(
-    view: View, outcomes: Matrix, models: Sequence[str], *, vocabulary: int, penalties: Penalties | None = None
+    view: View,
+    outcomes: Matrix,
+    models: Sequence[str],
+    *,
+    penalties: Penalties | None = None,
+    max_landmarks: int = MAX_LANDMARKS,
 ) -> Adaptation:
-    """`outcomes` are prompts by models, NaN unknown; `vocabulary` is how many word pieces there are."""
+    """`outcomes` are prompts by models, NaN unknown; beyond `max_landmarks` only some labels are landmarks."""
     penalties = penalties or Penalties()
-    design = np.c_[view.scores, view.vectors]
-    centre, spread = design.mean(axis=0), design.std(axis=0)
-    spread[1 + HAND :] = np.sqrt((spread[1 + HAND :] ** 2).mean())
-    spread = np.where(spread > 1e-3, spread, 1.0)
-    rows = np.clip((design - centre) / spread, -LIMIT, LIMIT)
-    failure = 1.0 - mean_known(outcomes)
-    gap = quality_gap(outcomes) if outcomes.shape[1] > 1 else np.zeros(len(outcomes))
-    hard = _ranked_as_failure(failure + gap, failure)
-    rarity = _rarity(view.pieces, vocabulary)
-    spelt = _spelt(view.pieces, rarity)
-    scales = 1.0 / penalties.diagonal(rows.shape[1])
-    kernel = (rows * scales) @ rows.T + spelt @ spelt.T / penalties.piece
-    weights = np.zeros((rows.shape[1] + 1, 1 + len(models)))
-    piece_weights = np.zeros((vocabulary, 1 + len(models)), dtype=np.float32)
-    known_pieces = np.flatnonzero(rarity)
-    for number, target in enumerate([hard, *outcomes.T]):
-        known = np.flatnonzero(np.isfinite(target))
-        expected = _expected(rows[known, 0], target[known], is_failure=number == 0)
-        dual, level = _solve(kernel[np.ix_(known, known)], target[known] - rows[known, 0] * expected)
-        weights[:-1, number] = scales * (rows[known].T @ dual)
-        weights[0, number] += expected
-        weights[-1, number] = level
-        piece_weights[known_pieces, number] = spelt[known].T @ dual / penalties.piece
+    centre, spread = _frame(view)
+    rows = np.clip((np.c_[view.scores, view.vectors] - centre) / spread, -LIMIT, LIMIT)
+    near_scales = _near_scales(rows.shape[1] - 1)
+    places = rows[:, 1:] * near_scales
+    landmarks = places[:: math.ceil(len(rows) / max_landmarks)]
+    root = np.linalg.cholesky(_nearness(landmarks, landmarks) + JITTER * np.eye(len(landmarks)))
+    # In these features every penalty is 1: ridge on the second block is kernel ridge, with the landmarks' span for all.
+    units = penalties.diagonal(rows.shape[1]) ** -0.5
+    features = np.c_[rows * units, np.linalg.solve(root, _nearness(places, landmarks).T).T * penalties.near**-0.5]
+    targets = np.c_[_hardness(outcomes), outcomes]
+    expected = np.array([_expected(rows[:, 0], target, is_failure=n == 0) for n, target in enumerate(targets.T)])
+    found, levels = _solve(features, targets - rows[:, :1] * expected)
+    weights = np.vstack([units[:, None] * found[: len(units)], levels])
+    weights[0] += expected
     return Adaptation(
         tuple(models),
         centre.astype(np.float32),
         spread.astype(np.float32),
         weights.astype(np.float32),
-        rarity.astype(np.float32),
-        piece_weights,
+        Neighbours(
+            near_scales.astype(np.float32),
+            landmarks.astype(np.float32),
+            (landmarks**2).sum(axis=1).astype(np.float32),
+            (np.linalg.solve(root.T, found[len(units) :]) * penalties.near**-0.5).astype(np.float32),
+        ),
         noise=4.0 / math.sqrt(len(rows)),
     )
 
@@ -100,15 +101,8 @@ def adapt(labels: Path, out: Path, *, base: Path | None = None) -> str:
     prompts, models, outcomes = _read_outcomes(labels)
     with threadpool_limits(limits=1):  # the same bits on every run
         view = frozen_view(artefact, prompts)
-        adaptation = fit_adaptation(view, outcomes, models, vocabulary=len(artefact.pieces))
-    tensors = dict(artefact.tensors)
-    tensors |= {
-        "domain_centre": adaptation.centre,
-        "domain_spread": adaptation.spread,
-        "domain_weights": adaptation.weights,
-        "domain_piece_rarity": adaptation.piece_rarity,
-        "domain_piece_weights": adaptation.piece_weights,
-    }
+        adaptation = fit_adaptation(view, outcomes, models)
+    tensors = {**artefact.tensors, **domain_tensors(adaptation)}
     facts: dict[str, Any] = {
         "provenance": artefact.facts["provenance"],
         "model": artefact.facts["model"],
@@ -156,47 +150,60 @@ def _known_scores(scores: dict[str, Any], where: str) -> dict[str, float]:
 def frozen_view(artefact: Artefact, prompts: Sequence[str]) -> View:
     """Exactly as the data path computes them."""
     encoder, traits = build_encoder(artefact), build_traits(artefact)
-    read = [encoder.encode(prompt) for prompt in prompts]
-    vectors = np.array([one.vector for one in read], dtype=np.float64)
+    vectors = np.array([encoder.encode(prompt).vector for prompt in prompts], dtype=np.float64)
     theta = vectors @ traits.weights
     scores = (1.0 - traits.level_share) * theta[:, 0] + traits.level_share * theta[:, 1]
-    return View(scores, vectors, [one.pieces for one in read])
+    return View(scores, vectors)
 
 
-def _solve(kernel: Matrix, targets: Matrix) -> tuple[Matrix, float]:
-    """Ridge with a free constant in its dual form: fewer labels than word pieces."""
-    size = len(targets)
-    system = np.block([[kernel + np.eye(size), np.ones((size, 1))], [np.ones((1, size)), np.zeros((1, 1))]])
-    solved = np.linalg.solve(system, np.r_[targets, 0.0])
-    return solved[:-1], float(solved[-1])
+def _frame(view: View) -> tuple[Matrix, Matrix]:
+    """Mean and spread of score and vector in the domain; pooled dimensions share theirs, constant ones have 1."""
+    design = np.c_[view.scores, view.vectors]
+    spread = design.std(axis=0)
+    spread[1 + HAND :] = np.sqrt((spread[1 + HAND :] ** 2).mean())
+    return design.mean(axis=0), np.where(spread > 1e-3, spread, 1.0)
 
 
-def _expected(scores: Matrix, targets: Matrix, *, is_failure: bool) -> float:
+def _near_scales(size: int) -> Matrix:
+    """Distance counts the hand features and the pooled dimensions alike, whatever their number."""
+    return np.r_[np.full(HAND, HAND**-0.5), np.full(size - HAND, max(size - HAND, 1) ** -0.5)]
+
+
+def _nearness(places: Matrix, landmarks: Matrix) -> Matrix:
+    """exp of minus the squared distance, as Neighbours computes it for one prompt."""
+    lengths = (places**2).sum(axis=1)[:, None] + (landmarks**2).sum(axis=1)
+    return np.exp(-np.maximum(lengths - 2.0 * places @ landmarks.T, 0.0))
+
+
+def _hardness(outcomes: Matrix) -> Matrix:
+    """Failure plus what the best models add, with the mean and spread of the failures: a difficulty stays a share."""
+    failure = 1.0 - mean_known(outcomes)
+    gap = quality_gap(outcomes) if outcomes.shape[1] > 1 else np.zeros(len(outcomes))
+    return _ranked_as_failure(failure + gap, failure)
+
+
+def _solve(features: Matrix, targets: Matrix) -> tuple[Matrix, Matrix]:
+    """Ridge with penalty 1 and a free constant, each column on its known rows: weights and constants."""
+    weights, levels = np.zeros((features.shape[1], targets.shape[1])), np.zeros(targets.shape[1])
+    known = np.isfinite(targets)
+    for pattern in np.unique(known, axis=1).T:  # columns that are known together share their solution
+        columns = np.flatnonzero((known == pattern[:, None]).all(axis=0))
+        wanted = targets[np.ix_(pattern, columns)]
+        middle, level = features[pattern].mean(axis=0), wanted.mean(axis=0)
+        inner = features[pattern] - middle
+        gram = inner.T @ inner
+        gram[np.diag_indices_from(gram)] += 1.0
+        weights[:, columns] = np.linalg.solve(gram, inner.T @ (wanted - level))
+        levels[columns] = level - middle @ weights[:, columns]
+    return weights, levels
+
+
+def _expected(scores: Matrix, target: Matrix, *, is_failure: bool) -> float:
     """The slope on the frozen score before any label: harder prompts are failed more, by whoever fails at all."""
-    failures = float(targets.mean()) if is_failure else 1.0 - float(targets.mean())
-    size = PRIOR_SLOPE * failures * float(targets.std()) / max(float(scores.std()), 1e-9)
+    known = np.isfinite(target)
+    failures = float(target[known].mean()) if is_failure else 1.0 - float(target[known].mean())
+    size = PRIOR_SLOPE * failures * float(target[known].std()) / max(float(scores[known].std()), 1e-9)
     return size if is_failure else -size
-
-
-def _rarity(pieces: Sequence[Pieces], vocabulary: int) -> Matrix:
-    """Log inverse document frequency of every word piece that at least two prompts have; 0 for the others."""
-    found = np.zeros(vocabulary)
-    for one in pieces:
-        found[np.unique(one.ids)] += 1.0
-    return np.where(found >= 2, np.log(len(pieces) / np.maximum(found, 1.0)), 0.0)
-
-
-def _spelt(pieces: Sequence[Pieces], rarity: Matrix) -> Matrix:
-    """Prompts by known word pieces, each row of length 1."""
-    column = np.cumsum(rarity > 0) - 1
-    rows = np.zeros((len(pieces), int((rarity > 0).sum())))
-    for number, one in enumerate(pieces):
-        weighed = one.weights * rarity[one.ids]
-        size = float(np.sqrt(weighed @ weighed))
-        known = rarity[one.ids] > 0
-        if size > 0.0:
-            np.add.at(rows[number], column[one.ids[known]], weighed[known] / size)
-    return rows
 
 
 def _ranked_as_failure(targets: Matrix, failure: Matrix) -> Matrix:

