@@ -9,6 +9,7 @@ BreakevenError
     ├── InvalidRequest       the body is not what the endpoint takes
     │   └── ContextTooLong   no allowed model has a window for this prompt
     ├── BodyTooLarge
+    ├── UnsupportedEncoding  415: the body is compressed in a way that is not read here
     ├── Unauthenticated      no key, or not one of ours
     ├── Forbidden            a key of ours that may not do this
     ├── ModelNotFound        not in the catalogue, or not allowed to this key
@@ -85,6 +86,13 @@ class ContextTooLong(InvalidRequest):
 
 class BodyTooLarge(RequestError):
     """The body is over the configured limit."""
+
+
+class UnsupportedEncoding(RequestError):
+    """The body is compressed in a way that is not read here."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, param="content-encoding", code="unsupported_encoding")
 
 
 class Unauthenticated(RequestError):

@@ -16,7 +16,9 @@ from gateway.api.messages import MessagesPath
 from gateway.api.openai_errors import body_of, headers_of, status_of
 from gateway.api.openapi_hot import complete_document
 from gateway.api.public import ANTHROPIC
+from gateway.api.shedding import API, Load
 from gateway.api.token_path import ENDPOINTS, TokenPath
+from gateway.api.unpacking import Unpacker
 from gateway.errors import BreakevenError, InvalidRequest, NotFound, RequestError
 from gateway.ids import new_request_id
 from gateway.kept_answers.idempotency import Idempotency
@@ -27,22 +29,44 @@ POSTED = ENDPOINTS.keys() | MESSAGES.keys()
 
 
 class Root:
-    """Sends the hot endpoints to their paths and the rest to FastAPI; one dictionary lookup a request."""
+    """Sends the hot endpoints to their paths and the rest to FastAPI; one dictionary lookup a request.
 
-    def __init__(self, pipeline: Pipeline, rest: ASGIApp, *, max_body_bytes: int, idempotency: Idempotency) -> None:
-        path = TokenPath(pipeline, max_body_bytes=max_body_bytes, idempotency=idempotency)
+    An address with a slash too many is the one without, and HEAD is a GET whose body the server leaves out.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, rest: ASGIApp, *, max_body_bytes: int, idempotency: Idempotency, load: Load
+    ) -> None:
+        unpacker = Unpacker(
+            load, lambda given: pipeline.keys.authenticate(given, pipeline.now_us()), max_bytes=max_body_bytes
+        )
+        path = TokenPath(pipeline, max_body_bytes=max_body_bytes, idempotency=idempotency, unpacker=unpacker)
         self._hot: dict[str, TokenPath] = dict.fromkeys(ENDPOINTS, path)
         counting = TokenCounter(pipeline)
         for place, operation in MESSAGES.items():
-            answers = pipeline if operation == "messages" else counting
-            self._hot[place] = MessagesPath(answers, max_body_bytes=max_body_bytes, idempotency=idempotency)
+            self._hot[place] = MessagesPath(
+                pipeline if operation == "messages" else counting,
+                max_body_bytes=max_body_bytes,
+                idempotency=idempotency,
+                unpacker=unpacker,
+            )
         self._rest = rest
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "POST" and (hot := self._hot.get(scope["path"])) is not None:
             await hot(scope, receive, send)
+        elif scope["type"] == "http" and (meant := _as_meant(scope)) is not scope:
+            await self(meant, receive, send)
         else:
             await self._rest(scope, receive, send)
+
+
+def _as_meant(scope: Scope) -> Scope:
+    """The scope, or a changed copy: the server goes by its own, in which HEAD stays HEAD."""
+    path: str = scope["path"]
+    if path.startswith(API) and path.endswith("/"):
+        scope = {**scope, "path": path.rstrip("/")}
+    return {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
 
 
 class _Documented(FastAPI):

@@ -1,8 +1,11 @@
 """The HTTP application of one gateway, every router in its place."""
 
 import os
+from collections.abc import Sequence
+from typing import Any, cast
 
 from fastapi.responses import RedirectResponse
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
@@ -32,19 +35,33 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
             return RedirectResponse(ui_url)
 
     settings = gateway.deployment.settings.server
+    load = Load()
     root = Root(
         gateway.pipeline,
-        ProxyHeadersMiddleware(rest, os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1")),  # type: ignore[arg-type]
+        behind_proxy(rest, os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1")),
         max_body_bytes=settings.max_body_megabytes * MEGABYTE,
         idempotency=gateway.idempotency,
+        load=load,
     )
-    load = Load()
     gateway.metrics.watch("requests_in_flight", "Calls of models under way.", lambda: load.requests)
     gateway.metrics.watch("buffered_bytes", "Of bodies of calls under way.", lambda: load.buffered_bytes)
     gateway.metrics.watch("shed_requests", "Refused because too much was under way.", lambda: load.shed)
-    return Shedding(
+    app: ASGIApp = Shedding(
         root,
         load,
         max_requests=settings.max_requests_in_flight,
         max_buffered_bytes=settings.max_buffered_megabytes * MEGABYTE,
     )
+    return for_browsers(app, settings.allowed_origins) if settings.allowed_origins else app
+
+
+def behind_proxy(app: ASGIApp, trusted: str) -> ASGIApp:
+    """What the `trusted` addresses (separated by commas; networks too, or `*`) say of caller and scheme is believed."""
+    middleware = ProxyHeadersMiddleware(cast(Any, app), trusted)  # its types are uvicorn's own
+    return cast(ASGIApp, middleware)
+
+
+def for_browsers(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
+    """Pages of these origins may call it with any header, and read any. Keys travel in headers: no cookie is taken."""
+    methods = ("GET", "POST", "PUT", "PATCH", "DELETE")
+    return CORSMiddleware(app, origins, methods, allow_headers=("*",), expose_headers=("*",))

@@ -23,6 +23,7 @@ from gateway.errors import (
     RateLimitExceeded,
     RequestError,
     Unauthenticated,
+    UnsupportedEncoding,
     UpstreamFailed,
 )
 
@@ -35,6 +36,7 @@ STATUS: dict[type[BreakevenError], HTTPStatus] = {
     Conflict: HTTPStatus.CONFLICT,
     IdempotencyMismatch: HTTPStatus.UNPROCESSABLE_ENTITY,
     BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    UnsupportedEncoding: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     BodyTooSlow: HTTPStatus.REQUEST_TIMEOUT,
     RateLimitExceeded: HTTPStatus.TOO_MANY_REQUESTS,
     BudgetExhausted: HTTPStatus.TOO_MANY_REQUESTS,
@@ -76,6 +78,8 @@ def headers_of(error: BreakevenError) -> dict[str, str]:
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after_seconds)))
     if isinstance(error, Unauthenticated):
         headers["www-authenticate"] = "Bearer"
+    if isinstance(error, UnsupportedEncoding):
+        headers["accept-encoding"] = "gzip, deflate"
     if isinstance(error, BudgetExhausted):
         headers["x-should-retry"] = "false"
     return headers

@@ -10,6 +10,7 @@ from backends.protocol import TRACE_HEADERS, VENDOR_HEADERS, Operation
 from gateway.api.asgi_caller import AsgiCaller, while_connected
 from gateway.api.once import SendSink, as_send, idempotency_key
 from gateway.api.openai_errors import body_of, headers_of, status_of
+from gateway.api.unpacking import Unpacker
 from gateway.errors import BodyTooLarge, BreakevenError, InvalidRequest
 from gateway.ids import new_request_id
 from gateway.kept_answers.idempotency import Idempotency, Sink
@@ -49,20 +50,26 @@ class _Gone(Exception):
 class TokenPath:
     """ASGI application for the endpoints of `ENDPOINTS`."""
 
-    def __init__(self, pipeline: Answers, *, max_body_bytes: int, idempotency: Idempotency) -> None:
+    def __init__(self, pipeline: Answers, *, max_body_bytes: int, idempotency: Idempotency, unpacker: Unpacker) -> None:
         self._pipeline = pipeline
+        self._unpacker = unpacker
         self._max_body_bytes = max_body_bytes
         self._idempotency = idempotency
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         caller = self._caller(send)
+        held = 0
         try:
             tags = parse_tags(headers)
-            body = await read_body(headers, receive, self._max_body_bytes)
+            body, encoding = await read_body(headers, receive, self._max_body_bytes)
+            credential = credential_of(headers)
+            if encoding is not None:
+                held = self._unpacker.hold(body, encoding, credential)
+                body = await self._unpacker.unpack(body)
             asked = Incoming(
                 self._operation(scope["path"]),
-                credential_of(headers),
+                credential,
                 body,
                 tags,
                 parse_cache_seconds(headers),
@@ -88,6 +95,8 @@ class TokenPath:
             await caller.send(self._error(error, request_id), is_last=True)
         finally:
             caller.close()
+            if held:
+                self._unpacker.release(held)
 
     def _caller(self, send: Send) -> AsgiCaller:
         return AsgiCaller(send)
@@ -178,13 +187,17 @@ def parse_cache_seconds(headers: list[tuple[bytes, bytes]]) -> int | None:
     return None
 
 
-async def read_body(headers: list[tuple[bytes, bytes]], receive: Receive, limit: int) -> bytes:
-    """The whole body. Raises BodyTooLarge as soon as the limit is passed, announced or not."""
+async def read_body(headers: list[tuple[bytes, bytes]], receive: Receive, limit: int) -> tuple[bytes, bytes | None]:
+    """The whole body as it came, and what it is compressed with, if it is.
+
+    Raises BodyTooLarge as soon as the limit is passed, announced or not.
+    """
+    encoding: bytes | None = None
     for name, value in headers:
         if name == b"content-length" and value.isdigit() and int(value) > limit:
             raise _too_large(limit)
         if name == b"content-encoding" and value.lower() != b"identity":
-            raise InvalidRequest("Send the body uncompressed.", param="content-encoding", code="unsupported_encoding")
+            encoding = value
     parts: list[bytes] = []
     size = 0
     while True:
@@ -197,7 +210,7 @@ async def read_body(headers: list[tuple[bytes, bytes]], receive: Receive, limit:
             raise _too_large(limit)
         parts.append(part)
         if not message.get("more_body", False):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return (parts[0] if len(parts) == 1 else b"".join(parts)), encoding
 
 
 def _too_large(limit: int) -> BodyTooLarge:

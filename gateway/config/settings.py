@@ -33,6 +33,8 @@ class ServerSettings(Strict):
     slow_client_seconds: float = Field(default=60.0, gt=0)
     budget_wait_seconds: float = Field(default=10.0, ge=0)
     workers: int = Field(default=1, ge=1, le=256)
+    allowed_origins: list[Annotated[str, Field(pattern=r"^(\*|https?://[^/\s]+)$")]] = Field(default_factory=list[str])
+    """Of pages that may call this gateway from a browser, as a browser names them: scheme, host and port, or `*`."""
 
 
 class EngineSettings(Strict):

@@ -1,6 +1,8 @@
 """The HTTP surface over a real socket, with the official OpenAI client and with bytes no client would send."""
 
 import asyncio
+import gzip
+import json
 from collections.abc import AsyncGenerator
 
 import anthropic
@@ -12,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from backends.scripted import Outcome, follow
 from gateway.api.app import Root, build_fastapi
 from gateway.api.public import build_public_router
+from gateway.api.shedding import Load
 from gateway.kept_answers.idempotency import Idempotency
 from gateway.kept_answers.memory_idempotency import MemoryIdempotency
 from gateway.ledger.entry import Status
@@ -21,6 +24,7 @@ from tests.rig import KEY, Rig
 
 pytestmark = pytest.mark.integration
 MESSAGES = [{"role": "user", "content": "hello"}]
+HEADERS = {"authorization": f"Bearer {KEY}"}
 
 
 class Service:
@@ -33,8 +37,9 @@ class Service:
         rig.pipeline.observer = self.metrics
         rest = build_fastapi()
         rest.include_router(build_public_router(rig.pipeline, self.registry, lambda: self.problems))
+        self.load = Load()
         idempotency = Idempotency(MemoryIdempotency(), lambda given: rig.pipeline.keys.authenticate(given, 0).id)
-        self.app = Root(rig.pipeline, rest, max_body_bytes=1_000_000, idempotency=idempotency)
+        self.app = Root(rig.pipeline, rest, max_body_bytes=1_000_000, idempotency=idempotency, load=self.load)
         self.url = ""
 
     @property
@@ -134,7 +139,9 @@ async def test_models_route_and_health(service: Service) -> None:
         (b'{"model": "auto", "messages": "hi"}', {}, 400, "messages"),
         (b'{"messages": []}', {}, 400, "model"),
         (b"x" * 1_000_001, {}, 413, "larger than 1,000,000 bytes"),
-        (b"{}", {"content-encoding": "gzip"}, 400, "uncompressed"),
+        (b"{}", {"content-encoding": "gzip"}, 400, "not what its content-encoding says"),
+        (b"{}", {"content-encoding": "br"}, 415, "Send it with gzip"),
+        (gzip.compress(b"x" * 1_000_001), {"content-encoding": "gzip"}, 413, "larger than 1,000,000 bytes when"),
         (b"{}", {"x-breakeven-tags": ",".join("abcdefghijklmnopqrst")}, 400, "at most 16 tags"),
         (b'{"model": "auto", "messages": [{"role": "user", "content": "\\ud800"}]}', {}, (200, 400), ""),
         (b"\xff\xfe", {}, 400, "not valid JSON"),
@@ -162,6 +169,33 @@ async def test_unknown_paths_and_methods_answer_in_the_same_shape(
         answer = await client.request(method, path)
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
+
+
+async def test_a_compressed_body_is_served_like_any_other(service: Service) -> None:
+    body = gzip.compress(json.dumps({"model": "auto", "messages": MESSAGES}).encode())
+    headers = {"authorization": f"Bearer {KEY}", "content-encoding": "gzip"}
+    async with httpx.AsyncClient(base_url=service.url, headers=headers, timeout=60) as client:
+        answer = await client.post("/v1/chat/completions", content=body)
+        refused = await client.post("/v1/chat/completions", content=body, headers={"authorization": "Bearer nobody"})
+    assert (answer.status_code, refused.status_code) == (200, 401)
+    assert service.load.buffered_bytes == 0
+    assert b"hello" in service.rig.one.calls[0].body
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions/", "/v1/chat/completions//"])
+async def test_a_slash_too_many_is_no_other_endpoint(service: Service, path: str) -> None:
+    async with httpx.AsyncClient(base_url=service.url, headers=HEADERS, timeout=60) as client:
+        assert (await client.post(path, json={"model": "auto", "messages": MESSAGES})).status_code == 200
+        assert (await client.get("/v1/models/")).json() == (await client.get("/v1/models")).json()
+
+
+async def test_head_says_what_get_would_without_a_body(service: Service) -> None:
+    async with httpx.AsyncClient(base_url=service.url, headers=HEADERS, timeout=60) as client:
+        for path, status in (("/healthz", 200), ("/v1/models", 200), ("/v1/models/b", 200), ("/nope", 404)):
+            asked, told = await client.head(path), await client.get(path)
+            assert (asked.status_code, asked.content) == (status, b"")
+            assert asked.headers["content-length"] == told.headers["content-length"]
+        assert (await client.head("/v1/chat/completions")).status_code == 405
 
 
 async def test_a_client_that_leaves_cancels_the_upstream_and_is_booked(service: Service) -> None:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backends.scripted import Script, ScriptedBackend
+from gateway.api.shedding import Load
 from gateway.api.token_path import TokenPath
+from gateway.api.unpacking import Unpacker
 from gateway.kept_answers.idempotency import Idempotency
 from gateway.kept_answers.memory_idempotency import MemoryIdempotency
 from gateway.pipeline import Pipeline
@@ -49,8 +51,15 @@ def timed_rig(one: Script, two: Script | None = None, **changes: Any) -> Rig:
 
 
 def build_app(pipeline: Pipeline) -> TokenPath:
-    idempotency = Idempotency(MemoryIdempotency(), lambda given: pipeline.keys.authenticate(given, 0).id)
-    return TokenPath(pipeline, max_body_bytes=1_000_000, idempotency=idempotency)
+    def authenticate(given: str | None) -> str:
+        return pipeline.keys.authenticate(given, 0).id
+
+    return TokenPath(
+        pipeline,
+        max_body_bytes=1_000_000,
+        idempotency=Idempotency(MemoryIdempotency(), authenticate),
+        unpacker=Unpacker(Load(), authenticate, max_bytes=1_000_000),
+    )
 
 
 async def call(pipeline: Pipeline, *, leaves_at: float | None = None, sends_body: bool = True, **body: Any) -> Heard:

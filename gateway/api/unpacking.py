@@ -1,0 +1,75 @@
+"""Bodies that came compressed: unpacked for senders who are known, bounded, counted as memory. Knows no endpoint."""
+
+import asyncio
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+from gateway.api.shedding import Load
+from gateway.errors import BodyTooLarge, InvalidRequest, UnsupportedEncoding
+
+DETECT: Final = 32 + zlib.MAX_WBITS
+"""zlib finds out by itself whether it is gzip, or zlib's own format, which HTTP calls deflate."""
+KNOWN: Final = (b"gzip", b"x-gzip", b"deflate")
+LARGEST_RATIO: Final = 1032
+"""Of deflate: no byte stands for more."""
+
+
+class Unpacker:
+    """`authenticate` raises Unauthenticated: a stranger's small body may be a large one, and is not looked into."""
+
+    def __init__(self, load: Load, authenticate: Callable[[str | None], object], *, max_bytes: int) -> None:
+        self._load = load
+        self._authenticate = authenticate
+        self._max_bytes = max_bytes
+
+    def hold(self, body: bytes, encoding: bytes, credential: str | None) -> int:
+        """The memory that unpacking may take, counted from now on until `release`. Raises RequestError."""
+        if encoding.strip().lower() not in KNOWN:
+            raise UnsupportedEncoding(
+                f"The body comes in the content-encoding {encoding.decode('latin-1')[:40]!r}. Send it with gzip, with "
+                "deflate or uncompressed."
+            )
+        self._authenticate(credential)
+        size = min(self._max_bytes, LARGEST_RATIO * len(body))
+        self._load.buffered_bytes += size
+        return size
+
+    async def unpack(self, body: bytes) -> bytes:
+        """Off the event loop. Raises BodyTooLarge or InvalidRequest."""
+        return await asyncio.to_thread(unpack, body, self._max_bytes)
+
+    def release(self, size: int) -> None:
+        self._load.buffered_bytes -= size
+
+
+def unpack(body: bytes, limit: int) -> bytes:
+    """Of gzip or deflate, one after the other where there are several. Raises BodyTooLarge or InvalidRequest."""
+    parts: list[bytes] = []
+    size = 0
+    while body:
+        stream = zlib.decompressobj(DETECT)
+        try:
+            part = stream.decompress(body, limit - size + 1)
+        except zlib.error as error:
+            raise _broken() from error
+        size += len(part)
+        if size > limit:
+            raise BodyTooLarge(
+                f"The body is larger than {limit:,} bytes when it is unpacked. Send less, or raise "
+                "server.max_body_megabytes in breakeven.yaml.",
+                code="body_too_large",
+            )
+        if not stream.eof:
+            raise _broken()
+        parts.append(part)
+        body = stream.unused_data
+    return b"".join(parts)
+
+
+def _broken() -> InvalidRequest:
+    return InvalidRequest(
+        "The body is not what its content-encoding says, or not all of it came. Send it again, or uncompressed.",
+        param="content-encoding",
+        code="invalid_encoding",
+    )
