@@ -173,10 +173,13 @@ class NoEligibleModel(RequestError):
 
     type = "server_error"
 
-    def __init__(self, rule: str, reasons: Mapping[str, str], *, why_none: str = "the rule names no model") -> None:
-        """`why_none` is said where there was no candidate at all."""
+    def __init__(
+        self, rule: str, reasons: Mapping[str, str], *, why_none: str = "the rule names no model", advice: str = ""
+    ) -> None:
+        """`why_none` is said where there was no candidate at all, `advice` at the end."""
         listed = "; ".join(f"{model}: {reason}" for model, reason in reasons.items()) or why_none
-        super().__init__(f"No model may serve this request under rule {rule!r}: {listed}.", code="no_eligible_model")
+        said = f"No model may serve this request under rule {rule!r}: {listed}. {advice}"
+        super().__init__(said.strip(), code="no_eligible_model")
         self.reasons = dict(reasons)
 
 

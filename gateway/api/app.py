@@ -124,7 +124,9 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == HTTPStatus.NOT_FOUND and request.url.path in POSTED:
         error = HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, "Send a POST; see /docs.", {"allow": "POST"})
     if error.status_code == HTTPStatus.NOT_FOUND:
-        nothing = NotFound(f"There is nothing at {request.url.path}; see /docs.", code="not_found")
+        meant = f"/v1{request.url.path}"
+        hint = f"did you mean {meant}? An OpenAI client's base_url ends in /v1" if meant in POSTED else "see /docs"
+        nothing = NotFound(f"There is nothing at {request.url.path}; {hint}.", code="not_found")
         return _refusal(request, nothing, HTTPStatus.NOT_FOUND, None)
     translated = RequestError(str(error.detail), code=HTTPStatus(error.status_code).name.lower())
     return _refusal(request, translated, error.status_code, error.headers)

@@ -13,6 +13,9 @@ TOO_LONG: Final = "do not fit its window"
 NONE_THERE: Final = (
     "none of its models is there; their backends are switched off or lack a key, and `breakeven doctor` says which"
 )
+ABLE: Final = (
+    "A provider's key in the environment brings able models; what your own can do is `supports` in rules.yaml."
+)
 MOST_LISTED: Final = 20
 
 
@@ -25,7 +28,7 @@ def refusal(facts: Facts, rule: str, reasons: Mapping[str, str], *, widest: int)
             + f"; the widest model allowed here takes {widest:,}. Shorten the prompt or lower max_tokens."
         )
     if all(reason.startswith(LACKS) for reason in reasons.values()):
-        return NoCapableModel(rule, reasons)
+        return NoCapableModel(rule, reasons, advice=ABLE)
     return NoEligibleModel(rule, reasons)
 
 

@@ -123,7 +123,10 @@ async def migrate_engine(engine: AsyncEngine, revision: str = "head") -> None:
             await lock(connection, SCHEMA_LOCK)
             await connection.run_sync(_migrate, revision)
     except CommandError as error:
-        raise StateError(f"the database was written by a newer Breakeven: {error}") from error
+        raise StateError(
+            f"the database was written by a newer Breakeven ({error}); start that version or a newer one, or restore "
+            "the backup from before the upgrade"
+        ) from error
     except (DBAPIError, OSError, sqlite3.Error, TimeoutError) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
         raise StateError(

@@ -1,5 +1,6 @@
 """`breakeven serve` as a user runs it: a child process, the real engine with real weights, the official client."""
 
+import json
 import os
 import re
 import shutil
@@ -144,6 +145,29 @@ def test_the_official_client_gets_real_text(client: openai.OpenAI, served: Serve
     costs = served.rows("select compute_pico_usd, gpu_us from entries")
     per_microsecond = 10**11 / 3600 / 10**6  # $0.10 an hour
     assert all(abs(cost - gpu_us * per_microsecond) <= 1 for cost, gpu_us in costs)
+
+
+def test_the_first_rules_let_json_schemas_through_and_say_where_tools_come_from(client: openai.OpenAI) -> None:
+    """After the one above, whose count of entries a further answer would change."""
+    schema: dict[str, object] = {
+        "type": "object",
+        "properties": {"capital": {"type": "string"}},
+        "required": ["capital"],
+    }
+    answer = client.chat.completions.create(
+        model="auto",
+        messages=[{"role": "user", "content": "What is the capital of France?"}],
+        temperature=0,
+        max_tokens=40,
+        response_format={"type": "json_schema", "json_schema": {"name": "capital", "schema": schema}},
+    )
+    assert json.loads(answer.choices[0].message.content or "").keys() == {"capital"}
+    with pytest.raises(openai.BadRequestError, match=r"does not support tools.*`supports` in rules.yaml"):
+        client.chat.completions.create(
+            model="auto",
+            messages=[{"role": "user", "content": "What is the weather in Paris?"}],
+            tools=[{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}],
+        )
 
 
 def test_a_repeated_prefix_is_cached(client: openai.OpenAI, served: Served) -> None:

@@ -18,3 +18,9 @@ def test_elsewhere_there_is_nothing() -> None:
     answer = TestClient(build_fastapi()).get("/v1/chat/completion")
     assert answer.status_code == 404
     assert "/v1/chat/completion" in answer.json()["error"]["message"]
+
+
+def test_a_base_url_without_v1_is_told_what_lacks() -> None:
+    answer = TestClient(build_fastapi()).post("/chat/completions", json={})
+    assert answer.status_code == 404
+    assert "did you mean /v1/chat/completions? An OpenAI client's base_url ends in /v1" in answer.text
