@@ -10,6 +10,7 @@ from pathlib import Path
 import uvicorn
 
 from dashboards.app import UiSettings, build_app
+from dashboards.gateway_client import ANSWER_SECONDS
 from dashboards.oidc_sign_in import CONFIGURATION, read_oidc
 
 PARENT_SECONDS = 1.0
@@ -23,6 +24,12 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8081)
     parser.add_argument("--behind-tls", action="store_true", help="a proxy in front speaks HTTPS: secure cookies only")
     parser.add_argument("--state", type=Path, help="a directory: sessions outlive a restart in it")
+    parser.add_argument(
+        "--answer-seconds",
+        type=float,
+        default=ANSWER_SECONDS,
+        help="how long the gateway may take for a report before a page says that it does not answer (%(default)s)",
+    )
     parser.add_argument("--exit-with-parent", type=int, metavar="PID", help="stop when this parent has died")
     asked = parser.parse_args()
     if asked.exit_with_parent is not None:
@@ -31,7 +38,15 @@ def main() -> None:
         oidc = read_oidc()
     except (ValueError, KeyError, TypeError) as error:
         parser.error(f"{CONFIGURATION} cannot be used: {error}")
-    app = build_app(UiSettings(asked.gateway, is_secure=asked.behind_tls, state=asked.state, oidc=oidc))
+    app = build_app(
+        UiSettings(
+            asked.gateway,
+            is_secure=asked.behind_tls,
+            state=asked.state,
+            oidc=oidc,
+            answer_seconds=asked.answer_seconds,
+        )
+    )
     uvicorn.run(app, host=asked.host, port=asked.port, log_level="warning", server_header=False, access_log=False)
 
 

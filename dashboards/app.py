@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from dashboards.export import build_export
-from dashboards.gateway_client import GatewayClient, open_gateway
+from dashboards.gateway_client import ANSWER_SECONDS, GatewayClient, open_gateway
 from dashboards.oidc import OidcProvider, OidcSettings
 from dashboards.oidc_sign_in import build_oidc
 from dashboards.pages import build_pages
@@ -36,11 +36,12 @@ class UiSettings:
     is_secure: bool = False
     state: Path | None = None
     oidc: tuple[OidcSettings, str] | None = None
+    answer_seconds: float = ANSWER_SECONDS
 
 
 def build_app(settings: UiSettings) -> ASGIApp:
     """The ASGI application. Pages live in one process."""
-    http = open_gateway(settings.gateway_url)
+    http = open_gateway(settings.gateway_url, settings.answer_seconds)
     sessions = Sessions(time.time, SessionFiles(settings.state) if settings.state is not None else None)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     company, own_key = None, None
@@ -67,7 +68,7 @@ def build_app(settings: UiSettings) -> ASGIApp:
     nicegui_app.colors(
         primary="#0f6b62", positive="#14713b", negative="#b3261e", warning="#8a5a00", dark_page="#131415"
     )
-    build_pages(http, sessions)
+    build_pages(http, sessions, answer_seconds=settings.answer_seconds)
     ui.run_with(
         app,
         mount_path="/ui",

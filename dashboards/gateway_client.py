@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 
-TIMEOUT_SECONDS = 30.0
+ANSWER_SECONDS = 30.0
 Json = Any
 
 
@@ -92,9 +92,9 @@ class GatewayClient:
         raise GatewayRefused(answer.status_code, message, code)
 
 
-def open_gateway(url: str) -> httpx.AsyncClient:
+def open_gateway(url: str, answer_seconds: float = ANSWER_SECONDS) -> httpx.AsyncClient:
     """The shared pool. Follows no redirect: the key goes to this origin only."""
-    return httpx.AsyncClient(base_url=url, timeout=TIMEOUT_SECONDS, follow_redirects=False, trust_env=False)
+    return httpx.AsyncClient(base_url=url, timeout=answer_seconds, follow_redirects=False, trust_env=False)
 
 
 def _refusal(answer: httpx.Response) -> tuple[str, str | None]:

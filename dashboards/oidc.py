@@ -22,7 +22,7 @@ from joserfc.jws import JWSRegistry
 
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]
 SCOPE = "openid profile email"
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 30.0
 LEEWAY_SECONDS = 60
 RANKS = ("viewer", "finance", "editor", "owner")
 

@@ -43,6 +43,12 @@ class Running:
         return answer.json()
 
 
+def ui_command(gateway: str, port: int) -> list[str]:
+    """The web UI, patient: on a busy machine a report that takes minutes is no fault of the page that waits for it."""
+    patience = ["--answer-seconds", f"{START_SECONDS:.0f}"]
+    return [sys.executable, "-m", "dashboards", "--gateway", gateway, "--port", str(port), *patience]
+
+
 @contextlib.contextmanager
 def child(command: list[str], url: str, log: Path, environment: dict[str, str]) -> Generator[subprocess.Popen[bytes]]:
     """A process, from its first answer at `url` until the end of the block."""
@@ -76,7 +82,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     gateway_port, ui_port = free_port(), free_port()
     gateway, ui = f"http://127.0.0.1:{gateway_port}", f"http://127.0.0.1:{ui_port}"
     serve = [sys.executable, "-m", "tests.browser.gateway_process", str(month.home.root), str(gateway_port)]
-    pages = [sys.executable, "-m", "dashboards", "--gateway", gateway, "--port", str(ui_port)]
+    pages = ui_command(gateway, ui_port)
     with (
         child(serve, f"{gateway}/healthz", home / "gateway.log", {}),
         child(pages, f"{ui}/ui/healthz", home / "ui.log", {}),

@@ -17,7 +17,7 @@ from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.sql_keys import SqlKeyStore
-from tests.browser.conftest import ROOT, child
+from tests.browser.conftest import ROOT, child, ui_command
 from tests.ports import free_port
 
 REQUESTS = 20_000
@@ -41,7 +41,7 @@ def running(home: Home, logs: Path) -> Generator[str]:
     """A gateway and a web UI over this home; the address of the UI."""
     gateway, ui = f"http://127.0.0.1:{(port := free_port())}", f"http://127.0.0.1:{(ui_port := free_port())}"
     serve = [sys.executable, "-m", "tests.browser.gateway_process", str(home.root), str(port)]
-    pages = [sys.executable, "-m", "dashboards", "--gateway", gateway, "--port", str(ui_port)]
+    pages = ui_command(gateway, ui_port)
     with (
         child(serve, f"{gateway}/healthz", logs / "gateway.log", {}),
         child(pages, f"{ui}/ui/healthz", logs / "ui.log", {}),

@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-import sys
 import threading
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import httpx
 import pytest
 
 from gateway.routing.decide import SIMULATE_TAG
-from tests.browser.conftest import Running, child
+from tests.browser.conftest import Running, child, ui_command
 from tests.ports import free_port
 
 pytestmark = pytest.mark.integration
@@ -19,8 +18,7 @@ REQUESTS = 3
 
 def test_the_ui_hangs_dies_and_comes_back_and_no_app_notices(running: Running, tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{(port := free_port())}"
-    command = [sys.executable, "-m", "dashboards", "--gateway", running.gateway, "--port", str(port)]
-    command += ["--state", str(tmp_path / "sessions")]
+    command = [*ui_command(running.gateway, port), "--state", str(tmp_path / "sessions")]
     with httpx.Client(trust_env=False, timeout=120) as browser:
         with child(command, f"{url}/ui/healthz", tmp_path / "ui.log", {}) as process:
             form = browser.get(f"{url}/ui/sign-in").text

@@ -1,6 +1,5 @@
 """Signing in through a company's identity provider in a real Chromium: who gets in, as what, out again, and who not."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from selenium.webdriver.common.by import By
 
 from dashboards.screenshots import wait_for_page
 from dashboards.security import COOKIE
-from tests.browser.conftest import Running, child, console_errors, drain
+from tests.browser.conftest import Running, child, console_errors, drain, ui_command
 from tests.browser.identity_server import environment, serve_identities
 from tests.browser.steps import button, patient, see
 from tests.ports import free_port
@@ -22,7 +21,7 @@ def test_a_person_comes_in_with_their_role_and_leaves_and_others_do_not(
     chromium: webdriver.Chrome, running: Running, tmp_path: Path
 ) -> None:
     url = f"http://127.0.0.1:{(port := free_port())}"
-    command = [sys.executable, "-m", "dashboards", "--gateway", running.gateway, "--port", str(port)]
+    command = ui_command(running.gateway, port)
     chromium.delete_all_cookies()
     drain(chromium)
     with serve_identities() as identities:

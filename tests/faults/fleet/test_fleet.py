@@ -337,6 +337,7 @@ async def test_a_replica_killed_under_load_loses_no_settled_entry(fleet: Fleet) 
 
 
 async def test_sigterm_under_load_drops_no_stream(fleet: Fleet) -> None:
+    """The last one: afterwards there is no second replica."""
     _, key = fleet.new_key("drained")
     await until_known(fleet, key)
     async with connections(64) as session:
