@@ -45,7 +45,7 @@ class BatchDraw:
             return send(values, dtype, self._device)
 
         return SamplingTensors(
-            temperature=column([p.temperature for p in params], torch.float32),
+            temperature=column([0.0 if p.is_greedy else p.temperature for p in params], torch.float32),
             top_k=column([p.top_k for p in params], torch.int32),
             top_p=column([p.top_p for p in params], torch.float32),
             min_p=column([p.min_p for p in params], torch.float32),

@@ -145,17 +145,19 @@ def test_device_sampler_draws_greedily_seeded_and_with_penalties() -> None:
     requests = [
         make_request("greedy", [1], [0]),
         make_request("banned", [1], [0], banned),
+        make_request("cold", [1], [0], SamplingParams(temperature=1e-40)),
         make_request("seeded", [1, 2], [0], SamplingParams(seed=11, top_p=0.9)),
         make_request("twin", [1, 2], [0], SamplingParams(seed=11, top_p=0.9)),
     ]
-    logits = torch.randn(4, 300)
-    logits[:2, 3] = 60.0
-    logits[3] = logits[2]
+    logits = torch.randn(5, 300)
+    logits[:3, 3] = 60.0
+    logits[4] = logits[3]
     untouched = logits.clone()
     ids = [drawn.token_ids for drawn in sampler.draw(logits, requests)]
     assert ids[0] == [3]
     assert ids[1] != [3]
-    assert ids[2] == ids[3]
+    assert ids[2] == [3], "next to no temperature is none"
+    assert ids[3] == ids[4]
     assert [drawn.token_ids for drawn in sampler.draw(logits, requests)] == ids
     assert torch.equal(logits, untouched), "log-probabilities are of the raw rows"
 
