@@ -1,0 +1,156 @@
+"""What README.md and docs/ tell people to type or to write exists: commands, options, configuration, files, modules."""
+
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import typer.main
+
+from gateway.cli import COMMANDS, build
+from gateway.config.settings import Settings
+from gateway.pricing.price_text import parse_overrides, parse_prices
+from gateway.routing.rules import parse_rules
+from gateway.yaml_document import parse_yaml, validate_yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMAND_LINE = re.compile(r"^(?: {4}|\$ )?(breakeven [a-z].*|python -m .*)$", re.MULTILINE)
+OPTION = re.compile(r"(?<!\S)--[a-z][a-z-]*")
+FILE = re.compile(r"(?:[\w-]+/)+[\w.-]+\.(?:py|md|yaml|yml|json|png|cpp)")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+MADE_BY_RUNNING = ("benchmarks/results/", "dist/", ".breakeven/")
+SOURCES = ("", "gateway", "docs", "local_engine", "classifier")
+"""Rooms whose own page or table names files without saying the room."""
+
+
+def ids(page: Path) -> str:
+    return page.stem
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def typed(page: Path) -> Iterator[str]:
+    """Every command line of a page, whole or mentioned."""
+    text = text_of(page)
+    fences = "\n".join(found[1] for found in FENCED.findall(text))
+    for line in [*COMMAND_LINE.findall(FENCED.sub("", text)), *COMMAND_LINE.findall(fences)]:
+        yield line.partition(" #")[0].strip()
+    yield from (code for code in INLINE.findall(text) if code.startswith(("breakeven ", "python -m ", "make ")))
+
+
+def options_of(words: list[str]) -> tuple[set[str], bool]:
+    """The options of the command that these words begin with, and whether there is such a command."""
+    if words[0] not in COMMANDS:
+        return set(), False
+    here = cast("Any", typer.main.get_command(build(words[0])))
+    for word in words:
+        inner = getattr(here, "commands", None)
+        if inner is None or not re.fullmatch(r"[a-z][a-z-]*", word):
+            break
+        if word not in inner:
+            return set(), False
+        here = inner[word]
+    return {name for one in here.params for name in (*one.opts, *one.secondary_opts)}, True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_command_and_option_exists(page: Path) -> None:
+    wrong: list[str] = []
+    for line in typed(page):
+        program, *words = line.split()
+        if program != "breakeven" or words[0].startswith("-"):
+            continue
+        known, is_there = options_of(words)
+        if not is_there or not known.issuperset(OPTION.findall(line)):
+            wrong.append(line)
+    assert not wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_module_and_make_target_exists(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", text_of(ROOT / "Makefile"), re.MULTILINE))
+    wrong: list[str] = []
+    for line in typed(page):
+        words = line.split()
+        if words[0] == "python" and re.fullmatch(r"[a-z_.]+", words[2]):
+            wrong += [] if find_spec(words[2]) else [line]
+        elif words[0] == "make" and words[1].isalpha():
+            wrong += [] if words[1] in targets else [line]
+    assert not wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_file_and_picture_that_is_named_exists(page: Path) -> None:
+    text = FENCED.sub("", text_of(page))
+    named = [path for code in INLINE.findall(text) for path in FILE.findall(code) if code.startswith(path)]
+    links = [path for path in LINK.findall(text) if not (page.parent / path).exists()]
+    wrong = [
+        path
+        for path in named
+        if not path.startswith(MADE_BY_RUNNING) and not any((ROOT / room / path).exists() for room in SOURCES)
+    ]
+    assert not wrong + links
+
+
+def settings_and_rules(page: Path) -> Iterator[str]:
+    """The YAML of a page, and one-line settings in its sentences."""
+    text = text_of(page)
+    yield from (body for language, body in FENCED.findall(text) if language == "yaml")
+    for code in INLINE.findall(text):
+        field, separator, rest = code.partition(": ")
+        if field in Settings.model_fields and separator and rest[:1] in "[{":
+            yield code
+
+
+def check_yaml(text: str, name: str) -> None:
+    """By what it is, told from its first words; a part of a rule is made a whole one."""
+    first = next(iter(re.findall(r"^\s*-? ?(\w+):", text, re.MULTILINE)), "")
+    if first in Settings.model_fields:
+        validate_yaml(Settings, text, name)
+    elif first == "provider":
+        parse_prices(text, name)
+    elif first == "overrides":
+        parse_overrides(text, name)
+    else:
+        whole = text if first == "version" else f"version: 1\nrules:\n{_as_rules(text, first)}"
+        known = set(re.findall(r"[a-z][\w.-]+", text))
+        parse_rules(whole, file=name, known_models=frozenset(known))
+
+
+def _as_rules(text: str, first: str) -> str:
+    rule = f"  - name: example\n{text}" if first == "choose" else text
+    is_last = "when:" not in rule
+    return rule if is_last else f"{rule.rstrip()}\n  - name: default\n    choose: {{from: any}}\n"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_configuration_is_valid(page: Path) -> None:
+    for text in settings_and_rules(page):
+        if "..." in text:
+            parse_yaml(text, file=page.name)
+        else:
+            check_yaml(text, page.name)
+
+
+def test_the_checks_see_what_is_wrong(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "`breakeven costs --bye model` `breakeven nothing` `make nothing` `python -m benchmarks.nothing`\n"
+        "`gateway/nothing.py` [page](nothing.md)\n\n```yaml\nserver: {prot: 1}\n```\n"
+    )
+    for check in (
+        test_every_command_and_option_exists,
+        test_every_module_and_make_target_exists,
+        test_every_file_and_picture_that_is_named_exists,
+    ):
+        with pytest.raises(AssertionError):
+            check(page)
+    with pytest.raises(Exception, match=r"server\.prot: is not a known field"):
+        test_every_configuration_is_valid(page)
