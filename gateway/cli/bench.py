@@ -41,7 +41,7 @@ def engine(
     plot: Path | None = typer.Option(None, help="Draw the curve into this PNG (needs the reports extra)."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
-    """Sweep concurrency, fit t(N) = a + bN (ECONOMICS §2) and store the curve for routing and break-even."""
+    """Sweep concurrency, fit t(N) = a + bN (docs/economics.md) and store the curve for routing and break-even."""
     home = find_home()
     if url is None:
         write_first_files(home)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import signal
 import socket
 from collections.abc import Callable, Generator
@@ -52,11 +53,18 @@ def _bound(host: str, port: int, *, is_shared: bool) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise StateError(
-            f"cannot listen on {host}:{port}: {error.strerror}; stop the other program or choose another port, "
-            f"as in `make serve PORT={port + 1}`"
-        ) from error
+        raise StateError(f"cannot listen on {host}:{port}: {error.strerror}; {_advice(error, port)}") from error
     return listener
+
+
+def _advice(error: OSError, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        # Not the next one: where a gateway has the port, its web UI has that.
+        other = free_port(prefer=port + 10)
+        return f"stop the other program or choose another port, as in `make serve PORT={other}`"
+    if error.errno == errno.EACCES:
+        return "choose a port above 1023, as in `make serve PORT=8080`"
+    return "choose an address of this machine: 127.0.0.1 for itself alone, 0.0.0.0 for its network"
 
 
 def free_port(prefer: int = 0) -> int:

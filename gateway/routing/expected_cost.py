@@ -6,7 +6,7 @@ from gateway.pricing.price import price, price_compute, price_text
 from gateway.routing.snapshot import Candidate, EngineSpeed
 
 DEFAULT_OUTPUT_TOKENS = 300.0
-"""Used when the classifier gave no length for a model: the answer length of ECONOMICS.md's worked example."""
+"""Used when the classifier gave no length for a model: the answer length of docs/economics.md's worked example."""
 
 
 def predicted_output_tokens(facts: Facts, model: str) -> int:
@@ -17,7 +17,7 @@ def predicted_output_tokens(facts: Facts, model: str) -> int:
 
 
 def gpu_seconds(facts: Facts, model: str, speed: EngineSpeed) -> float:
-    """w = (1-h)·n_in/P + n_out·t(N*)/N*  (ECONOMICS.md §2), with h from the prefix known to be warm."""
+    """w = (1-h)·n_in/P + n_out·t(N*)/N*  (docs/economics.md), with h from the prefix known to be warm."""
     fresh = max(0, facts.input_tokens - facts.warm_tokens.get(model, 0))
     output = predicted_output_tokens(facts, model)
     return fresh / speed.prefill_tokens_per_second + output * speed.decode_seconds_per_token

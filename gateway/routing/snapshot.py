@@ -12,7 +12,7 @@ from gateway.routing.rules import Rule
 
 @dataclass(frozen=True, slots=True)
 class EngineSpeed:
-    """How a self-hosted engine computes: enough for the GPU-seconds of a request (ECONOMICS.md §2).
+    """How a self-hosted engine computes: enough for the GPU-seconds of a request (docs/economics.md).
 
     `decode_seconds_per_token` is t(N*)/N*: the share of a step that one token of one request takes at the working
     concurrency. `step_seconds` is t(N*), what the caller waits per token.

@@ -137,3 +137,19 @@ async def test_a_listener_hears_of_a_lost_connection_without_asking_for_messages
         assert not app.has_left.is_set()
         writer.close()
         await app.has_left.wait()
+
+
+def test_a_taken_port_comes_with_another_that_is_free() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = int(taken.getsockname()[1])
+        with pytest.raises(StateError, match=r"Address already in use; .*`make serve PORT=(\d+)`") as caught:
+            bind("127.0.0.1", port)
+    offered = int(str(caught.value).rpartition("=")[2].strip("`"))
+    assert offered != port
+
+
+def test_an_address_of_another_machine_is_no_matter_of_ports() -> None:
+    with pytest.raises(StateError, match=r"cannot listen on 192\.0\.2\.1:0: .*choose an address of this machine"):
+        bind("192.0.2.1", 0)
