@@ -38,9 +38,9 @@ class Counting(RedisCounters):
         self.visits += 1
         return await super().lease(account, limit=limit, holding=holding, need=need, want=want)
 
-    async def take(self, rates: Sequence[Rate]) -> Shortage | None:
+    async def take(self, rates: Sequence[Rate], left: list[float] | None = None) -> Shortage | None:
         self.visits += 1
-        return await super().take(rates)
+        return await super().take(rates, left)
 
 
 async def books() -> Booked:

@@ -145,6 +145,7 @@ class RateLimitExceeded(RequestError):
     def __init__(self, message: str, *, retry_after_seconds: float) -> None:
         super().__init__(message, code="rate_limit_exceeded")
         self.retry_after_seconds = retry_after_seconds
+        self.headers: Mapping[str, str] = {}
 
 
 class ModelLimited(RateLimitExceeded):

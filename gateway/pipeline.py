@@ -79,10 +79,11 @@ class Pipeline:
         """Serve one request to its end. Raises RequestError or LedgerUnavailable only before anything was sent."""
         started_at = self.monotonic()
         key, view = self.identify(incoming)
-        await self.admission.admit(key.id, team=key.team, tokens=view.input_tokens)
+        rate_headers = await self.admission.admit(key.id, team=key.team, tokens=view.input_tokens)
         books = Bookkeeper(self.ledger, self.admission, self.observer, self.monotonic)
         acceptance = Acceptance(self.decide, self._known_models, self.admission, books, self.now_us)
         run = await acceptance.open(incoming, view, key, started_at)
+        run.rate_headers = rate_headers
         if run.intent.decision.exploration_pico_usd and self.exploration is not None:
             self.exploration.began(run.intent.request_id, run.intent.decision)
         if self.implied is not None:

@@ -76,6 +76,8 @@ def headers_of(error: BreakevenError) -> dict[str, str]:
     headers: dict[str, str] = {}
     if isinstance(error, RequestError) and error.retry_after_seconds is not None:
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after_seconds)))
+    if isinstance(error, RateLimitExceeded):
+        headers |= error.headers
     if isinstance(error, Unauthenticated):
         headers["www-authenticate"] = "Bearer"
     if isinstance(error, UnsupportedEncoding):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from gateway.errors import BudgetExhausted, ModelLimited, Overloaded, RateLimitExceeded
 from gateway.limits.counters import CountersDown, Grant, Rate, budget_account, quota_account
 from gateway.limits.purse import Purse
+from gateway.limits.rate_headers import NO_HEADERS, rate_headers, shortage_headers
 from gateway.limits.texts import budget_spent, price_unknown, quota_used_up, slower
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import (
@@ -72,18 +73,25 @@ class Admission:
         """Whether money is counted at all for this key, its team, its project or everybody."""
         return next(self._budgets(key_id, team, project), None) is not None
 
-    async def admit(self, key_id: str, *, team: str | None = None, tokens: int) -> None:
-        """Take a request and its input tokens from the key's and the team's rates. Raises RateLimitExceeded."""
+    async def admit(self, key_id: str, *, team: str | None = None, tokens: int) -> Mapping[str, str]:
+        """Take a request and its input tokens from the key's and the team's rates. Raises RateLimitExceeded.
+
+        What is left of them, as headers.
+        """
         limits = self.limits.get(key_id, UNLIMITED)
         team_rates = self.shared.teams.get(team, NO_RATES) if team is not None else NO_RATES
         if limits.requests_per_minute is None and limits.tokens_per_minute is None and team_rates == NO_RATES:
-            return
+            return NO_HEADERS
         key_rates = Rates(limits.requests_per_minute, limits.tokens_per_minute)
         rates = [*_rates(f"key:{key_id}", key_rates, tokens), *_rates(f"team:{team}", team_rates, tokens)]
-        if shortage := await self.treasury.counters.take(rates):
-            raise RateLimitExceeded(
+        left: list[float] = []
+        if shortage := await self.treasury.counters.take(rates, left):
+            refusal = RateLimitExceeded(
                 slower(shortage.rate, shortage.wait_seconds), retry_after_seconds=shortage.wait_seconds
             )
+            refusal.headers = shortage_headers(shortage)
+            raise refusal
+        return rate_headers(rates, left)
 
     def is_counted(self, key_id: str, model: str) -> bool:
         """Whether the model has a rate or a quota, so that it may serve this key only after `reserve` named it."""

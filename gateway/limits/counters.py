@@ -116,8 +116,12 @@ Books = Callable[[], Awaitable[Booked]]
 class Counters(Protocol):
     """Every call may raise CountersDown."""
 
-    async def take(self, rates: Sequence[Rate]) -> Shortage | None:
-        """From all buckets, or from none. A store that is down is stood in for here, never looser than agreed."""
+    async def take(self, rates: Sequence[Rate], left: list[float] | None = None) -> Shortage | None:
+        """From all buckets, or from none. A store that is down is stood in for here, never looser than agreed.
+
+        Into `left` goes what each bucket then holds, as far as it is known here; less than nothing where a request
+        above the whole rate was let in.
+        """
         ...
 
     async def lease(self, account: Account, *, limit: int, holding: Holding, need: int, want: int) -> Grant:

@@ -36,7 +36,7 @@ class LocalCounters:
         self._begun = 0
         self._read = 0
 
-    async def take(self, rates: Sequence[Rate]) -> Shortage | None:
+    async def take(self, rates: Sequence[Rate], left: list[float] | None = None) -> Shortage | None:
         now, share = self._clock(), self._share()
         buckets: list[_Bucket] = []
         for rate in rates:
@@ -47,6 +47,8 @@ class LocalCounters:
             buckets.append(bucket)
         for bucket, rate in zip(buckets, rates, strict=True):
             bucket.level -= rate.amount
+        if left is not None:  # the others are taken to have used as much of their shares
+            left.extend(bucket.level * share for bucket in buckets)
         return None
 
     async def lease(self, account: Account, *, limit: int, holding: Holding, need: int, want: int) -> Grant:

@@ -34,6 +34,8 @@ def answer_headers(run: Run) -> dict[str, str]:
     if run.choice.attempts_before:
         refused = next((one for one in run.attempts if one.outcome.startswith(ESCALATED)), None)
         headers |= {} if refused is None else {"x-breakeven-escalated-from": refused.model}
+    if run.rate_headers:
+        headers |= run.rate_headers
     if run.candidate.is_simulated:
         headers["x-breakeven-simulated"] = "true"
     return headers

@@ -81,3 +81,4 @@ class Run:
     attempts: list[Attempt] = field(default_factory=list[Attempt])
     entry: Entry | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    rate_headers: Mapping[str, str] | None = None

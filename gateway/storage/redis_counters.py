@@ -69,16 +69,21 @@ class RedisCounters:
             text: client.register_script(text) for text in (LEASE, REPORT, BEGIN_READING, END_READING, TAKE)
         }
 
-    async def take(self, rates: Sequence[Rate]) -> Shortage | None:
+    async def take(self, rates: Sequence[Rate], left: list[float] | None = None) -> Shortage | None:
         if self._is_down:  # `report` finds out when it is back: no request waits for a store that does not answer
-            return await self._alone.take(rates)
+            return await self._alone.take(rates, left)
         keys = [f"{self._prefix}rate:{rate.bucket}" for rate in rates]
         arguments = [number for rate in rates for number in (rate.amount, rate.per_minute)]
         try:
             answer = await self._run(TAKE, keys, arguments)
         except CountersDown:
-            return await self._alone.take(rates)
-        return Shortage(rates[answer[0] - 1], answer[1] / 1000) if answer else None
+            return await self._alone.take(rates, left)
+        short, *figures = answer
+        if short:
+            return Shortage(rates[short - 1], figures[0] / 1000)
+        if left is not None:
+            left.extend(figures)
+        return None
 
     async def lease(self, account: Account, *, limit: int, holding: Holding, need: int, want: int) -> Grant:
         if self._is_down:

@@ -135,11 +135,12 @@ return {'ok'}
 """
 )
 
-# KEYS: one bucket each; ARGV: amount, capacity of each. -> {} or {index of the first short one, milliseconds to wait}
+# KEYS: one bucket each; ARGV: amount, capacity of each. -> {0, what each holds now} or {index of the first short one,
+# milliseconds to wait}
 TAKE = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + time[2] / 1000
-local levels = {}
+local levels, answer = {}, {0}
 for i, key in ipairs(KEYS) do
   local amount, capacity = tonumber(ARGV[2 * i - 1]), tonumber(ARGV[2 * i])
   local found = redis.call('HMGET', key, 'level', 'at')
@@ -148,11 +149,12 @@ for i, key in ipairs(KEYS) do
   local missing = math.min(amount, capacity) - level
   if missing > 0 then return {i, math.ceil(missing / capacity * 60000)} end
   levels[i] = {level - amount, math.max(at, now)}
+  answer[i + 1] = math.floor(level - amount)
 end
 for i, key in ipairs(KEYS) do
   redis.call('HSET', key, 'level', string.format('%.6f', levels[i][1]), 'at', string.format('%.3f', levels[i][2]))
   local capacity = tonumber(ARGV[2 * i])
   redis.call('PEXPIRE', key, 60000 + math.ceil(math.max(0, capacity - levels[i][1]) / capacity * 60000))
 end
-return {}
+return answer
 """

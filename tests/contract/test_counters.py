@@ -85,6 +85,23 @@ async def test_what_one_bucket_lacks_is_taken_from_none(counters: Counters) -> N
     assert await counters.take([plenty]) is None
 
 
+async def test_what_is_left_is_told_of_every_bucket_and_only_where_it_was_taken(counters: Counters) -> None:
+    rates = [Rate("few", 1, 3), Rate("many", 1000, 60_000)]
+    began, left = time.monotonic(), list[float]()
+    assert await counters.take(rates, left) is None
+    assert left == [2, 59_000], "nobody was there before, and it was full"
+    assert await counters.take(rates, left) is None
+    few, many = left[2:]
+    assert 1 <= few < 2 + refilled(began, 3)
+    assert 58_000 <= many < 58_001 + refilled(began, 60_000)
+    while await counters.take(rates) is None:
+        pass
+    refused = list[float]()
+    while await counters.take(rates, refused) is None:
+        refused.clear()
+    assert not refused
+
+
 async def test_an_amount_above_the_rate_needs_a_full_bucket(counters: Counters) -> None:
     assert await counters.take([Rate("b", 500, 100)]) is None
     shortage = await counters.take([Rate("b", 1, 100)])

@@ -18,6 +18,7 @@ from gateway.api.shedding import Load
 from gateway.kept_answers.idempotency import Idempotency
 from gateway.kept_answers.memory_idempotency import MemoryIdempotency
 from gateway.ledger.entry import Status
+from gateway.limits.values import parse_limits
 from gateway.telemetry.metrics import Metrics
 from tests.live_server import serving
 from tests.rig import KEY, Rig
@@ -180,6 +181,20 @@ async def test_a_compressed_body_is_served_like_any_other(service: Service) -> N
     assert (answer.status_code, refused.status_code) == (200, 401)
     assert service.load.buffered_bytes == 0
     assert b"hello" in service.rig.one.calls[0].body
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_key_with_limits_reads_what_is_left_of_them(service: Service, is_stream: bool) -> None:
+    service.rig.pipeline.admission.limits = {"key-1": parse_limits({"requests_per_minute": 2})}
+    body = {"model": "auto", "messages": MESSAGES, "stream": is_stream}
+    async with httpx.AsyncClient(base_url=service.url, headers=HEADERS, timeout=60) as client:
+        answer = await client.post("/v1/chat/completions", json=body)
+        while (refused := await client.post("/v1/chat/completions", json=body)).status_code == 200:
+            pass
+    assert answer.headers["x-ratelimit-limit-requests"] == "2"
+    assert answer.headers["x-ratelimit-remaining-requests"] == "1"
+    assert "x-ratelimit-limit-tokens" not in answer.headers
+    assert (refused.status_code, refused.headers["x-ratelimit-remaining-requests"]) == (429, "0")
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions/", "/v1/chat/completions//"])

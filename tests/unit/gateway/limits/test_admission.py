@@ -61,8 +61,26 @@ async def test_requests_per_minute_refill_and_say_when() -> None:
     with pytest.raises(RateLimitExceeded, match="60 requests a minute") as caught:
         await limited.admit("k", tokens=1)
     assert caught.value.retry_after_seconds == pytest.approx(1.0)
+    assert caught.value.headers["x-ratelimit-remaining-requests"] == "0"
     clock.now += 1
     await limited.admit("k", tokens=1)
+
+
+async def test_what_is_left_of_the_rates_is_told() -> None:
+    limited = Admission(
+        limits={"k": parse_limits({"requests_per_minute": 60, "tokens_per_minute": 1000})},
+        shared=SharedLimits(teams={"red": Rates(requests_per_minute=3)}),
+        treasury=Treasury(LocalCounters(clock=Clock())),
+    )
+    assert await limited.admit("k", team="red", tokens=100) == {
+        "x-ratelimit-limit-requests": "3",
+        "x-ratelimit-remaining-requests": "2",
+        "x-ratelimit-reset-requests": "20s",
+        "x-ratelimit-limit-tokens": "1000",
+        "x-ratelimit-remaining-tokens": "900",
+        "x-ratelimit-reset-tokens": "6s",
+    }
+    assert not await limited.admit("unlimited", tokens=100)
 
 
 async def test_a_refused_request_takes_no_rate() -> None:
