@@ -116,6 +116,8 @@ def take_all(
             wait_until_settled(browser)
             if page == "request" and not open_first_request(browser):
                 continue
+            if page == "keys":
+                open_a_key(browser)
             for suffix, size in {"": LAPTOP, "-phone": PHONE}.items():
                 if not suffix or theme == THEMES[0]:
                     written.append(directory / f"{name}-{page}-{theme}{suffix}.png")
@@ -131,6 +133,16 @@ def open_first_request(browser: webdriver.Chrome) -> bool:
     browser.get(links[0].get_attribute("href") or "")
     wait_for_page(browser)
     return True
+
+
+def open_a_key(browser: webdriver.Chrome) -> None:
+    """Show the form that changes one: of the keys, the middle one."""
+    browser.find_element(By.CSS_SELECTOR, "input[aria-label='Key']").click()
+    wait = WebDriverWait(browser, PATIENCE_SECONDS)
+    offered = wait.until(lambda one: one.find_elements(By.CSS_SELECTOR, ".q-menu .q-item"))
+    offered[len(offered) // 2].click()
+    wait.until(lambda one: any(found.is_displayed() for found in one.find_elements(By.XPATH, "//button[.='Save']")))
+    browser.execute_script("window.scrollTo(0, 0)")
 
 
 def main() -> None:
