@@ -6,6 +6,8 @@ HTTP = re.compile(r"https?://.+")
 REDIS = re.compile(r"(redis|rediss|unix)://.+")
 BACKEND_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 SSL_MODE = re.compile(r"(^|&)sslmode=")
+POSTGRESQL_OPTIONS = {"ssl", "host", "port", "prepared_statement_cache_size"}
+"""What asyncpg takes; libpq's others would end the start with a stack of its own calls."""
 DATABASE_SCHEMES = {
     "sqlite": "sqlite+aiosqlite",
     "sqlite+aiosqlite": "sqlite+aiosqlite",
@@ -41,4 +43,8 @@ def parse_database_url(text: str) -> str:
     if driver is None or not separator or not rest:
         raise ValueError("must be postgresql://USER:PASSWORD@HOST/NAME or sqlite:////PATH/TO/FILE")
     address, question, options = rest.partition("?")
-    return f"{driver}://{address}{question}" + SSL_MODE.sub(r"\1ssl=", options)
+    options = SSL_MODE.sub(r"\1ssl=", options)
+    given = {name.partition("=")[0] for name in options.split("&")} - {""}
+    if driver.startswith("postgresql") and (unknown := given - POSTGRESQL_OPTIONS):
+        raise ValueError(f"leave out {', '.join(sorted(unknown))}: only sslmode, host and port may follow the ?")
+    return f"{driver}://{address}{question}{options}"

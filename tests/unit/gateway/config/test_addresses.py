@@ -9,7 +9,7 @@ from gateway.config.addresses import parse_backend_name, parse_database_url, par
         ("postgresql+asyncpg://u:p@h/db", "postgresql+asyncpg://u:p@h/db"),
         ("postgres://u:p@h:5432/db", "postgresql+asyncpg://u:p@h:5432/db"),
         ("postgresql://u:p@h/db?sslmode=require", "postgresql+asyncpg://u:p@h/db?ssl=require"),
-        ("postgresql://h/db?a=1&sslmode=disable", "postgresql+asyncpg://h/db?a=1&ssl=disable"),
+        ("postgresql:///db?host=/run/pg&sslmode=disable", "postgresql+asyncpg:///db?host=/run/pg&ssl=disable"),
         ("sqlite:////var/lib/b.db", "sqlite+aiosqlite:////var/lib/b.db"),
     ],
 )
@@ -21,6 +21,11 @@ def test_a_database_is_named_as_hosting_companies_name_it(given: str, taken: str
 def test_another_database_is_refused_with_what_to_write(given: str) -> None:
     with pytest.raises(ValueError, match="must be postgresql://USER:PASSWORD@HOST/NAME or sqlite:"):
         parse_database_url(given)
+
+
+def test_an_option_that_the_driver_does_not_know_is_named() -> None:
+    with pytest.raises(ValueError, match="leave out channel_binding: only sslmode, host and port"):
+        parse_database_url("postgresql://u:p@h/db?sslmode=require&channel_binding=require")
 
 
 def test_what_redis_http_and_names_look_like() -> None:
