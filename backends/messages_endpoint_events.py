@@ -1,13 +1,14 @@
 """A backend's answer, in OpenAI's chunks, as Anthropic's messages and events for a caller who speaks those. Pure."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import Final, Literal, cast
 
 import msgspec
 
 from backends.json_objects import Fields, decode_object, part_of, text_of
 from backends.protocol import Chunk
+from backends.tool_call_deltas import ToolCallNumbers, is_whole
 from backends.usage import Usage
 
 STOP_REASONS: Final[Mapping[str, str]] = {
@@ -67,9 +68,8 @@ def message_from_answer(body: bytes, usage: Usage | None, *, message_id: str, mo
         function = part_of(call, "function")
         tool_input = decode_object((text_of(function, "arguments") or "").encode()) or {}
         content.append({"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": tool_input})
-    return msgspec.json.encode(
-        _message(message_id, model, content, _stop_reason(choice.get("finish_reason")), usage_wire(usage))
-    )
+    reason = _with_calls(choice.get("finish_reason"), _calls(message))
+    return msgspec.json.encode(_message(message_id, model, content, _stop_reason(reason), usage_wire(usage)))
 
 
 def usage_wire(usage: Usage | None) -> Fields:
@@ -84,7 +84,7 @@ def usage_wire(usage: Usage | None) -> Fields:
     }
 
 
-def last_events(finish_reason: str, usage: Usage) -> bytes:
+def last_events(finish_reason: object, usage: Usage) -> bytes:
     """The end of a stream whose blocks are closed."""
     delta: Fields = {"stop_reason": _stop_reason(finish_reason), "stop_sequence": None}
     return _event("message_delta", delta=delta, usage=usage_wire(usage)) + _event("message_stop")
@@ -127,7 +127,9 @@ class MessagesEventWriter:
         self._is_started = False
         self._open: Literal["text", "thinking", "tool"] | None = None
         self._next_index = 0
-        self._tools: dict[int, int] = {}  # tool call index -> content block index
+        self._numbers = ToolCallNumbers()
+        self._tools: dict[int, int] = {}  # tool call -> content block index
+        self._open_tools: dict[int, list[str]] = {}  # content block index -> arguments so far
         self._finish_reason = "stop"
         self._usage: Usage | None = None
 
@@ -154,7 +156,7 @@ class MessagesEventWriter:
 
     def _end(self) -> list[bytes]:
         usage = self._usage or Usage(input_tokens=self._input_tokens)
-        return [*self._close(), last_events(self._finish_reason, usage)]
+        return [*self._close(is_last=True), last_events(_with_calls(self._finish_reason, self._tools), usage)]
 
     def _delta(self, delta: Mapping[str, object]) -> list[bytes]:
         events: list[bytes] = []
@@ -166,26 +168,27 @@ class MessagesEventWriter:
         if text:
             events += self._text("text", {"type": "text", "text": ""})
             events.append(self._said({"type": "text_delta", "text": text}))
-        for place, call in enumerate(_calls(delta)):
-            events += self._tool(call, place)
+        for call in _calls(delta):
+            events += self._tool(call)
         return events
 
     def _text(self, kind: Literal["text", "thinking"], block: Fields) -> list[bytes]:
         return [] if self._open == kind else self._begin(kind, block)
 
-    def _tool(self, call: Fields, place: int) -> list[bytes]:
-        index = call.get("index", place)
-        index = index if isinstance(index, int) else place
-        function = part_of(call, "function")
+    def _tool(self, call: Fields) -> list[bytes]:
+        number, function = self._numbers.number(call), part_of(call, "function")
         events: list[bytes] = []
-        if index not in self._tools:
-            block: Fields = {"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": {}}
+        if number not in self._tools:
+            call_id = text_of(call, "id") or f"toolu_{self._message_id}_{number}"
+            block: Fields = {"type": "tool_use", "id": call_id, "name": function.get("name"), "input": {}}
             events += self._begin("tool", block)
-            self._tools[index] = self._next_index - 1
-        arguments = text_of(function, "arguments")
-        if arguments:
+            self._tools[number] = self._next_index - 1
+            self._open_tools[self._next_index - 1] = []
+        index, arguments = self._tools[number], text_of(function, "arguments")
+        if arguments and index in self._open_tools:
+            self._open_tools[index].append(arguments)
             said: Fields = {"type": "input_json_delta", "partial_json": arguments}
-            events.append(_event("content_block_delta", index=self._tools[index], delta=said))
+            events.append(_event("content_block_delta", index=index, delta=said))
         return events
 
     def _begin(self, kind: Literal["text", "thinking", "tool"], block: Fields) -> list[bytes]:
@@ -194,11 +197,15 @@ class MessagesEventWriter:
         self._next_index += 1
         return [*closed, _event("content_block_start", index=self._next_index - 1, content_block=block)]
 
-    def _close(self) -> list[bytes]:
-        if self._open is None:
-            return []
+    def _close(self, *, is_last: bool = False) -> list[bytes]:
+        """What is open; a tool call of which more may come stays so until the end."""
+        ended = [index for index, said in self._open_tools.items() if is_last or is_whole(said)]
+        for index in ended:
+            del self._open_tools[index]
+        if self._open in ("text", "thinking"):
+            ended.append(self._next_index - 1)
         self._open = None
-        return [_event("content_block_stop", index=self._next_index - 1)]
+        return [_event("content_block_stop", index=index) for index in ended]
 
     def _said(self, delta: Fields) -> bytes:
         return _event("content_block_delta", index=self._next_index - 1, delta=delta)
@@ -223,6 +230,11 @@ def _event(kind: str, **fields: object) -> bytes:
 
 def _stop_reason(finish_reason: object) -> str:
     return STOP_REASONS.get(finish_reason, "end_turn") if isinstance(finish_reason, str) else "end_turn"
+
+
+def _with_calls(finish_reason: object, calls: Sized) -> object:
+    """Some providers end an answer with `stop` although it calls tools; Anthropic's clients would not run them."""
+    return "tool_calls" if finish_reason == "stop" and len(calls) else finish_reason
 
 
 def _first(choices: object) -> Fields:

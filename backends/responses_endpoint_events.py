@@ -8,6 +8,7 @@ import msgspec
 from backends.json_objects import Fields, decode_object, part_of, text_of
 from backends.protocol import Chunk
 from backends.responses_endpoint_items import Item, ItemKind, Part, PartKind, ResponseHead, logprobs_of, status_of
+from backends.tool_call_deltas import ToolCallNumbers, is_whole
 from backends.usage import Usage
 
 
@@ -46,10 +47,13 @@ class ResponsesEventWriter:
         self._model = ""
         self._sequence = 0
         self._is_started = False
-        self._done: list[Fields] = []
+        self._done: dict[int, Fields] = {}  # by their places in the output
         self._open: Item | None = None
         self._part: Part | None = None  # the open one of the open item
-        self._calls: dict[int, Item] = {}  # tool call index -> item
+        self._numbers = ToolCallNumbers()
+        self._calls: dict[int, Item] = {}  # tool call -> item
+        self._open_calls: list[Item] = []
+        self._begun = 0
         self._finish_reason: str | None = None
         self._usage: Usage | None = None
 
@@ -73,7 +77,8 @@ class ResponsesEventWriter:
 
     def _end(self) -> list[bytes]:
         closed = self._close(is_last=True)
-        whole = self._head.finished(self._model, self._done, self._finish_reason, self._usage)
+        output = [self._done[index] for index in sorted(self._done)]
+        whole = self._head.finished(self._model, output, self._finish_reason, self._usage)
         return [*closed, self._event(f"response.{whole['status']}", response=whole)]
 
     def _delta(self, choice: Mapping[str, object]) -> list[bytes]:
@@ -85,8 +90,8 @@ class ResponsesEventWriter:
             events += self._text("message", "output_text", text, logprobs_of(choice))
         if refusal := text_of(delta, "refusal"):
             events += self._text("message", "refusal", refusal)
-        for place, call in enumerate(_calls(delta)):
-            events += self._call(call, place)
+        for call in _calls(delta):
+            events += self._call(call)
         return events
 
     def _text(
@@ -105,17 +110,15 @@ class ResponsesEventWriter:
         extra: Fields = {"logprobs": logprobs or []} if part_kind == "output_text" else {}
         return [*events, self._in_part(f"response.{part_kind}.delta", item, delta=text, **extra)]
 
-    def _call(self, call: Fields, place: int) -> list[bytes]:
-        index = call.get("index", place)
-        index = index if isinstance(index, int) else place
-        function = part_of(call, "function")
+    def _call(self, call: Fields) -> list[bytes]:
+        number, function = self._numbers.number(call), part_of(call, "function")
         events: list[bytes] = []
-        item = self._calls.get(index)
+        item = self._calls.get(number)
         if item is None:
-            call_id, name = text_of(call, "id") or f"call_{index}", text_of(function, "name") or ""
+            call_id, name = text_of(call, "id") or f"call_{number}", text_of(function, "name") or ""
             events, item = self._begin("function_call", call_id, name)
-            self._calls[index] = item
-        if arguments := text_of(function, "arguments"):
+            self._calls[number] = item
+        if (arguments := text_of(function, "arguments")) and item in self._open_calls:
             item.arguments.append(arguments)
             place_of: Fields = {"item_id": item.item_id, "output_index": item.index}
             events.append(self._event("response.function_call_arguments.delta", **place_of, delta=arguments))
@@ -123,9 +126,13 @@ class ResponsesEventWriter:
 
     def _begin(self, kind: ItemKind, call_id: str = "", name: str = "") -> tuple[list[bytes], Item]:
         events = self._close()
-        place = len(self._done)
+        place = self._begun
+        self._begun += 1
         item = Item(kind, self._head.response_id, place, call_id, name)
-        self._open = item
+        if kind == "function_call":
+            self._open_calls.append(item)
+        else:
+            self._open = item
         events.append(self._event("response.output_item.added", output_index=place, item=item.wire("in_progress")))
         return events, item
 
@@ -138,17 +145,23 @@ class ResponsesEventWriter:
         return [*events, self._in_part("response.content_part.added", item, part=self._part.wire())]
 
     def _close(self, *, is_last: bool = False) -> list[bytes]:
-        item, self._open = self._open, None
-        if item is None:
-            return []
+        """What is open; a call of which more may come stays so until the end."""
+        ended = [item for item in self._open_calls if is_last or is_whole(item.arguments)]
+        self._open_calls = [item for item in self._open_calls if item not in ended]
+        if self._open is not None:
+            ended.append(self._open)
+            self._open = None
+        return [event for item in ended for event in self._end_item(item, is_last=is_last)]
+
+    def _end_item(self, item: Item, *, is_last: bool) -> list[bytes]:
         if item.kind == "function_call":
             place: Fields = {"item_id": item.item_id, "output_index": item.index, "name": item.name}
             arguments = "".join(item.arguments)
             events = [self._event("response.function_call_arguments.done", **place, arguments=arguments)]
         else:
             events = self._close_part(item)
-        wire = item.wire(status_of(self._finish_reason) if is_last else "completed")
-        self._done.append(wire)
+        wire = item.wire(status_of(self._finish_reason) if is_last and item.index == self._begun - 1 else "completed")
+        self._done[item.index] = wire
         return [*events, self._event("response.output_item.done", output_index=item.index, item=wire)]
 
     def _close_part(self, item: Item) -> list[bytes]:
