@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backends.messages_endpoint_events import messages_error
 from gateway import __version__
+from gateway.api.addresses import advice
 from gateway.api.messages import ENDPOINTS as MESSAGES
 from gateway.api.messages import MessagesPath
 from gateway.api.openai_errors import body_of, headers_of, status_of
@@ -26,6 +27,7 @@ from gateway.pipeline import Pipeline
 from gateway.token_counting import TokenCounter
 
 POSTED = ENDPOINTS.keys() | MESSAGES.keys()
+KNOWN = POSTED | {"/v1/models"}
 
 
 class Root:
@@ -124,9 +126,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == HTTPStatus.NOT_FOUND and request.url.path in POSTED:
         error = HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, "Send a POST; see /docs.", {"allow": "POST"})
     if error.status_code == HTTPStatus.NOT_FOUND:
-        meant = f"/v1{request.url.path}"
-        hint = f"did you mean {meant}? An OpenAI client's base_url ends in /v1" if meant in POSTED else "see /docs"
-        nothing = NotFound(f"There is nothing at {request.url.path}; {hint}.", code="not_found")
+        path = request.url.path
+        nothing = NotFound(f"There is nothing at {path}; {advice(path, KNOWN)}.", code="not_found")
         return _refusal(request, nothing, HTTPStatus.NOT_FOUND, None)
     translated = RequestError(str(error.detail), code=HTTPStatus(error.status_code).name.lower())
     return _refusal(request, translated, error.status_code, error.headers)

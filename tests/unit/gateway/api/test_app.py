@@ -20,7 +20,19 @@ def test_elsewhere_there_is_nothing() -> None:
     assert "/v1/chat/completion" in answer.json()["error"]["message"]
 
 
-def test_a_base_url_without_v1_is_told_what_lacks() -> None:
-    answer = TestClient(build_fastapi()).post("/chat/completions", json={})
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("/chat/completions", "did you mean /v1/chat/completions? An OpenAI client's base_url ends in /v1"),
+        ("/models", "did you mean /v1/models?"),
+        ("/v1/v1/messages", "did you mean /v1/messages? This client adds /v1 itself"),
+        ("/v1beta/models/m:generateContent", "Gemini's API is not offered here: use an OpenAI client"),
+        ("/openai/deployments/m/chat/completions", "Azure's addresses are not offered"),
+        ("/api/chat", "Ollama's API is not offered"),
+        ("/v1/v1/nothing", "see /docs"),
+    ],
+)
+def test_a_client_with_a_wrong_base_address_is_told_what_is_wrong_with_it(path: str, says: str) -> None:
+    answer = TestClient(build_fastapi()).post(path, json={})
     assert answer.status_code == 404
-    assert "did you mean /v1/chat/completions? An OpenAI client's base_url ends in /v1" in answer.text
+    assert says in answer.json()["error"]["message"]

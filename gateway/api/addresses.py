@@ -1,0 +1,21 @@
+"""What a client that asks at an address of another API is told: where its base address goes wrong. Pure."""
+
+from collections.abc import Container
+
+OTHERS = (
+    ("/v1beta/", "Gemini's API is not offered here"),
+    ("/openai/deployments/", "Azure's addresses are not offered here"),
+    ("/api/", "Ollama's API is not offered here"),
+)
+
+
+def advice(path: str, known: Container[str]) -> str:
+    """For an address where there is nothing; `known` are those where there is something."""
+    if f"/v1{path}" in known:
+        return f"did you mean /v1{path}? An OpenAI client's base_url ends in /v1"
+    if path.startswith("/v1/v1/") and (meant := path.removeprefix("/v1")) in known:
+        return f"did you mean {meant}? This client adds /v1 itself: its base_url ends before it"
+    for prefix, why in OTHERS:
+        if path.startswith(prefix):
+            return f"{why}: use an OpenAI client with a base_url that ends in /v1, or Anthropic's"
+    return "see /docs"
