@@ -37,7 +37,7 @@ def list_caveats(
     else:
         source = "measured" if engine.is_measured else "assumed, not measured"
         notes.append(
-            f"Throughput is {source}, at {engine.concurrency} concurrent sequences; nothing is extrapolated."
+            f"Throughput is {source}, at {_count(engine.concurrency, 'concurrent sequence')}; nothing is extrapolated."
             " Prompts are taken to find the same share of their prefix cached on the GPU as in the traffic."
         )
     if demand.measured_requests and demand.measured_requests < demand.requests and engine is None:
