@@ -6,6 +6,7 @@ from typing import Final, Literal, cast
 
 import msgspec
 
+from backends.chat_text import said_in
 from backends.json_objects import Fields, decode_object, part_of, text_of
 from backends.protocol import Chunk
 from backends.tool_call_deltas import ToolCallNumbers, is_whole
@@ -58,11 +59,10 @@ def message_from_answer(body: bytes, usage: Usage | None, *, message_id: str, mo
     choice = _first(document.get("choices"))
     message = part_of(choice, "message")
     content: list[Fields] = []
-    reasoning = text_of(message, "reasoning_content") or text_of(message, "reasoning")
+    reasoning, text = said_in(message)
     if reasoning:
         content.append({"type": "thinking", "thinking": reasoning, "signature": ""})
-    text = text_of(message, "content") or text_of(message, "refusal")
-    if text:
+    if text := text or text_of(message, "refusal") or "":
         content.append({"type": "text", "text": text})
     for call in _calls(message):
         function = part_of(call, "function")
@@ -160,12 +160,11 @@ class MessagesEventWriter:
 
     def _delta(self, delta: Mapping[str, object]) -> list[bytes]:
         events: list[bytes] = []
-        thinking = text_of(delta, "reasoning_content") or text_of(delta, "reasoning")
+        thinking, text = said_in(delta)
         if thinking:
             events += self._text("thinking", {"type": "thinking", "thinking": "", "signature": ""})
             events.append(self._said({"type": "thinking_delta", "thinking": thinking}))
-        text = text_of(delta, "content") or text_of(delta, "refusal")
-        if text:
+        if text := text or text_of(delta, "refusal") or "":
             events += self._text("text", {"type": "text", "text": ""})
             events.append(self._said({"type": "text_delta", "text": text}))
         for call in _calls(delta):

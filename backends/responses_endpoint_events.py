@@ -5,6 +5,7 @@ from typing import cast
 
 import msgspec
 
+from backends.chat_text import said_in
 from backends.json_objects import Fields, decode_object, part_of, text_of
 from backends.protocol import Chunk
 from backends.responses_endpoint_items import Item, ItemKind, Part, PartKind, ResponseHead, logprobs_of, status_of
@@ -25,9 +26,10 @@ def response_from_answer(body: bytes, usage: Usage | None, head: ResponseHead) -
 def _items(choice: Mapping[str, object], response_id: str) -> list[Item]:
     message = part_of(choice, "message")
     items: list[Item] = []
-    if reasoning := _reasoning(message):
+    reasoning, text = said_in(message)
+    if reasoning:
         items.append(Item("reasoning", response_id, 0, parts=[Part("reasoning_text", [reasoning])]))
-    parts = [Part("output_text", [text], logprobs_of(choice))] if (text := text_of(message, "content")) else []
+    parts = [Part("output_text", [text], logprobs_of(choice))] if text else []
     parts += [Part("refusal", [refusal])] if (refusal := text_of(message, "refusal")) else []
     if parts:
         items.append(Item("message", response_id, len(items), parts=parts))
@@ -84,9 +86,10 @@ class ResponsesEventWriter:
     def _delta(self, choice: Mapping[str, object]) -> list[bytes]:
         delta = part_of(choice, "delta")
         events: list[bytes] = []
-        if reasoning := _reasoning(delta):
+        reasoning, text = said_in(delta)
+        if reasoning:
             events += self._text("reasoning", "reasoning_text", reasoning)
-        if text := text_of(delta, "content"):
+        if text:
             events += self._text("message", "output_text", text, logprobs_of(choice))
         if refusal := text_of(delta, "refusal"):
             events += self._text("message", "refusal", refusal)
@@ -183,10 +186,6 @@ class ResponsesEventWriter:
         event = {"type": kind, "sequence_number": self._sequence, **fields}
         self._sequence += 1
         return b"event: " + kind.encode() + b"\ndata: " + msgspec.json.encode(event) + b"\n\n"
-
-
-def _reasoning(message: Mapping[str, object]) -> str | None:
-    return text_of(message, "reasoning_content") or text_of(message, "reasoning")
 
 
 def _first(choices: object) -> Fields:

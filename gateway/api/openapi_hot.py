@@ -137,6 +137,7 @@ ERRORS: Final[Mapping[str, str]] = {
     "404": "No such model, or not for this key.",
     "408": "The body did not come.",
     "413": "The body is too large.",
+    "415": "The body's content-encoding is not read here.",
     "422": "The idempotency key was used with another request.",
     "429": "A rate or a budget is used up; `x-should-retry: false` where waiting does not help.",
     "502": "Every model that was tried failed.",
