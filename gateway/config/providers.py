@@ -13,7 +13,7 @@ from gateway.yaml_document import validate_yaml
 
 WireFormat = Literal["openai", "anthropic", "gemini"]
 OnDisconnect = Literal["cancel", "drain"]
-Feature = Literal["streaming", "tools", "json_schema", "vision", "reasoning", "audio"]
+Feature = Literal["streaming", "tools", "json_schema", "vision", "reasoning", "audio", "embeddings"]
 
 
 @dataclass(frozen=True, slots=True)

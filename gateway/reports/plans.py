@@ -55,8 +55,9 @@ def throughput(curve: MeasuredEngine) -> Engine | None:
 
 
 def hosted_candidates(snapshot: Snapshot) -> list[Candidate]:
-    """Hosted models with a known price, cheapest output first."""
-    hosted = [one for one in snapshot.candidates.values() if not one.is_local and one.prices is not None]
+    """Hosted models that answer and have a known price, cheapest output first."""
+    candidates = snapshot.candidates.values()
+    hosted = [one for one in candidates if one.prices is not None and not one.is_local and not one.embeds]
     return sorted(hosted, key=lambda one: (one.prices.rates.output if one.prices else 0, one.name))
 
 

@@ -22,6 +22,7 @@ from gateway.request.bodies import (
     ResponsesBody,
     Turn,
 )
+from gateway.routing.rules import EMBEDDINGS
 from gateway.upstreams.prompt_prefixes import Prefix, prefixes_of
 
 CHARACTERS_PER_TOKEN = 4.0
@@ -154,7 +155,7 @@ def _view_completion(body: CompletionBody) -> RequestView:
 def _view_embedding(body: EmbeddingBody) -> RequestView:
     texts, tokens = _plain_input(body.input)
     return RequestView(
-        operation="embeddings",
+        operation=EMBEDDINGS,
         model=body.model,
         is_stream=False,
         wants_usage_chunk=False,

@@ -1,11 +1,11 @@
 """The decision: a request and a snapshot in, an order of models with the reasons out. Same in, same out, always."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple, NoReturn
 
 import msgspec
 
-from gateway.errors import ModelNotFound
+from gateway.errors import ModelNotFound, NoCapableModel
 from gateway.ledger.entry import Decision, Facts
 from gateway.money import parse_usd
 from gateway.routing.expected_cost import (
@@ -13,8 +13,8 @@ from gateway.routing.expected_cost import (
     expected_time_to_first_token_seconds,
     is_slot_free,
 )
-from gateway.routing.refusals import LACKS, TOO_LONG, refusal, refusal_without_candidates
-from gateway.routing.rules import CASCADED, Cascade, Choose, Rule, Verify, When
+from gateway.routing.refusals import LACKS, NONE_EMBEDS, TOO_LONG, refusal, refusal_without_candidates
+from gateway.routing.rules import CASCADED, EMBEDDINGS, Cascade, Choose, Rule, Verify, When
 from gateway.routing.snapshot import Candidate, RequestFacts, Snapshot
 
 AUTO = "auto"
@@ -64,9 +64,9 @@ def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
         return _decide_direct(request, snapshot)
     rule = rule_of(request, snapshot.rules)
     named = rule.choose.from_
-    pool = [candidate for candidate in _named(named, snapshot.candidates) if _is_allowed(candidate, request)]
+    pool = [candidate for candidate in _named(named, request, snapshot) if _is_allowed(candidate, request)]
     if not pool:
-        _refuse_without_pool(request, rule, snapshot.candidates)
+        _refuse_without_pool(request, rule, snapshot)
     weighed = [_weigh(candidate, request) for candidate in pool]
     able = [ranked for ranked in weighed if ranked.rejected is None]
     if not able:
@@ -110,7 +110,7 @@ def matches(when: When | None, request: RequestFacts) -> bool:
 def _cascaded(choice: Choice, cascade: Cascade, request: RequestFacts, snapshot: Snapshot) -> Choice:
     """With whom to escalate to. What cannot be verified, a stream above all, goes to them at once; where none of them
     can serve, or one of them was chosen anyway, the choice stays as it is."""
-    pool = [one for one in _named(cascade.escalate_to, snapshot.candidates) if _is_allowed(one, request)]
+    pool = [one for one in _named(cascade.escalate_to, request, snapshot) if _is_allowed(one, request)]
     weighed = [_weigh(one, request) for one in pool]
     able = [ranked for ranked in weighed if ranked.rejected is None]
     order = tuple(ranked.candidate for ranked in able)
@@ -137,12 +137,14 @@ def _decide_direct(request: RequestFacts, snapshot: Snapshot) -> Choice:
     return _choice(request, snapshot, DIRECT, ranked, [ranked], [ranked], 1.0)
 
 
-def _named(named: list[str] | str, candidates: Mapping[str, Candidate]) -> Iterable[Candidate]:
+def _named(named: list[str] | str, request: RequestFacts, snapshot: Snapshot) -> Iterable[Candidate]:
+    """Of whole kinds only those that are made for such a request: no chat is asked of a model that embeds."""
+    candidates = snapshot.candidates
     if isinstance(named, list):
         return (candidates[name] for name in named if name in candidates)  # its backend may be switched off
-    if named == "any":
-        return candidates.values()
-    return (candidate for candidate in candidates.values() if candidate.is_local == (named == "local"))
+    embeds = request.operation == EMBEDDINGS
+    fitting = (one for one in candidates.values() if one.embeds == embeds)
+    return fitting if named == "any" else (one for one in fitting if one.is_local == (named == "local"))
 
 
 def _is_allowed(candidate: Candidate, request: RequestFacts) -> bool:
@@ -156,7 +158,9 @@ def _weigh(candidate: Candidate, request: RequestFacts) -> Ranked:
     facts = request.facts
     room = candidate.context_window - facts.input_tokens
     rejected = None
-    if not candidate.supports.issuperset(facts.needs):
+    if candidate.embeds and request.operation != EMBEDDINGS:
+        rejected = f"{LACKS} {request.operation}: it makes embeddings only"
+    elif not candidate.supports.issuperset(facts.needs):
         rejected = f"{LACKS} {', '.join(sorted(set(facts.needs) - candidate.supports))}"
     elif room < (facts.max_output_tokens or 1):
         asked = f" + {facts.max_output_tokens:,} asked for" if facts.max_output_tokens else ""
@@ -209,7 +213,7 @@ def _apply_quality_shares(able: list[Ranked], kept: list[Ranked], rule: Rule, fa
 def options(request: RequestFacts, rule: Rule, snapshot: Snapshot) -> tuple[float, list[Ranked]]:
     """The best quality that could be had under the rule, and what it would choose from, in order, if any loss of
     quality were allowed."""
-    pool = [one for one in _named(rule.choose.from_, snapshot.candidates) if _is_allowed(one, request)]
+    pool = [one for one in _named(rule.choose.from_, request, snapshot) if _is_allowed(one, request)]
     able = [ranked for ranked in (_weigh(one, request) for one in pool) if ranked.rejected is None]
     kept = _apply_limits(able, rule.choose)
     return best_quality(able), _order(kept, rule, request)
@@ -305,7 +309,9 @@ def _refuse(request: RequestFacts, rule: str, weighed: list[Ranked]) -> NoReturn
     raise refusal(request.facts, rule, reasons, widest=max(ranked.candidate.context_window for ranked in weighed))
 
 
-def _refuse_without_pool(request: RequestFacts, rule: Rule, candidates: Mapping[str, Candidate]) -> NoReturn:
+def _refuse_without_pool(request: RequestFacts, rule: Rule, snapshot: Snapshot) -> NoReturn:
     anybodys = msgspec.structs.replace(request, allowed_models=None)
-    offered = [one.name for one in _named(rule.choose.from_, candidates) if _is_allowed(one, anybodys)]
-    raise refusal_without_candidates(rule.name, offered, request.allowed_models, candidates)
+    offered = [one.name for one in _named(rule.choose.from_, request, snapshot) if _is_allowed(one, anybodys)]
+    if not offered and request.operation == EMBEDDINGS:
+        raise NoCapableModel(rule.name, {}, why_none=NONE_EMBEDS)
+    raise refusal_without_candidates(rule.name, offered, request.allowed_models, snapshot.candidates)

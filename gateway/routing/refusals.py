@@ -13,6 +13,9 @@ TOO_LONG: Final = "do not fit its window"
 NONE_THERE: Final = (
     "none of its models is there; their backends are switched off or lack a key, and `breakeven doctor` says which"
 )
+NONE_EMBEDS: Final = (
+    "none of its models makes embeddings; name one under `models` in rules.yaml, with `supports: [embeddings]`"
+)
 ABLE: Final = (
     "A provider's key in the environment brings able models; what your own can do is `supports` in rules.yaml."
 )

@@ -16,7 +16,10 @@ MAX_BYTES = 1_000_000
 CASCADED = "chat.completions"
 """The operation whose whole answers a program can verify."""
 
-Need = Literal["streaming", "tools", "json_schema", "vision", "audio", "reasoning"]
+EMBEDDINGS = "embeddings"
+"""An operation, and what a model supports that does nothing else: of whole kinds it alone is asked for them."""
+
+Need = Literal["streaming", "tools", "json_schema", "vision", "audio", "reasoning", "embeddings"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}$")]
 
 
@@ -166,6 +169,12 @@ class ModelSpec(Strict):
     head: str | None = None
     benchmarks: dict[str, float] | None = None
     ability: float | None = Field(default=None, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _embeds_or_answers(self) -> "ModelSpec":
+        if EMBEDDINGS in self.supports and len(self.supports) > 1:
+            raise ValueError("a model that makes embeddings does nothing else: write supports: [embeddings]")
+        return self
 
 
 class RulesDocument(Strict):

@@ -7,7 +7,7 @@ import msgspec
 
 from gateway.ledger.entry import Facts, Intent
 from gateway.pricing.catalogue import ModelPrices
-from gateway.routing.rules import Rule
+from gateway.routing.rules import EMBEDDINGS, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,11 @@ class Candidate:
     prices: ModelPrices | None
     speed: EngineSpeed | None
     typical_time_to_first_token_seconds: float = 0.0
+
+    @property
+    def embeds(self) -> bool:
+        """Whether it makes embeddings, and so answers nothing."""
+        return EMBEDDINGS in self.supports
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import msgspec
 from classifier.protocol import ModelProfile
 from gateway.errors import ConfigurationError
 from gateway.pricing.catalogue import PriceBook
-from gateway.routing.rules import ModelSpec, RulesDocument, parse_rules
+from gateway.routing.rules import EMBEDDINGS, ModelSpec, RulesDocument, parse_rules
 from gateway.routing.snapshot import Candidate, EngineSpeed, Snapshot
 
 SIMULATED = "simulated"
@@ -93,10 +93,11 @@ class Catalogue:
 
 
 def profiles(models: Mapping[str, ModelSpec]) -> Sequence[ModelProfile]:
-    """What the classifier is told of each model."""
+    """What the classifier is told of each model that answers."""
     return [
         ModelProfile(name=name, head=spec.head, benchmarks=spec.benchmarks, ability=spec.ability)
         for name, spec in sorted(models.items())
+        if EMBEDDINGS not in spec.supports
     ]
 
 

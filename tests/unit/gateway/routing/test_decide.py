@@ -55,6 +55,35 @@ def test_every_condition(when: str, matching: dict[str, object], other: dict[str
     assert decide(make_request(**other), snapshot).decision.rule == "default"
 
 
+EMBEDDER = make_candidate("embedder", supports=frozenset({"embeddings"}), prices=make_prices(0, 0))
+
+
+@pytest.mark.parametrize("kind", ["any", "hosted"])
+def test_of_whole_kinds_a_model_that_embeds_answers_nothing_and_alone_embeds(kind: str) -> None:
+    text = f"version: 1\nrules: [{{name: default, choose: {{from: {kind}}}}}]\n"
+    snapshot = make_snapshot(text, [make_local(), make_candidate("mid"), EMBEDDER])
+    assert "embedder" not in decide(make_request(), snapshot).decision.candidates
+    assert decide(make_request(operation="embeddings"), snapshot).decision.candidates == ("embedder",)
+
+
+def test_where_no_model_embeds_the_refusal_says_how_to_name_one() -> None:
+    with pytest.raises(NoCapableModel, match=r"supports: \[embeddings\]"):
+        decide(make_request(operation="embeddings"), rules("{from: any}"))
+
+
+@pytest.mark.parametrize("requested", ["auto", "embedder"])
+def test_a_model_that_embeds_is_never_asked_to_chat_though_it_is_named(requested: str) -> None:
+    snapshot = make_snapshot("version: 1\nrules: [{name: default, choose: {from: [embedder]}}]\n", [EMBEDDER])
+    with pytest.raises(NoCapableModel, match="makes embeddings only"):
+        decide(make_request(requested_model=requested, operation="chat.completions"), snapshot)
+
+
+def test_a_model_that_is_named_is_asked_for_embeddings_whatever_it_says_of_itself() -> None:
+    listed = rules("{from: [mid]}")
+    assert decide(make_request(operation="embeddings"), listed).decision.model == "mid"
+    assert decide(make_request(operation="embeddings", requested_model="mid"), listed).decision.model == "mid"
+
+
 def test_a_quality_to_keep_says_nothing_where_no_quality_is_known() -> None:
     assert decide(make_request(quality={}), rules("{from: any, keep_quality: 0.95}")).decision.model == "local"
 
@@ -100,7 +129,7 @@ def test_capabilities_and_windows_reject() -> None:
     assert decide(make_request(input_tokens=9_000), snapshot).decision.model == "mid"
     with pytest.raises(ContextTooLong, match="100,000"):
         decide(make_request(input_tokens=900_000), snapshot)
-    with pytest.raises(NoCapableModel, match="local: does not support vision; mid: does not support vision.*supports"):
+    with pytest.raises(NoCapableModel, match=r"local: does not support vision; mid: does not support vision.*supports"):
         decide(make_request(needs=("vision",)), snapshot)
     with pytest.raises(NoEligibleModel) as refused:  # the one that has tools has no room
         decide(make_request(input_tokens=900_000, needs=("tools",)), snapshot)
