@@ -14,11 +14,15 @@ _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 
 
 class InvalidMessages(ValueError):
-    """The caller's request is wrong, or says something no other format can; `param` names where."""
+    """The caller's request is wrong in any format; `param` names where."""
 
     def __init__(self, param: str, why: str) -> None:
         super().__init__(f"{param}: {why}")
         self.param = param
+
+
+class UnsayableMessages(InvalidMessages):
+    """It says something that no other format can."""
 
 
 def chat_body_from_messages(body: bytes) -> bytes:
@@ -82,7 +86,7 @@ def _assistant(blocks: list[Fields], where: str) -> Iterator[Fields]:
             function = {"name": block.get("name"), "arguments": arguments}
             calls.append({"id": block.get("id"), "type": "function", "function": function})
         elif kind not in ("thinking", "redacted_thinking"):
-            raise InvalidMessages(f"{where}.content", f"a block of type {kind!r} cannot be sent to this model")
+            raise UnsayableMessages(f"{where}.content", f"a block of type {kind!r} cannot be sent to this model")
     message: Fields = {"role": "assistant", "content": "".join(text) or None}
     if calls:
         yield message | {"tool_calls": calls}
@@ -122,7 +126,7 @@ def _part(block: Fields, where: str) -> Fields:
     if kind == "search_result":
         return {"type": "text", "text": _search_result(block, where)}
     if kind not in ("image", "document"):
-        raise InvalidMessages(f"{where}.content", f"a block of type {kind!r} cannot be sent to this model")
+        raise UnsayableMessages(f"{where}.content", f"a block of type {kind!r} cannot be sent to this model")
     source = part_of(block, "source")
     if source.get("type") == "text":
         return {"type": "text", "text": text_of(source, "data") or ""}
@@ -135,7 +139,7 @@ def _part(block: Fields, where: str) -> Fields:
     if kind == "image":
         return {"type": "image_url", "image_url": {"url": url}}
     if source.get("type") == "url":
-        raise InvalidMessages(f"{where}.content", "a document by address cannot be sent to this model")
+        raise UnsayableMessages(f"{where}.content", "a document by address cannot be sent to this model")
     return {"type": "file", "file": {"filename": text_of(block, "title") or "document.pdf", "file_data": url}}
 
 
@@ -159,7 +163,7 @@ def _plain(fields: Fields, where: str) -> str:
         return content
     blocks = [_object(block, where) for block in _list(fields, "content", where)]
     if any(block.get("type") != "text" for block in blocks):
-        raise InvalidMessages(where, "only text in it can be sent to this model")
+        raise UnsayableMessages(where, "only text in it can be sent to this model")
     return "".join(text_of(block, "text") or "" for block in blocks)
 
 
@@ -176,7 +180,7 @@ def _text_part(block: object, where: str) -> Fields:
 def _tool(tool: object, where: str) -> Fields:
     fields = _object(tool, where)
     if fields.get("type") not in (None, "custom"):
-        raise InvalidMessages(f"{where}.type", "a tool that runs at the provider cannot be sent to this model")
+        raise UnsayableMessages(f"{where}.type", "a tool that runs at the provider cannot be sent to this model")
     function: Fields = {"name": fields.get("name"), "parameters": fields.get("input_schema") or {"type": "object"}}
     if isinstance(fields.get("description"), str):
         function["description"] = fields["description"]

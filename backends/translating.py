@@ -17,7 +17,7 @@ from backends.messages_endpoint_events import (
     messages_error,
     messages_error_from,
 )
-from backends.messages_endpoint_format import InvalidMessages, chat_body_from_messages
+from backends.messages_endpoint_format import InvalidMessages, UnsayableMessages, chat_body_from_messages
 from backends.protocol import Backend, BackendHealth, Call, Chunk, Operation, Reply
 from backends.responses_endpoint_events import ResponsesEventWriter, response_from_answer
 from backends.responses_endpoint_format import chat_body_from_responses
@@ -84,7 +84,8 @@ class TranslatingBackend:
         try:
             body = chat_body_from_messages(call.body)
         except InvalidMessages as error:
-            raise Untranslatable(str(error), backend=self.name, body=messages_error(400, str(error))) from error
+            kind = Untranslatable if isinstance(error, UnsayableMessages) else UpstreamRejected
+            raise kind(str(error), backend=self.name, status=400, body=messages_error(400, str(error))) from error
         try:
             inner = await self._inner.open(_as_chat(call, body))
         except UpstreamRejected as error:

@@ -1,7 +1,7 @@
 """Anthropic's Messages as our endpoint: requests out, answers and events back, and the official client between."""
 
 import json
-from typing import cast
+from typing import Any, cast
 
 import anthropic
 import httpx2
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from backends.anthropic_request import build_messages_body
 from backends.chat_chunks import Answer, Head
 from backends.chat_view import parse_chat
+from backends.errors import Untranslatable, UpstreamRejected
 from backends.messages_endpoint_events import (
     MessagesEventWriter,
     error_event,
@@ -21,6 +22,8 @@ from backends.messages_endpoint_events import (
 from backends.messages_endpoint_format import InvalidMessages, chat_body_from_messages
 from backends.openai_format import OpenAIStreamReader
 from backends.protocol import Call
+from backends.scripted import Outcome, ScriptedBackend, follow
+from backends.translating import TranslatingBackend
 from backends.usage import Usage
 
 Json = dict[str, object]
@@ -363,3 +366,24 @@ def test_search_results_and_documents_of_blocks_are_said_as_text() -> None:
         "Paris\nhttps://x/y\nParis is in France.",
         "Paris is in France.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "may_another_be_asked"),
+    [
+        ({"messages": []}, False),
+        ({"messages": [{"role": "robot", "content": "x"}]}, False),
+        ({"max_tokens": "many"}, False),
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, True),
+        ({"messages": [{"role": "user", "content": [{"type": "container_upload", "file_id": "f"}]}]}, True),
+    ],
+)
+async def test_only_what_another_format_could_say_may_go_to_another_model(
+    changes: dict[str, Any], may_another_be_asked: bool
+) -> None:
+    asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}], **changes}
+    backend = TranslatingBackend(ScriptedBackend("one", follow([Outcome()])))
+    with pytest.raises(UpstreamRejected) as refused:
+        await backend.open(Call("messages", "m", json.dumps(asked).encode(), False, "r1"))
+    assert isinstance(refused.value, Untranslatable) is may_another_be_asked
+    assert refused.value.status == 400
