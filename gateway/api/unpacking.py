@@ -13,6 +13,8 @@ DETECT: Final = 32 + zlib.MAX_WBITS
 KNOWN: Final = (b"gzip", b"x-gzip", b"deflate")
 LARGEST_RATIO: Final = 1032
 """Of deflate: no byte stands for more."""
+MOST_MEMBERS: Final = 100
+"""Of a body made of several: each costs a copy of the rest, and a million empty ones would take minutes."""
 
 
 class Unpacker:
@@ -48,6 +50,12 @@ def unpack(body: bytes, limit: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while body:
+        if len(parts) == MOST_MEMBERS:
+            raise InvalidRequest(
+                f"The body is compressed in more than {MOST_MEMBERS} pieces. Compress it as one.",
+                param="content-encoding",
+                code="invalid_encoding",
+            )
         stream = zlib.decompressobj(DETECT)
         try:
             part = stream.decompress(body, limit - size + 1)

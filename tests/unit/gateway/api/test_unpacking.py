@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from gateway.api.shedding import Load
-from gateway.api.unpacking import Unpacker, unpack
+from gateway.api.unpacking import MOST_MEMBERS, Unpacker, unpack
 from gateway.errors import BodyTooLarge, InvalidRequest, Unauthenticated, UnsupportedEncoding
 
 BODY = b'{"model": "auto"}' * 10
@@ -29,6 +29,12 @@ def test_one_byte_too_many(packed: bytes) -> None:
 def test_what_is_not_compressed_or_not_whole(packed: bytes) -> None:
     with pytest.raises(InvalidRequest, match="content-encoding"):
         unpack(packed, 1000)
+
+
+def test_a_body_of_countless_pieces_is_refused_before_they_cost_minutes() -> None:
+    assert unpack(gzip.compress(b"") * MOST_MEMBERS, 1000) == b""
+    with pytest.raises(InvalidRequest, match="Compress it as one"):
+        unpack(gzip.compress(b"") * (MOST_MEMBERS + 1), 1000)
 
 
 def unpacker(load: Load) -> Unpacker:
