@@ -19,7 +19,8 @@ CASCADED = "chat.completions"
 EMBEDDINGS = "embeddings"
 """An operation, and what a model supports that does nothing else: of whole kinds it alone is asked for them."""
 
-Need = Literal["streaming", "tools", "json_schema", "vision", "audio", "reasoning", "embeddings"]
+Need = Literal["streaming", "tools", "json_schema", "vision", "audio", "reasoning"]
+Ability = Literal[Need, "embeddings"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}$")]
 
 
@@ -164,7 +165,7 @@ class ModelSpec(Strict):
     backend: Name
     upstream_model: str = Field(min_length=1, max_length=200)
     context_window: int = Field(gt=0)
-    supports: list[Need] = Field(default_factory=lambda: ["streaming"])
+    supports: list[Ability] = Field(default_factory=lambda: ["streaming"])
     priced_as: str | None = None
     head: str | None = None
     benchmarks: dict[str, float] | None = None

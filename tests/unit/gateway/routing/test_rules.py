@@ -47,6 +47,7 @@ def test_the_documented_example_is_valid() -> None:
         ("min_quality: 0.6", "min_quality: .nan", 15, "finite"),
         ("name: easy", "name: easy\n    name: hard", 14, "stands twice"),
         ("  - name: easy", " - name: easy", 13, "not valid YAML"),
+        ("tags: [private]", "needs: [embeddings]", 11, "'streaming'"),
         ("[streaming, tools]", "[tools, embeddings]", 4, "a model that makes embeddings does nothing else"),
         ("small-local: {", "auto: {", 3, '"auto" is the routed name'),
     ],
