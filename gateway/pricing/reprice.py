@@ -9,6 +9,7 @@ from gateway.pricing.catalogue import PriceBook
 from gateway.pricing.price import PricingError, price
 
 MEDIA_NEEDS = ("vision", "audio")
+ANSWERED = "answered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,14 @@ def _cost_pico_usd(entry: Entry, book: PriceBook) -> int | None:
         reasoning_tokens=entry.reasoning_tokens,
         service_tier=entry.service_tier,
     )
+    others = _others_pico_usd(entry)
     try:
-        return price(usage, prices).total_pico_usd
+        return None if others is None else price(usage, prices).total_pico_usd + others
     except PricingError:
         return None
+
+
+def _others_pico_usd(entry: Entry) -> int | None:
+    """What the attempts that did not answer came to: it stays, since nobody knows their tokens any more."""
+    costs = [one.cost_pico_usd for one in entry.attempts if one.outcome != ANSWERED]
+    return None if None in costs else sum(cost or 0 for cost in costs)

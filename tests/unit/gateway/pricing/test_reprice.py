@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from gateway.ledger.entry import Cost, Entry, Status
+from gateway.ledger.entry import Attempt, Cost, Entry, Status
 from gateway.pricing.catalogue import ModelRecord, PriceBook, Rates
 from gateway.pricing.reprice import Booked, reprice
 from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent, make_local_entry
@@ -86,6 +86,27 @@ def test_an_unpriced_request_with_images_is_priced_as_text() -> None:
 
 def test_gpu_time_is_not_repriced() -> None:
     assert reprice(make_local_entry(), BOOK) is None
+
+
+def tried(escalated_pico_usd: int | None) -> dict[str, object]:
+    """An answer that was put aside and charged, then the one that the entry is of."""
+    attempts = (
+        Attempt(1, "small", "other", "escalated:schema", 0.0, 1.0, escalated_pico_usd, 200),
+        Attempt(2, "large", "acme", "answered", 1.0, 1.0, 0, 200),
+    )
+    return {"attempts": attempts}
+
+
+def test_what_other_attempts_were_billed_stays() -> None:
+    assert reprice(booked(cost=Cost(input_pico_usd=COST, other_pico_usd=9), **tried(9)), BOOK) is None
+    found = reprice(booked(cost=Cost(input_pico_usd=40, other_pico_usd=9), **tried(9)), BOOK)
+    assert found is not None
+    assert (found.was_pico_usd, found.now_pico_usd) == (49, COST + 9)
+
+
+def test_a_request_stays_unpriced_while_another_attempt_of_it_is() -> None:
+    assert reprice(booked(**tried(None)), BOOK) is None
+    assert reprice(booked(**tried(9)), BOOK) is not None
 
 
 def test_what_web_searches_cost_stays_because_nobody_counts_them_again() -> None:
