@@ -75,10 +75,11 @@ def status_of(finish_reason: object) -> Literal["completed", "incomplete"]:
 
 
 def usage_wire(usage: Usage) -> Fields:
-    """Our usage in the words of the Responses API."""
+    """Our usage in the words of the Responses API, all of which its types demand."""
+    written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
     return {
         "input_tokens": usage.input_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_input_tokens},
+        "input_tokens_details": {"cached_tokens": usage.cached_input_tokens, "cache_write_tokens": written},
         "output_tokens": usage.output_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "total_tokens": usage.input_tokens + usage.output_tokens,
