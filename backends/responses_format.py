@@ -8,7 +8,10 @@ import re
 from collections.abc import Mapping
 from typing import Final, cast
 
+from msgspec.structs import replace
+
 from backends.errors import StreamBroken, UpstreamUnavailable
+from backends.hosted_tools import calls_of_response
 from backends.http_errors import error_from_event
 from backends.json_objects import Fields, decode_object, part_of, text_of
 from backends.protocol import Chunk
@@ -102,9 +105,13 @@ def _usage(response: Mapping[str, object]) -> tuple[Usage | None, bool]:
     if wire is None:
         return None, False
     try:
-        return parse_openai_usage(wire, service_tier=response.get("service_tier")), False
+        usage = parse_openai_usage(wire, service_tier=response.get("service_tier"))
     except MalformedUsage:
         return None, True
+    calls = calls_of_response(response)
+    if not any(calls) or usage.web_searches or usage.file_searches or usage.other_tool_calls:
+        return usage, False
+    return replace(usage, **calls._asdict()), False
 
 
 def _finish_reason(response: Mapping[str, object]) -> str | None:

@@ -25,6 +25,10 @@ class Usage(msgspec.Struct, frozen=True):
     is_estimated: bool = False
     web_searches: int = 0
     """That the provider made for the answer, and bills beside its tokens."""
+    file_searches: int = 0
+    """The same, in files that it keeps."""
+    other_tool_calls: int = 0
+    """Calls of its other tools (code interpreters, images, ...) whose bill no answer tells."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,9 @@ Rules that differ between providers, each found by the fields themselves and nev
 * Proxies in front of Anthropic add `cache_creation_input_tokens`, OpenRouter `cache_write_tokens`; both are inside
   `prompt_tokens`.
 * xAI and Gemini's compatible endpoint leave reasoning out of `completion_tokens`; `total_tokens` shows it.
+* Web searches made for the answer are in OpenRouter's `server_tool_use`, litellm's `prompt_tokens_details`,
+  Perplexity's `num_search_queries` and xAI's `server_side_tool_usage_details`. OpenAI's usage is silent: see
+  hosted_tools.py.
 """
 
 from collections.abc import Mapping
@@ -20,6 +23,8 @@ MAX_TOKENS: Final = 10**9
 """No call consumes a billion tokens: a count above it is an overflow or an attack."""
 _LARGEST_FIGURE: Final = 10**12
 
+_COUNTED_APART: Final = frozenset({"web_search_calls", "file_search_calls", "mcp_calls"})
+"""Of xAI's: searches, which have classes of their own, and what is billed by its tokens only."""
 _BARE: Final = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 """All that most servers say."""
 
@@ -41,6 +46,7 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
             return Usage(input_tokens=counts[0], output_tokens=counts[1], service_tier=_tier(service_tier))
     into = _details(usage, "prompt_tokens_details", "input_tokens_details")
     out = _details(usage, "completion_tokens_details", "output_tokens_details")
+    ran = _details(usage, "server_side_tool_usage_details")
     input_tokens = _required(usage, "prompt_tokens", "input_tokens")
     reasoning_tokens = _count(out, "reasoning_tokens") or _count(usage, "reasoning_tokens")
     cached = _first(
@@ -62,6 +68,16 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
             audio_output_tokens=_count(out, "audio_tokens"),
             image_input_tokens=_count(into, "image_tokens"),
             service_tier=_tier(service_tier),
+            web_searches=_first(
+                (_details(usage, "server_tool_use"), "web_search_requests"),
+                (into, "web_search_requests"),
+                (usage, "num_search_queries"),
+                (ran, "web_search_calls"),
+            ),
+            file_searches=_count(ran, "file_search_calls"),
+            other_tool_calls=sum(
+                _count(ran, name) for name in ran if name.endswith("_calls") and name not in _COUNTED_APART
+            ),
         )
     )
 

@@ -85,7 +85,8 @@ class ModelPrices:
     """The prices of one model from `from_us` (microseconds since the epoch) until the next record.
 
     `discount` is the negotiated share off every class and fee (0.1 is ten per cent less; negative is a surcharge).
-    `web_search_pico_usd` is for each search that the provider makes; None where no price is known.
+    `web_search_pico_usd` and `file_search_pico_usd` are for each search that the provider makes; None where no price is
+    known.
     """
 
     ladder: Ladder
@@ -95,6 +96,7 @@ class ModelPrices:
     standard_tiers: tuple[str, ...] = STANDARD_TIERS
     per_request_pico_usd: int = 0
     web_search_pico_usd: int | None = None
+    file_search_pico_usd: int | None = None
     off_peak: OffPeak | None = None
     discount: Fraction = Fraction(0)
     note: str = ""

@@ -3,7 +3,7 @@
 PricingError            the caller stores the cost as not known and raises an alert; never $0
 ├── MalformedUsage      the token classes contradict each other
 ├── UnknownServiceTier  the response names a service tier that has no price
-└── UnknownSearchPrice  the provider searched the web for the answer, and what that costs is not known
+└── UnknownToolPrice    the provider's own tools worked for the answer, and what that costs is not known
 
 Money is integer pico-USD. A rate is a whole number of pico-dollars per token, so a class is exact; where a multiplier
 (batch, discount) leaves a fraction of a pico-dollar, each class is rounded half-even, once, after all multipliers.
@@ -37,20 +37,22 @@ class UnknownServiceTier(PricingError):
     """The response was served in a tier whose price the catalogue does not have."""
 
 
-class UnknownSearchPrice(PricingError):
-    """The catalogue does not say what a web search costs there."""
+class UnknownToolPrice(PricingError):
+    """The catalogue does not say what a search costs there, or another tool ran, whose bill no answer tells."""
 
 
 def price(usage: Usage, prices: ModelPrices, *, discount: Fraction | None = None) -> Cost:
     """Cost of one call by token class, in the service tier that the response names.
 
-    `discount` replaces the one in `prices`. Audio and image tokens count in the input or output class, the fee and web
-    searches in `other`. Raises MalformedUsage, UnknownServiceTier and UnknownSearchPrice.
+    `discount` replaces the one in `prices`. Audio and image tokens count in the input or output class, the fee and
+    searches in `other`. Raises MalformedUsage, UnknownServiceTier and UnknownToolPrice.
     """
     check(usage)
     ladder, multiplier = service(prices, usage.service_tier)
     amounts = class_amounts(usage, ladder)
-    fee = prices.per_request_pico_usd + (search_fee(usage.web_searches, prices) if usage.web_searches else 0)
+    fee = prices.per_request_pico_usd
+    if usage.web_searches or usage.file_searches or usage.other_tool_calls:
+        fee += tool_fees(usage, prices)
     taken_off = prices.discount if discount is None else discount
     if multiplier is ONE and not taken_off:  # nothing to round: whole pico-dollars stay whole
         return Cost(*amounts, fee, 0, sum(amounts) + fee)
@@ -61,11 +63,18 @@ def price(usage: Usage, prices: ModelPrices, *, discount: Fraction | None = None
     return Cost(fresh, read, written, output, rounded(fee, share), 0, at_list)
 
 
-def search_fee(searches: int, prices: ModelPrices) -> int:
-    """Raises UnknownSearchPrice."""
-    if prices.web_search_pico_usd is None:
-        raise UnknownSearchPrice(f"{searches} web searches have no price in {prices.source}")
-    return searches * prices.web_search_pico_usd
+def tool_fees(usage: Usage, prices: ModelPrices) -> int:
+    """Raises UnknownToolPrice."""
+    fees = 0
+    for what, calls, each in (
+        ("web searches", usage.web_searches, prices.web_search_pico_usd),
+        ("file searches", usage.file_searches, prices.file_search_pico_usd),
+        ("other tool calls", usage.other_tool_calls, None),
+    ):
+        if calls and each is None:
+            raise UnknownToolPrice(f"{calls} {what} have no price in {prices.source}")
+        fees += calls * (each or 0)
+    return fees
 
 
 def price_text(input_tokens: int, cached_tokens: int, output_tokens: int, prices: ModelPrices) -> int | None:

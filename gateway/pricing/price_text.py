@@ -4,7 +4,6 @@ Prices are decimal text in USD per million tokens. YAML's own number types are s
 passes through a float.
 """
 
-from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -51,6 +50,7 @@ def clock(text: str) -> int:
 
 
 Price = Annotated[Decimal, Field(ge=0, lt=1_000_000), AfterValidator(whole_pico)]
+Fee = Annotated[Decimal, Field(ge=0), AfterValidator(whole_pico_usd)]
 MinuteOfDay = Annotated[int, BeforeValidator(clock)]
 Name = Annotated[str, Field(min_length=1)]
 
@@ -138,27 +138,35 @@ class PricesText(LadderText):
     from_: Annotated[date, Field(alias="from")]
     source: Name
     note: str = ""
-    per_request_usd: Annotated[Decimal, Field(ge=0), AfterValidator(whole_pico_usd)] = Decimal(0)
-    web_search_usd: Annotated[Decimal, Field(ge=0), AfterValidator(whole_pico_usd)] | None = None
+    per_request_usd: Fee = Decimal(0)
+    web_search_usd: Fee | None = None
+    file_search_usd: Fee | None = None
     batch: ServiceText | None = None
     flex: ServiceText | None = None
     priority: ServiceText | None = None
     off_peak: OffPeakText | None = None
 
-    def prices(self, standard_tiers: Sequence[str], web_search_usd: Decimal | None = None) -> ModelPrices:
-        search = web_search_usd if self.web_search_usd is None else self.web_search_usd
+    def prices(self, file: "FileText | None" = None) -> ModelPrices:
+        """With what `file` says for all its models."""
         services = {"batch": self.batch, "flex": self.flex, "priority": self.priority}
         return ModelPrices(
             ladder=self.ladder(),
             from_us=start_of_day_us(self.from_),
             source=self.source,
             services={name: text.service() for name, text in services.items() if text is not None},
-            standard_tiers=tuple(sorted({*STANDARD_TIERS, *standard_tiers})),
+            standard_tiers=tuple(sorted({*STANDARD_TIERS, *(file.standard_tiers if file else ())})),
             per_request_pico_usd=parse_usd(self.per_request_usd),
-            web_search_pico_usd=None if search is None else parse_usd(search),
+            web_search_pico_usd=fee(self.web_search_usd, file.web_search_usd if file else None),
+            file_search_pico_usd=fee(self.file_search_usd, file.file_search_usd if file else None),
             off_peak=self.off_peak.off_peak() if self.off_peak else None,
             note=self.note,
         )
+
+
+def fee(own: Decimal | None, everywhere: Decimal | None) -> int | None:
+    """What a record says, or else its file."""
+    said = everywhere if own is None else own
+    return None if said is None else parse_usd(said)
 
 
 def ascending(history: tuple[PricesText, ...]) -> tuple[PricesText, ...]:
@@ -180,11 +188,12 @@ class ModelText(Schema):
 
 class FileText(Schema):
     """A provider's price file. `standard_tiers` names service tiers that it bills at the ordinary price;
-    `web_search_usd` is for each search it makes, where a record does not say otherwise."""
+    `web_search_usd` and `file_search_usd` are for each search it makes, where a record does not say otherwise."""
 
     provider: Name
     standard_tiers: tuple[Name, ...] = ()
-    web_search_usd: Annotated[Decimal, Field(ge=0), AfterValidator(whole_pico_usd)] | None = None
+    web_search_usd: Fee | None = None
+    file_search_usd: Fee | None = None
     models: dict[Name, ModelText]
 
 
@@ -209,7 +218,7 @@ class OverrideText(Schema):
             model=self.model,
             discount=None if self.discount is None else Fraction(self.discount),
             from_us=start_of_day_us(self.from_) if self.from_ else 0,
-            history=tuple(record.prices(()) for record in self.prices or ()),
+            history=tuple(record.prices() for record in self.prices or ()),
         )
 
 
@@ -223,7 +232,7 @@ def parse_prices(text: str, name: str) -> ProviderPrices:
     records = (
         ModelRecord(
             model,
-            tuple(record.prices(file.standard_tiers, file.web_search_usd) for record in entry.prices),
+            tuple(record.prices(file) for record in entry.prices),
             entry.aliases,
         )
         for model, entry in file.models.items()

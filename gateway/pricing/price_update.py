@@ -89,7 +89,7 @@ def append(
 def with_changes(file: ProviderPrices, changes: Mapping[str, Change], as_of_us: int, undated_us: int) -> ProviderPrices:
     known = [prices for record in file.models for prices in record.history]
     tiers = next((prices.standard_tiers for prices in known), STANDARD_TIERS)
-    search = next((prices.web_search_pico_usd for prices in known), None)
+    of_all = next(iter(known), None)
     records: list[ModelRecord] = []
     seen: set[str] = set()
     for record in file.models:
@@ -101,16 +101,19 @@ def with_changes(file: ProviderPrices, changes: Mapping[str, Change], as_of_us: 
         if model not in seen and change.after is not None:
             records.append(ModelRecord(model, (change.after,)))
     alike = (
-        replace(record, history=tuple(_as_everywhere(prices, tiers, search) for prices in record.history))
+        replace(record, history=tuple(_as_everywhere(prices, tiers, of_all) for prices in record.history))
         for record in sorted(records, key=lambda record: record.model)
     )
     return ProviderPrices(file.provider, tuple(alike))
 
 
-def _as_everywhere(prices: ModelPrices, tiers: tuple[str, ...], search_pico_usd: int | None) -> ModelPrices:
+def _as_everywhere(prices: ModelPrices, tiers: tuple[str, ...], of_all: ModelPrices | None) -> ModelPrices:
     """With what the provider's file says for all its models, which other price lists do not tell."""
-    search = search_pico_usd if prices.web_search_pico_usd is None else prices.web_search_pico_usd
-    return replace(prices, standard_tiers=tiers, web_search_pico_usd=search)
+    web, files = prices.web_search_pico_usd, prices.file_search_pico_usd
+    if of_all is not None:
+        web = of_all.web_search_pico_usd if web is None else web
+        files = of_all.file_search_pico_usd if files is None else files
+    return replace(prices, standard_tiers=tiers, web_search_pico_usd=web, file_search_pico_usd=files)
 
 
 def appended(record: ModelRecord, after: ModelPrices, as_of_us: int, undated_us: int) -> ModelRecord:

@@ -1,6 +1,6 @@
 """Price values to the YAML text of a price file: one line a record where it fits. The inverse of price_text."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
@@ -18,6 +18,8 @@ from gateway.pricing.catalogue import (
 
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./")
 
+SEARCH_FEES = ("web_search", "file_search")
+
 
 def format_prices(file: ProviderPrices) -> str:
     """The whole file, models sorted by name; parse_prices() of it gives `file` back."""
@@ -25,27 +27,36 @@ def format_prices(file: ProviderPrices) -> str:
     billed_alike = sorted({t for m in file.models for p in m.history for t in p.standard_tiers} - set(STANDARD_TIERS))
     if billed_alike:
         lines.append(f"standard_tiers: [{', '.join(map(quoted, billed_alike))}]")
-    searches = {prices.web_search_pico_usd for record in file.models for prices in record.history}
-    search = next(iter(searches)) if len(searches) == 1 else None
-    if search is not None:
-        lines.append(f"web_search_usd: {plain(usd(search))}")
+    everywhere = [text for name in SEARCH_FEES if (text := fee_of_all(file, name)) is not None]
+    lines += everywhere
     lines.append("models:")
     for record in sorted(file.models, key=lambda record: record.model):
-        lines += model_lines(record, search)
+        lines += model_lines(record, everywhere)
     return "\n".join(lines) + "\n"
 
 
-def model_lines(record: ModelRecord, search_pico_usd: int | None) -> Iterator[str]:
+def fee_of_all(file: ProviderPrices, name: str) -> str | None:
+    """What a search costs with each of the file's records, if they agree."""
+    texts = {fee_text(prices, name) for record in file.models for prices in record.history}
+    return next(iter(texts)) if len(texts) == 1 else None
+
+
+def fee_text(prices: ModelPrices, name: str) -> str | None:
+    pico: int | None = getattr(prices, f"{name}_pico_usd")
+    return None if pico is None else f"{name}_usd: {plain(usd(pico))}"
+
+
+def model_lines(record: ModelRecord, everywhere: Sequence[str]) -> Iterator[str]:
     yield f"  {quoted(record.model)}:"
     if record.aliases:
         yield f"    aliases: [{', '.join(map(quoted, record.aliases))}]"
     yield "    prices:"
     for prices in record.history:
-        yield from record_lines(prices, search_pico_usd)
+        yield from record_lines(prices, everywhere)
 
 
-def record_lines(prices: ModelPrices, search_pico_usd: int | None) -> Iterator[str]:
-    """`search_pico_usd` is what the file says for all."""
+def record_lines(prices: ModelPrices, everywhere: Sequence[str]) -> Iterator[str]:
+    """`everywhere` is what the file says for all."""
     yield f"    - from: {prices.from_date}"
     yield f"      source: {quoted(prices.source)}"
     if prices.note:
@@ -56,8 +67,9 @@ def record_lines(prices: ModelPrices, search_pico_usd: int | None) -> Iterator[s
         yield f"      above: {steps_text(prices.ladder)}"
     if prices.per_request_pico_usd:
         yield f"      per_request_usd: {plain(usd(prices.per_request_pico_usd))}"
-    if prices.web_search_pico_usd is not None and prices.web_search_pico_usd != search_pico_usd:
-        yield f"      web_search_usd: {plain(usd(prices.web_search_pico_usd))}"
+    for text in (fee_text(prices, name) for name in SEARCH_FEES):
+        if text is not None and text not in everywhere:
+            yield f"      {text}"
     for name, service in prices.services.items():
         yield f"      {name}: {service_text(service)}"
     if prices.off_peak:

@@ -12,8 +12,8 @@ from gateway.money import parse_usd
 from gateway.pricing.catalogue import ModelPrices, Rates, Service, Step
 from gateway.pricing.price import (
     MalformedUsage,
-    UnknownSearchPrice,
     UnknownServiceTier,
+    UnknownToolPrice,
     price,
     price_bound,
     price_compute,
@@ -293,12 +293,25 @@ def test_the_bound_is_tighter_when_less_can_happen() -> None:
     assert price_bound(1000, 10, prices, may_have_media=False, may_write_cache=False) == 3_150_000_000 + 3
 
 
-def test_web_searches_are_charged_beside_the_tokens() -> None:
-    searched = structs.replace(WORKED, web_searches=3)
-    prices = replace(make_prices(), web_search_pico_usd=10**10)
+@pytest.mark.parametrize(("what", "each"), [("web_search", 10**10), ("file_search", 25 * 10**8)])
+def test_searches_are_charged_beside_the_tokens(what: str, each: int) -> None:
+    searched = structs.replace(WORKED, **{f"{what}es": 3})
+    prices = replace(make_prices(), **{f"{what}_pico_usd": each})
     plain = price(WORKED, prices)
     cost = price(searched, prices)
-    assert cost.other_pico_usd - plain.other_pico_usd == 3 * 10**10
-    assert cost.total_pico_usd - plain.total_pico_usd == 3 * 10**10
-    with pytest.raises(UnknownSearchPrice, match="3 web searches"):
+    assert cost.other_pico_usd - plain.other_pico_usd == 3 * each
+    assert cost.total_pico_usd - plain.total_pico_usd == 3 * each
+    with pytest.raises(UnknownToolPrice, match=f"3 {what.replace('_', ' ')}es"):
         price(searched, make_prices())
+
+
+def test_searches_of_both_kinds_and_a_discount() -> None:
+    searched = structs.replace(WORKED, web_searches=2, file_searches=1)
+    prices = replace(make_prices(), web_search_pico_usd=10**10, file_search_pico_usd=25 * 10**8)
+    assert price(searched, prices, discount=Fraction(1, 10)).other_pico_usd == 20_250_000_000
+
+
+def test_other_tools_make_the_cost_unknown() -> None:
+    prices = replace(make_prices(), web_search_pico_usd=1, file_search_pico_usd=1)
+    with pytest.raises(UnknownToolPrice, match="1 other tool calls"):
+        price(structs.replace(WORKED, other_tool_calls=1), prices)

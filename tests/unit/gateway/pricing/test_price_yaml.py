@@ -91,7 +91,10 @@ def test_a_ratio_without_decimal_text_is_refused() -> None:
 @pytest.mark.parametrize("searches", [(None, None), (10**10, 10**10), (10**10, 10**9), (10**10, None)])
 def test_what_a_search_costs_is_said_once_or_with_each_record(searches: tuple[int | None, int | None]) -> None:
     one, two = (
-        ModelPrices(Ladder(Rates(1, 2)), at("2026-11-01"), "test", web_search_pico_usd=search) for search in searches
+        ModelPrices(
+            Ladder(Rates(1, 2)), at("2026-11-01"), "test", web_search_pico_usd=search, file_search_pico_usd=search
+        )
+        for search in searches
     )
     file = ProviderPrices("acme", (ModelRecord("a", (one,)), ModelRecord("b", (two,))))
     assert parse_prices(format_prices(file), "acme.yaml") == file
