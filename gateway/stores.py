@@ -200,6 +200,19 @@ class Adjustment:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What one day and some names of one model must be corrected by. `reference` books once."""
+
+    since_us: int
+    until_us: int
+    provider: str
+    upstream_models: tuple[str, ...]
+    reference: str
+    amount_pico_usd: int
+    reason: str
+
+
 FeedbackSource = Literal["caller", "shadow", "judge", "repeat", "format"]
 """Who says so: the caller over `/v1/feedback`, a program that compared a shadow call's answers, a judge model. The last
 two nobody said: see gateway.implied_feedback."""

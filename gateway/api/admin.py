@@ -12,12 +12,14 @@ from gateway.api.admin_entries import build_entries_router, build_own_requests_r
 from gateway.api.admin_guard import ErrorBody, build_guard
 from gateway.api.admin_keys import KeyService, build_keys_router
 from gateway.api.admin_operations import OwnEngine, build_operations_router
-from gateway.api.admin_reports import Reports, build_reports_router
-from gateway.api.admin_rules import Replay, build_rules_router
+from gateway.api.admin_reports import build_reports_router
+from gateway.api.admin_rules import build_rules_router
 from gateway.kept_answers.body_keeper import BodyReader
 from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import PriceBook
 from gateway.reports.budgets_service import BudgetsService
+from gateway.reports.replay_views import Replay
+from gateway.reports.views import Reports
 from gateway.rulebook.service import RulesService
 from gateway.stores import AuditLog, EntryStore
 

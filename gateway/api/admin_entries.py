@@ -8,10 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.access.keys import KeyRing
 from gateway.api.admin_guard import needs
-from gateway.api.admin_time import Moment
 from gateway.api.token_path import credential_of
 from gateway.errors import NotFound
 from gateway.ledger.entry import Entry, Status
+from gateway.moments import Moment
 from gateway.money import format_usd
 from gateway.stores import EntryStore
 

@@ -5,11 +5,11 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Query, Response
 
-from gateway.api.admin_forecast import DailyQuery, ForecastQuery
 from gateway.api.admin_guard import needs
-from gateway.api.admin_reports import BreakEvenQuery, CostQuery, PeriodQuery
 from gateway.errors import InvalidRequest, StateError
+from gateway.reports.forecast_views import DailyQuery, ForecastQuery
 from gateway.reports.tables import MEDIA_TYPES, Format, ReportTable, encode
+from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
 
 FILE: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind.partition(";")[0]: {} for kind in MEDIA_TYPES.values()}, "description": "The file."}

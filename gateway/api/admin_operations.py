@@ -102,7 +102,7 @@ class BackendRows(BaseModel):
     backends: list[BackendRow]
 
 
-class CurvePoint(BaseModel):
+class ThroughputPoint(BaseModel):
     concurrency: int
     decode_tokens_per_second: float
 
@@ -124,7 +124,7 @@ class EngineView(BaseModel):
     working_tokens_per_second: float | None
     ceiling_tokens_per_second: float | None
     gpu_hour_usd: str | None
-    points: list[CurvePoint]
+    points: list[ThroughputPoint]
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ def _engine(pipeline: Pipeline, own: OwnEngine | None) -> EngineView:
         ceiling_tokens_per_second=curve.ceiling_tokens_per_second if curve else None,
         gpu_hour_usd=format_usd(own.gpu_hour_pico_usd, places=6) if own else None,
         points=[
-            CurvePoint(concurrency=point.concurrency, decode_tokens_per_second=point.decode_tokens_per_second)
+            ThroughputPoint(concurrency=point.concurrency, decode_tokens_per_second=point.decode_tokens_per_second)
             for point in (curve.points if curve else ())
         ],
     )

@@ -1,269 +1,23 @@
 """`/admin/v1/reports/*`: the books as sums. The figures come from the reports that the command line prints too."""
 
-from datetime import datetime
-from typing import Annotated, ClassVar, Literal, Protocol
+from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from gateway.api.admin_guard import needs
-from gateway.api.admin_time import Moment, localised, microseconds, require_zone
-from gateway.economics.report import BreakEvenReport
-
-Dimension = Literal[
-    "model",
-    "team",
-    "project",
-    "key",
-    "backend",
-    "provider",
-    "rule",
-    "status",
-    "operation",
-    "tag",
-    "hour",
-    "day",
-    "month",
-]
-
-
-def _dimensions(text: str) -> str:
-    known = Dimension.__args__  # pyright: ignore[reportAttributeAccessIssue]
-    names = [part.strip() for part in text.split(",") if part.strip()]
-    unknown = [name for name in names if name not in known]
-    if unknown or not 1 <= len(names) <= 3 or len(set(names)) != len(names):
-        raise ValueError(f"takes one to three different names of: {', '.join(known)}")
-    return ",".join(names)
-
-
-class PeriodQuery(BaseModel):
-    """ISO 8601 dates or times, UTC unless they say otherwise; `until` is exclusive. Default: the last 30 days."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    since: Moment | None = None
-    until: Moment | None = None
-
-    def bounds(self) -> tuple[int | None, int | None]:
-        return microseconds(self.since), microseconds(self.until)
-
-
-class CostQuery(PeriodQuery):
-    """Group by one to three dimensions, comma separated; keep only rows of the given team, model, ..."""
-
-    FILTERS: ClassVar = ("model", "team", "project", "key", "backend", "provider", "rule", "tag")
-
-    _localise = model_validator(mode="before")(localised)
-
-    by: Annotated[str, AfterValidator(_dimensions)] = "model"
-    model: str | None = Field(default=None, max_length=120)
-    team: str | None = Field(default=None, max_length=64)
-    project: str | None = Field(default=None, max_length=64)
-    key: str | None = Field(default=None, max_length=64)
-    backend: str | None = Field(default=None, max_length=120)
-    provider: str | None = Field(default=None, max_length=120)
-    rule: str | None = Field(default=None, max_length=120)
-    tag: str | None = Field(default=None, max_length=64)
-    time_zone: Annotated[str, AfterValidator(require_zone)] = Field(
-        default="UTC",
-        max_length=64,
-        description="Whose days and months: an IANA name such as Europe/Berlin. `since` and `until` are in it as well, "
-        "unless they say otherwise",
-    )
-
-    def dimensions(self) -> list[str]:
-        return self.by.split(",")
-
-    def filters(self) -> dict[str, str]:
-        return {name: value for name in self.FILTERS if (value := getattr(self, name)) is not None}
-
-
-class CostRow(BaseModel):
-    """One group. Dollars are exact decimal text; per-token prices are None where there were no tokens to divide by.
-
-    `unpriced_requests` have no known price and are in no sum of dollars.
-    """
-
-    group: dict[str, str | None]
-    requests: int
-    successful_requests: int
-    input_tokens: int
-    cached_input_tokens: int
-    output_tokens: int
-    reasoning_tokens: int
-    gpu_seconds: float
-    cost_usd: str
-    list_cost_usd: str
-    input_usd_per_mtok: str | None
-    output_usd_per_mtok: str | None
-    blended_usd_per_mtok: str | None
-    cost_per_request_usd: str | None
-    cost_per_successful_request_usd: str | None
-    corrections_usd: str
-    unpriced_requests: int
-    estimated_requests: int
-    simulated_requests: int
-    time_to_first_token_p50_seconds: float | None
-    time_to_first_token_p95_seconds: float | None
-    time_to_first_token_p99_seconds: float | None
-    decode_tokens_per_second_p50: float | None
-    decode_tokens_per_second_p5: float | None
-
-
-class Savings(BaseModel):
-    """What the same tokens would have cost elsewhere, less what they cost; None where that has no price."""
-
-    against: str
-    would_have_cost_usd: str
-    saved_usd: str
-    saved_share: float | None
-    covered_requests: int
-
-
-class CostTable(BaseModel):
-    """Groups, and the whole. `unallocated` is what has no owner among the team, project or tag grouped by; savings are
-    of everything and so only there without filters; shadow calls are in the sums and stand apart here."""
-
-    since: datetime
-    until: datetime
-    time_zone: str
-    by: list[str]
-    rows: list[CostRow]
-    total: CostRow
-    unallocated_usd: str | None
-    unallocated_share: float | None
-    shadow_usd: str
-    savings: list[Savings]
-
-
-class Forecast(BaseModel):
-    """The calendar month under way, carried on at the period's daily mean; None before a whole day is known."""
-
-    month: str
-    spent_usd: str
-    expected_usd: str
-    low_usd: str
-    high_usd: str
-    basis: str
-
-
-class SpendPoint(BaseModel):
-    """Spend of one model in one bucket of time."""
-
-    start: datetime
-    model: str
-    requests: int
-    cost_usd: str
-
-
-class IdleCost(BaseModel):
-    """Rent of the own engine that no request used: rent = used + idle."""
-
-    rent_usd: str
-    used_usd: str
-    idle_usd: str
-    utilisation: float
-
-
-class Overview(BaseModel):
-    """The first page: one period in a dozen numbers."""
-
-    since: datetime
-    until: datetime
-    bucket: Literal["hour", "day"]
-    total: CostRow
-    models: list[CostRow]
-    savings: list[Savings]
-    forecast: Forecast | None
-    idle: IdleCost | None
-    unallocated_share: float | None
-    unallocated_usd: str
-    spend: list[SpendPoint]
-
-
-class UtilisationPoint(BaseModel):
-    """One hour: GPU-seconds used of those paid for."""
-
-    start: datetime
-    used_gpu_seconds: float
-    paid_gpu_seconds: float
-    requests: int
-
-
-class Utilisation(BaseModel):
-    """How much of the paid GPU time requests used, hour by hour. The rest is the idle line."""
-
-    since: datetime
-    until: datetime
-    is_configured: bool
-    gpu_hour_usd: str
-    replicas: int
-    idle: IdleCost | None
-    break_even_utilisation: float | None
-    hours: list[UtilisationPoint]
-
-
-class BreakEvenQuery(PeriodQuery):
-    """What if: other GPU price, replicas, hosted prices and volume. Factors multiply what was observed."""
-
-    gpu_hour_usd: float | None = Field(default=None, ge=0, le=1000)
-    replicas: int | None = Field(default=None, ge=1, le=100)
-    hosted_model: str | None = Field(default=None, max_length=120)
-    hosted_price_factor: float = Field(default=1.0, gt=0, le=100)
-    volume_factor: float = Field(default=1.0, gt=0, le=10_000)
-    fixed_usd_per_month: float | None = Field(default=None, ge=0, le=10_000_000)
-    purchase_usd: float | None = Field(default=None, gt=0, le=100_000_000)
-    yearly_price_factor: float = Field(default=1.0, gt=0, le=10)
-    yearly_volume_factor: float = Field(default=1.0, gt=0, le=100)
-
-
-class CurvePoint(BaseModel):
-    """Monthly bills at a volume: everything hosted, and this many GPUs beside it."""
-
-    requests_per_day: float
-    hosted_usd: float
-    owned_usd: float
-    owned_low_usd: float | None
-    owned_high_usd: float | None
-    replicas: int
-
-
-class PayBack(BaseModel):
-    """Buying the GPUs instead of renting them: after how many months the hosted calls they save have paid for them.
-
-    `months` None: never; the most is recovered by `best_month` and then hosted prices have fallen too far.
-    """
-
-    purchase_usd: float
-    months: int | None
-    best_recovered_usd: float
-    best_month: int
-
-
-class BreakEvenView(BaseModel):
-    """The report as the command line has it, and the curves that a page draws from the same model."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    report: BreakEvenReport
-    curve: list[CurvePoint]
-    payback: PayBack | None
-    hosted_models: list[str]
-    inputs: dict[str, float | str]
-
-
-class Reports(Protocol):
-    """Where the figures come from. Bounds are microseconds; None means the default of PeriodQuery."""
-
-    async def costs(self, query: CostQuery) -> CostTable: ...
-
-    async def overview(self, query: PeriodQuery) -> Overview: ...
-
-    async def utilisation(self, query: PeriodQuery) -> Utilisation: ...
-
-    async def break_even(self, query: BreakEvenQuery) -> BreakEvenView:
-        """Raises InvalidRequest, in a sentence, when there is too little to say anything."""
-        ...
+from gateway.reports.forecast_views import Anomalies, DailyQuery, ForecastQuery, Forecasts, ForecastView
+from gateway.reports.reconcile_views import ReconcileBody, Reconciliations, ReconciliationView
+from gateway.reports.views import (
+    BreakEvenQuery,
+    BreakEvenView,
+    CostQuery,
+    CostTable,
+    Overview,
+    PeriodQuery,
+    Reports,
+    Utilisation,
+)
+from gateway.reports.what_if_views import WhatIfQuery, WhatIfs, WhatIfView
 
 
 def build_reports_router(reports: Reports) -> APIRouter:
@@ -289,5 +43,46 @@ def build_reports_router(reports: Reports) -> APIRouter:
     async def break_even(query: Annotated[BreakEvenQuery, Query()]) -> BreakEvenView:  # pyright: ignore[reportUnusedFunction]
         """Whether owning the GPU pays at this traffic, and from what volume."""
         return await reports.break_even(query)
+
+    return router
+
+
+def build_forecast_router(forecasts: Forecasts) -> APIRouter:
+    """The paths below `/reports` that need statsmodels."""
+    router = APIRouter(prefix="/reports", tags=["admin: reports"])
+
+    @router.get("/forecast", openapi_extra=needs("reports.read"))
+    async def forecast(query: Annotated[ForecastQuery, Query()]) -> ForecastView:  # pyright: ignore[reportUnusedFunction]
+        """What the next days will cost, with intervals, and how the month's budget fares."""
+        return await forecasts.forecast(query)
+
+    @router.get("/anomalies", openapi_extra=needs("reports.read"))
+    async def anomalies(query: Annotated[DailyQuery, Query()]) -> Anomalies:  # pyright: ignore[reportUnusedFunction]
+        """Days whose cost is far from what their weekday and the trend suggest."""
+        return await forecasts.anomalies(query)
+
+    return router
+
+
+def build_what_if_router(what_ifs: WhatIfs) -> APIRouter:
+    """One path below `/reports`."""
+    router = APIRouter(prefix="/reports", tags=["admin: reports"])
+
+    @router.get("/what-if", openapi_extra=needs("reports.read"))
+    async def what_if(query: Annotated[WhatIfQuery, Query()]) -> WhatIfView:  # pyright: ignore[reportUnusedFunction]
+        """What if we rented GPUs that we do not have, for a model that we do not serve yet."""
+        return await what_ifs.what_if(query)
+
+    return router
+
+
+def build_reconcile_router(reconciliations: Reconciliations) -> APIRouter:
+    """One path below `/reports`."""
+    router = APIRouter(prefix="/reports", tags=["admin: reports"])
+
+    @router.post("/reconcile", openapi_extra=needs("reports.read"))
+    async def reconcile(body: ReconcileBody) -> ReconciliationView:  # pyright: ignore[reportUnusedFunction]
+        """What a provider's export says beside the books, per day and model, with the likely reason of a difference."""
+        return await reconciliations.reconcile(body)
 
     return router

@@ -1,15 +1,14 @@
 """`/admin/v1/rules`: versions, validation, diff, replay before saving, activation and roll-back."""
 
-from collections.abc import Awaitable, Callable
-from datetime import datetime
 from typing import Literal
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.api.admin_guard import Caller, needs
-from gateway.api.admin_time import Moment, microseconds
 from gateway.errors import ConfigurationError, InvalidRequest
+from gateway.moments import Moment, microseconds
+from gateway.reports.replay_views import Replay, ReplayResult
 from gateway.routing.rules import RulesDocument, rules_json_schema
 from gateway.rulebook.service import Activation, Problem, RulesService, StoredRules, text_diff
 
@@ -92,39 +91,6 @@ class ReplayRequest(RulesText):
 
     since: Moment | None = None
     until: Moment | None = None
-
-
-class ReplayMove(BaseModel):
-    """Requests whose model changes from one to the other, and by how much their cost does (negative: cheaper)."""
-
-    from_model: str
-    to_model: str
-    requests: int
-    cost_change_usd: str
-
-
-class ReplayResult(BaseModel):
-    """What the edit would have done. Costs after are expected by the new decision; None where nothing is known."""
-
-    since: datetime
-    until: datetime
-    requests: int
-    moved_requests: int
-    refused_requests: int
-    unpriced_requests: int
-    cost_before_usd: str
-    cost_after_usd: str
-    quality_before: float | None
-    quality_after: float | None
-    time_to_first_token_before_seconds: float | None
-    time_to_first_token_after_seconds: float | None
-    moves: list[ReplayMove]
-    is_sampled: bool = False
-    notes: list[str] = []
-
-
-Replay = Callable[[RulesDocument, int | None, int | None], Awaitable[ReplayResult]]
-"""Re-decides logged traffic of a period under a document; None, None is the last seven days."""
 
 
 def build_rules_router(rules: RulesService, replay: Replay) -> APIRouter:

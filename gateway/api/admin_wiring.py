@@ -8,11 +8,9 @@ from fastapi import APIRouter
 
 from gateway.api.admin import build_admin_router
 from gateway.api.admin_exports import build_exports_router
-from gateway.api.admin_forecast import build_forecast_router
 from gateway.api.admin_keys import KeyService
 from gateway.api.admin_operations import OwnEngine
-from gateway.api.admin_reconcile import build_reconcile_router
-from gateway.api.admin_what_if import build_what_if_router
+from gateway.api.admin_reports import build_forecast_router, build_reconcile_router, build_what_if_router
 from gateway.clock import now_us
 from gateway.composition.running import Gateway
 from gateway.config.settings import LOCAL_BACKEND

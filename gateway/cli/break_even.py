@@ -9,11 +9,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.api.admin_reports import BreakEvenQuery, BreakEvenView
 from gateway.cli.asked import Since, Until, read
 from gateway.cli.state import open_state
 from gateway.economics.report import BreakEvenReport
 from gateway.money import show_usd
+from gateway.reports.views import BreakEvenQuery, BreakEvenView
 
 
 def command(

@@ -11,11 +11,11 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from gateway.api.admin_reports import CostQuery, CostRow, CostTable, Dimension
 from gateway.cli.asked import Since, TimeZone, Until, read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.money import show_usd
+from gateway.reports.views import CostQuery, CostRow, CostTable, Dimension
 
 DIMENSIONS: tuple[str, ...] = get_args(Dimension)
 

@@ -14,7 +14,6 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from gateway.api.admin_time import moment_of
 from gateway.cli.address import local_url, running_url
 from gateway.cli.state import open_state
 from gateway.composition.deployment import load_deployment, load_environment_settings
@@ -23,6 +22,7 @@ from gateway.config.providers import hosted_from_environment, load_providers
 from gateway.errors import BreakevenError, StateError
 from gateway.learning.classifier_versions import ClassifierVersions
 from gateway.ledger.syncing import why_no_kernel
+from gateway.moments import moment_of
 
 LEAST_FREE_BYTES = 2 << 30
 EXTRAS = {

@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from gateway.api.admin_forecast import DailyQuery, ForecastQuery
-from gateway.api.admin_reports import BreakEvenQuery, CostQuery, PeriodQuery
 from gateway.cli.asked import Since, TimeZone, Until, read
 from gateway.cli.state import open_state
 from gateway.errors import StateError
 from gateway.reports.files import ReportFiles
+from gateway.reports.forecast_views import DailyQuery, ForecastQuery
 from gateway.reports.tables import Format, ReportTable, encode
+from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
 
 app = typer.Typer(no_args_is_help=True)
 

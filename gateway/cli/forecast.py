@@ -8,9 +8,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.api.admin_forecast import Anomalies, BudgetOutlookPoint, ForecastQuery, ForecastView
 from gateway.cli.asked import read
 from gateway.cli.state import open_state
+from gateway.reports.forecast_views import Anomalies, BudgetOutlookPoint, ForecastQuery, ForecastView
 
 WEEK = 7
 

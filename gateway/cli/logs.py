@@ -8,11 +8,11 @@ from rich.table import Column, Table
 
 from gateway.api.admin_bodies import StoredBodies, read_bodies
 from gateway.api.admin_entries import EntryDetail, EntryFilter, EntrySummary, detail, summary
-from gateway.api.admin_time import moment_of
 from gateway.cli.asked import read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.errors import NotFound
+from gateway.moments import moment_of
 from gateway.storage.sql_bodies import SqlBodies
 from gateway.storage.sql_entries import SqlEntries
 

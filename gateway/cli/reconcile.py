@@ -8,11 +8,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.api.admin_reconcile import ReconciliationView
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.errors import ConfigurationError
 from gateway.reports.reconcile_service import book_differences, view_of
+from gateway.reports.reconcile_views import ReconciliationView
 from gateway.storage.sql_adjustments import SqlAdjustments
 
 

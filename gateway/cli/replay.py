@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from gateway.api.admin_rules import ReplayResult
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.clock import now_us
 from gateway.config.settings import read_text
 from gateway.reports.replay_service import ReplayService
+from gateway.reports.replay_views import ReplayResult
 from gateway.sums import SumsQuery
 
 DAY_US = 86_400_000_000

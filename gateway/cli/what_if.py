@@ -7,10 +7,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.api.admin_what_if import WhatIfQuery, WhatIfView
 from gateway.cli.asked import Since, Until, read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
+from gateway.reports.what_if_views import WhatIfQuery, WhatIfView
 
 
 def command(

@@ -9,7 +9,14 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Literal, cast
 
-from gateway.api.admin_reports import (
+from gateway.economics.traffic import HOUR_US
+from gateway.errors import InvalidRequest
+from gateway.moments import moment_of
+from gateway.money import format_usd
+from gateway.reports.gpu_books import Bounds, GpuBooks
+from gateway.reports.plans import Rented
+from gateway.reports.savings import savings
+from gateway.reports.views import (
     CostQuery,
     CostRow,
     CostTable,
@@ -20,13 +27,6 @@ from gateway.api.admin_reports import (
     SpendPoint,
     Utilisation,
 )
-from gateway.api.admin_time import moment_of
-from gateway.economics.traffic import HOUR_US
-from gateway.errors import InvalidRequest
-from gateway.money import format_usd
-from gateway.reports.gpu_books import Bounds, GpuBooks
-from gateway.reports.plans import Rented
-from gateway.reports.savings import savings
 from gateway.routing.snapshot import Snapshot
 from gateway.stores import SHADOW
 from gateway.sums import Dimension, ReportStore, Sums, SumsQuery

@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from gateway.api.admin_reports import BreakEvenQuery, BreakEvenView, CurvePoint, PayBack
 from gateway.economics.break_even import analyse_break_even
 from gateway.economics.cost_curve import cost_curve
 from gateway.economics.errors import EconomicsError
@@ -19,6 +18,7 @@ from gateway.errors import InvalidRequest
 from gateway.money import PICO_PER_USD, format_usd
 from gateway.reports.books import Books, Bounds
 from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_alternative
+from gateway.reports.views import BreakEvenQuery, BreakEvenView, CurvePoint, PayBack
 from gateway.routing.snapshot import Snapshot
 from gateway.sums import ReportStore
 

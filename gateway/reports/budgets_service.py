@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from gateway.api.admin_time import moment_of
 from gateway.limits.values import BudgetScope
+from gateway.moments import moment_of
 from gateway.reports.daily_costs import BudgetBurn, DailyCost
 from gateway.reports.daily_history import DAY_US, read_daily_costs
 from gateway.stores import Budget, BudgetStore

@@ -2,8 +2,14 @@
 
 import asyncio
 
-from gateway.api.admin_forecast import Anomaly, DailyQuery, ForecastPoint, ForecastQuery, Forecasts
-from gateway.api.admin_reports import (
+from gateway.moments import moment_of
+from gateway.reports.books import Books
+from gateway.reports.focus import Period, focus_table
+from gateway.reports.focus_columns import GROUP_BY
+from gateway.reports.forecast_views import Anomaly, DailyQuery, ForecastPoint, ForecastQuery, Forecasts
+from gateway.reports.model_tables import table_of
+from gateway.reports.tables import ReportTable
+from gateway.reports.views import (
     BreakEvenQuery,
     CostQuery,
     CostRow,
@@ -13,12 +19,6 @@ from gateway.api.admin_reports import (
     Savings,
     UtilisationPoint,
 )
-from gateway.api.admin_time import moment_of
-from gateway.reports.books import Books
-from gateway.reports.focus import Period, focus_table
-from gateway.reports.focus_columns import GROUP_BY
-from gateway.reports.model_tables import table_of
-from gateway.reports.tables import ReportTable
 from gateway.sums import ReportStore, SumsQuery
 
 

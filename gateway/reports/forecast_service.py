@@ -8,7 +8,12 @@ from typing import cast
 
 import numpy as np
 
-from gateway.api.admin_forecast import (
+from gateway.errors import InvalidRequest
+from gateway.moments import moment_of
+from gateway.money import format_usd
+from gateway.reports.daily_costs import BudgetBurn, DailyCost, Range, TooShort
+from gateway.reports.daily_history import read_daily_costs
+from gateway.reports.forecast_views import (
     Anomalies,
     Anomaly,
     BudgetOutlookPoint,
@@ -18,11 +23,6 @@ from gateway.api.admin_forecast import (
     ForecastQuery,
     ForecastView,
 )
-from gateway.api.admin_time import moment_of
-from gateway.errors import InvalidRequest
-from gateway.money import format_usd
-from gateway.reports.daily_costs import BudgetBurn, DailyCost, Range, TooShort
-from gateway.reports.daily_history import read_daily_costs
 from gateway.sums import Dimension, ReportStore
 
 

@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from gateway.api.admin_reports import IdleCost, Utilisation, UtilisationPoint
-from gateway.api.admin_time import moment_of
 from gateway.economics.traffic import HOUR_US
+from gateway.moments import moment_of
 from gateway.money import format_usd
 from gateway.reports.focus import Capacity
 from gateway.reports.plans import Rented
 from gateway.reports.tables import apportion
+from gateway.reports.views import IdleCost, Utilisation, UtilisationPoint
 from gateway.sums import ReportStore, SumsQuery
 
 DAY_US = 24 * HOUR_US

@@ -6,26 +6,14 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Protocol
 
-from gateway.api.admin_reconcile import ReconcileBody, ReconciledRow, ReconciliationView
-from gateway.api.admin_time import microseconds
 from gateway.errors import InvalidRequest
+from gateway.moments import microseconds
 from gateway.money import format_usd
 from gateway.reports.invoices import UnknownExport, model_key, parse_export
+from gateway.reports.reconcile_views import ReconcileBody, ReconciledRow, ReconciliationView
 from gateway.reports.reconciliation import Ours, Reconciled, agrees, reconcile
+from gateway.stores import Difference
 from gateway.sums import ReportStore, Sums, SumsQuery
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """What one day and some names of one model must be corrected by. `reference` books once."""
-
-    since_us: int
-    until_us: int
-    provider: str
-    upstream_models: tuple[str, ...]
-    reference: str
-    amount_pico_usd: int
-    reason: str
 
 
 class Differences(Protocol):

@@ -8,15 +8,15 @@ import queue
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Protocol
 
-from gateway.api.admin_rules import ReplayMove, ReplayResult
-from gateway.api.admin_time import moment_of
 from gateway.economics.replay import Scenario, decide_with, replay
 from gateway.economics.replay_log import LoggedRequest, logged_request_of
 from gateway.economics.replay_result import ReplayDiff, Side
 from gateway.economics.replay_snapshot import outcomes_with, price_with
 from gateway.economics.traffic import HOUR_US
 from gateway.ledger.entry import Entry
+from gateway.moments import moment_of
 from gateway.money import format_usd
+from gateway.reports.replay_views import ReplayMove, ReplayResult
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.stores import SHADOW

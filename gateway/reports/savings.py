@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from gateway.api.admin_reports import IdleCost, Savings
 from gateway.economics.traffic import HourlyTraffic
 from gateway.money import format_usd, parse_usd
 from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_alternative
+from gateway.reports.views import IdleCost, Savings
 from gateway.routing.snapshot import Snapshot
 from gateway.sums import Sums
 

@@ -3,15 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.api.admin_reports import (
-    BreakEvenQuery,
-    BreakEvenView,
-    CostQuery,
-    CostTable,
-    Overview,
-    PeriodQuery,
-    Utilisation,
-)
 from gateway.composition.deployment import Deployment
 from gateway.config.gpu_table_file import load_gpu_table
 from gateway.errors import InvalidRequest
@@ -21,6 +12,15 @@ from gateway.reports.files import ReportFiles
 from gateway.reports.forecast_service import ForecastService
 from gateway.reports.plans import own_engine_plan, rented_gpus, throughput
 from gateway.reports.reconcile_service import ReconcileService
+from gateway.reports.views import (
+    BreakEvenQuery,
+    BreakEvenView,
+    CostQuery,
+    CostTable,
+    Overview,
+    PeriodQuery,
+    Utilisation,
+)
 from gateway.reports.what_if_service import WhatIfOf, WhatIfService
 from gateway.routing.snapshot import Snapshot
 from gateway.sums import ReportStore
@@ -28,7 +28,7 @@ from gateway.sums import ReportStore
 
 @dataclass(frozen=True, slots=True)
 class AllReports:
-    """Implements admin_reports.Reports from its two halves."""
+    """Implements views.Reports from its two halves."""
 
     books: Books
     break_even_service: BreakEvenService

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gateway.api.admin_time import moment_of
-from gateway.api.admin_what_if import Refused, WhatIfQuery, WhatIfRow, WhatIfView
 from gateway.economics.errors import EconomicsError
 from gateway.economics.gpu_table import GpuTable
 from gateway.economics.traffic import HOUR_US, HostedAlternative, HourlyTraffic, Period
 from gateway.economics.whatif import Candidate, WhatIf, rank, what_if
 from gateway.errors import InvalidRequest
+from gateway.moments import moment_of
 from gateway.money import PICO_PER_USD, format_usd
 from gateway.reports.books import Books
 from gateway.reports.plans import hosted_alternative, pick_alternative
+from gateway.reports.what_if_views import Refused, WhatIfQuery, WhatIfRow, WhatIfView
 from gateway.routing.snapshot import Snapshot
 from gateway.sums import ReportStore
 

@@ -8,7 +8,6 @@ from sqlalchemy import func, literal, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.pricing.reprice import Booked
-from gateway.reports.reconcile_service import Difference
 from gateway.storage.database import writing
 from gateway.storage.entry_rows import COST_FIELDS
 from gateway.storage.interned import insert_or_ignore
@@ -16,7 +15,7 @@ from gateway.storage.rollup import HOUR_US, SKETCHES, SUMS
 from gateway.storage.sql_audit import append_audit
 from gateway.storage.sql_ledger import add_to_rollups
 from gateway.storage.tables import adjustments, dimensions, entries, hourly
-from gateway.stores import Adjustment
+from gateway.stores import Adjustment, Difference
 
 CHUNK = 500
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.api.admin_reconcile import ReconcileBody
 from gateway.errors import InvalidRequest
 from gateway.reports.reconcile_service import ReconcileService, book_differences, view_of
+from gateway.reports.reconcile_views import ReconcileBody
 from gateway.storage.sql_adjustments import SqlAdjustments
 from gateway.storage.sql_audit import SqlAuditLog
 from gateway.storage.sql_ledger import SqlLedger

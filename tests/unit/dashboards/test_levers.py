@@ -3,7 +3,7 @@
 import pytest
 
 from dashboards.levers import LEVERS, UTILISATION, utilisation_at, volume_at
-from gateway.api.admin_reports import BreakEvenQuery
+from gateway.reports.views import BreakEvenQuery
 
 OBSERVED = {"requests_per_day": 43_200.0, "gpu_seconds_per_request": 0.5}
 

@@ -14,13 +14,8 @@ from backends.scripted import Outcome, ScriptedBackend, follow
 from gateway.access.keys import KeyRecord, KeyRing, Role, hash_key
 from gateway.api.admin import build_admin_router
 from gateway.api.admin_exports import build_exports_router
-from gateway.api.admin_forecast import Anomalies, DailyQuery, ForecastQuery, ForecastView, build_forecast_router
 from gateway.api.admin_keys import KeyService
-from gateway.api.admin_reconcile import ReconcileBody, ReconciliationView, build_reconcile_router
-from gateway.api.admin_reports import BreakEvenQuery, BreakEvenView, CostQuery, CostTable, Overview, PeriodQuery
-from gateway.api.admin_reports import Utilisation as UtilisationView
-from gateway.api.admin_rules import ReplayResult
-from gateway.api.admin_what_if import WhatIfQuery, WhatIfView, build_what_if_router
+from gateway.api.admin_reports import build_forecast_router, build_reconcile_router, build_what_if_router
 from gateway.api.app import build_fastapi
 from gateway.economics.traffic import HourlyTraffic
 from gateway.errors import InvalidRequest
@@ -31,7 +26,13 @@ from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import ModelRecord, PriceBook, ProviderPrices
 from gateway.reports.budgets_service import BudgetsService
 from gateway.reports.daily_costs import BudgetBurn, DailyCost
+from gateway.reports.forecast_views import Anomalies, DailyQuery, ForecastQuery, ForecastView
+from gateway.reports.reconcile_views import ReconcileBody, ReconciliationView
+from gateway.reports.replay_views import ReplayResult
 from gateway.reports.tables import Column, ReportTable
+from gateway.reports.views import BreakEvenQuery, BreakEvenView, CostQuery, CostTable, Overview, PeriodQuery
+from gateway.reports.views import Utilisation as UtilisationView
+from gateway.reports.what_if_views import WhatIfQuery, WhatIfView
 from gateway.routing.rules import ModelSpec, RulesDocument
 from gateway.rulebook.catalogue import BackendFacts, Catalogue
 from gateway.rulebook.service import Activation, RulesService, StoredRules

@@ -9,9 +9,6 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.api.admin_forecast import DailyQuery, ForecastQuery
-from gateway.api.admin_reports import BreakEvenQuery, CostQuery, PeriodQuery
-from gateway.api.admin_what_if import WhatIfQuery
 from gateway.cli.demo_month import write_demo_month
 from gateway.composition.deployment import Deployment, load_deployment
 from gateway.config.home import Home
@@ -20,10 +17,13 @@ from gateway.ledger.entry import Entry
 from gateway.money import format_usd
 from gateway.reports.books import Books, BooksOf
 from gateway.reports.break_even_service import BreakEvenOf, BreakEvenService
+from gateway.reports.forecast_views import DailyQuery, ForecastQuery
 from gateway.reports.plans import own_engine_plan, rented_gpus
 from gateway.reports.replay_service import ReplayService
 from gateway.reports.services import ReportServices, build_report_services
 from gateway.reports.tables import encode
+from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
+from gateway.reports.what_if_views import WhatIfQuery
 from gateway.routing.snapshot import Snapshot
 from gateway.storage.database import open_database
 from gateway.storage.sql_ledger import SqlLedger

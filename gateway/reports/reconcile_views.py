@@ -1,12 +1,9 @@
-"""`/admin/v1/reports/reconcile`: the books beside a provider's own export. Compares; books nothing."""
+"""What a comparison of the books with a provider's own export is asked and answers."""
 
 from datetime import date
 from typing import Protocol
 
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
-
-from gateway.api.admin_guard import needs
 
 MOST_CHARACTERS = 30_000_000
 
@@ -58,15 +55,3 @@ class Reconciliations(Protocol):
     async def reconcile(self, body: ReconcileBody) -> ReconciliationView:
         """Raises InvalidRequest, in a sentence, for a text that is no known export."""
         ...
-
-
-def build_reconcile_router(reconciliations: Reconciliations) -> APIRouter:
-    """One path below `/reports`."""
-    router = APIRouter(prefix="/reports", tags=["admin: reports"])
-
-    @router.post("/reconcile", openapi_extra=needs("reports.read"))
-    async def reconcile(body: ReconcileBody) -> ReconciliationView:  # pyright: ignore[reportUnusedFunction]
-        """What a provider's export says beside the books, per day and model, with the likely reason of a difference."""
-        return await reconciliations.reconcile(body)
-
-    return router

@@ -1,12 +1,10 @@
-"""`/admin/v1/reports/what-if`: GPUs and models that the deployment does not have, on the traffic that it has."""
+"""What is asked and answered of GPUs and models that the deployment does not have."""
 
-from typing import Annotated, Protocol
+from typing import Protocol
 
-from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
-from gateway.api.admin_guard import needs
-from gateway.api.admin_reports import PeriodQuery
+from gateway.reports.views import PeriodQuery
 
 
 class WhatIfQuery(PeriodQuery):
@@ -78,15 +76,3 @@ class WhatIfs(Protocol):
     async def what_if(self, query: WhatIfQuery) -> WhatIfView:
         """Raises InvalidRequest, in a sentence."""
         ...
-
-
-def build_what_if_router(what_ifs: WhatIfs) -> APIRouter:
-    """One path below `/reports`."""
-    router = APIRouter(prefix="/reports", tags=["admin: reports"])
-
-    @router.get("/what-if", openapi_extra=needs("reports.read"))
-    async def what_if(query: Annotated[WhatIfQuery, Query()]) -> WhatIfView:  # pyright: ignore[reportUnusedFunction]
-        """What if we rented GPUs that we do not have, for a model that we do not serve yet."""
-        return await what_ifs.what_if(query)
-
-    return router

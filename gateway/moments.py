@@ -1,4 +1,4 @@
-"""Times in queries: ISO 8601 dates or date-times, UTC unless they say otherwise."""
+"""Times as people write them in questions: ISO 8601 dates or date-times, UTC unless they say otherwise."""
 
 import contextlib
 from collections.abc import Mapping

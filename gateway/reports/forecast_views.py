@@ -1,12 +1,10 @@
-"""`/admin/v1/reports/forecast` and `/anomalies`: where spend is heading and which days were unlike the others."""
+"""What forecasts of spend and the search for unusual days are asked and answer."""
 
 from datetime import date
-from typing import Annotated, Protocol
+from typing import Protocol
 
-from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.api.admin_guard import needs
 from gateway.money import PICO_PER_USD
 
 
@@ -102,20 +100,3 @@ class Forecasts(Protocol):
     async def forecast(self, query: ForecastQuery) -> ForecastView: ...
 
     async def anomalies(self, query: DailyQuery) -> Anomalies: ...
-
-
-def build_forecast_router(forecasts: Forecasts) -> APIRouter:
-    """The paths below `/reports` that need statsmodels."""
-    router = APIRouter(prefix="/reports", tags=["admin: reports"])
-
-    @router.get("/forecast", openapi_extra=needs("reports.read"))
-    async def forecast(query: Annotated[ForecastQuery, Query()]) -> ForecastView:  # pyright: ignore[reportUnusedFunction]
-        """What the next days will cost, with intervals, and how the month's budget fares."""
-        return await forecasts.forecast(query)
-
-    @router.get("/anomalies", openapi_extra=needs("reports.read"))
-    async def anomalies(query: Annotated[DailyQuery, Query()]) -> Anomalies:  # pyright: ignore[reportUnusedFunction]
-        """Days whose cost is far from what their weekday and the trend suggest."""
-        return await forecasts.anomalies(query)
-
-    return router

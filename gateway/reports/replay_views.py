@@ -1,0 +1,41 @@
+"""What a replay of logged traffic under other rules answers."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+from pydantic import BaseModel
+
+from gateway.routing.rules import RulesDocument
+
+
+class ReplayMove(BaseModel):
+    """Requests whose model changes from one to the other, and by how much their cost does (negative: cheaper)."""
+
+    from_model: str
+    to_model: str
+    requests: int
+    cost_change_usd: str
+
+
+class ReplayResult(BaseModel):
+    """What the edit would have done. Costs after are expected by the new decision; None where nothing is known."""
+
+    since: datetime
+    until: datetime
+    requests: int
+    moved_requests: int
+    refused_requests: int
+    unpriced_requests: int
+    cost_before_usd: str
+    cost_after_usd: str
+    quality_before: float | None
+    quality_after: float | None
+    time_to_first_token_before_seconds: float | None
+    time_to_first_token_after_seconds: float | None
+    moves: list[ReplayMove]
+    is_sampled: bool = False
+    notes: list[str] = []
+
+
+Replay = Callable[[RulesDocument, int | None, int | None], Awaitable[ReplayResult]]
+"""Re-decides logged traffic of a period under a document; None, None is the last seven days."""
