@@ -25,6 +25,7 @@ from backends.http_errors import error_from_event
 from backends.json_objects import Fields, decode_object, part_of, text_of
 from backends.openai_format import error_body
 from backends.protocol import Chunk
+from backends.stream_reader import StreamReader
 from backends.usage import Usage
 from backends.usage_wire import MalformedUsage, checked, token_count
 
@@ -117,7 +118,7 @@ def read_message(body: bytes, *, backend: str, created: int) -> Chunk:
     return answer.chunk()
 
 
-class AnthropicStreamReader:
+class AnthropicStreamReader(StreamReader):
     """One message stream, event by event, as OpenAI chunks."""
 
     def __init__(self, backend: str, *, wants_usage_chunk: bool, created: int) -> None:

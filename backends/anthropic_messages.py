@@ -9,6 +9,7 @@ from backends.errors import StreamBroken, UpstreamUnavailable
 from backends.http_errors import error_from_event
 from backends.json_objects import Fields, decode_object
 from backends.protocol import Chunk
+from backends.stream_reader import StreamReader
 
 _KIND: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
@@ -33,7 +34,7 @@ def read_native_message(body: bytes, *, backend: str) -> Chunk:
     )
 
 
-class NativeMessagesReader:
+class NativeMessagesReader(StreamReader):
     """One stream; every event's payload is `event: <type>`, then its data untouched."""
 
     def __init__(self, backend: str) -> None:

@@ -27,6 +27,7 @@ from backends.http_errors import error_from_event
 from backends.json_objects import Fields, decode_object, number, part_of, text_of
 from backends.openai_format import error_body
 from backends.protocol import Chunk
+from backends.stream_reader import StreamReader
 from backends.usage import Usage
 from backends.usage_wire import MalformedUsage, checked, token_count
 
@@ -265,7 +266,7 @@ def _call(part: Fields, answer_id: str, index: int) -> Fields:
     return call | ({"extra_content": {"google": {"thought_signature": signature}}} if signature else {})
 
 
-class GeminiStreamReader:
+class GeminiStreamReader(StreamReader):
     """One stream. Each event is a piece of the answer with the usage so far; the stream ends without a word."""
 
     def __init__(self, backend: str, *, wants_usage_chunk: bool, answer_id: str, created: int) -> None:

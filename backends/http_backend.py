@@ -18,11 +18,11 @@ from backends.http_reply import (
     MAX_ANSWER_BYTES,
     MAX_ERROR_BYTES,
     PlainReply,
-    StreamReader,
     StreamReply,
     TimedResponse,
 )
 from backends.protocol import BackendHealth, Call, Chunk, Reply, Timeouts, trace_of
+from backends.stream_reader import StreamReader
 
 _SECRET_HEADERS: Final = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
 _HEALTH_TIMEOUTS = Timeouts(connect_seconds=2.0, first_byte_seconds=5.0, idle_seconds=2.0)

@@ -5,30 +5,16 @@ The reader decides what events mean; this file decides how long to wait and what
 
 import asyncio
 from collections import deque
-from typing import Protocol, Self
+from typing import Self
 
 from backends.errors import BackendError, StreamBroken, StreamStalled, UpstreamTimeout, UpstreamUnavailable
 from backends.http_client import HttpResponse
 from backends.protocol import Chunk, Timeouts
 from backends.sse import EventTooLarge, SseParser
+from backends.stream_reader import StreamReader
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 1024 * 1024
-
-
-class StreamReader(Protocol):
-    """Turns events' data into chunks; one per stream. Every method may raise a BackendError."""
-
-    is_started: bool
-    """A chunk has been made: from now on a failure is StreamBroken."""
-    is_done: bool
-    """The answer is complete: nothing more is read."""
-
-    def read(self, data: bytes) -> list[Chunk]: ...
-
-    def end(self) -> list[Chunk]:
-        """The stream ended without saying so."""
-        ...
 
 
 class TimedResponse:
@@ -149,6 +135,9 @@ class StreamReply:
             if self._reader.is_done:
                 raise StopAsyncIteration
             if self._events:
+                joined = self._reader.join(self._events) if len(self._events) > 1 else None
+                if joined is not None:
+                    return joined
                 self._chunks.extend(self._reader.read(self._events.popleft()))
             elif self._is_over:
                 raise StopAsyncIteration

@@ -18,11 +18,12 @@ from backends.http_backend import (
 )
 from backends.http_client import HttpClient
 from backends.http_errors import error_from_status
-from backends.http_reply import MAX_ANSWER_BYTES, StreamReader
+from backends.http_reply import MAX_ANSWER_BYTES
 from backends.json_objects import decode_object
 from backends.openai_format import OpenAIStreamReader, build_body, error_body, read_answer
 from backends.protocol import BackendHealth, Call, Operation, Reply, Timeouts
 from backends.responses_format import ResponsesStreamReader, read_response
+from backends.stream_reader import StreamReader
 
 HealthSource = Literal["models", "engine", "vllm", "sglang"]
 
@@ -116,7 +117,9 @@ class OpenAICompatibleBackend(HttpBackend):
     def _stream_reader(self, call: Call) -> StreamReader:
         if call.operation == "responses":
             return ResponsesStreamReader(self.name)
-        return OpenAIStreamReader(self.name, wants_usage_chunk=call.wants_usage_chunk)
+        return OpenAIStreamReader(
+            self.name, wants_usage_chunk=call.wants_usage_chunk, joins_events=not call.is_translated
+        )
 
     async def health(self) -> BackendHealth:
         source, slots = self._health_from, self._max_running

@@ -6,8 +6,10 @@ it replaces, is exact, and finds malformed JSON before a caller does. The bytes 
 
 import json
 import math
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Final, TypeVar, cast
 
 import msgspec
@@ -16,11 +18,13 @@ from backends.errors import BackendError, StreamBroken, UpstreamRejected, Upstre
 from backends.http_errors import error_from_event
 from backends.json_splice import NotAnObject, find_members, splice
 from backends.protocol import Call, Chunk
+from backends.stream_reader import StreamReader
 from backends.usage import Usage
 from backends.usage_wire import MalformedUsage, parse_openai_usage, parse_timings
 
 DONE: Final = b"data: [DONE]\n\n"
 _NO_RENAMES: Final[Mapping[str, str]] = {}
+_MOST_JOINED: Final = 64  # events, so that one that cannot be joined is not looked at too often
 _HAS_USAGE_CHUNK: Final = frozenset({"chat.completions", "completions"})
 
 
@@ -136,14 +140,15 @@ def event_bytes(data: bytes) -> bytes:
     return b"data: " + data + b"\n\n"
 
 
-class OpenAIStreamReader:
+class OpenAIStreamReader(StreamReader):
     """Turns the data of one stream's events into chunks and knows whether the stream ended properly."""
 
-    __slots__ = ("_backend", "_finished_choices", "_seen_choices", "_wants_usage", "is_done", "is_started")
+    __slots__ = ("_backend", "_finished_choices", "_joins", "_seen_choices", "_wants_usage", "is_done", "is_started")
 
-    def __init__(self, backend: str, *, wants_usage_chunk: bool) -> None:
+    def __init__(self, backend: str, *, wants_usage_chunk: bool, joins_events: bool = False) -> None:
         self._backend = backend
         self._wants_usage = wants_usage_chunk
+        self._joins = joins_events
         self._seen_choices: set[int] = set()
         self._finished_choices: set[int] = set()
         self.is_started = False
@@ -159,9 +164,30 @@ class OpenAIStreamReader:
         event, data = self._decode(data)
         if event.error is not None or event.kind == "error":
             raise error_from_event(event.error, backend=self._backend, is_started=self.is_started)
-        chunk = self._chunk(event, data)
+        chunk = self._chunk((event,), data.replace(b"\n", b" "))
         self.is_started = True
         return [chunk]
+
+    def join(self, events: deque[bytes]) -> Chunk | None:
+        """As `StreamReader.join`: all but `[DONE]` in one chunk, unless one of them is an error or no JSON."""
+        if not self._joins:
+            return None
+        datas = list(islice(events, _MOST_JOINED))
+        count = len(datas) - (datas[-1] == b"[DONE]")
+        lines = b"\n".join(datas[:count])
+        if count < 2 or lines.count(b"\n") >= count:
+            return None
+        try:
+            decoded = _EVENT.decode_lines(lines)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        if len(decoded) != count or any(map(_is_failure, decoded)):
+            return None
+        chunk = self._chunk(decoded, lines)
+        self.is_started = True
+        for _ in decoded:
+            events.popleft()
+        return chunk
 
     def end(self) -> list[Chunk]:
         """The stream ended without `[DONE]`: the closing chunk if every choice had finished. Raises otherwise."""
@@ -180,40 +206,56 @@ class OpenAIStreamReader:
         except ValueError as error:
             raise self._broken("sent an event that is not JSON") from error
 
-    def _chunk(self, event: _Event, data: bytes) -> Chunk:
+    def _chunk(self, events: Sequence[_Event], lines: bytes) -> Chunk:
+        """Of one line of data for each event."""
         characters = 0
-        has_output = False
-        finish_reason = None
-        for choice in event.choices or ():
-            found, count = choice.output()
-            has_output = has_output or found
-            characters += count
-            if choice.finish_reason:
-                finish_reason = choice.finish_reason
-                self._finished_choices.add(choice.index)
-            else:
-                self._seen_choices.add(choice.index)
-        if finish_reason == "error":
-            raise self._broken("gave up in the middle of its answer")
-        usage, is_malformed = _usage(event)
-        timings = parse_timings(event.x_breakeven) if event.x_breakeven else None
-        payload = self._payload(event, data)
+        has_output = is_malformed = False
+        finish_reason = usage = timings = None
+        for event in events:
+            has_usage = event.usage is not None or event.x_groq is not None
+            for choice in event.choices or ():
+                found, count = choice.output()
+                if found:
+                    has_output = True
+                    characters += count
+                if choice.finish_reason:
+                    finish_reason = choice.finish_reason
+                    self._finished_choices.add(choice.index)
+                else:
+                    self._seen_choices.add(choice.index)
+                has_usage = has_usage or choice.usage is not None
+            if finish_reason == "error":
+                raise self._broken("gave up in the middle of its answer")
+            if has_usage:
+                found_usage, is_no_usage = _usage(event)
+                usage, is_malformed = found_usage or usage, is_malformed or is_no_usage
+            if event.x_breakeven:
+                timings = parse_timings(event.x_breakeven)
+        if self._wants_usage or b'"usage"' not in lines:
+            payload = b"data: " + lines.replace(b"\n", b"\n\ndata: ") + b"\n\n"
+        else:
+            payload = b"".join(map(_without_usage, events, lines.split(b"\n")))
         return Chunk(payload, has_output, characters, finish_reason, usage, timings, False, is_malformed)
-
-    def _payload(self, event: _Event, data: bytes) -> bytes:
-        if not self._wants_usage:
-            if event.usage is not None and not event.choices:
-                return b""
-            # With include_usage OpenAI adds this to every chunk. An unescaped quote never stands inside a string,
-            # so the bytes can only be a member.
-            data = data.replace(b',"usage":null', b"", 1)
-        return event_bytes(data) if b"\n" in data else b"data: %b\n\n" % data
 
     def _broken(self, what: str) -> BackendError:
         message = f"{self._backend} {what}"
         if self.is_started:
             return StreamBroken(message, backend=self._backend)
         return UpstreamUnavailable(message, backend=self._backend)
+
+
+def _is_failure(event: _Event) -> bool:
+    if event.error is not None or event.kind == "error":
+        return True
+    return any(choice.finish_reason == "error" for choice in event.choices or ())
+
+
+def _without_usage(event: _Event, data: bytes) -> bytes:
+    if event.usage is not None and not event.choices:
+        return b""
+    # With include_usage OpenAI adds this to every chunk. An unescaped quote never stands inside a string, so the bytes
+    # can only be a member.
+    return b"data: %b\n\n" % data.replace(b',"usage":null', b"", 1)
 
 
 def read_answer(body: bytes, *, backend: str) -> Chunk:

@@ -42,6 +42,8 @@ class Call(msgspec.Struct, frozen=True):
     """Of the caller's, in lower case: only those of TRACE_HEADERS and VENDOR_HEADERS."""
     input_tokens: int = 0
     """The gateway's estimate, for formats that say it before anybody has counted."""
+    is_translated: bool = False
+    """Each chunk of the answer is written in another format, and so has to be one event."""
 
 
 def trace_of(call: Call) -> dict[str, str]:
@@ -52,8 +54,9 @@ def trace_of(call: Call) -> dict[str, str]:
 class Chunk(msgspec.Struct, frozen=True, gc=False):
     """One piece of an answer, ready to send. A struct because one is made per token: a frozen dataclass costs 1.5 µs.
 
-    For a stream, `payload` is one whole SSE event in OpenAI's wire format, `data: ...\\n\\n`; it is empty when the
-    caller must not see it (a usage chunk nobody asked for). For a plain answer it is the whole JSON body.
+    For a stream, `payload` is one whole SSE event in the caller's wire format, `data: ...\\n\\n`, or several that came
+    together; it is empty when the caller must not see it (a usage chunk nobody asked for). For a plain answer it is the
+    whole JSON body.
     """
 
     payload: bytes

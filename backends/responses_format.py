@@ -15,6 +15,7 @@ from backends.hosted_tools import calls_of_response
 from backends.http_errors import error_from_event
 from backends.json_objects import Fields, decode_object, part_of, text_of
 from backends.protocol import Chunk
+from backends.stream_reader import StreamReader
 from backends.usage import Usage
 from backends.usage_wire import MalformedUsage, parse_openai_usage
 
@@ -65,7 +66,7 @@ def _final(payload: bytes, response: Mapping[str, object], *, is_started: bool =
     )
 
 
-class ResponsesStreamReader:
+class ResponsesStreamReader(StreamReader):
     """One stream; every event's payload is `event: <type>`, then its data untouched."""
 
     def __init__(self, backend: str) -> None:

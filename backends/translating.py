@@ -121,7 +121,9 @@ class _WrittenReply:
 
 
 def _as_chat(call: Call, body: bytes) -> Call:
-    return msgspec.structs.replace(call, operation="chat.completions", body=body, wants_usage_chunk=False)
+    return msgspec.structs.replace(
+        call, operation="chat.completions", body=body, wants_usage_chunk=False, is_translated=True
+    )
 
 
 def _estimate(call: Call) -> Chunk:

@@ -1,6 +1,8 @@
 """OpenAI's wire format: what we send, and what each event or answer is taken for."""
 
 import json
+from collections import deque
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -304,3 +306,77 @@ def test_a_key_that_is_not_utf8_is_no_answer() -> None:
         OpenAIStreamReader("b", wants_usage_chunk=True).read(broken)
     with pytest.raises(UpstreamUnavailable, match="not JSON"):
         read_answer(broken, backend="b")
+
+
+class Outcome(NamedTuple):
+    """What a caller and the books have of a stream."""
+
+    said: bytes
+    characters: int
+    has_output: bool
+    finish_reason: str | None
+    usage: Usage | None
+    timings: EngineTimings | None
+    ended: bool | type[BackendError]
+
+
+def outcome(events: list[bytes], *, joins_events: bool, wants_usage: bool) -> Outcome:
+    """Of a stream whose events all come together."""
+    reader = OpenAIStreamReader("b", wants_usage_chunk=wants_usage, joins_events=joins_events)
+    waiting, chunks = deque(events), list[Chunk]()
+    ended: bool | type[BackendError] = True
+    try:
+        while waiting and not reader.is_done:
+            joined = reader.join(waiting)
+            chunks += [joined] if joined is not None else reader.read(waiting.popleft())
+        if not reader.is_done:
+            chunks += reader.end()
+    except BackendError as error:
+        ended = type(error)
+    return Outcome(
+        b"".join(chunk.payload for chunk in chunks),
+        sum(chunk.output_characters for chunk in chunks),
+        any(chunk.has_output for chunk in chunks),
+        next((chunk.finish_reason for chunk in reversed(chunks) if chunk.finish_reason), None),
+        next((chunk.usage for chunk in reversed(chunks) if chunk.usage), None),
+        next((chunk.timings for chunk in reversed(chunks) if chunk.timings), None),
+        ended,
+    )
+
+
+EVENTS: list[bytes] = [
+    b"[DONE]",
+    b"{",
+    b"7",
+    b'{\n"choices": []}',
+    b'{"choices":[],"x":NaN}',
+    b'{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}],"usage":null}',
+    *(json.dumps(event).encode() for event, _, _ in OUTPUTS),
+    *(event if isinstance(event, bytes) else json.dumps(event).encode() for _, event, _, _ in USAGES),
+    *(json.dumps(choice(index, finish)).encode() for index in (0, 1) for finish in (None, "stop", "error")),
+    json.dumps({"error": {"code": 429}}).encode(),
+    json.dumps({"object": "error", "message": "no", "code": 400}).encode(),
+    json.dumps({"choices": [], "usage": USAGE, "x_breakeven": {"gpu_seconds": 0.25, "queue_seconds": 0.0}}).encode(),
+]
+
+
+@settings(max_examples=400)
+@given(st.lists(st.sampled_from(EVENTS), max_size=6), st.booleans())
+def test_events_that_came_together_say_what_they_say_one_by_one(events: list[bytes], wants_usage: bool) -> None:
+    one_by_one = outcome(events, joins_events=False, wants_usage=wants_usage)
+    assert outcome(events, joins_events=True, wants_usage=wants_usage) == one_by_one
+
+
+def test_events_that_came_together_are_one_chunk_but_for_the_last() -> None:
+    events = deque(json.dumps(event).encode() for event in (delta(content="a"), delta(content="bc"), delta("stop")))
+    whole = b"".join(b"data: " + event + b"\n\n" for event in events)
+    events.append(b"[DONE]")
+    reader = OpenAIStreamReader("b", wants_usage_chunk=False, joins_events=True)
+    assert reader.join(events) == Chunk(whole, has_output=True, output_characters=3, finish_reason="stop")
+    assert list(events) == [b"[DONE]"]
+
+
+def test_two_halves_of_a_document_are_not_one() -> None:
+    events = deque([b'{"choices":', b"[]}"])
+    assert OpenAIStreamReader("b", wants_usage_chunk=False, joins_events=True).join(events) is None
+    assert len(events) == 2
