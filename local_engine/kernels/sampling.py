@@ -185,14 +185,16 @@ def _sample_kernel(
             best = tl.where(better, score, best)
     winner = tl.max(best, axis=0)
     chosen = tl.min(tl.where(best == winner, best_token, 2147483647), axis=0)
-    tl.store(out_ptr + row, chosen.to(tl.int64))
+    # A row of NaN has no winner, and a token outside the vocabulary would fault the device at its embedding.
+    tl.store(out_ptr + row, tl.minimum(chosen, vocabulary - 1).to(tl.int64))
 
 
 def sample(logits: Tensor, how: SamplingTensors, out: Tensor | None = None) -> Tensor:
     """Token ids int64 [batch] drawn from logits [batch, vocabulary] (float32 or bfloat16, columns contiguous), into
     `out` if given.
 
-    Penalties, biases and grammar masks (-inf) must be in the logits already; a row of nothing but -inf has no meaning.
+    Penalties, biases and grammar masks (-inf) must be in the logits already; a row of nothing but -inf or NaN gives
+    some token of the vocabulary.
     """
     batch, vocabulary = logits.shape
     chosen = torch.empty(batch, dtype=torch.int64, device=logits.device) if out is None else out

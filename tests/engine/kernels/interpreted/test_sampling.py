@@ -63,6 +63,15 @@ def test_a_draw_depends_on_seed_and_position_but_not_on_the_batch() -> None:
     assert len(set(others)) > 3
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("value", [torch.nan, -torch.inf, torch.inf])
+def test_logits_that_mean_nothing_still_give_a_token_of_the_vocabulary(value: float) -> None:
+    """Another one would be read out of the embedding's bounds, which ends every later step of the process."""
+    logits = torch.full((3, 300), value)
+    drawn = draw(logits, [Row(1.0), Row(0.0), Row(1.0, top_k=4, top_p=0.9, min_p=0.1)])
+    assert all(0 <= token < 300 for token in drawn)
+
+
 @pytest.mark.parametrize(("top_k", "survivors"), [(0, 5), (3, 3)])
 def test_draws_follow_the_distribution(top_k: int, survivors: int) -> None:
     """Chi-square of 2,000 seeded draws below its 99.9 % point for four degrees, 18.5.
