@@ -1,5 +1,6 @@
 """The HTTP application of one gateway, every router in its place."""
 
+import logging
 import os
 from collections.abc import Sequence
 from typing import Any, cast
@@ -16,7 +17,9 @@ from gateway.api.public import build_public_router
 from gateway.api.shedding import Load, Shedding
 from gateway.api.stored_responses import build_stored_responses_router
 from gateway.composition.running import Gateway
+from gateway.process.open_files import calls_within, open_files
 
+log = logging.getLogger(__name__)
 MEGABYTE = 1 << 20
 
 
@@ -49,10 +52,21 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     app: ASGIApp = Shedding(
         root,
         load,
-        max_requests=settings.max_requests_in_flight,
+        max_requests=_most_requests(settings.max_requests_in_flight, open_files()),
         max_buffered_bytes=settings.max_buffered_megabytes * MEGABYTE,
     )
     return for_browsers(app, settings.allowed_origins) if settings.allowed_origins else app
+
+
+def _most_requests(wanted: int, files: int) -> int:
+    """Beyond what the system lets us open a call would fail half way, and be taken for its provider's fault."""
+    possible = calls_within(files)
+    if possible < wanted:
+        log.warning(
+            "this process may open %d files, enough for %d calls at a time and not for server.max_requests_in_flight "
+            "(%d); raise the limit (ulimit -Hn, systemd's LimitNOFILE)", files, possible, wanted,
+        )  # fmt: skip
+    return min(wanted, possible)
 
 
 def behind_proxy(app: ASGIApp, trusted: str) -> ASGIApp:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 import time
+from contextlib import AbstractContextManager
 
 import httpx
 import typer
@@ -12,6 +13,7 @@ from rich.console import Console
 from gateway.api.assemble import build_app
 from gateway.cli.address import remember_address
 from gateway.cli.serve_children import Addresses, fetch_weights, plan_children
+from gateway.cli.serve_console import ServeConsole, open_standard_files
 from gateway.cli.serve_fleet import serve_fleet
 from gateway.cli.serve_text import show_addresses, show_ready
 from gateway.composition.deployment import load_deployment, load_environment_settings, require_redis
@@ -25,7 +27,9 @@ from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home, find_home
 from gateway.config.settings import LOCAL_BACKEND
 from gateway.economics.errors import EconomicsError
+from gateway.process.open_files import allow_open_files
 from gateway.process.server import bind, loop_factory, reserve, serve_until_stopped
+from gateway.process.sole_use import sole_use
 
 DRAIN_SECONDS = 30
 POLL_SECONDS = 0.25
@@ -38,8 +42,10 @@ def command(
     workers: int = typer.Option(0, min=0, max=256, help="Worker processes; the configuration's when left out."),
 ) -> None:
     """Start everything. Safe to run again: what is there already is kept."""
+    open_standard_files()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    console = Console(highlight=False, soft_wrap=True)
+    console = ServeConsole(highlight=False, soft_wrap=True)
+    allow_open_files()
     home = find_home()
     create_home(home)
     for path in write_first_files(home):
@@ -48,7 +54,7 @@ def command(
     workers = workers or settings.server.workers
     require_redis(settings, workers, home)
     take_port = bind if workers == 1 else reserve
-    with take_port(host or settings.server.host, port) as listener:
+    with take_port(host or settings.server.host, port) as listener, _alone(home):
         if settings.engine.is_enabled:
             fetch_weights(home, settings.engine)
         remember_address(home, *listener.getsockname()[:2])
@@ -58,6 +64,13 @@ def command(
             else:
                 runner.run(serve_fleet(home, listener, console, workers=workers, with_ui=with_ui))
     console.print("Stopped.")
+
+
+def _alone(home: Home) -> AbstractContextManager[None]:
+    """Two would count budgets and rates each for itself, and take turns at one web UI and one address."""
+    return sole_use(
+        home.lock_file, of=str(home.root), advice="stop that one, or give this one a BREAKEVEN_HOME of its own"
+    )
 
 
 async def _serve(home: Home, listener: socket.socket, console: Console, *, with_ui: bool) -> None:

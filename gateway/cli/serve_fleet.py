@@ -7,7 +7,6 @@ connections, and a worker that dies takes only its own with it.
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 import sys
 from pathlib import Path
@@ -24,6 +23,7 @@ from gateway.composition.web_ui import allow_company_sign_in
 from gateway.config.engine_curve import save_engine_curve
 from gateway.config.home import Home
 from gateway.economics.errors import EconomicsError
+from gateway.process.stop_signals import TOLD_TO_STOP, stop_at_hangup
 from gateway.process.supervisor import Supervisor
 from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.sql_keys import SqlKeyStore
@@ -43,8 +43,9 @@ async def serve_fleet(home: Home, reserved: socket.socket, console: Console, *, 
     fleet = [_worker(home, children.addresses, host, port, number, workers) for number in range(workers)]
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in TOLD_TO_STOP:
         loop.add_signal_handler(number, stopped.set)
+    stop_at_hangup(loop, stopped.set)
     others = [asyncio.create_task(child.run(), name=child.name) for child in children.supervisors]
     serving = [asyncio.create_task(worker.run(), name=worker.name) for worker in fleet]
     others.append(asyncio.create_task(_announce(deployment, children.addresses, keys, workers, console)))

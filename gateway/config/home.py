@@ -1,6 +1,7 @@
 """Where state lives: one directory, BREAKEVEN_HOME or ./.breakeven, and the name of everything in it."""
 
 import contextlib
+import errno
 import os
 import secrets
 from dataclasses import dataclass
@@ -49,6 +50,11 @@ class Home:
     def address_file(self) -> Path:
         """Where the gateway was last started."""
         return self.root / "address"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held by the one `breakeven serve` that uses this home."""
+        return self.root / "serve.lock"
 
     @property
     def curve_file(self) -> Path:
@@ -121,11 +127,19 @@ def find_home() -> Home:
     return Home(Path(os.environ.get("BREAKEVEN_HOME") or ".breakeven").expanduser())
 
 
+def _keep_private(root: Path) -> None:
+    """Closed to others where it is ours; a volume that a cluster mounted for our group is its own to guard."""
+    if root.stat().st_uid == os.geteuid():
+        root.chmod(0o700)
+    elif not os.access(root, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
 def create_home(home: Home) -> None:
     """Make the directory, owner-only. Raises StateError with the reason when it cannot be written."""
     try:
         home.root.mkdir(parents=True, exist_ok=True)
-        home.root.chmod(0o700)
+        _keep_private(home.root)
     except OSError as error:
         raise StateError(
             f"cannot use {home.root} for state: {error.strerror}; set BREAKEVEN_HOME to a writable directory"

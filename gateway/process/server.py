@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import errno
-import signal
 import socket
 from collections.abc import Callable, Generator
 
@@ -13,6 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.errors import StateError
 from gateway.process.corked_transport import CorkedTransport
+from gateway.process.stop_signals import TOLD_TO_STOP, stop_at_hangup
 
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
@@ -142,7 +142,10 @@ def patient_protocol(seconds: float) -> type[HttpToolsProtocol]:
 async def serve_until_stopped(
     app: ASGIApp, listener: socket.socket, *, drain_seconds: int, slow_client_seconds: float = SLOW_CLIENT_SECONDS
 ) -> None:
-    """Serve until SIGINT or SIGTERM, then let requests finish for `drain_seconds`. A second signal cuts that short."""
+    """Serve until SIGINT, SIGTERM or SIGHUP, then let requests finish for `drain_seconds`.
+
+    A second SIGINT or SIGTERM cuts that short.
+    """
     config = uvicorn.Config(
         app,
         http=patient_protocol(slow_client_seconds),
@@ -161,10 +164,14 @@ async def serve_until_stopped(
         server.force_exit = server.should_exit
         server.should_exit = True
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    def hang_up() -> None:
+        server.should_exit = True
+
+    for number in TOLD_TO_STOP:
         loop.add_signal_handler(number, stop)
+    stop_at_hangup(loop, hang_up)
     try:
         await server.serve(sockets=[listener])
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in TOLD_TO_STOP:
             loop.remove_signal_handler(number)

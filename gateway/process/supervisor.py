@@ -14,6 +14,8 @@ FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 30.0
 STEADY_SECONDS = 60.0
 """A child that ran this long had a good start: its next death is met with the shortest wait again."""
+COULD_NOT_START = 126
+"""The status that a shell gives to what it cannot execute."""
 
 
 @dataclass(slots=True)
@@ -37,7 +39,7 @@ class Supervisor:
         wait = FIRST_WAIT_SECONDS
         while True:
             began = asyncio.get_running_loop().time()
-            status = await self._run_once()
+            status = await self._try_once()
             if asyncio.get_running_loop().time() - began >= STEADY_SECONDS:
                 wait = FIRST_WAIT_SECONDS
             self.restarts += 1
@@ -47,6 +49,13 @@ class Supervisor:
                 self.on_restart(status)
             await asyncio.sleep(wait)
             wait = min(wait * 2, LONGEST_WAIT_SECONDS)
+
+    async def _try_once(self) -> int:
+        try:
+            return await self._run_once()
+        except OSError as error:  # no process, no descriptor, no room for its log: all of these pass
+            log.error("%s could not be started (%s)", self.name, error)
+            return COULD_NOT_START
 
     async def _run_once(self) -> int:
         with contextlib.nullcontext() if self.log_file is None else self.log_file.open("ab") as output:

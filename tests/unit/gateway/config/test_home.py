@@ -1,5 +1,6 @@
 """The secrets of a home: whole or not there, and the same for everybody who asks."""
 
+import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -40,3 +41,25 @@ def test_an_unusable_home_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match="set BREAKEVEN_HOME to a writable directory"):
         create_home(Home(tmp_path / "file" / "home"))
+
+
+def test_a_home_is_closed_to_others(tmp_path: Path) -> None:
+    create_home(Home(tmp_path / "home"))
+    assert stat.S_IMODE((tmp_path / "home").stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
+def test_a_volume_mounted_for_our_group_is_taken_as_it_is(tmp_path: Path) -> None:
+    """As Kubernetes does with fsGroup: its root is root's, and nobody else may change its mode."""
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    os.chown(volume, 12345, 0)
+    volume.chmod(0o2775)
+    create_home(Home(volume))
+    assert stat.S_IMODE(volume.stat().st_mode) == 0o2775
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
+def test_a_home_of_somebody_else_is_one_sentence() -> None:
+    with pytest.raises(StateError, match="Permission denied; set BREAKEVEN_HOME to a writable directory"):
+        create_home(Home(Path("/")))

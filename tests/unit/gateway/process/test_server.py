@@ -100,7 +100,8 @@ async def test_connections_are_dealt_out_to_all_who_share_the_port() -> None:
     assert min(accepted) > 0
 
 
-async def test_it_stops_when_it_is_told_to() -> None:
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+async def test_it_stops_when_it_is_told_to(told: signal.Signals) -> None:
     async def hello(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -109,7 +110,7 @@ async def test_it_stops_when_it_is_told_to() -> None:
         running = asyncio.create_task(serve_until_stopped(hello, listener, drain_seconds=1))
         reader, writer = await connect(f"http://127.0.0.1:{listener.getsockname()[1]}")
         assert (await reader.readline()).startswith(b"HTTP/1.1 204")
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), told)
         await asyncio.wait_for(running, 300)
         writer.close()
 

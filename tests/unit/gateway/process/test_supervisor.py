@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.process.supervisor import Supervisor
+from gateway.process.supervisor import COULD_NOT_START, Supervisor
 
 
 async def until(condition: "asyncio.Event") -> None:
@@ -28,6 +28,26 @@ async def test_a_child_that_dies_is_started_again(tmp_path: Path) -> None:
         await task
     assert supervisor.restarts >= 1
     assert (tmp_path / "log").read_text().startswith("hello")
+
+
+async def test_a_child_that_cannot_even_be_started_is_tried_again(tmp_path: Path) -> None:
+    """The folder of its log is made by the time of the second attempt: a disk that was full has room again."""
+    statuses: list[int] = []
+    again = asyncio.Event()
+
+    def made(status: int) -> None:
+        statuses.append(status)
+        (tmp_path / "logs").mkdir(exist_ok=True)
+        if len(statuses) > 1:
+            again.set()
+
+    command = [sys.executable, "-c", "raise SystemExit(3)"]
+    task = asyncio.create_task(Supervisor("child", command, tmp_path / "logs" / "log", on_restart=made).run())
+    await until(again)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert statuses[:2] == [COULD_NOT_START, 3]
 
 
 @pytest.mark.parametrize("ignores", [False, True])
