@@ -77,6 +77,9 @@ class Sums:
     cache_write_1h_tokens: int = 0
     output_tokens: int = 0
     reasoning_tokens: int = 0
+    web_searches: int = 0
+    file_searches: int = 0
+    other_tool_calls: int = 0
     input_pico_usd: int = 0
     cached_input_pico_usd: int = 0
     cache_write_pico_usd: int = 0

@@ -179,6 +179,9 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     http_status: int
     error: str | None  # one word: the error's class
     attempts: tuple[Attempt, ...]
+    web_searches: int = 0  # that the provider made for the answer and bills beside its tokens
+    file_searches: int = 0
+    other_tool_calls: int = 0  # of its other tools, whose bill no answer tells
 
 
 class Ledger(Protocol):

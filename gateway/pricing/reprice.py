@@ -5,7 +5,7 @@ from typing import Literal
 
 from backends.usage import Usage
 from gateway.ledger.entry import Entry, Status
-from gateway.pricing.catalogue import PriceBook
+from gateway.pricing.catalogue import ModelPrices, PriceBook
 from gateway.pricing.price import PricingError, price
 
 MEDIA_NEEDS = ("vision", "audio")
@@ -45,14 +45,11 @@ def reprice(entry: Entry, book: PriceBook, booked: Booked = NOTHING_BOOKED) -> R
 
     Nothing can be said of requests that no price explains: those of our own GPUs, those whose process died, those
     without tokens. The ledger keeps no audio or image counts, so a request that may have had some keeps the price it
-    has; where it has none, such tokens are priced as text. Nor does it keep how often the web was searched: what was
-    charged for that stays.
+    has; where it has none, such tokens are priced as text.
     """
     was = (entry.cost.total_pico_usd if entry.cost else 0) + booked.amount_pico_usd
     is_unpriced = entry.cost is None and not booked.count
     if not is_unpriced and any(need in entry.intent.decision.facts.needs for need in MEDIA_NEEDS):
-        return None
-    if _has_searched(entry, book):
         return None
     now = _cost_pico_usd(entry, book)
     if now is None or (now == was and not is_unpriced):
@@ -68,17 +65,14 @@ def reprice(entry: Entry, book: PriceBook, booked: Booked = NOTHING_BOOKED) -> R
     )
 
 
-def _has_searched(entry: Entry, book: PriceBook) -> bool:
-    prices = book.lookup(entry.provider, entry.upstream_model, entry.intent.accepted_at_us)
-    sells_searches = prices is not None and prices.web_search_pico_usd is not None
-    return sells_searches and entry.cost is not None and entry.cost.other_pico_usd > 0
-
-
 def _cost_pico_usd(entry: Entry, book: PriceBook) -> int | None:
     if entry.status is Status.orphaned or (entry.cost is not None and entry.cost.compute_pico_usd):
         return None
     prices = book.lookup(entry.provider, entry.upstream_model, entry.intent.accepted_at_us)
-    if prices is None or not (entry.input_tokens or entry.output_tokens):
+    others = _others_pico_usd(entry)
+    if prices is None or others is None or not (entry.input_tokens or entry.output_tokens):
+        return None
+    if _has_uncounted_searches(entry, prices, others):
         return None
     usage = Usage(
         input_tokens=entry.input_tokens,
@@ -88,12 +82,21 @@ def _cost_pico_usd(entry: Entry, book: PriceBook) -> int | None:
         output_tokens=entry.output_tokens,
         reasoning_tokens=entry.reasoning_tokens,
         service_tier=entry.service_tier,
+        web_searches=entry.web_searches,
+        file_searches=entry.file_searches,
+        other_tool_calls=entry.other_tool_calls,
     )
-    others = _others_pico_usd(entry)
     try:
-        return None if others is None else price(usage, prices).total_pico_usd + others
+        return price(usage, prices).total_pico_usd + others
     except PricingError:
         return None
+
+
+def _has_uncounted_searches(entry: Entry, prices: ModelPrices, others_pico_usd: int) -> bool:
+    """The first versions charged searches without keeping their count."""
+    if entry.cost is None or entry.web_searches or entry.file_searches or prices.per_request_pico_usd:
+        return False
+    return prices.web_search_pico_usd is not None and entry.cost.other_pico_usd > others_pico_usd
 
 
 def _others_pico_usd(entry: Entry) -> int | None:

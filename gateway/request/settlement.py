@@ -180,6 +180,9 @@ def settle_entry(intent: Intent, meter: Meter, outcome: Outcome) -> Entry:
         http_status=outcome.http_status,
         error=outcome.error,
         attempts=outcome.attempts,
+        web_searches=usage.web_searches,
+        file_searches=usage.file_searches,
+        other_tool_calls=usage.other_tool_calls,
     )
 
 

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 MOST_TOKENS = 10**12
+MOST_CALLS = 10**9
 MOST_PICO_USD = 10**17  # $100,000 for one request
 MOST_US = 10**15
 

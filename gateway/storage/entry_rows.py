@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from gateway.ledger.entry import Attempt, Cost, Decision, Entry, Intent, Status
-from gateway.storage.bounded import MOST_TOKENS, clean, finite, fit, micros, money, seconds
+from gateway.storage.bounded import MOST_CALLS, MOST_TOKENS, clean, finite, fit, micros, money, seconds
 from gateway.storage.entry_detail import Detail, decode_detail, encode_detail, facts_from, long
 
 Row = Mapping[str, Any]
@@ -26,6 +26,7 @@ TOKEN_FIELDS = (
     "output_tokens",
     "reasoning_tokens",
 )
+TOOL_FIELDS = ("web_searches", "file_searches", "other_tool_calls")
 
 
 class Dimension(NamedTuple):
@@ -151,6 +152,7 @@ def entry_rows(entry: Entry) -> EntryRows:
     row: dict[str, Any] = {
         **key,
         **{name: fit(getattr(entry, name), MOST_TOKENS) for name in TOKEN_FIELDS},
+        **{name: fit(getattr(entry, name), MOST_CALLS) for name in TOOL_FIELDS},
         **{f"{name}_pico_usd": _cost(entry.cost, name) for name in COST_FIELDS},
         "lower_pico_usd": None if exact else money(entry.cost_lower_pico_usd),
         "upper_pico_usd": None if exact else money(entry.cost_upper_pico_usd),
@@ -217,7 +219,7 @@ def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
         backend=was[1],
         provider=was[2],
         upstream_model=was[3],
-        **{name: row[name] for name in TOKEN_FIELDS},
+        **{name: row[name] for name in (*TOKEN_FIELDS, *TOOL_FIELDS)},
         is_usage_estimated=bool(row["is_usage_estimated"]),
         is_simulated=was[4],
         service_tier=row["service_tier"],

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.ledger.entry import Entry
-from gateway.storage.bounded import MOST_TOKENS, finite, fit, micros, money
-from gateway.storage.entry_rows import COST_FIELDS, TOKEN_FIELDS
+from gateway.storage.bounded import MOST_CALLS, MOST_TOKENS, finite, fit, micros, money
+from gateway.storage.entry_rows import COST_FIELDS, TOKEN_FIELDS, TOOL_FIELDS
 from gateway.storage.sketch import sketch
 
 HOUR_US = 3_600_000_000
@@ -17,6 +17,7 @@ SUMS = (
     "estimated_requests",
     "unbounded_requests",
     *TOKEN_FIELDS,
+    *TOOL_FIELDS,
     *(f"{name}_pico_usd" for name in COST_FIELDS),
     "lower_pico_usd",
     "upper_pico_usd",
@@ -44,6 +45,8 @@ class Rollup:
         sums["unbounded_requests"] += entry.cost_upper_pico_usd is None
         for name in TOKEN_FIELDS:
             sums[name] += fit(getattr(entry, name), MOST_TOKENS)
+        for name in TOOL_FIELDS:
+            sums[name] += fit(getattr(entry, name), MOST_CALLS)
         if entry.cost is not None:
             for name in COST_FIELDS:
                 sums[f"{name}_pico_usd"] += money(getattr(entry.cost, f"{name}_pico_usd")) or 0

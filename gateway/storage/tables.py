@@ -104,6 +104,9 @@ entries = Table(
     Column("prefill_tokens_per_second", Double),
     Column("decode_tokens_per_second", Double),
     Column("detail", LargeBinary, nullable=False),  # facts and decision, for replay: see entry_rows.py
+    Column("web_searches", Integer, nullable=False, server_default="0"),
+    Column("file_searches", Integer, nullable=False, server_default="0"),
+    Column("other_tool_calls", Integer, nullable=False, server_default="0"),
     Index("ix_entries_accepted_at_us", "accepted_at_us"),
     postgresql_partition_by="RANGE (accepted_at_us)",
     sqlite_with_rowid=False,
@@ -164,6 +167,9 @@ def _rollup(name: str, unit: str) -> Table:
         Column("adjustment_pico_usd", BigInteger, nullable=False),
         Column("time_to_first_token_sketch", LargeBinary, nullable=False),
         Column("decode_sketch", LargeBinary, nullable=False),
+        Column("web_searches", BigInteger, nullable=False, server_default="0"),
+        Column("file_searches", BigInteger, nullable=False, server_default="0"),
+        Column("other_tool_calls", BigInteger, nullable=False, server_default="0"),
         sqlite_with_rowid=False,
     )
 

@@ -52,6 +52,9 @@ def random_entries(count: int) -> list[Entry]:
                 cost_lower_pico_usd=cost.total_pico_usd if known else 0,
                 cost_upper_pico_usd=cost.total_pico_usd if known else None,
                 time_to_first_token_seconds=chance.lognormvariate(-1, 1),
+                web_searches=chance.choice((0, 0, 3)),
+                file_searches=chance.choice((0, 1)),
+                other_tool_calls=chance.choice((0, 2)),
             )
         )
     return found
@@ -126,6 +129,8 @@ async def test_every_column_of_the_total(engine: AsyncEngine, stored: list[Entry
     assert total.aborted_requests == sum(entry.status is Status.cancelled for entry in stored)
     assert total.unpriced_requests == total.unbounded_requests == sum(entry.cost is None for entry in stored)
     assert total.output_tokens == sum(entry.output_tokens for entry in stored)
+    for name in ("web_searches", "file_searches", "other_tool_calls"):
+        assert getattr(total, name) == sum(getattr(entry, name) for entry in stored) > 0
     assert total.gpu_us == sum(round(entry.gpu_seconds * 1e6) for entry in stored)
     assert total.lower_pico_usd == sum(entry.cost_lower_pico_usd or 0 for entry in stored)
     assert total.upper_pico_usd == sum(entry.cost_upper_pico_usd or 0 for entry in stored)

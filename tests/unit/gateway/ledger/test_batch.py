@@ -29,6 +29,14 @@ def test_bytes_that_are_no_entry_hurt_only_who_looks_inside() -> None:
         batch[0]
 
 
+def test_what_an_older_version_journalled_has_no_tool_calls() -> None:
+    made = make_entry(1)
+    older = msgspec.msgpack.encode(msgspec.msgpack.decode(ENCODER.encode(made))[:-3])
+    [entry] = Batch([request_id(1)], [older])
+    assert entry == made
+    assert (entry.web_searches, entry.file_searches, entry.other_tool_calls) == (0, 0, 0)
+
+
 async def test_the_journals_own_bytes_are_shipped_and_nothing_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(content: Any) -> Any:
         raise AssertionError("an entry was decoded on its way to the database")

@@ -109,8 +109,23 @@ def test_a_request_stays_unpriced_while_another_attempt_of_it_is() -> None:
     assert reprice(booked(**tried(9)), BOOK) is not None
 
 
-def test_what_web_searches_cost_stays_because_nobody_counts_them_again() -> None:
+def test_searches_are_priced_again_and_other_tools_are_nobodys_guess() -> None:
+    prices = replace(make_prices(Rates(2, 5, cached_input=1)), web_search_pico_usd=7, file_search_pico_usd=3)
+    book = PriceBook([make_file(ModelRecord("large", (prices,)))])
+    charged = Cost(input_pico_usd=COST, other_pico_usd=17)
+    assert reprice(booked(cost=charged, web_searches=2, file_searches=1), book) is None
+    found = reprice(booked(cost=charged, web_searches=3), book)
+    assert found is not None
+    assert found.now_pico_usd == COST + 21
+    assert reprice(booked(other_tool_calls=1), book) is None
+    assert reprice(booked(web_searches=1), BOOK) is None, "no price is known of a search"
+
+
+def test_searches_that_an_older_version_charged_without_a_count_stay_charged() -> None:
     prices = replace(make_prices(Rates(2, 5, cached_input=1)), web_search_pico_usd=7)
     book = PriceBook([make_file(ModelRecord("large", (prices,)))])
     assert reprice(booked(cost=Cost(input_pico_usd=40, other_pico_usd=7)), book) is None
     assert reprice(booked(cost=Cost(input_pico_usd=40)), book) is not None
+    found = reprice(booked(cost=Cost(input_pico_usd=40, other_pico_usd=9), **tried(9)), book)
+    assert found is not None, "what is beside the tokens is another attempt's"
+    assert found.now_pico_usd == COST + 9

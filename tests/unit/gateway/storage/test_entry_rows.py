@@ -67,6 +67,9 @@ entries = st.builds(
     finish_reason=st.none() | names,
     is_usage_estimated=st.booleans(),
     is_simulated=st.booleans(),
+    web_searches=st.integers(0, 10**9),
+    file_searches=st.integers(0, 10**9),
+    other_tool_calls=st.integers(0, 10**9),
 )
 
 

@@ -1,0 +1,25 @@
+"""How often a provider's own tools worked for an answer, which it bills beside the tokens."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0009"
+down_revision = "0008"
+branch_labels = None
+depends_on = None
+
+COLUMNS = ("web_searches", "file_searches", "other_tool_calls")
+TABLES = {"entries": sa.Integer, "hourly": sa.BigInteger, "daily": sa.BigInteger}
+
+
+def upgrade() -> None:
+    for table, kind in TABLES.items():
+        for name in COLUMNS:
+            op.add_column(table, sa.Column(name, kind(), server_default="0", nullable=False))
+
+
+def downgrade() -> None:
+    # By hand: Alembic would copy a table of SQLite's as a whole to take a column out of it.
+    for table in TABLES:
+        for name in COLUMNS:
+            op.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
