@@ -6,6 +6,7 @@ Knows sizes, static buffers and capture; what a step computes is the caller's. N
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -156,6 +157,12 @@ def _cut(flat: torch.Tensor, max_rows: int, max_blocks: int, rows: int) -> Decod
     return DecodeInputs(columns[0], columns[1], columns[2], columns[3], table)
 
 
+@cache
+def capture_stream(device: torch.device) -> torch.cuda.Stream:
+    """The one stream that steps are warmed up and captured on: on each, the matrix library keeps 32 MB for good."""
+    return torch.cuda.Stream(device)
+
+
 @dataclass(frozen=True, slots=True)
 class _Captured:
     graph: torch.cuda.CUDAGraph
@@ -198,7 +205,7 @@ class DecodeGraphs:
         saved = self._buffers.save()
         self._buffers.clear()
         inputs = self._buffers.view(bucket)
-        stream = torch.cuda.Stream()
+        stream = capture_stream(self._buffers.device)
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(WARM_UPS):
@@ -207,7 +214,7 @@ class DecodeGraphs:
         graph = torch.cuda.CUDAGraph()
         # Graphs share one pool: only one runs at a time, and the largest one's scratch memory serves them all.
         self._pool = self._pool or torch.cuda.graph_pool_handle()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with torch.cuda.graph(graph, pool=self._pool, stream=stream):
             output = self._step(inputs)
         self._buffers.restore(saved)
         return _Captured(graph, output)
