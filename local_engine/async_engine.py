@@ -91,6 +91,7 @@ class AsyncEngine:
         self._idle = asyncio.Event()
         self._idle.set()
         self.is_draining = False
+        self.has_died = False
 
     def start(self) -> None:
         """Start the step loop; deltas go to the running event loop."""
@@ -132,7 +133,7 @@ class AsyncEngine:
         Refuses what cannot run: a prompt that leaves no room for an answer, a full queue, a process going down.
         `parameter` is the field that the prompt came in; where there are several prompts, give the longest.
         """
-        if self.is_draining:
+        if self.is_draining or self.has_died:
             raise EngineDraining("The engine is shutting down.")
         if not prompt_token_ids:
             raise InvalidRequest("The prompt is empty.", parameter=parameter)
@@ -205,6 +206,7 @@ class AsyncEngine:
                     self._step()
         except Exception:
             # Health goes red from here on; whoever waits is told instead of left hanging.
+            self.has_died = True
             logger.exception("The step loop died")
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._abandon)

@@ -101,7 +101,8 @@ class EngineCore:
     def step(self) -> StepReport:
         """Begin a batch and finish the one before it; the new one too, where the device does not run ahead.
 
-        An exception of the device ends that batch's requests with an error, not the engine.
+        An exception of the device ends that batch's requests with an error, not the engine; raises DeviceLost where no
+        later step could succeed.
         """
         report, before = StepReport(), self._begun
         if before is not None and not self._may_run_ahead():
@@ -135,6 +136,7 @@ class EngineCore:
         try:
             step = self._steps.begin(batch)
         except STEP_ERRORS as error:
+            self._steps.check()
             return None, failed + self._fail_rows(batch, error)
         self.scheduler.begin(batch)
         return _Begun(batch, step, began), failed
@@ -145,6 +147,7 @@ class EngineCore:
         try:
             drawn = begun.step.wait()
         except STEP_ERRORS as error:
+            self._steps.check()
             return StepReport(self._fail_rows(batch, error), rows=len(batch.rows))
         now = self._clock()
         seconds, self._last_finished = now - max(begun.at, self._last_finished), now

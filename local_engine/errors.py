@@ -8,7 +8,8 @@ EngineError
 │   └── ContextLengthExceeded
 ├── QueueFull              try again after `retry_after_seconds`
 ├── EngineDraining         the process is going down; another one may answer
-└── StepFailed             a forward pass raised; the requests in it are lost, the engine goes on
+├── StepFailed             a forward pass raised; the requests in it are lost, the engine goes on
+└── DeviceLost             the device computes nothing more; only a new process can
 """
 
 
@@ -58,3 +59,7 @@ class EngineDraining(EngineError):
 
 class StepFailed(EngineError):
     """A forward pass raised; the requests in that step are lost."""
+
+
+class DeviceLost(EngineError):
+    """The device refuses everything since a fault; the process must end."""

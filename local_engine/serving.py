@@ -42,7 +42,10 @@ def serve(
     parent: int | None = None,
     embedding_folder: Path | None = None,
 ) -> int:
-    """Serve until told to stop, or until we are no longer a child of `parent`; returns the exit status."""
+    """Serve until told to stop, or until we are no longer a child of `parent`; returns the exit status.
+
+    It is 1 when the step loop died: whoever started the process may start another.
+    """
     bound = _bind(host, port)
     engine = build_engine(path, config, wishes=wishes, progress=print_progress)
     encoder = SentenceEncoder(embedding_folder) if embedding_folder is not None else None
@@ -53,13 +56,13 @@ def serve(
         running.start()
         app = build_app(running, engine, model_name=name, encoder=encoder)
         server = QuietServer(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", ws="none"))
-        watcher = asyncio.create_task(_stop_when_told(server, running, drain_seconds, parent))
+        watcher = asyncio.create_task(stop_when_told(server, running, drain_seconds, parent))
         print_progress(f"Serving {name} on http://{host}:{bound.getsockname()[1]}")
         await server.serve(sockets=[bound])
         watcher.cancel()
         await asyncio.gather(watcher, return_exceptions=True)
         await running.stop()
-        return 0
+        return 1 if running.has_died else 0
 
     return asyncio.run(run())
 
@@ -77,10 +80,11 @@ def _bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-async def _stop_when_told(
-    server: uvicorn.Server, engine: AsyncEngine, drain_seconds: float, parent: int | None
-) -> None:
-    """On SIGTERM or SIGINT refuse new requests, finish running ones, stop. An orphan stops at once."""
+async def stop_when_told(server: uvicorn.Server, engine: AsyncEngine, drain_seconds: float, parent: int | None) -> None:
+    """On SIGTERM or SIGINT refuse new requests, finish running ones, stop. An orphan stops at once.
+
+    An engine whose step loop died stops when its requests have been told.
+    """
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -90,6 +94,9 @@ async def _stop_when_told(
             await asyncio.wait_for(told.wait(), PARENT_CHECK_SECONDS)
         if parent is not None and os.getppid() != parent:
             drain_seconds = 0.0
+            told.set()
+        if engine.has_died:
+            print_progress("Stopping: the step loop died, see above")
             told.set()
     if not await engine.drain(drain_seconds):
         print_progress("Stopping with answers unfinished: the drain limit has passed")

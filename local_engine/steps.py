@@ -41,6 +41,10 @@ class Steps(Protocol):
 
     def begin(self, batch: Batch) -> BegunStep: ...
 
+    def check(self) -> None:
+        """After a step that failed: raise DeviceLost if no other can succeed."""
+        ...
+
     def forget(self, request_id: str) -> None:
         """Drop what is kept for a request that ended."""
         ...
@@ -60,6 +64,9 @@ class DirectSteps:
         logits = self._runner.run(batch)
         drawing = drawing_requests(batch.rows)
         return DoneStep(one_per_row(batch.rows, self._sampler.draw(logits, drawing) if drawing else []))
+
+    def check(self) -> None:
+        """A processor is never lost."""
 
     def forget(self, request_id: str) -> None:
         """Drop a request's generator and matcher."""

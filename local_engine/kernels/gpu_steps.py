@@ -11,7 +11,7 @@ from local_engine.model_runner import TokenPatch
 from local_engine.sampler import Drawn
 from local_engine.scheduler import Batch, Row
 from local_engine.steps import DoneStep, drawing_requests, one_per_row
-from local_engine.transfer import on_device, send
+from local_engine.transfer import check_answers, on_device, send
 
 
 class GpuSteps:
@@ -44,6 +44,10 @@ class GpuSteps:
         ends = accumulate(len(request.draft_token_ids) + 1 for request in requests)
         self._place = {request.request_id: end - 1 for request, end in zip(requests, ends, strict=True)}
         return GpuStep(batch.rows, draw)
+
+    def check(self) -> None:
+        """Raise DeviceLost where the device refuses everything since a fault."""
+        check_answers(self._runner.device)
 
     def forget(self, request_id: str) -> None:
         """Drop a request's generator, matcher and seed."""

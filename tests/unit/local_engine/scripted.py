@@ -78,6 +78,9 @@ class AheadSteps:
         done = self._device.submit(self._compute, seen)
         return AheadStep(done, lambda: self.told.append(("wait", number)))
 
+    def check(self) -> None:
+        self._steps.check()
+
     def forget(self, request_id: str) -> None:
         self._device.submit(self._steps.forget, request_id)
 

@@ -7,13 +7,15 @@ from contextlib import aclosing
 
 import pytest
 import torch
+import uvicorn
 
 from local_engine.async_engine import AsyncEngine
-from local_engine.errors import ContextLengthExceeded, EngineDraining, InvalidRequest, QueueFull
+from local_engine.errors import ContextLengthExceeded, DeviceLost, EngineDraining, InvalidRequest, QueueFull
 from local_engine.metrics import EngineMetrics
 from local_engine.sampling_params import SamplingParams
 from local_engine.scheduler import Batch
-from tests.unit.local_engine.scripted import AheadSteps, SlotRunner, expected_answer
+from local_engine.serving import stop_when_told
+from tests.unit.local_engine.scripted import AheadStep, AheadSteps, SlotRunner, expected_answer
 from tests.unit.local_engine.test_scheduler import make_core
 
 
@@ -180,3 +182,42 @@ async def test_a_failed_step_ends_its_requests_and_the_engine_goes_on() -> None:
     assert await collect(engine, [1, 2], 3) == expected_answer([1, 2], 3)
     assert engine.state().kv_blocks_free == 24
     await engine.stop()
+
+
+class LostSteps(AheadSteps):
+    """A device that faults and refuses everything after."""
+
+    def begin(self, batch: Batch) -> AheadStep:
+        raise RuntimeError("an illegal memory access was encountered")
+
+    def check(self) -> None:
+        raise DeviceLost("cuda computes nothing more; the engine must be started again.")
+
+
+async def test_a_lost_device_ends_the_loop_and_tells_everybody() -> None:
+    steps = LostSteps(SlotRunner(24, 4))
+    engine = make_engine(steps=steps)
+    engine.start()
+    deltas = [delta async for delta in engine.generate([1, 2], greedy(3))]
+    assert deltas[-1].error == "The engine's step loop died."
+    assert engine.has_died
+    with pytest.raises(EngineDraining):
+        engine.admit([1])
+    await engine.stop()
+    assert engine.state().status == "stalled"
+    steps.close()
+
+
+async def test_a_server_whose_loop_died_stops_by_itself() -> None:
+    """Nobody restarts a process that lives: one that can compute nothing must end."""
+    steps = LostSteps(SlotRunner(24, 4))
+    engine = make_engine(steps=steps)
+    engine.start()
+    watched = uvicorn.Server(uvicorn.Config(lambda: None, log_config=None))
+    watcher = asyncio.create_task(stop_when_told(watched, engine, 30, None))
+    await collect(engine, [1, 2], 3)
+    await watcher
+    assert watched.should_exit
+    assert not watched.force_exit, "whoever waited was told"
+    await engine.stop()
+    steps.close()
