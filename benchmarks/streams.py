@@ -1,12 +1,13 @@
 """Thousands of open streams through the gateway: errors, what is added between events, memory per stream.
 
-    python -m benchmarks.streams [--json] [--save] [--scale 1.0]
+    python -m benchmarks.streams [--json] [--save] [--scale 1.0] [--workers 1]
 
 Two loads: 2,000 streams at 5 events a second for 5 minutes, then 10,000 at 1 event a second for two. Mock and reader
 share a clock, so the age of every event is known; the same load without the gateway says what of it is theirs. What is
 added is told of the time when all streams are open and none has ended, and of the whole: opening and booking a stream
 costs as much as some thirty events, and whoever opens or ends hundreds a second beside them makes them wait.
-Where the hard limit on open files is below two per stream there are fewer streams, as `streams` in the result says.
+Where the hard limit on open files is below two per stream there are fewer streams, as `streams` in the result says;
+each worker has a limit of its own.
 `--scale` shrinks streams and time alike, to try it out.
 """
 
@@ -29,6 +30,7 @@ from benchmarks.report import Bar, build_report
 RESULT = Path(__file__).parent / "results" / "streams.json"
 FILES_PER_STREAM = 2
 SPARE_FILES = 1000
+EVENNESS = 0.8  # of a worker's files, since the kernel does not spread connections quite evenly
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,29 +67,32 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="as the other benchmarks; this one prints JSON either way")
     parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--workers", type=int, default=1)
     chosen = parser.parse_args()
-    fitting = allow_files()
+    fitting = allow_files(chosen.workers)
     loads = [load.scaled(chosen.scale).within(fitting) for load in LOADS]
-    results = {load.name: measure(load) for load in loads}
+    results = {load.name: measure(load, chosen.workers) for load in loads}
     text = json.dumps(build_report("streams", results, bars(results)), indent=1)
     if chosen.save:
-        RESULT.write_text(text + "\n", encoding="utf-8")
+        result = RESULT if chosen.workers == 1 else RESULT.with_stem(f"{RESULT.stem}_{chosen.workers}_workers")
+        result.write_text(text + "\n", encoding="utf-8")
     print(text)
 
 
-def allow_files() -> int:
+def allow_files(workers: int) -> int:
     """As many open files as this user may have, for this process and its children; that many streams fit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return (hard - SPARE_FILES) // FILES_PER_STREAM
+    of_workers = (hard - SPARE_FILES) // FILES_PER_STREAM * (workers * EVENNESS if workers > 1 else 1)
+    return min(hard - SPARE_FILES, int(of_workers))
 
 
-def measure(load: Load) -> dict[str, Any]:
+def measure(load: Load, workers: int) -> dict[str, Any]:
     """The load against the mock alone, then through the gateway."""
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(rivals.mock())
         direct = read(url, "none", load.model, load)
-        gateway = stack.enter_context(rivals.ours(url, load.model))
+        gateway = stack.enter_context(rivals.ours(url, load.model, workers))
         idle = gateway.memory_megabytes()
         peak = Peak(gateway)
         before = gateway.cpu_seconds()

@@ -33,6 +33,11 @@ class RedisServer:
         patient = f"socket_timeout={PATIENCE_SECONDS}&socket_connect_timeout={PATIENCE_SECONDS}"
         return f"redis://127.0.0.1:{self.port}/0?{patient}"
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "not started"
+        return self._process.pid
+
     def start(self) -> None:
         durability = ["--appendonly", "yes"] if self._persists else ["--save", "", "--appendonly", "no"]
         self._process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""CPU, throughput, added latency, streams and memory of three gateways, interleaved.
+"""CPU, throughput, added latency, streams and memory of three gateways, interleaved; ours with two workers as well.
 
     python -m benchmarks.gateway [--json] [--save] [--rounds 3] [--requests 2000] [--streams 400]
 
@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ MODEL = "mock-16x0"
 RESULT = Path(__file__).resolve().parents[1] / "results" / "gateway.json"
 CONNECTIONS = (1, 8, 64)
 STREAM_CONNECTIONS = 8
-GATEWAYS = ("breakeven", "tensorzero", "litellm")
+OURS_TWICE = "breakeven, 2 workers"
+GATEWAYS = ("breakeven", OURS_TWICE, "tensorzero", "litellm")
 SLOW = frozenset({"litellm"})
 SLOW_SHARE = 10
 """litellm gets a tenth of the requests: it would take most of the run otherwise."""
@@ -62,7 +64,7 @@ def measure(sizes: Sizes) -> dict[str, Any]:
         url = stack.enter_context(rivals.mock())
         began = {}
         running: list[Rival] = []
-        for start in (rivals.ours, rivals.tensorzero, rivals.litellm):
+        for start in (rivals.ours, partial(rivals.ours, workers=2), rivals.tensorzero, rivals.litellm):
             since = time.monotonic()
             running.append(stack.enter_context(start(url, MODEL)))
             began[running[-1].name] = round(time.monotonic() - since, 1)
@@ -177,7 +179,7 @@ def bars(found: Mapping[str, dict[str, Any]]) -> list[Bar]:
 
 def table(report: Mapping[str, Any]) -> str:
     """For the terminal."""
-    head = f"{'':12}{'CPU ms':>9}{'req/s @1':>10}{'@8':>8}{'@64':>8}{'p50+':>8}{'p99+':>8}{'stream CPU':>12}{'MB':>8}"
+    head = f"{'':21}{'CPU ms':>9}{'req/s @1':>10}{'@8':>8}{'@64':>8}{'p50+':>8}{'p99+':>8}{'stream CPU':>12}{'MB':>8}"
     lines = [head]
     for name in GATEWAYS:
         mine = report["results"][name]
@@ -187,7 +189,7 @@ def table(report: Mapping[str, Any]) -> str:
         )
         added = f"{mine['added_ms_at_1']['p50']:>8.2f}{mine['added_ms_at_1']['p99']:>8.2f}"
         tail = f"{mine['streams_at_8']['cpu_ms_per_request']:>12.2f}{mine['loaded_megabytes']:>8.0f}"
-        lines.append(f"{name:12}{mine['at_8']['cpu_ms_per_request']:>9.2f}{speeds}{added}{tail}")
+        lines.append(f"{name:21}{mine['at_8']['cpu_ms_per_request']:>9.2f}{speeds}{added}{tail}")
     lines += [
         f"{'holds' if bar['holds'] else 'MISSED':7}{bar['what']}: {bar['value']} ({bar['bar']})"
         for bar in report["bars"]

@@ -18,6 +18,7 @@ import httpx
 import psutil
 
 from gateway.process.server import free_port
+from tests.redis_server import RedisServer
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES: Mapping[str, Sequence[str]] = {
@@ -84,10 +85,12 @@ class Rival:
     key: str
     model: str
     process: psutil.Process
+    beside: tuple[psutil.Process, ...] = ()
+    """What it cannot run without."""
 
     def processes(self) -> list[psutil.Process]:
-        """It and its children; none when there is no gateway at all."""
-        return [self.process, *self.process.children(recursive=True)]
+        """It, its children and what stands beside it."""
+        return [self.process, *self.process.children(recursive=True), *self.beside]
 
     def cpu_seconds(self) -> float:
         total = 0.0
@@ -131,24 +134,33 @@ def mock() -> Generator[str]:
 
 
 @contextlib.contextmanager
-def ours(url: str, model: str) -> Generator[Rival]:
-    """Authentication, classifier, decision and the strict journal on, as `serve` starts them."""
-    with tempfile.TemporaryDirectory(prefix="breakeven-bench-") as folder:
+def ours(url: str, model: str, workers: int = 1) -> Generator[Rival]:
+    """Authentication, classifier, decision and the strict journal on, as `serve` starts them; several workers with the
+    Redis that they insist on, whose CPU and memory count as ours."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="breakeven-bench-")))
         for name, text in (
             ("breakeven.yaml", OUR_CONFIGURATION),
             ("rules.yaml", OUR_RULES),
             ("prices.yaml", OUR_PRICES),
         ):
-            (Path(folder) / name).write_text(text.format(url=url, model=model), encoding="utf-8")
-        environment = {"BREAKEVEN_HOME": folder}
+            (folder / name).write_text(text.format(url=url, model=model), encoding="utf-8")
+        environment = {"BREAKEVEN_HOME": str(folder)}
+        beside: tuple[psutil.Process, ...] = ()
+        if workers > 1:
+            redis = stack.enter_context(RedisServer(folder))
+            environment["BREAKEVEN_REDIS_URL"] = redis.url
+            beside = (psutil.Process(redis.pid),)
         make = [sys.executable, "-m", "gateway", "keys", "create", "--name", "bench", "--json"]
         made = subprocess.run(make, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
         port = free_port()
-        with _started([sys.executable, "-m", "gateway", "serve", "--no-ui", "--port", str(port)], environment) as child:
-            base = f"http://127.0.0.1:{port}"
-            _wait_for(f"{base}/readyz", child)
-            key = json.loads(made.stdout)["key"]
-            yield Rival("breakeven", f"{base}/v1", key, "auto", psutil.Process(child.pid))
+        command = [sys.executable, "-m", "gateway", "serve", "--no-ui", "--port", str(port)]
+        child = stack.enter_context(_started([*command, "--workers", str(workers)], environment))
+        base = f"http://127.0.0.1:{port}"
+        _wait_for(f"{base}/readyz", child)
+        key = json.loads(made.stdout)["key"]
+        name = "breakeven" if workers == 1 else f"breakeven, {workers} workers"
+        yield Rival(name, f"{base}/v1", key, "auto", psutil.Process(child.pid), beside)
 
 
 @contextlib.contextmanager
