@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final, Literal
 
 from backends.chat_fields import invalid
+from backends.dialects import PLAIN, Dialect
 from backends.engine_health import parse_engine_health, parse_sglang_metrics, parse_vllm_metrics
 from backends.error_bodies import in_openai_shape
 from backends.errors import Untranslatable
@@ -44,11 +45,10 @@ def _is_in_background(body: bytes) -> bool:
 class OpenAICompatibleBackend(HttpBackend):
     """One endpoint. `base_url` includes the version, as in `https://api.openai.com/v1`.
 
-    `paths` maps operations to paths under the base URL; an operation without one is refused. `asks_for_usage` is
-    False for the few that reject `stream_options`. `renames` maps fields to the only name this provider takes for them
-    (OpenAI's newer models refuse `max_tokens`). `health_from` says where load is read: `models` only tells whether
-    the endpoint answers; `engine` is our own; `vllm` and `sglang` read their metrics against `max_running`, the number
-    of sequences they were started with.
+    `paths` maps operations to paths under the base URL; an operation without one is refused. `dialect` is how this
+    endpoint's chats differ from OpenAI's. `health_from` says where load is read: `models` only tells whether the
+    endpoint answers; `engine` is our own; `vllm` and `sglang` read their metrics against `max_running`, the number of
+    sequences they were started with.
     """
 
     def __init__(
@@ -60,8 +60,7 @@ class OpenAICompatibleBackend(HttpBackend):
         provider: str = "",
         extra_headers: Mapping[str, str] | None = None,
         paths: Mapping[Operation, str] = DEFAULT_PATHS,
-        asks_for_usage: bool = True,
-        renames: Mapping[str, str] | None = None,
+        dialect: Dialect = PLAIN,
         health_from: HealthSource = "models",
         max_running: int | None = None,
         client: HttpClient | None = None,
@@ -72,8 +71,7 @@ class OpenAICompatibleBackend(HttpBackend):
         super().__init__(name, base_url, headers, extra_headers=extra_headers, client=client, now=now)
         self.provider = provider or name
         self._urls = {operation: join_url(base_url, path) for operation, path in paths.items()}
-        self._asks_for_usage = asks_for_usage
-        self._renames = renames or {}
+        self._dialect = dialect
         self._health_from: HealthSource = health_from
         self._max_running = max_running
 
@@ -89,7 +87,7 @@ class OpenAICompatibleBackend(HttpBackend):
         exchange = Exchange(
             url=url,
             headers=self._headers | {"x-request-id": call.request_id},
-            body=build_body(call, asks_for_usage=self._asks_for_usage, renames={} if is_native else self._renames),
+            body=build_body(call, PLAIN if is_native else self._dialect),
             read_answer=partial(read_response if is_native else read_answer, backend=self.name),
             stream_reader=partial(self._stream_reader, call),
             translate_error=in_openai_shape,

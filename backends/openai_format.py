@@ -7,13 +7,14 @@ it replaces, is exact, and finds malformed JSON before a caller does. The bytes 
 import json
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Final, TypeVar, cast
 
 import msgspec
 
+from backends.dialects import PLAIN, Dialect
 from backends.errors import BackendError, StreamBroken, UpstreamRejected, UpstreamUnavailable
 from backends.http_errors import error_from_event
 from backends.json_splice import NotAnObject, find_members, splice
@@ -23,7 +24,7 @@ from backends.usage import Usage
 from backends.usage_wire import MalformedUsage, parse_openai_usage, parse_timings
 
 DONE: Final = b"data: [DONE]\n\n"
-_NO_RENAMES: Final[Mapping[str, str]] = {}
+_MESSAGES: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _MOST_JOINED: Final = 64  # events, so that one that cannot be joined is not looked at too often
 _HAS_USAGE_CHUNK: Final = frozenset({"chat.completions", "completions"})
 
@@ -94,13 +95,12 @@ class _Event(msgspec.Struct):
 _EVENT: Final = msgspec.json.Decoder(_Event)
 
 
-def build_body(call: Call, *, asks_for_usage: bool = True, renames: Mapping[str, str] = _NO_RENAMES) -> bytes:
-    """The caller's JSON with our model, our cache salt and a request for usage; every other byte is the caller's.
+def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
+    """The caller's JSON with our model, our cache salt and a request for usage, in the provider's dialect; every other
+    byte is the caller's.
 
-    `renames` maps a field to the only name this provider takes for it, as `max_tokens` to `max_completion_tokens`; the
-    value moves unless the caller gave both.
-
-    A `cache_salt` of the caller's own is removed: sharing another tenant's prefix cache is not theirs to choose.
+    A renamed field's value moves unless the caller gave both. A `cache_salt` of the caller's own is removed: sharing
+    another tenant's prefix cache is not theirs to choose.
     Raises UpstreamRejected when the body is not one JSON object with distinct keys.
     """
     try:
@@ -109,19 +109,35 @@ def build_body(call: Call, *, asks_for_usage: bool = True, renames: Mapping[str,
             "model": msgspec.json.encode(call.upstream_model),
             "cache_salt": msgspec.json.encode(call.cache_salt) if call.cache_salt is not None else None,
         }
-        for theirs, ours in renames.items():
+        for theirs, ours in dialect.renames.items():
             if theirs in members:
                 member = members[theirs]
                 edits[theirs] = None
                 if ours not in members:
                     edits[ours] = call.body[member.start : member.end]
-        if call.is_stream and asks_for_usage and call.operation in _HAS_USAGE_CHUNK:
+        edits |= dict.fromkeys(dialect.lacks & members.keys())
+        if dialect.message_lacks and (messages := members.get("messages")):
+            edits["messages"] = _without(dialect.message_lacks, call.body[messages.start : messages.end])
+        if call.is_stream and dialect.asks_for_usage and call.operation in _HAS_USAGE_CHUNK:
             options = members.get("stream_options")
             edits["stream_options"] = _with_usage(call.body[options.start : options.end] if options else b"null")
         return splice(call.body, edits, members)
     except NotAnObject as error:
         body = error_body(str(error), kind="invalid_request_error", code="invalid_json")
         raise UpstreamRejected(str(error), status=400, body=body) from error
+
+
+def _without(names: frozenset[str], messages: bytes) -> bytes:
+    """The messages without these members; the very bytes where none has one, or where they are no messages."""
+    if not any(b'"%b"' % name.encode() in messages for name in names):
+        return messages
+    try:
+        found = _MESSAGES.decode(messages)
+    except msgspec.DecodeError:
+        return messages
+    if names.isdisjoint(name for message in found for name in message):
+        return messages
+    return msgspec.json.encode([{name: message[name] for name in message if name not in names} for message in found])
 
 
 def _with_usage(options: bytes) -> bytes:

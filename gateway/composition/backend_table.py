@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from backends.anthropic import NATIVE_PATHS, AnthropicBackend
+from backends.dialects import PLAIN, dialect_of
 from backends.gemini import GeminiBackend
 from backends.key_pool import KeyPool
 from backends.litellm_backend import LitellmBackend
@@ -117,6 +118,7 @@ def _build_block(name: str, block: BackendSettings, provider: str, key: str | No
         key,
         provider=provider,
         paths=OPENAI_PATHS if block.has_responses else DEFAULT_PATHS,
+        dialect=dialect_of(provider) if block.health_from == "models" else PLAIN,  # an engine's is no company's
         health_from=block.health_from,
         max_running=block.max_running,
     )
@@ -189,8 +191,5 @@ def build_adapter(wire_format: str, name: str, base_url: str, key: str | None, p
         return AnthropicBackend(name, base_url, key, provider=provider)
     if wire_format == "gemini":
         return GeminiBackend(name, base_url, key, provider=provider)
-    if provider == "openai":  # its newer models refuse max_tokens; it alone keeps Responses state
-        return OpenAICompatibleBackend(
-            name, base_url, key, provider=provider, paths=OPENAI_PATHS, renames={"max_tokens": "max_completion_tokens"}
-        )
-    return OpenAICompatibleBackend(name, base_url, key, provider=provider)
+    paths = OPENAI_PATHS if provider == "openai" else DEFAULT_PATHS  # it alone keeps Responses state
+    return OpenAICompatibleBackend(name, base_url, key, provider=provider, paths=paths, dialect=dialect_of(provider))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backends.dialects import Dialect
 from backends.errors import BackendError, RateLimited, StreamBroken, UpstreamRejected, UpstreamUnavailable
 from backends.openai_format import OpenAIStreamReader, build_body, event_bytes, read_answer
 from backends.protocol import Call, Chunk, Operation
@@ -51,22 +52,35 @@ def test_bodies(call: Call, expected: bytes) -> None:
     assert build_body(call) == expected
 
 
-def test_usage_is_not_asked_of_those_who_reject_the_question() -> None:
-    call = make_call(b'{"model":"a","stream":true}', stream=True)
-    assert build_body(call, asks_for_usage=False) == b'{"model":"up/model-1","stream":true}'
-
-
-RENAMED: list[tuple[bytes, bytes]] = [
+DIALECT = Dialect(
+    renames={"max_tokens": "max_completion_tokens"},
+    lacks=frozenset({"user", "stream_options"}),
+    message_lacks=frozenset({"reasoning_content"}),
+    asks_for_usage=False,
+)
+IN_DIALECT: list[tuple[bytes, bytes]] = [
     (b'{"model":"a","max_tokens":5}', b'{"model":"up/model-1","max_completion_tokens":5}'),
     (b'{"max_tokens":5,"max_completion_tokens":6}', b'{"max_completion_tokens":6,"model":"up/model-1"}'),
     (b'{"model":"a","max_completion_tokens":6}', b'{"model":"up/model-1","max_completion_tokens":6}'),
     (b'{"model":"a"}', b'{"model":"up/model-1"}'),
+    (b'{"model":"a","user":"u","x": 1}', b'{"model":"up/model-1","x": 1}'),
+    (b'{"model":"a","stream_options":{"include_usage":true}}', b'{"model":"up/model-1"}'),
+    (
+        b'{"messages":[{"role":"assistant","reasoning_content":"hm","content":"a\\u0062"}],"model":"a"}',
+        b'{"messages":[{"role":"assistant","content":"a\\u0062"}],"model":"up/model-1"}',
+    ),
+    (
+        b'{"messages": [{"role": "user", "content": "\\"reasoning_content\\""}],"model":"a"}',
+        b'{"messages": [{"role": "user", "content": "\\"reasoning_content\\""}],"model":"up/model-1"}',
+    ),
+    (b'{"messages":{"reasoning_content":1},"model":"a"}', b'{"messages":{"reasoning_content":1},"model":"up/model-1"}'),
 ]
 
 
-@pytest.mark.parametrize(("body", "expected"), RENAMED)
-def test_a_field_takes_the_only_name_its_provider_knows(body: bytes, expected: bytes) -> None:
-    assert build_body(make_call(body), renames={"max_tokens": "max_completion_tokens"}) == expected
+@pytest.mark.parametrize(("body", "expected"), IN_DIALECT)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_provider_is_asked_in_its_dialect(body: bytes, expected: bytes, stream: bool) -> None:
+    assert build_body(make_call(body, stream=stream), DIALECT) == expected
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{", b'{"model":"a","model":"b"}', b'{"model":"a","stream_options":[]}'])

@@ -1,0 +1,51 @@
+"""How providers of OpenAI's chat format take it differently from OpenAI: what they call, lack and refuse. Pure data.
+
+docs/backends.md says the same in its table of providers, and a test holds the two together.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """`renames` maps a field to the only name that the provider takes for it, as `max_tokens` to
+    `max_completion_tokens`. `lacks` are fields that tune an answer and that it refuses, or that it must not be sent;
+    `message_lacks` the same inside messages, where clients send back whatever another provider's answer had.
+    `asks_for_usage` is False where a stream brings its usage unasked and `stream_options` is refused.
+    """
+
+    renames: Mapping[str, str] = field(default_factory=dict[str, str])
+    lacks: frozenset[str] = frozenset()
+    message_lacks: frozenset[str] = frozenset()
+    asks_for_usage: bool = True
+
+
+PLAIN: Final = Dialect()
+
+_OPENAI_ALONE: Final = frozenset({"prompt_cache_options", "prompt_cache_retention", "safety_identifier", "verbosity"})
+_THOUGHTS: Final = frozenset({"reasoning_content", "reasoning_details"})
+
+DIALECTS: Final[Mapping[str, Dialect]] = {
+    "openai": Dialect(renames={"max_tokens": "max_completion_tokens"}),
+    "deepseek": Dialect(renames={"max_completion_tokens": "max_tokens"}),
+    "gemini": Dialect(lacks=_OPENAI_ALONE | {"metadata", "prompt_cache_key", "store"}),
+    "groq": Dialect(
+        lacks=_OPENAI_ALONE | {"logit_bias", "logprobs", "prediction", "prompt_cache_key", "top_logprobs"},
+        message_lacks=_THOUGHTS,
+    ),
+    "mistral": Dialect(
+        renames={"max_completion_tokens": "max_tokens", "seed": "random_seed"},
+        lacks=_OPENAI_ALONE | {"logit_bias", "service_tier", "store", "stream_options", "user"},
+        message_lacks=_THOUGHTS | {"annotations", "audio", "function_call", "name", "reasoning", "refusal"},
+        asks_for_usage=False,
+    ),
+}
+"""By provider. Seen in what these answer 400 and 422 to, and in the request types of Groq's and Mistral's own clients;
+DeepSeek refuses nothing and answers without a limit where it does not know the limit's name."""
+
+
+def dialect_of(provider: str) -> Dialect:
+    """That of OpenAI's format as it is, where the provider is not known to differ."""
+    return DIALECTS.get(provider, PLAIN)

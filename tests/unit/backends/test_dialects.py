@@ -1,0 +1,46 @@
+"""The table of providers in docs/backends.md and the dialects that are spoken say the same."""
+
+from pathlib import Path
+
+from backends.dialects import DIALECTS, PLAIN, dialect_of
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "backends.md"
+HEAD = "| provider | is told | is not told | is not told in messages |"
+
+
+def rows() -> list[list[str]]:
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    start = lines.index(HEAD)
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[start + 2 : lines.index("", start)]]
+
+
+def listed(names: frozenset[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
+
+
+def test_the_table_is_what_is_spoken() -> None:
+    expected = [
+        [
+            f"`{provider}`",
+            ", ".join(f"`{ours}` for `{theirs}`" for theirs, ours in dialect.renames.items()),
+            listed(dialect.lacks),
+            listed(dialect.message_lacks),
+        ]
+        for provider, dialect in sorted(DIALECTS.items(), key=lambda item: (item[0] != "openai", item[0]))
+    ]
+    assert rows() == expected
+
+
+def test_no_field_has_two_fates() -> None:
+    for dialect in DIALECTS.values():
+        assert not dialect.lacks & (dialect.renames.keys() | set(dialect.renames.values()))
+
+
+def test_who_is_not_known_to_differ_is_asked_as_openai_is() -> None:
+    assert dialect_of("another") is PLAIN
+    assert PLAIN.asks_for_usage
+
+
+def test_who_refuses_stream_options_is_never_sent_any() -> None:
+    for dialect in DIALECTS.values():
+        assert dialect.asks_for_usage == ("stream_options" not in dialect.lacks)
