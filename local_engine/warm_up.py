@@ -13,16 +13,22 @@ def warm_up_lengths(max_tokens: int) -> list[int]:
 
 
 def warm_up(core: EngineCore, max_tokens: int) -> None:
-    """Compute prompts of all lengths, draw from them with and without a temperature; raises StepFailed.
+    """Compute prompts of all lengths, greedily and alone, then drawn and beside an answer; raises StepFailed.
 
-    Their cached blocks carry salts of their own and are the first to go.
+    An answer beside a prompt is attended to outside the captured steps. Cached blocks carry salts of their own and are
+    the first to go.
     """
     for length in warm_up_lengths(max_tokens):
-        for temperature in (0.0, 1.0):
-            name = f"warm-up-{length}-{temperature}"
-            params = SamplingParams(temperature=temperature, top_p=0.9, max_tokens=2)
-            core.add(Request(name, [0] * length, params, cache_salt=name))
-            while core.has_work:
-                failed = next((delta.error for delta in core.step().deltas if delta.error), None)
-                if failed is not None:
-                    raise StepFailed(f"The engine cannot compute a prompt of {length} tokens: {failed}")
+        _run(core, length, SamplingParams(temperature=0.0, max_tokens=2), f"warm-up-{length}")
+        _run(core, 1, SamplingParams(temperature=0.0, max_tokens=3), f"beside-{length}", steps=1)
+        _run(core, length, SamplingParams(temperature=1.0, top_p=0.9, max_tokens=2), f"drawn-{length}")
+
+
+def _run(core: EngineCore, length: int, params: SamplingParams, name: str, *, steps: int | None = None) -> None:
+    """Add a prompt, and step so often, or until nothing is left."""
+    core.add(Request(name, [0] * length, params, cache_salt=name))
+    while core.has_work and steps != 0:
+        failed = next((delta.error for delta in core.step().deltas if delta.error), None)
+        if failed is not None:
+            raise StepFailed(f"The engine cannot compute a prompt of {length} tokens: {failed}")
+        steps = None if steps is None else steps - 1
