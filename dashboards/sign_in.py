@@ -47,22 +47,11 @@ def build_sign_in(
     `company` is the host of an identity provider; `own_key` ends the keys that were made for its people's sessions.
     """
     router = APIRouter()
-    tokens = FormTokens()
-
-    def page(problem: str = "", status: int = 200) -> Response:
-        nonce = secrets.token_urlsafe(16)
-        shown = f'<p class="be-problem" role="alert">{escape(problem)}</p>' if problem else ""
-        link = COMPANY.format(name=escape(company)) if company else ""
-        text = PAGE.format(problem=shown, company=link, token=tokens.token(nonce))
-        response = HTMLResponse(text, status_code=status)
-        response.set_cookie(
-            NONCE_COOKIE, nonce, path="/ui", httponly=True, samesite="strict", secure=is_secure, max_age=3600
-        )
-        return response
+    form = SignInForm(company, is_secure=is_secure)
 
     @router.get("/ui/sign-in")
-    async def form() -> Response:  # pyright: ignore[reportUnusedFunction]
-        return page()
+    async def show_form() -> Response:  # pyright: ignore[reportUnusedFunction]
+        return form.page()
 
     @router.post("/ui/sign-in")
     async def sign_in(  # pyright: ignore[reportUnusedFunction]
@@ -72,16 +61,16 @@ def build_sign_in(
     ) -> Response:
         address = request.client.host if request.client else "?"
         if (wait := limit.wait_seconds(address)) > 0:
-            return page(f"Too many wrong keys from here. Try again in {wait:.0f} seconds.", 429)
-        if not tokens.is_good(request.cookies.get(NONCE_COOKIE), token):
-            return page("This form was too old. Please try again.", 403)
+            return form.page(f"Too many wrong keys from here. Try again in {wait:.0f} seconds.", 429)
+        if not form.is_ours(request, token):
+            return form.page("This form was too old. Please try again.", 403)
         try:
             me = await GatewayClient(http, key.strip()).get("/admin/v1/me")
         except GatewayRefused as refused:
             limit.failed(address)
-            return page(_why(refused), 401)
+            return form.page(_why(refused), 401)
         except GatewayUnreachable:
-            return page("The gateway does not answer. Is it running? `breakeven serve` starts both.", 502)
+            return form.page("The gateway does not answer. Is it running? `breakeven serve` starts both.", 502)
         limit.succeeded(address)
         secret, _ = sessions.start(key.strip(), me["name"], me["role"], frozenset(me["permissions"]))
         response = RedirectResponse(HOME, status_code=303)
@@ -103,6 +92,28 @@ def build_sign_in(
         return response
 
     return router
+
+
+class SignInForm:
+    """The page, and whether what comes back was sent from one of ours."""
+
+    def __init__(self, company: str | None, *, is_secure: bool) -> None:
+        self._link = COMPANY.format(name=escape(company)) if company else ""
+        self._is_secure = is_secure
+        self._tokens = FormTokens()
+
+    def page(self, problem: str = "", status: int = 200) -> Response:
+        nonce = secrets.token_urlsafe(16)
+        shown = f'<p class="be-problem" role="alert">{escape(problem)}</p>' if problem else ""
+        text = PAGE.format(problem=shown, company=self._link, token=self._tokens.token(nonce))
+        response = HTMLResponse(text, status_code=status)
+        response.set_cookie(
+            NONCE_COOKIE, nonce, path="/ui", httponly=True, samesite="strict", secure=self._is_secure, max_age=3600
+        )
+        return response
+
+    def is_ours(self, request: Request, token: str) -> bool:
+        return self._tokens.is_good(request.cookies.get(NONCE_COOKIE), token)
 
 
 def _why(refused: GatewayRefused) -> str:

@@ -1,5 +1,7 @@
 """How much of the paid GPU time requests used; the rest is the idle line."""
 
+from typing import Any
+
 from dashboards import charts, display, markup
 from dashboards.frame import View, chart, html, panel
 from dashboards.periods import link, time_of
@@ -10,73 +12,70 @@ OWN_BACKEND = "local"
 async def build(view: View) -> None:
     """Rent = used + idle, hour by hour."""
     found = await view.gateway.get("/admin/v1/reports/utilisation", **view.period.bounds())
-    idle = found["idle"]
-    if found["is_configured"] and idle is None:
-        html(
-            markup.message(
-                "No hours yet",
-                "The own engine counts as paid from the ledger's first request on. Ask it something, or choose a "
-                "longer time range above.",
-            )
-        )
+    if found["idle"] is None:
+        html(_nothing_paid(is_configured=found["is_configured"]))
         return
-    if idle is None:
-        html(
-            markup.message(
-                "No GPU of your own",
-                "The bundled engine is switched off, so there is no rent and nothing idle. Break-even says whether "
-                "owning one would pay.",
-            )
-        )
-        return
-    pays = found["break_even_utilisation"]
-    html(
-        markup.tiles(
-            [
-                markup.tile(
-                    "GPU time used", display.share(idle["utilisation"]), f"of what was paid · {view.period.label}"
-                ),
-                markup.tile(
-                    "Rent",
-                    display.dollars(idle["rent_usd"]),
-                    f"{found['replicas']} × {display.dollars(found['gpu_hour_usd'])} / hour · {view.period.label}",
-                ),
-                markup.tile("Used by requests", display.dollars(idle["used_usd"]), "GPU-seconds at the hour's price"),
-                markup.tile("Idle", display.dollars(idle["idle_usd"]), "paid, used by nobody", tone="warn"),
-                markup.tile(
-                    "Pays above",
-                    display.share(pays) if pays is not None else "unknown",
-                    "of its capacity, against hosted; see Break-even",
-                    tone="" if pays is None else "good" if pays <= 1 and idle["utilisation"] >= pays else "warn",
-                ),
-            ]
-        )
-    )
+    html(_tiles(found, view.period.label))
     with panel("Used and idle by the hour", "Everything above the line's area is idle and was paid for. Hours in UTC."):
         points = [(p["start"], p["used_gpu_seconds"], p["paid_gpu_seconds"]) for p in found["hours"]]
-        chart(charts.used_and_paid(points, pays), "GPU utilisation by the hour in per cent of paid time", is_tall=True)
+        what = "GPU utilisation by the hour in per cent of paid time"
+        chart(charts.used_and_paid(points, found["break_even_utilisation"]), what, is_tall=True)
     with panel("Busiest hours"):
-        busiest = sorted(found["hours"], key=lambda p: -p["used_gpu_seconds"])[:8]
-        html(
-            markup.table(
-                [
-                    markup.Column("Hour, UTC"),
-                    markup.Column("Requests", is_number=True),
-                    markup.Column("GPU time used", is_number=True),
-                    markup.Column("Utilisation", is_number=True),
-                ],
-                [
-                    [
-                        markup.Cell(display.hour(p["start"]), href=_requests_of(p["start"], view)),
-                        display.count(p["requests"]),
-                        f"{p['used_gpu_seconds']:,.0f} s",
-                        display.share(p["used_gpu_seconds"] / p["paid_gpu_seconds"] if p["paid_gpu_seconds"] else None),
-                    ]
-                    for p in busiest
-                ],
-                caption="The hours in which the GPU was used most",
-            )
+        html(_busiest(found["hours"], view))
+
+
+def _nothing_paid(*, is_configured: bool) -> str:
+    if is_configured:
+        return markup.message(
+            "No hours yet",
+            "The own engine counts as paid from the ledger's first request on. Ask it something, or choose a longer "
+            "time range above.",
         )
+    return markup.message(
+        "No GPU of your own",
+        "The bundled engine is switched off, so there is no rent and nothing idle. Break-even says whether owning one "
+        "would pay.",
+    )
+
+
+def _tiles(found: dict[str, Any], period: str) -> str:
+    idle, pays = found["idle"], found["break_even_utilisation"]
+    rent = f"{found['replicas']} × {display.dollars(found['gpu_hour_usd'])} / hour · {period}"
+    return markup.tiles(
+        [
+            markup.tile("GPU time used", display.share(idle["utilisation"]), f"of what was paid · {period}"),
+            markup.tile("Rent", display.dollars(idle["rent_usd"]), rent),
+            markup.tile("Used by requests", display.dollars(idle["used_usd"]), "GPU-seconds at the hour's price"),
+            markup.tile("Idle", display.dollars(idle["idle_usd"]), "paid, used by nobody", tone="warn"),
+            markup.tile(
+                "Pays above",
+                display.share(pays) if pays is not None else "unknown",
+                "of its capacity, against hosted; see Break-even",
+                tone="" if pays is None else "good" if pays <= 1 and idle["utilisation"] >= pays else "warn",
+            ),
+        ]
+    )
+
+
+def _busiest(hours: list[dict[str, Any]], view: View) -> str:
+    return markup.table(
+        [
+            markup.Column("Hour, UTC"),
+            markup.Column("Requests", is_number=True),
+            markup.Column("GPU time used", is_number=True),
+            markup.Column("Utilisation", is_number=True),
+        ],
+        [
+            [
+                markup.Cell(display.hour(p["start"]), href=_requests_of(p["start"], view)),
+                display.count(p["requests"]),
+                f"{p['used_gpu_seconds']:,.0f} s",
+                display.share(p["used_gpu_seconds"] / p["paid_gpu_seconds"] if p["paid_gpu_seconds"] else None),
+            ]
+            for p in sorted(hours, key=lambda p: -p["used_gpu_seconds"])[:8]
+        ],
+        caption="The hours in which the GPU was used most",
+    )
 
 
 def _requests_of(hour: str, view: View) -> str | None:
