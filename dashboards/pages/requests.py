@@ -11,6 +11,11 @@ from dashboards.markup import Cell, Column
 
 FILTERS = ("model", "team", "project", "backend", "rule", "tag", "key_id", "status")
 STATUSES = ("completed", "partial", "cancelled", "failed", "orphaned")
+TOOLS = (
+    ("Web searches", "web_searches"),
+    ("File searches", "file_searches"),
+    ("Other tool calls", "other_tool_calls"),
+)
 TONES = {"completed": "", "partial": "warn", "cancelled": "muted", "failed": "bad", "orphaned": "warn"}
 
 
@@ -115,8 +120,7 @@ def _simulated(one: dict[str, Any]) -> str:
 
 def _lines(one: dict[str, Any]) -> str:
     if not one["lines"]:
-        text = "Its price was not known when it was settled." if one["cost_usd"] is None else "Nothing was charged."
-        return markup.message("No price lines", text)
+        return markup.message("No price lines", _why_no_lines(one))
     rows: list[list[Cell | str]] = [
         [line["name"], display.count(line["tokens"]), display.exact_dollars(line["cost_usd"])] for line in one["lines"]
     ]
@@ -125,8 +129,20 @@ def _lines(one: dict[str, Any]) -> str:
         [Column("Class"), Column("Tokens", is_number=True), Column("Cost", is_number=True)], rows, caption="Price lines"
     )
     return table + markup.facts(
-        [("At list price", display.exact_dollars(one["list_cost_usd"])), ("GPU time", f"{one['gpu_seconds']:.3f} s")]
+        [
+            ("At list price", display.exact_dollars(one["list_cost_usd"])),
+            ("GPU time", f"{one['gpu_seconds']:.3f} s"),
+            *((what, display.count(one[name])) for what, name in TOOLS if one[name]),
+        ]
     )
+
+
+def _why_no_lines(one: dict[str, Any]) -> str:
+    if one["cost_usd"] is not None:
+        return "Nothing was charged."
+    if one["other_tool_calls"]:
+        return "The provider ran tools for it whose bill no answer tells."
+    return "Its price was not known when it was settled."
 
 
 def _latency(one: dict[str, Any]) -> str:

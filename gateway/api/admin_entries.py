@@ -96,6 +96,9 @@ class EntryDetail(EntrySummary):
     upstream_model: str
     cache_write_tokens: int
     reasoning_tokens: int
+    web_searches: int
+    file_searches: int
+    other_tool_calls: int
     lines: list[CostLine]
     list_cost_usd: str | None
     cost_lower_usd: str | None
@@ -178,6 +181,9 @@ def detail(entry: Entry) -> EntryDetail:
             "upstream_model": entry.upstream_model,
             "cache_write_tokens": entry.cache_write_5m_tokens + entry.cache_write_1h_tokens,
             "reasoning_tokens": entry.reasoning_tokens,
+            "web_searches": entry.web_searches,
+            "file_searches": entry.file_searches,
+            "other_tool_calls": entry.other_tool_calls,
             "lines": _lines(entry),
             "list_cost_usd": _usd(entry.cost.list_pico_usd if entry.cost else None),
             "cost_lower_usd": _usd(entry.cost_lower_pico_usd),
@@ -257,7 +263,7 @@ def _lines(entry: Entry) -> list[CostLine]:
         ("input, read from cache", entry.cached_input_tokens, cost.cached_input_pico_usd),
         ("input, written to cache", written, cost.cache_write_pico_usd),
         ("output, reasoning included", entry.output_tokens, cost.output_pico_usd),
-        ("other (fees, audio, images)", None, cost.other_pico_usd),
+        ("other (fees, searches, attempts that did not answer)", None, cost.other_pico_usd),
         ("GPU time", None, cost.compute_pico_usd),
     )
     return [

@@ -159,11 +159,16 @@ def _meters(group: Sums) -> Iterator[Meter]:
         ("Cached Input Tokens", group.cached_input_tokens, "Tokens", group.cached_input_pico_usd),
         ("Cache Write Tokens", written, "Tokens", group.cache_write_pico_usd),
         ("Output Tokens", group.output_tokens, "Tokens", group.output_pico_usd),
-        ("Requests", group.requests if group.other_pico_usd else 0, "Requests", group.other_pico_usd),
+        ("Requests", group.requests if _has_fees(group) else 0, "Requests", group.other_pico_usd),
     )
     for name, quantity, unit, cost in classes:
         if quantity or cost:
             yield Meter(name, Decimal(quantity), unit, cost)
+
+
+def _has_fees(group: Sums) -> bool:
+    """Whether anything is billed beside its tokens, at whatever price."""
+    return bool(group.other_pico_usd or group.web_searches or group.file_searches or group.other_tool_calls)
 
 
 def _usage(base: Mapping[str, Cell], group: Sums, meter: Meter, list_pico: int, *, is_rented: bool) -> dict[str, Cell]:
@@ -184,6 +189,12 @@ def _usage(base: Mapping[str, Cell], group: Sums, meter: Meter, list_pico: int, 
         "SkuPriceId": sku,
         "SkuMeter": meter.name,
     }
+    if meter.unit == "Requests":
+        row |= {
+            "x_WebSearches": group.web_searches,
+            "x_FileSearches": group.file_searches,
+            "x_OtherToolCalls": group.other_tool_calls,
+        }
     if is_gpu:
         row |= _resource(group.group["backend"] or "", "Used" if is_rented else None)
         row |= {"ServiceName": "Own GPUs", "x_InputTokens": group.input_tokens, "x_OutputTokens": group.output_tokens}

@@ -66,14 +66,17 @@ COLUMNS = columns_of(
         ("Tags", "text"),
         ("x_Backend", "text"),
         ("x_EstimatedRequests", "integer"),
+        ("x_FileSearches", "integer"),
         ("x_InputTokens", "integer"),
         ("x_IsSimulated", "boolean"),
         ("x_KeyId", "text"),
         ("x_Model", "text"),
         ("x_Operation", "text"),
+        ("x_OtherToolCalls", "integer"),
         ("x_OutputTokens", "integer"),
         ("x_Project", "text"),
         ("x_UnpricedRequests", "integer"),
+        ("x_WebSearches", "integer"),
     )
 )
 EMPTY: Mapping[str, Cell] = dict.fromkeys((column.name for column in COLUMNS), None)

@@ -89,6 +89,9 @@ class CostRow(BaseModel):
     cached_input_tokens: int
     output_tokens: int
     reasoning_tokens: int
+    web_searches: int
+    file_searches: int
+    other_tool_calls: int
     gpu_seconds: float
     cost_usd: str
     list_cost_usd: str

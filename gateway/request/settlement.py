@@ -236,13 +236,25 @@ def _cost(candidate: Candidate, usage: Usage, gpu_seconds: float | None) -> Cost
 def _bounds(intent: Intent, candidate: Candidate, usage: Usage, cost: Cost | None) -> tuple[int | None, int | None]:
     exact = cost.total_pico_usd if cost is not None else None
     if not usage.is_estimated:
-        return exact, exact
+        known = _without_unpriced_tools(candidate, usage) if exact is None else None
+        return (exact if known is None else known), exact
     halved = replace(usage, output_tokens=usage.output_tokens // 2, reasoning_tokens=0, cached_input_tokens=0)
     least = _cost(candidate, replace(halved, input_tokens=halved.input_tokens // 2), None)
     bound = intent.cost_bound_pico_usd
     upper = bound if exact is None or bound is None else max(exact, bound)
     lower = least.total_pico_usd if least is not None else None
     return (lower if exact is None or lower is None else min(exact, lower)), upper
+
+
+def _without_unpriced_tools(candidate: Candidate, usage: Usage) -> int | None:
+    """What is known of a cost that a provider's tools made unknown; None where nothing is."""
+    prices = candidate.prices
+    if prices is None:
+        return None
+    web = usage.web_searches if prices.web_search_pico_usd is not None else 0
+    files = usage.file_searches if prices.file_search_pico_usd is not None else 0
+    cost = _cost(candidate, replace(usage, web_searches=web, file_searches=files, other_tool_calls=0), None)
+    return cost.total_pico_usd if cost is not None else None
 
 
 def _sum(one: int | None, other: int | None) -> int | None:

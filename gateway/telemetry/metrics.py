@@ -15,6 +15,8 @@ TAKE_OVER_BUCKETS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 5.0, 30.0)
 SPEED_BUCKETS = (1, 2, 5, 10, 20, 40, 80, 160, 320, 640, 1280)
 RARER_TOKEN_CLASSES = ("cached_input", "cache_write", "reasoning")
 
+TOOLS = ("web_search", "file_search", "other")
+
 
 class _Usual(NamedTuple):
     """The series that nearly every request counts in, found at once."""
@@ -41,6 +43,12 @@ class Metrics:
             "breakeven_requests", "Settled requests.", ("model", "backend", "status"), registry=self.registry
         )
         self._tokens = Counter("breakeven_tokens", "Tokens by class.", ("model", "class"), registry=self.registry)
+        self._tools = Counter(
+            "breakeven_tool_calls",
+            "By tools of providers, billed beside tokens.",
+            ("model", "tool"),
+            registry=self.registry,
+        )
         self._cost = Counter("breakeven_cost_usd", "Cost of settled requests.", ("model",), registry=self.registry)
         self._gpu = Counter("breakeven_gpu_seconds", "GPU time of own engines.", ("model",), registry=self.registry)
         self._unpriced = Counter(
@@ -93,6 +101,9 @@ class Metrics:
         for token_class, count in zip(RARER_TOKEN_CLASSES, counts, strict=True):
             if count:
                 self._counter(self._tokens, model, token_class).inc(count)
+        for tool, count in zip(TOOLS, (entry.web_searches, entry.file_searches, entry.other_tool_calls), strict=True):
+            if count:
+                self._counter(self._tools, model, tool).inc(count)
         if entry.cost is None:
             self._counter(self._unpriced, model).inc()
         else:

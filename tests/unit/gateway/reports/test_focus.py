@@ -322,3 +322,14 @@ def test_apportioning_adds_up(whole: int, weights: list[int], parts: list[int] |
 
 def test_the_groups_leave_no_request_in_two_rows() -> None:
     assert "tag" not in GROUP_BY, "a request with two tags would be counted twice"
+
+
+def test_what_is_billed_beside_tokens_stands_on_one_row_priced_or_not() -> None:
+    calls = {"web_searches": 4, "file_searches": 2, "other_tool_calls": 1}
+    for group in (make_sums(**calls), make_sums(**calls, unpriced_requests=3, **_no_cost())):
+        table = focus_table([group], [], PERIOD)
+        told = [row for row in table.rows if row["x_WebSearches"] is not None]
+        assert [(row["SkuMeter"], row["x_WebSearches"], row["x_FileSearches"]) for row in told] == [("Requests", 4, 2)]
+        assert told[0]["x_OtherToolCalls"] == 1
+        for row in table.rows:
+            check_row(row)
