@@ -96,7 +96,13 @@ class ReplayRequest(RulesText):
 def build_rules_router(rules: RulesService, replay: Replay) -> APIRouter:
     """The paths below `/rules`."""
     router = APIRouter(prefix="/rules", tags=["admin: rules"])
+    _add_listing(router, rules)
+    _add_checks_of_texts(router, rules, replay)
+    _add_versions(router, rules)  # last: `/{version}` would take every other path
+    return router
 
+
+def _add_listing(router: APIRouter, rules: RulesService) -> None:
     @router.get("", openapi_extra=needs("rules.read"))
     async def list_rules() -> RulesList:  # pyright: ignore[reportUnusedFunction]
         """All versions, newest first, and every activation."""
@@ -120,6 +126,8 @@ def build_rules_router(rules: RulesService, replay: Replay) -> APIRouter:
             )
         return _version(stored, await rules.active(), with_text=True)
 
+
+def _add_checks_of_texts(router: APIRouter, rules: RulesService, replay: Replay) -> None:
     @router.post("/validate", openapi_extra=needs("rules.read"))
     async def validate(text: RulesText) -> Checked:  # pyright: ignore[reportUnusedFunction]
         """What is wrong with a text, with its line."""
@@ -150,6 +158,8 @@ def build_rules_router(rules: RulesService, replay: Replay) -> APIRouter:
         """The JSON schema of a rules file, for editors."""
         return rules_json_schema()
 
+
+def _add_versions(router: APIRouter, rules: RulesService) -> None:
     @router.post("/rollback", openapi_extra=needs("rules.write"))
     async def roll_back(change: Change, caller: Caller) -> RulesActivation:  # pyright: ignore[reportUnusedFunction]
         """Activate what was active before."""
@@ -172,8 +182,6 @@ def build_rules_router(rules: RulesService, replay: Replay) -> APIRouter:
                 version, author=caller.name, reason=change.reason, expected_active=change.expected_active
             )
         )
-
-    return router
 
 
 ACTIVE: Literal["active"] = "active"
