@@ -16,7 +16,7 @@ from local_engine.config import CPU_WEIGHTS, GPU_WEIGHTS, EngineConfig, ModelCon
 from local_engine.constraints import ConstraintCompiler
 from local_engine.engine_core import EngineCore
 from local_engine.errors import ModelUnsupported
-from local_engine.gguf_loader import load_gguf
+from local_engine.gpu_faults import preparing
 from local_engine.kv_cache_manager import KvCacheManager
 from local_engine.layers.int8_linear import Int8Linear
 from local_engine.layers.linear import DenseLinear, LinearBuilder
@@ -119,7 +119,12 @@ def without_idle_window(loaded: LoadedFile, config: EngineConfig) -> LoadedFile:
 
 def load_model(path: Path) -> LoadedFile:
     """Open a GGUF file or a folder of safetensors."""
-    return load_safetensors(path) if path.is_dir() else load_gguf(path)
+    if path.is_dir():
+        return load_safetensors(path)
+    # Imported here: a folder can do without the library that reads GGUF.
+    from local_engine.gguf_loader import load_gguf
+
+    return load_gguf(path)
 
 
 def linear_builder(weights: WeightFormat) -> LinearBuilder:
@@ -218,7 +223,7 @@ def build_compute(
     from local_engine.kernels.gpu_steps import GpuSteps
 
     plan, device = gpu_plan(config, blocks, context_window), torch.device(config.device)
-    with on_device(device):
+    with preparing(device), on_device(device):
         runner = build_gpu_runner(
             loaded.config, loaded.weights, plan, device, _layer_progress(progress), nibbles=loaded.nibbles
         )

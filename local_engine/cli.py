@@ -22,7 +22,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return {"fetch": _fetch, "serve": _serve}[options.command](options)
     except EngineError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("local_engine"):
+            raise
+        print(f"error: {missing(error.name)}", file=sys.stderr)
+    return 1
+
+
+def missing(module: str) -> str:
+    """What to do about a package that is not here."""
+    return (
+        f"The engine needs the Python package {module.partition('.')[0]}, which is not installed here; "
+        "pip install 'breakeven[engine]' brings everything it needs."
+    )
 
 
 def build_parser() -> argparse.ArgumentParser:

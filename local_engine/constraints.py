@@ -53,7 +53,14 @@ class ConstraintCompiler:
         """A fresh matcher at the beginning of an answer; raises InvalidRequest as `check` does."""
         if self._vocabulary is None:
             # Imported here: most engines never meet a constraint, and can then do without the library.
-            from local_engine.guidance import GuidanceVocabulary
+            try:
+                from local_engine.guidance import GuidanceVocabulary
+            except ModuleNotFoundError as error:
+                raise InvalidRequest(
+                    "This engine runs without the Python package llguidance, which keeps answers inside a schema, an "
+                    "expression or a grammar; leave the constraint out, or install it beside the engine.",
+                    parameter=FORMAT,
+                ) from error
 
             self._vocabulary = GuidanceVocabulary(self._tokenizer, self._vocabulary_size)
         return self._vocabulary.matcher(constraint)

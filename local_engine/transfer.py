@@ -1,23 +1,10 @@
 """Small tensors between host and device without either waiting for the other. Knows nothing of what they mean."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
-
-from local_engine.errors import DeviceLost
-
-
-def check_answers(device: torch.device, synchronize: Callable[[torch.device], object] = torch.cuda.synchronize) -> None:
-    """Raise DeviceLost where a GPU refuses everything: a kernel's fault stays with the process until it ends."""
-    if device.type != "cuda":
-        return
-    try:
-        synchronize(device)
-    except RuntimeError as error:
-        reason = str(error).partition("\n")[0]
-        raise DeviceLost(f"{device} computes nothing more ({reason}); the engine must be started again.") from error
 
 
 def on_device(device: torch.device) -> AbstractContextManager[object]:

@@ -1,0 +1,42 @@
+"""What a GPU's refusals mean, in sentences that say what to do. Knows no engine."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from subprocess import CalledProcessError
+
+import torch
+
+from local_engine.errors import DeviceLost, DoesNotFit, StepFailed
+
+
+def check_answers(device: torch.device, synchronize: Callable[[torch.device], object] = torch.cuda.synchronize) -> None:
+    """Raise DeviceLost where a GPU refuses everything: a kernel's fault stays with the process until it ends."""
+    if device.type != "cuda":
+        return
+    try:
+        synchronize(device)
+    except RuntimeError as error:
+        raise DeviceLost(
+            f"{device} computes nothing more ({_first_line(error)}); the engine must be started again."
+        ) from error
+
+
+@contextmanager
+def preparing(device: torch.device) -> Generator[None]:
+    """Around loading and capturing: raises DoesNotFit or StepFailed for what torch or Triton refuse."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise DoesNotFit(
+            f"{device} ran out of memory while the engine was prepared ({_first_line(error)}). Give it a smaller "
+            "--context-window, --max-concurrency or weight format, fewer --kv-blocks, or a GPU of its own."
+        ) from error
+    except (RuntimeError, CalledProcessError, OSError) as error:
+        raise StepFailed(
+            f"The engine could not be prepared on {device} ({_first_line(error)}). Its kernels are compiled at start, "
+            "which needs a C compiler, Python's headers and a folder to write to (TRITON_CACHE_DIR)."
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,59 @@
+"""The command line where packages are missing: a sentence instead of a traceback, and no more than a model needs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+REFUSING = """
+import importlib.abc, sys
+
+class Refuse(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.split(".")[0] in {refused}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+        return None
+
+sys.meta_path.insert(0, Refuse())
+"""
+
+
+def run_without(refused: set[str], code: str) -> subprocess.CompletedProcess[str]:
+    """A process in which some packages are not installed."""
+    command = [sys.executable, "-c", REFUSING.format(refused=refused) + code]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("refused", ["uvicorn", "gguf"])
+def test_a_missing_package_is_one_sentence(tmp_path: Path, refused: str) -> None:
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"GGUF")
+    code = (
+        f"from local_engine.cli import main; raise SystemExit(main(['serve', '--model', {str(file)!r}, '--port', '0']))"
+    )
+    done = run_without({refused}, code)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"error: The engine needs the Python package {refused}, which is not installed here; "
+        "pip install 'breakeven[engine]' brings everything it needs."
+    )
+
+
+def test_a_folder_without_constraints_needs_neither_gguf_nor_llguidance() -> None:
+    code = """
+from unittest.mock import sentinel
+from local_engine.assembly import load_model
+from local_engine.constraints import ConstraintCompiler
+from local_engine.errors import InvalidRequest
+from local_engine.sampling_params import Constraint
+
+try:
+    ConstraintCompiler(sentinel.tokenizer, 10).check(Constraint("regex", "a+"))
+except InvalidRequest as error:
+    print(error)
+"""
+    done = run_without({"gguf", "llguidance"}, code)
+    assert done.returncode == 0, done.stderr
+    assert "without the Python package llguidance" in done.stdout

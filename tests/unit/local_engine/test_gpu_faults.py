@@ -1,0 +1,52 @@
+"""What a GPU refuses is told in a sentence: after a failed step, and while the engine is prepared."""
+
+from subprocess import CalledProcessError
+
+import pytest
+import torch
+
+from local_engine.errors import DeviceLost, DoesNotFit, EngineError, StepFailed
+from local_engine.gpu_faults import check_answers, preparing
+
+CUDA = torch.device("cuda:1")
+
+
+def refuse(device: torch.device) -> None:
+    raise RuntimeError("CUDA error: an illegal memory access was encountered\nThis might be reported later.")
+
+
+def answer(device: torch.device) -> None:
+    del device
+
+
+def test_a_device_that_answers_is_not_lost() -> None:
+    check_answers(CUDA, answer)
+    check_answers(torch.device("cpu"), refuse)
+
+
+def test_a_device_that_refuses_is_lost_and_says_what_to_do() -> None:
+    with pytest.raises(
+        DeviceLost,
+        match=r"cuda:1 computes nothing more \(CUDA error: an illegal memory access was encountered\); "
+        "the engine must be started again",
+    ):
+        check_answers(CUDA, refuse)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "sentence"),
+    [
+        (torch.OutOfMemoryError("Tried to allocate 2 GiB.\nmore"), DoesNotFit, "memory .* 2 GiB.*--kv-blocks"),
+        (RuntimeError("Failed to find C compiler."), StepFailed, "Failed to find C compiler.* needs a C compiler"),
+        (CalledProcessError(1, ["gcc"]), StepFailed, "Python's headers"),
+        (PermissionError("denied"), StepFailed, "TRITON_CACHE_DIR"),
+    ],
+)
+def test_what_stops_a_start_is_one_sentence(error: Exception, kind: type[EngineError], sentence: str) -> None:
+    with pytest.raises(kind, match=sentence), preparing(CUDA):
+        raise error
+
+
+def test_our_own_refusals_pass() -> None:
+    with pytest.raises(DoesNotFit, match="too large"), preparing(CUDA):
+        raise DoesNotFit("too large")
