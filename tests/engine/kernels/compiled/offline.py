@@ -43,7 +43,8 @@ class OfflineDriver:
         return GPUTarget("cuda", self._capability, 32)
 
     def get_current_device(self) -> int:
-        return 0
+        """A device per capability: Triton keeps what it compiled by device, and would give one what is another's."""
+        return self._capability
 
     def get_current_stream(self, device: int | None = None) -> int:
         return 0
