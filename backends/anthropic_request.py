@@ -46,14 +46,28 @@ def build_messages_body(view: ChatView, call: Call) -> bytes:
         "tool_choice": _tool_choice(view),
         "stop_sequences": list(view.stop),
         "output_config": _output_config(view),
-        "metadata": {"user_id": user} if (user := text_of(view.fields, "user")) else None,
+        "metadata": {"user_id": user} if (user := _user(view.fields)) else None,
         "service_tier": _SERVICE_TIERS.get(text_of(view.fields, "service_tier") or ""),
         "cache_control": view.fields.get("cache_control"),
-        "thinking": view.fields.get("thinking"),
+        "thinking": _thinking(view.fields.get("thinking")),
         "stream": call.is_stream,
     }
     body |= {name: value for name, value in optional.items() if value}
     return msgspec.json.encode(body | _sampling(view))
+
+
+def _user(fields: Fields) -> str | None:
+    """`safety_identifier` is what OpenAI made of `user`."""
+    return text_of(fields, "safety_identifier") or text_of(fields, "user")
+
+
+def _thinking(asked: object) -> object:
+    """Where it is Anthropic's own: others' `enabled` says no budget, without which Anthropic refuses it."""
+    if not isinstance(asked, dict):
+        return None
+    fields = cast(Fields, asked)
+    has_budget = fields.get("type") == "enabled" and "budget_tokens" in fields
+    return fields if has_budget or fields.get("type") in ("adaptive", "disabled", "between_tools") else None
 
 
 def _sampling(view: ChatView) -> Fields:

@@ -19,7 +19,7 @@ RANGES: Final[Mapping[str, tuple[float, float]]] = {
     "frequency_penalty": (-2, 2),
 }
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-TEXTS: Final = ("user", "reasoning_effort", "service_tier")
+TEXTS: Final = ("user", "safety_identifier", "reasoning_effort", "service_tier")
 
 ToolChoice = Literal["auto", "none", "required"] | tuple[Literal["tool"], str]
 
@@ -90,6 +90,10 @@ def refuse_unsayable(fields: Fields) -> None:
         raise untranslatable("n", "only one choice can be asked of this model")
     if "audio" in list_of(fields.get("modalities"), "modalities"):
         raise untranslatable("modalities", "this model cannot answer with audio")
+    if fields.get("audio") is not None:
+        raise untranslatable("audio", "this model cannot answer with audio")
+    if fields.get("moderation") is not None:
+        raise untranslatable("moderation", "only OpenAI moderates a chat on the way; ask one of its models")
     if fields.get("web_search_options") is not None:
         raise untranslatable("web_search_options", "this model cannot search the web here")
 

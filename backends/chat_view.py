@@ -119,9 +119,10 @@ def _decode(body: bytes) -> object:
 
 
 def _spoken(turns: list[Turn]) -> tuple[Turn, ...]:
-    """OpenAI answers a chat of system messages alone; other formats want somebody to speak."""
-    if turns and all(turn.role == "system" for turn in turns):
-        return (*turns[:-1], Turn("user", turns[-1].parts))
+    """OpenAI answers a chat of system messages and of texts that are empty; other formats want somebody to speak."""
+    said = [turn for turn in turns if turn.parts]
+    if said and all(turn.role == "system" for turn in said):
+        return (*said[:-1], Turn("user", said[-1].parts))
     return tuple(turns)
 
 

@@ -14,12 +14,14 @@ class Dialect:
     `max_completion_tokens`. `lacks` are fields that tune an answer and that it refuses, or that it must not be sent;
     `message_lacks` the same inside messages, where clients send back whatever another provider's answer had.
     `asks_for_usage` is False where a stream brings its usage unasked and `stream_options` is refused.
+    `takes_cache_marks`: it knows Anthropic's `cache_control`, because it passes chats on to Anthropic.
     """
 
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
     lacks: frozenset[str] = frozenset()
     message_lacks: frozenset[str] = frozenset()
     asks_for_usage: bool = True
+    takes_cache_marks: bool = False
 
 
 PLAIN: Final = Dialect()
@@ -41,6 +43,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         message_lacks=_THOUGHTS | {"annotations", "audio", "function_call", "name", "reasoning", "refusal"},
         asks_for_usage=False,
     ),
+    "openrouter": Dialect(takes_cache_marks=True),
 }
 """By provider. Seen in what these answer 400 and 422 to, and in the request types of Groq's and Mistral's own clients;
 DeepSeek refuses nothing and answers without a limit where it does not know the limit's name."""

@@ -13,6 +13,16 @@ from backends.json_objects import Fields, decode_object, number, part_of, text_o
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 
 
+_BOUND: Final = {
+    "mcp_servers": "an MCP server's tools run at the provider; this model cannot call them",
+    "thread": "is kept at Anthropic; send the whole conversation, or ask one of its models",
+    "compaction": "only Anthropic's models summarise a conversation so",
+    "inference_geo": "where an answer is computed can only be chosen at Anthropic",
+    "billing_policy": "who is billed can only be chosen at Anthropic",
+}
+"""Fields without which the answer would be another one, or another than was allowed."""
+
+
 class InvalidMessages(ValueError):
     """The caller's request is wrong in any format; `param` names where."""
 
@@ -25,11 +35,15 @@ class UnsayableMessages(InvalidMessages):
     """It says something that no other format can."""
 
 
-def chat_body_from_messages(body: bytes) -> bytes:
-    """An OpenAI chat body that asks the same. Raises InvalidMessages."""
+def chat_body_from_messages(body: bytes, *, keeps_cache_marks: bool = False) -> bytes:
+    """An OpenAI chat body that asks the same, with `cache_control` only for those who are known to take it: others
+    refuse what they do not know. Raises InvalidMessages."""
     fields = decode_object(body)
     if fields is None:
         raise InvalidMessages("body", "must be a JSON object")
+    for name, why in _BOUND.items():
+        if fields.get(name):
+            raise UnsayableMessages(name, why)
     limit = fields.get("max_tokens")
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise InvalidMessages("max_tokens", "must be a positive integer")
@@ -48,6 +62,8 @@ def chat_body_from_messages(body: bytes) -> bytes:
     user = text_of(part_of(fields, "metadata"), "user_id")
     tools = [_tool(tool, f"tools[{place}]") for place, tool in enumerate(_list(fields, "tools"))]
     optional: Fields = {"user": user, "tools": tools, "response_format": _response_format(fields)}
+    if not keeps_cache_marks:
+        _unmark(cast(list[Fields], chat["messages"]), tools)
     return msgspec.json.encode(chat | _tool_choice(fields) | {name: value for name, value in optional.items() if value})
 
 
@@ -100,7 +116,9 @@ def _user(role: str, blocks: list[Fields], where: str) -> Iterator[Fields]:
     for block in blocks:
         if block.get("type") == "tool_result":
             text, media = _tool_result(block, where)
-            yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": text}
+            cache = block.get("cache_control")
+            content = [{"type": "text", "text": text, "cache_control": cache}] if isinstance(cache, dict) else text
+            yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": content}
             parts += media
         else:
             parts.append(_part(block, where))
@@ -186,7 +204,20 @@ def _tool(tool: object, where: str) -> Fields:
         function["description"] = fields["description"]
     if fields.get("strict") is True:
         function["strict"] = True
-    return {"type": "function", "function": function}
+    made: Fields = {"type": "function", "function": function}
+    return made | ({"cache_control": fields["cache_control"]} if isinstance(fields.get("cache_control"), dict) else {})
+
+
+def _unmark(messages: list[Fields], tools: list[Fields]) -> None:
+    """Take the cache marks away; a content that was in parts for its mark alone is a text again."""
+    for tool in tools:
+        tool.pop("cache_control", None)
+    for message in messages:
+        content = message["content"]
+        for part in cast(list[Fields], content) if isinstance(content, list) else []:
+            part.pop("cache_control", None)
+            if message["role"] == "tool":
+                message["content"] = part["text"]
 
 
 def _tool_choice(fields: Fields) -> Fields:

@@ -38,6 +38,8 @@ def chat_body_from_responses(body: bytes) -> bytes:
     for name in KEPT_ELSEWHERE:
         if fields.get(name):
             raise untranslatable(name, "is kept at a provider; ask a model whose provider offers the Responses API")
+    if fields.get("moderation"):
+        raise untranslatable("moderation", "only OpenAI moderates an answer on the way; ask one of its models")
     chat: Fields = {name: fields[name] for name in SAME if fields.get(name) is not None}
     chat["messages"] = list(_messages(fields))
     if not chat["messages"]:

@@ -32,14 +32,21 @@ Write = Callable[[Chunk], bytes]
 class TranslatingBackend:
     """A backend around another one; what is in `native` goes to that one as it is.
 
-    `now` is Unix seconds, for the date that a response carries.
+    `takes_cache_marks`: its chats may carry Anthropic's `cache_control`. `now` is Unix seconds, for the date that a
+    response carries.
     """
 
     def __init__(
-        self, inner: Backend, *, native: Collection[Operation] = (), now: Callable[[], float] = time.time
+        self,
+        inner: Backend,
+        *,
+        native: Collection[Operation] = (),
+        takes_cache_marks: bool = False,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._inner = inner
         self._native = native
+        self._takes_cache_marks = takes_cache_marks
         self._now = now
 
     @property
@@ -82,7 +89,7 @@ class TranslatingBackend:
 
     async def _open_message(self, call: Call) -> Reply:
         try:
-            body = chat_body_from_messages(call.body)
+            body = chat_body_from_messages(call.body, keeps_cache_marks=self._takes_cache_marks)
         except InvalidMessages as error:
             kind = Untranslatable if isinstance(error, UnsayableMessages) else UpstreamRejected
             raise kind(str(error), backend=self.name, status=400, body=messages_error(400, str(error))) from error

@@ -48,10 +48,17 @@ class BackendTable:
     prompt_caches: dict[str, PromptCache] = field(default_factory=dict[str, PromptCache])
 
     def add(
-        self, adapter: Backend, facts: BackendFacts, *, drains: bool = False, native: Collection[Operation] = ()
+        self,
+        adapter: Backend,
+        facts: BackendFacts,
+        *,
+        drains: bool = False,
+        native: Collection[Operation] = (),
+        takes_cache_marks: bool = False,
     ) -> None:
         """`native` are the operations, beyond chat's, that need no translation for this adapter."""
-        self.adapters[adapter.name] = TranslatingBackend(adapter, native=native)
+        marks = takes_cache_marks or dialect_of(facts.provider).takes_cache_marks
+        self.adapters[adapter.name] = TranslatingBackend(adapter, native=native, takes_cache_marks=marks)
         self.facts[adapter.name] = facts
         if isinstance(adapter, KeyPool):
             self.shelves[adapter.name] = adapter
@@ -96,6 +103,7 @@ def _add_block(table: BackendTable, name: str, block: BackendSettings, environ: 
         BackendFacts(provider=provider, speed=speed),
         drains=block.on_disconnect == "drain",
         native=_native_to_block(block),
+        takes_cache_marks=block.litellm is not None,
     )
     table.timeouts[name] = Timeouts(**block.timeouts.model_dump())
     table.prompt_caches[name] = PromptCache(**block.prompt_cache.model_dump())

@@ -65,6 +65,11 @@ FIELDS: list[tuple[Json, Json]] = [
         },
     ),
     ({"tool_choice": "none"}, {"tool_choice": {"type": "none"}}),
+    ({"user": "u"}, {"metadata": {"user_id": "u"}}),
+    ({"user": "u", "safety_identifier": "s"}, {"metadata": {"user_id": "s"}}),
+    ({"thinking": {"type": "adaptive"}}, {"thinking": {"type": "adaptive"}}),
+    ({"thinking": {"type": "enabled"}}, {}),
+    ({"thinking": True}, {}),
 ]
 
 
@@ -72,6 +77,14 @@ FIELDS: list[tuple[Json, Json]] = [
 def test_fields(body: Json, expected: Json) -> None:
     least = {"model": "claude-x", "max_tokens": DEFAULT_MAX_TOKENS, "messages": HI_SAID}
     assert translate(body) == least | expected
+
+
+def test_instructions_are_asked_as_a_users_where_the_user_says_nothing() -> None:
+    system: Json = {"role": "system", "content": "Write."}
+    for messages in ([system], [system, {"role": "user", "content": ""}]):
+        assert translate({"messages": messages})["messages"] == [
+            {"role": "user", "content": [{"type": "text", "text": "Write."}]}
+        ]
 
 
 def test_stream_is_said() -> None:

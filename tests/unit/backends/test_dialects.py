@@ -28,7 +28,7 @@ def test_the_table_is_what_is_spoken() -> None:
         ]
         for provider, dialect in sorted(DIALECTS.items(), key=lambda item: (item[0] != "openai", item[0]))
     ]
-    assert rows() == expected
+    assert rows() == [row for row in expected if any(row[1:])]
 
 
 def test_no_field_has_two_fates() -> None:

@@ -1,9 +1,13 @@
 """Tries every row of the loss table in docs/backends.md: the documentation and the translators say the same."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from anthropic.types.beta.message_create_params import MessageCreateParamsBase
+from openai.types.chat.completion_create_params import CompletionCreateParamsBase
+from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
 from backends.anthropic_request import build_messages_body
 from backends.chat_view import parse_chat
@@ -59,9 +63,17 @@ SAMPLES: dict[str, tuple[Json, Json]] = {
     "store": (HI, {"store": True}),
     "verbosity": (HI, {"verbosity": "low"}),
     "prediction": (HI, {"prediction": {"type": "content", "content": "x"}}),
+    "prompt_cache_key": (HI, {"prompt_cache_key": "k"}),
+    "prompt_cache_options": (HI, {"prompt_cache_options": {"mode": "explicit"}}),
+    "prompt_cache_retention": (HI, {"prompt_cache_retention": "24h"}),
+    "safety_identifier": (HI, {"safety_identifier": "u"}),
+    "thinking": (HI, {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
+    "any other field": (HI, {"provider": {"order": ["x"]}}),
     "n": (HI, {"n": 2}),
     "web_search_options": (HI, {"web_search_options": {}}),
     "modalities": (HI, {"modalities": ["text", "audio"]}),
+    "audio": (HI, {"audio": {"voice": "alloy", "format": "wav"}}),
+    "moderation": (HI, {"moderation": {"policy": {"output": {"mode": "block"}}}}),
     "hosted tool": (HI, {"tools": [{"type": "web_search"}]}),
     "file by id": (HI, ask({"type": "file", "file": {"file_id": "f"}})),
     "audio in": (HI, ask({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}})),
@@ -143,6 +155,17 @@ MESSAGE_SAMPLES: dict[str, tuple[Json, Json]] = {
     "service_tier": (MESSAGE, {"service_tier": "auto"}),
     "past thinking": (MESSAGE | assistant(SAID), assistant(THOUGHT, SAID)),
     "container": (MESSAGE, {"container": "c"}),
+    "context_management": (MESSAGE, {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}),
+    "deferred tool": (MESSAGE | {"tools": [OWN_TOOL]}, {"tools": [OWN_TOOL | {"defer_loading": True}]}),
+    "diagnostics": (MESSAGE, {"diagnostics": {"previous_message_id": "msg_1"}}),
+    "fallbacks": (MESSAGE, {"fallbacks": [{"model": "n"}]}),
+    "fallback_credit_token": (MESSAGE, {"fallback_credit_token": "t"}),
+    "speed": (MESSAGE, {"speed": "fast"}),
+    "mcp_servers": (MESSAGE, {"mcp_servers": [{"type": "url", "name": "s", "url": "https://x/mcp"}]}),
+    "thread": (MESSAGE, {"thread": {"type": "create"}}),
+    "compaction": (MESSAGE, {"compaction": {"instructions": "briefly"}}),
+    "inference_geo": (MESSAGE, {"inference_geo": "us"}),
+    "billing_policy": (MESSAGE, {"billing_policy": {"type": "billing_policy", "bill_to": "user_profile"}}),
     "server tool": (MESSAGE, {"tools": [SEARCH]}),
     "block of a server tool": (
         MESSAGE,
@@ -173,3 +196,27 @@ def test_every_row_on_messages_is_true(field: str, fate: str) -> None:
 
 def test_no_sample_on_messages_is_left_out_of_the_table() -> None:
     assert [field for field, _ in message_rows()] == list(MESSAGE_SAMPLES)
+
+
+IN_HEADERS = {"betas", "user_profile_id", "workspace_id"}
+"""What Anthropic's client asks for as an argument and sends as a header."""
+
+
+@pytest.mark.parametrize(
+    ("fields", "said_otherwise", "table"),
+    [
+        (CompletionCreateParamsBase, {"model", "messages", "stream_options"}, SAMPLES),
+        (MessageCreateParamsBase, {"model", "messages", "max_tokens"} | IN_HEADERS, MESSAGE_SAMPLES),
+    ],
+)
+def test_every_field_that_the_official_client_knows_has_its_row(
+    fields: type, said_otherwise: set[str], table: dict[str, object]
+) -> None:
+    assert set(fields.__annotations__) - said_otherwise <= {field.partition(".")[0] for field in table}
+
+
+def test_every_field_of_a_response_that_the_official_client_knows_is_spoken_of() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    section = text[text.index("| Responses field |") : text.index("## Health")]
+    told = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]+)`", section))))
+    assert set(ResponseCreateParamsBase.__annotations__) - {"model"} <= told

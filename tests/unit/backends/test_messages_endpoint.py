@@ -32,8 +32,9 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 EPHEMERAL = {"cache_control": {"type": "ephemeral"}}
 
 
-def translate(body: Json) -> Json:
-    return cast(Json, json.loads(chat_body_from_messages(json.dumps(LEAST | body).encode())))
+def translate(body: Json, *, keeps_cache_marks: bool = False) -> Json:
+    sent = json.dumps(LEAST | body).encode()
+    return cast(Json, json.loads(chat_body_from_messages(sent, keeps_cache_marks=keeps_cache_marks)))
 
 
 FIELDS: list[tuple[Json, Json]] = [
@@ -111,8 +112,32 @@ CONVERSATION: Json = {
 }
 
 
+MARKED: Json = {
+    "system": [{"type": "text", "text": "be brief"} | EPHEMERAL],
+    "tools": [{"name": "f", "input_schema": SCHEMA} | EPHEMERAL],
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "go"} | EPHEMERAL]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "one"} | EPHEMERAL]},
+    ],
+}
+
+
+def test_cache_marks_go_to_those_alone_who_know_them() -> None:
+    without = json.loads(json.dumps(MARKED).replace(', "cache_control": {"type": "ephemeral"}', ""))
+    assert translate(MARKED) == translate(without)
+    kept = cast(dict[str, list[Json]], translate(MARKED, keeps_cache_marks=True))
+    assert kept["tools"][0]["cache_control"] == EPHEMERAL["cache_control"]
+    assert [message["content"] for message in kept["messages"]] == [
+        [{"type": "text", "text": "be brief"} | EPHEMERAL],
+        [{"type": "text", "text": "go"} | EPHEMERAL],
+        None,
+        [{"type": "text", "text": "one"} | EPHEMERAL],
+    ]
+
+
 def test_a_conversation() -> None:
-    assert translate(CONVERSATION)["messages"] == [
+    assert translate(CONVERSATION, keeps_cache_marks=True)["messages"] == [
         {"role": "system", "content": [{"type": "text", "text": "be brief"} | EPHEMERAL]},
         {
             "role": "user",
@@ -134,7 +159,7 @@ def test_a_conversation() -> None:
 
 
 def test_there_and_back_loses_only_the_thinking() -> None:
-    raw = chat_body_from_messages(json.dumps(LEAST | CONVERSATION).encode())
+    raw = chat_body_from_messages(json.dumps(LEAST | CONVERSATION).encode(), keeps_cache_marks=True)
     call = Call("chat.completions", "auto", raw, False, "r-1")
     again = json.loads(build_messages_body(parse_chat(raw), call))
     expected = json.loads(json.dumps(LEAST | CONVERSATION))
