@@ -1,6 +1,9 @@
 """The composition root: the one place that names concrete stores, backends and classifiers and puts them together."""
 
 import time
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry
 
 from classifier.protocol import Classifier
 from gateway.access.keys import KeyRing
@@ -8,7 +11,7 @@ from gateway.clock import now_us
 from gateway.composition.deployment import Deployment
 from gateway.composition.kept_answers import open_kept_answers
 from gateway.composition.running import Gateway, stop_process
-from gateway.composition.sharing import open_sharing
+from gateway.composition.sharing import Sharing, open_sharing
 from gateway.composition.watching import open_watching
 from gateway.config.settings import ShadowSettings
 from gateway.kept_answers.body_keeper import BodyKeeper
@@ -18,6 +21,7 @@ from gateway.learning.classifier_versions import ClassifierVersions
 from gateway.learning.classifier_watch import ClassifierWatch
 from gateway.learning.implied_feedback import ImpliedFeedback
 from gateway.learning.shadow import ShadowBudget, ShadowCalls
+from gateway.ledger.directories import Claim
 from gateway.ledger.journal import Journal
 from gateway.ledger.opening import open_journal
 from gateway.ledger.remote_sink import RemoteSink
@@ -36,7 +40,7 @@ from gateway.rulebook.service import RulesService
 from gateway.rulebook.state import ExplorationSpend
 from gateway.rulebook.watch import RuleWatch
 from gateway.storage.database import migrate_engine, open_database
-from gateway.storage.sql_stores import open_stores
+from gateway.storage.sql_stores import SqlStores, open_stores
 from gateway.stores import FeedbackStore
 from gateway.telemetry.fleet_metrics import FleetRegistry
 from gateway.telemetry.metrics import Metrics
@@ -60,9 +64,7 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
     versions = ClassifierVersions(home.classifier_directory)
     versions_watch, classifier = FileWatch(versions.active_file), _classifier(versions, deployment)
     metrics = Metrics(journal)
-    classifier_watch = ClassifierWatch(stores.feedback, stores.entries)
-    metrics.tell(classifier_watch.settled)
-    classifier_watch.show(metrics)
+    classifier_watch = _classifier_watch(stores, metrics)
     watching = open_watching(settings.telemetry.otlp_endpoint, metrics)
     kept = open_kept_answers(settings.redis, settings.kept_answers)
     sharing = open_sharing(settings.redis, journal=claim.path, workers=workers)
@@ -82,25 +84,15 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
         bodies=bodies,
         warm=MemoryWarmPrefixes() if sharing.prefixes is None else SharedWarmPrefixes(sharing.prefixes),
     )
-    pipeline.exploration = exploration = ExplorationSpend(pipeline.rule_state, now_us, workers=workers)
-    metrics.tell(exploration.settled)
-    pipeline.implied = implied = ImpliedFeedback(stores.feedback, now_us)
-    metrics.tell(implied.settled)
+    pipeline.exploration = exploration = _exploration(pipeline, metrics, workers=workers)
+    pipeline.implied = implied = _implied_feedback(stores, metrics)
     pipeline.shadows = _shadows(settings.shadow_calls, pipeline, stores.feedback, workers=workers)
-    is_alone = workers == 1
     gateway = Gateway(
         deployment=deployment,
         database=database,
         stores=stores,
         key_ring=key_ring,
-        rules=RulesService(
-            stores.rules,
-            deployment.catalogue,
-            lambda document, text_version: gateway.apply(document, text_version),
-            now_us=now_us,
-            file=home.rules_file,
-            taken_over=metrics.rules_taken_over,
-        ),
+        rules=_rules_service(stores, deployment, metrics, lambda: gateway),
         journal=journal,
         sink=sink,
         shipper=Shipper(journal, CountingSink(sink, admission)),
@@ -113,16 +105,8 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
         sharing=sharing,
         kept=kept,
         watching=watching,
-        watch=ChangeWatch(
-            sharing.news,
-            head=stores.audit.head,
-            refresh=lambda: gateway.refresh(),
-            follow_file=lambda: gateway.rules.refresh(),
-            monotonic=time.monotonic,
-        ),
-        exposition=metrics.registry
-        if is_alone
-        else FleetRegistry(metrics.registry, home.metrics_directory, claim.path.name),
+        watch=_change_watch(stores, sharing, lambda: gateway),
+        exposition=_exposition(metrics, deployment, claim, workers=workers),
         curve_watch=FileWatch(home.curve_file),
         versions=versions,
         versions_watch=versions_watch,
@@ -171,6 +155,55 @@ def _pipeline(
         bodies=bodies,
         warm=warm,
     )
+
+
+def _classifier_watch(stores: SqlStores, metrics: Metrics) -> ClassifierWatch:
+    watch = ClassifierWatch(stores.feedback, stores.entries)
+    metrics.tell(watch.settled)
+    watch.show(metrics)
+    return watch
+
+
+def _exploration(pipeline: Pipeline, metrics: Metrics, *, workers: int) -> ExplorationSpend:
+    exploration = ExplorationSpend(pipeline.rule_state, now_us, workers=workers)
+    metrics.tell(exploration.settled)
+    return exploration
+
+
+def _implied_feedback(stores: SqlStores, metrics: Metrics) -> ImpliedFeedback:
+    implied = ImpliedFeedback(stores.feedback, now_us)
+    metrics.tell(implied.settled)
+    return implied
+
+
+def _rules_service(
+    stores: SqlStores, deployment: Deployment, metrics: Metrics, gateway: Callable[[], Gateway]
+) -> RulesService:
+    return RulesService(
+        stores.rules,
+        deployment.catalogue,
+        lambda document, text_version: gateway().apply(document, text_version),
+        now_us=now_us,
+        file=deployment.home.rules_file,
+        taken_over=metrics.rules_taken_over,
+    )
+
+
+def _change_watch(stores: SqlStores, sharing: Sharing, gateway: Callable[[], Gateway]) -> ChangeWatch:
+    return ChangeWatch(
+        sharing.news,
+        head=stores.audit.head,
+        refresh=lambda: gateway().refresh(),
+        follow_file=lambda: gateway().rules.refresh(),
+        monotonic=time.monotonic,
+    )
+
+
+def _exposition(metrics: Metrics, deployment: Deployment, claim: Claim, *, workers: int) -> CollectorRegistry:
+    """What `/metrics` shows: this process, or with several workers the whole replica."""
+    if workers == 1:
+        return metrics.registry
+    return FleetRegistry(metrics.registry, deployment.home.metrics_directory, claim.path.name)
 
 
 def _shadows(
