@@ -43,35 +43,57 @@ FINISH_REASONS: Final[Mapping[str, str]] = {
 }
 
 
+_BESIDE: Final = "compaction"
+"""The iteration whose tokens are billed beside those that the usage itself sums up."""
+_ELSEWHERE: Final = frozenset({"advisor_message", "fallback_message"})
+"""Iterations of another model, at its prices."""
+
+
 def parse_messages_usage(wire: object) -> Usage:
-    """Anthropic's usage, whose `input_tokens` leaves cached tokens out, in our classes. Raises MalformedUsage."""
+    """Anthropic's usage, whose `input_tokens` leaves cached tokens out, in our classes. Raises MalformedUsage.
+
+    What another model did for the answer counts as tool calls whose bill nobody tells.
+    """
     if not isinstance(wire, Mapping):
         raise MalformedUsage("usage is not an object")
     usage = cast(Mapping[str, object], wire)
-    if usage.get("input_tokens") is None or usage.get("output_tokens") is None:
-        raise MalformedUsage("input_tokens or output_tokens is missing")
-    read = token_count(usage.get("cache_read_input_tokens"), "cache_read_input_tokens")
-    written = token_count(usage.get("cache_creation_input_tokens"), "cache_creation_input_tokens")
-    split = part_of(usage, "cache_creation")
-    hour = token_count(split.get("ephemeral_1h_input_tokens"), "ephemeral_1h_input_tokens")
-    if hour > written:
-        raise MalformedUsage("more tokens cached for an hour than cached at all")
+    iterations = usage.get("iterations")
+    found = cast(list[object], iterations) if isinstance(iterations, list) else []
+    parts = [cast(Fields, part) for part in found if isinstance(part, dict)]
+    counted = [_tokens(usage), *(_tokens(part) for part in parts if part.get("type") == _BESIDE)]
     tier = usage.get("service_tier")
     return checked(
         Usage(
-            input_tokens=token_count(usage["input_tokens"], "input_tokens") + read + written,
-            cached_input_tokens=read,
-            cache_write_5m_tokens=written - hour,
-            cache_write_1h_tokens=hour,
-            output_tokens=token_count(usage["output_tokens"], "output_tokens"),
-            reasoning_tokens=token_count(
-                part_of(usage, "output_tokens_details").get("thinking_tokens"), "thinking_tokens"
-            ),
+            input_tokens=sum(one.input_tokens for one in counted),
+            cached_input_tokens=sum(one.cached_input_tokens for one in counted),
+            cache_write_5m_tokens=sum(one.cache_write_5m_tokens for one in counted),
+            cache_write_1h_tokens=sum(one.cache_write_1h_tokens for one in counted),
+            output_tokens=sum(one.output_tokens for one in counted),
+            reasoning_tokens=sum(one.reasoning_tokens for one in counted),
             service_tier=tier if isinstance(tier, str) else None,
             web_searches=token_count(
                 part_of(usage, "server_tool_use").get("web_search_requests"), "web_search_requests"
             ),
+            other_tool_calls=sum(part.get("type") in _ELSEWHERE for part in parts),
         )
+    )
+
+
+def _tokens(usage: Mapping[str, object]) -> Usage:
+    if usage.get("input_tokens") is None or usage.get("output_tokens") is None:
+        raise MalformedUsage("input_tokens or output_tokens is missing")
+    read = token_count(usage.get("cache_read_input_tokens"), "cache_read_input_tokens")
+    written = token_count(usage.get("cache_creation_input_tokens"), "cache_creation_input_tokens")
+    hour = token_count(part_of(usage, "cache_creation").get("ephemeral_1h_input_tokens"), "ephemeral_1h_input_tokens")
+    if hour > written:
+        raise MalformedUsage("more tokens cached for an hour than cached at all")
+    return Usage(
+        input_tokens=token_count(usage["input_tokens"], "input_tokens") + read + written,
+        cached_input_tokens=read,
+        cache_write_5m_tokens=written - hour,
+        cache_write_1h_tokens=hour,
+        output_tokens=token_count(usage["output_tokens"], "output_tokens"),
+        reasoning_tokens=token_count(part_of(usage, "output_tokens_details").get("thinking_tokens"), "thinking_tokens"),
     )
 
 

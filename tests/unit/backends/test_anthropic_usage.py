@@ -30,6 +30,45 @@ USAGES: list[tuple[Json, Usage]] = [
         {"input_tokens": 1, "cache_creation_input_tokens": None, "cache_creation": None, "output_tokens": 0},
         Usage(1),
     ),
+    (
+        {
+            "input_tokens": 220,
+            "output_tokens": 8,
+            "iterations": [
+                {
+                    "type": "compaction",
+                    "input_tokens": 100,
+                    "cache_read_input_tokens": 4000,
+                    "cache_creation_input_tokens": 900,
+                    "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 900},
+                    "output_tokens": 125,
+                },
+                {"type": "message", "input_tokens": 220, "output_tokens": 8},
+            ],
+        },
+        Usage(5220, 4000, 0, 900, output_tokens=133),
+    ),
+    (
+        {
+            "input_tokens": 30,
+            "output_tokens": 9,
+            "iterations": [
+                {"type": "message", "input_tokens": 10, "output_tokens": 5},
+                {"type": "advisor_message", "model": "another", "input_tokens": 25, "output_tokens": 7},
+                {"type": "message", "input_tokens": 20, "output_tokens": 4},
+            ],
+        },
+        Usage(30, output_tokens=9, other_tool_calls=1),
+    ),
+    (
+        {
+            "input_tokens": 12,
+            "output_tokens": 4,
+            "iterations": [{"type": "fallback_message", "model": "another", "input_tokens": 12, "output_tokens": 4}],
+        },
+        Usage(12, output_tokens=4, other_tool_calls=1),
+    ),
+    ({"input_tokens": 1, "output_tokens": 2, "iterations": None}, Usage(1, output_tokens=2)),
 ]
 
 
@@ -44,6 +83,7 @@ BAD: list[object] = [
     [],
     {},
     {"input_tokens": 1},
+    {"input_tokens": 1, "output_tokens": 1, "iterations": [{"type": "compaction", "input_tokens": -1}]},
     {"output_tokens": 1},
     {"input_tokens": -1, "output_tokens": 1},
     {"input_tokens": 1, "output_tokens": 2**63},
