@@ -1,4 +1,4 @@
-"""Command line: measures as much as fits the time, most important first, and writes after every part."""
+"""Command line: measures as much as fits the time, most important first, in a process of its own."""
 
 import argparse
 import json
@@ -6,79 +6,62 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engine_gpu.report import build_report, render
+from benchmarks.engine_gpu.report import render
+from benchmarks.engine_gpu.run import Run
 from benchmarks.engine_gpu.shapes import SHAPES, SMOKE, Sizes, tiny
+from benchmarks.engine_gpu.supervision import CANNOT, DONE, FAILED, LOST, supervise
 from local_engine.config import ModelConfig
-
-
-@dataclass
-class Run:
-    """What was measured so far, and how long there still is."""
-
-    output: Path | None
-    deadline: float
-    machine: dict[str, Any]
-    commit: str
-    results: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    def attempt(self, path: tuple[str, ...], needed_seconds: float, measure: Callable[[], Any]) -> Any:
-        """Measure one part, write everything down, and return the figures; None, said in the report, without any."""
-        figures = self.obtain(path, needed_seconds, measure)
-        if figures is not None:
-            place = self.results
-            for name in path[:-1]:
-                place = place.setdefault(name, {})
-            place[path[-1]] = figures
-            self.write()
-        return figures
-
-    def obtain(self, path: tuple[str, ...], needed_seconds: float, make: Callable[[], Any]) -> Any:
-        """What `make` returns; None where it fails or has no time left, and the report says which."""
-        name, left = "/".join(path), self.deadline - time.monotonic()
-        if left < needed_seconds:
-            self.results.setdefault("left_out", {})[name] = f"{left:.0f} s left, {needed_seconds:.0f} s needed"
-            self.write()
-            return None
-        began = time.monotonic()
-        try:
-            return make()
-        except Exception as error:  # noqa: BLE001 - one part must not cost the others their figures
-            self.results.setdefault("failed", {})[name] = f"{type(error).__name__}: {error}"
-            self.write()
-            return None
-        finally:
-            print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-
-    def write(self) -> None:
-        if self.output is not None:
-            self.output.parent.mkdir(parents=True, exist_ok=True)
-            self.output.write_text(json.dumps(self.report(), indent=2) + "\n", encoding="utf-8")
-
-    def report(self) -> dict[str, Any]:
-        return build_report(self.machine, self.commit, self.results)
+from local_engine.errors import DeviceLost
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = parse(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = parse(given)
     complaint = missing(is_smoke=options.smoke)
     if complaint is not None:
         print(complaint, file=sys.stderr)
-        return 2
-    run = Run(options.output, time.monotonic() + options.budget_seconds, machine(is_smoke=options.smoke), commit())
+        return CANNOT
+    if options.smoke or options.worker:
+        return measure(options)
+
+    def spawn(further: Sequence[str]) -> int:
+        command = [sys.executable, "-m", "benchmarks.engine_gpu", *given, "--worker", *further]
+        return subprocess.run(command, check=False).returncode
+
+    return supervise(spawn, options.budget_seconds, resumes=options.resume)
+
+
+def measure(options: argparse.Namespace) -> int:
+    """Measure everything in this process; what `--output` holds already stays, if so told."""
+    import torch
+
+    from local_engine.gpu_faults import check_answers
+
+    is_smoke, device = options.smoke, torch.device("cpu" if options.smoke else "cuda")
+    # Interpreted parts take what they take: no figure of theirs means anything.
+    deadline = float("inf") if is_smoke else time.monotonic() + options.budget_seconds
+    check = partial(check_answers, device)
+    run = Run(options.output, deadline, machine(is_smoke=is_smoke), commit(), check)
+    if options.resume:
+        run.resume()
     shapes = [SHAPES[name] for name in options.models]
-    if options.smoke:
-        measure_everything(run, [tiny(shape) for shape in shapes], SMOKE, "cpu")
-    else:
-        measure_everything(run, shapes, Sizes(), "cuda")
+    try:
+        if is_smoke:
+            measure_everything(run, [tiny(shape) for shape in shapes], SMOKE, "cpu")
+        else:
+            measure_everything(run, shapes, Sizes(), "cuda")
+    except DeviceLost as error:
+        print(error, file=sys.stderr)
+        return LOST
+    run.write()
     print(json.dumps(run.report()) if options.json else render(run.report()))
-    return 1 if run.results.get("failed") else 0
+    return FAILED if run.results.get("failed") else DONE
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -86,7 +69,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print the whole report as one JSON object")
     parser.add_argument("--output", type=Path, default=None, help="default: benchmarks/results/engine_gpu.json")
     parser.add_argument("--smoke", action="store_true", help="every part once, tiny, interpreted on a CPU: no figures")
-    parser.add_argument("--budget-seconds", type=float, default=540.0)
+    parser.add_argument("--budget-seconds", type=float, default=540.0, help="not for --smoke (default: 540)")
+    parser.add_argument("--resume", action="store_true", help="keep what the output holds, and measure what it lacks")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--models", nargs="+", choices=list(SHAPES), default=["llama-3.1-8b", "qwen3-0.6b"])
     options = parser.parse_args(arguments)
     if options.output is None and not options.smoke:
@@ -145,7 +130,8 @@ def measure_everything(run: Run, shapes: list[ModelConfig], sizes: Sizes, device
 
     device = torch.device(device_name)
     if device.type == "cuda":
-        run.attempt(("kernels_against_references",), 60, lambda: checks.measure(device))
+        for name, check in checks.CHECKS.items():
+            run.attempt(("kernels_against_references", name), 15, partial(checks.measure, check, device))
     else:
         run.results["left_out"] = {"kernels_against_references": "the interpreted tests hold them"}
     measure = partial(measure_rates, device, copy_bytes=sizes.copy_bytes, product_side=sizes.product_side)

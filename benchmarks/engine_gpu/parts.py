@@ -29,20 +29,26 @@ class Attempts(Protocol):
         """What `make` returns, for later parts; None if it failed or found no time."""
         ...
 
+    def seconds_left(self) -> float:
+        """Until the time is spent."""
+        ...
+
 
 def measure_model(run: Attempts, shape: ModelConfig, rates: DeviceRates, device: torch.device, sizes: Sizes) -> None:
     """bfloat16 first, then transformers on the very same weights, then the quantised formats."""
     rival = run.obtain((shape.name, "transformers"), 40, partial(rivals.build, shape, device))
     if rival is None:
         return
+    # It was drawn in float32.
+    give_memory_back()
     run.attempt((shape.name, "sampling_seconds"), 10, partial(sampling_seconds, shape.vocabulary_size, device, sizes))
     for kind in sizes.batches:
         ours = measure_format(run, rival, kind, Ground(shape, rates, device), sizes)
         # Our caches are gone by now: transformers has the memory to itself.
         give_memory_back()
         if ours is not None:
-            compare = partial(against_transformers, ours, rival, shape, sizes)
-            run.attempt((shape.name, "against_transformers"), 90, compare)
+            compare = partial(against_transformers, ours, rival, shape, sizes, run.seconds_left)
+            run.attempt((shape.name, "against_transformers"), 60, compare)
             give_memory_back()
 
 
@@ -168,10 +174,12 @@ def many_answers(built: engine.Engine, sizes: Sizes) -> float:
     return served.output_tokens / served.seconds
 
 
-def against_transformers(ours: float, rival: Any, shape: ModelConfig, sizes: Sizes) -> dict[str, Any]:
+def against_transformers(
+    ours: float, rival: Any, shape: ModelConfig, sizes: Sizes, seconds_left: Callable[[], float]
+) -> dict[str, Any]:
     """Output tokens per second over one workload, both sides warm; transformers in the best of its configurations."""
     texts = prompts(shape, sizes.rival_prompts, sizes.rival_prompt_tokens)
-    theirs, refused = rivals.best_effort(rival, texts, output_tokens=sizes.rival_output_tokens)
+    theirs, refused = rivals.best_effort(rival, texts, sizes.rival_output_tokens, seconds_left)
     return {
         "ours_tokens_per_second": ours,
         "transformers_tokens_per_second": theirs,

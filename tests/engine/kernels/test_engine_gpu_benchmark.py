@@ -1,8 +1,10 @@
 """The GPU benchmark where there is no GPU: its arithmetic, its report, and what it says instead of running."""
 
 import json
+import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.engine_gpu.__main__ import Run, main
+from benchmarks.engine_gpu.__main__ import main
 from benchmarks.engine_gpu.ceilings import (
     DeviceRates,
     decode_tokens_per_second,
@@ -19,7 +21,10 @@ from benchmarks.engine_gpu.ceilings import (
     prefill_tokens_per_second,
 )
 from benchmarks.engine_gpu.report import build_bars, build_report, render
+from benchmarks.engine_gpu.run import Run
 from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_600M
+from benchmarks.engine_gpu.supervision import CANNOT, DONE, FAILED, LOST, MOST_PROCESSES, supervise
+from local_engine.errors import DeviceLost
 
 ROOT = Path(__file__).parents[3]
 RATES = DeviceRates(copy_bytes_per_second=4.3e12, bf16_flops_per_second=790e12)
@@ -89,6 +94,67 @@ def test_a_failing_or_late_part_is_named_and_costs_the_others_nothing(tmp_path: 
     assert written["a"] == {"works": 7}
     assert written["failed"] == {"a/breaks": "RuntimeError: no such kernel"}
     assert list(written["left_out"]) == ["a/late"]
+    assert "under_way" not in written
+
+
+def test_a_part_that_takes_the_device_with_it_ends_its_process_and_the_next_goes_on_after_it(tmp_path: Path) -> None:
+    output, measured = tmp_path / "report.json", list[str]()
+
+    def lost() -> None:
+        raise DeviceLost("cuda computes nothing more")
+
+    def measure(name: str) -> str:
+        measured.append(name)
+        if name == "faults":
+            raise RuntimeError("an illegal memory access")
+        if name == "killed":
+            assert json.loads(output.read_text())["results"]["under_way"] == "a/killed"
+            raise SystemExit(-signal.SIGSEGV)
+        return name
+
+    def process(further: Sequence[str]) -> int:
+        run = Run(output, deadline=1e12, machine={}, commit="unknown", check=lost)
+        if "--resume" in further:
+            run.resume()
+        try:
+            for name in ("first", "faults", "second", "killed", "third"):
+                run.attempt(("a", name), 1, lambda name=name: measure(name))
+        except DeviceLost:
+            return LOST
+        except SystemExit as death:
+            # A process that is killed writes nothing more.
+            output.write_text(json.dumps(run.report() | {"results": run.results | {"under_way": "a/killed"}}))
+            return int(str(death.code))
+        run.write()
+        return FAILED
+
+    assert supervise(process, 1e9) == FAILED
+    assert measured == ["first", "faults", "second", "killed", "third"], "nothing is measured twice"
+    results = json.loads(output.read_text())["results"]
+    assert results["a"] == {"first": "first", "second": "second", "third": "third"}
+    assert results["failed"] == {
+        "a/faults": "RuntimeError: an illegal memory access",
+        "a/killed": "the measuring process died in it",
+    }
+
+
+@pytest.mark.parametrize(("statuses", "ends"), [([DONE], DONE), ([LOST, -11, DONE], DONE), ([CANNOT], CANNOT)])
+def test_processes_follow_one_another_until_one_comes_to_its_end(statuses: list[int], ends: int) -> None:
+    left, told = list(statuses), list[list[str]]()
+
+    def process(further: Sequence[str]) -> int:
+        told.append([part for part in further if part == "--resume"])
+        return left.pop(0)
+
+    assert supervise(process, 540) == ends
+    assert told == [[], *[["--resume"]] * (len(statuses) - 1)]
+
+
+def test_a_machine_on_which_every_process_dies_is_given_up() -> None:
+    assert supervise(lambda _: LOST, 540, resumes=True) == FAILED
+    deaths = iter([LOST] * MOST_PROCESSES)
+    supervise(lambda _: next(deaths), 540)
+    assert next(deaths, None) is None
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here: the benchmark would run")

@@ -1,0 +1,91 @@
+"""What was measured so far, and how long there still is: all is written down after every part. Knows no device."""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.engine_gpu.report import build_report
+
+UNDER_WAY = "under_way"
+
+
+def nothing() -> None:
+    """Where a part that failed cannot harm those after it."""
+
+
+@dataclass
+class Run:
+    """Tries parts. `check` is called after one that failed, and raises where no other could succeed in this process."""
+
+    output: Path | None
+    deadline: float
+    machine: dict[str, Any]
+    commit: str
+    check: Callable[[], None] = nothing
+    results: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def resume(self) -> None:
+        """Take over what another process wrote: what it measured stays, what it died in has failed."""
+        if self.output is None or not self.output.exists():
+            return
+        self.results = json.loads(self.output.read_text(encoding="utf-8"))["results"]
+        self.results.pop("left_out", None)
+        died_in = self.results.pop(UNDER_WAY, None)
+        if died_in is not None:
+            self.results.setdefault("failed", {})[died_in] = "the measuring process died in it"
+
+    def seconds_left(self) -> float:
+        """Until the budget is spent."""
+        return self.deadline - time.monotonic()
+
+    def attempt(self, path: tuple[str, ...], needed_seconds: float, measure: Callable[[], Any]) -> Any:
+        """Measure one part, write everything down, and return the figures; None, said in the report, without any.
+
+        A part whose figures are there already is not measured again.
+        """
+        place = self.results
+        for name in path[:-1]:
+            place = place.setdefault(name, {})
+        if path[-1] not in place:
+            figures = self.obtain(path, needed_seconds, measure)
+            if figures is not None:
+                place[path[-1]] = figures
+            self.write()
+        return place.get(path[-1])
+
+    def obtain(self, path: tuple[str, ...], needed_seconds: float, make: Callable[[], Any]) -> Any:
+        """What `make` returns; None where it fails, or did before, or has no time left, and the report says which."""
+        name, left = "/".join(path), self.seconds_left()
+        if name in self.results.get("failed", {}):
+            return None
+        if left < needed_seconds:
+            self.results.setdefault("left_out", {})[name] = f"{left:.0f} s left, {needed_seconds:.0f} s needed"
+            self.write()
+            return None
+        self.results[UNDER_WAY] = name
+        self.write()
+        began = time.monotonic()
+        try:
+            return make()
+        except Exception as error:  # noqa: BLE001 - one part must not cost the others their figures
+            self.results.setdefault("failed", {})[name] = f"{type(error).__name__}: {error}"
+        finally:
+            del self.results[UNDER_WAY]
+            self.write()
+            print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+        self.check()
+        return None
+
+    def write(self) -> None:
+        """All of it, so that a process that is killed leaves what it had."""
+        if self.output is not None:
+            self.output.parent.mkdir(parents=True, exist_ok=True)
+            self.output.write_text(json.dumps(self.report(), indent=2) + "\n", encoding="utf-8")
+
+    def report(self) -> dict[str, Any]:
+        """The benchmark's one JSON object."""
+        return build_report(self.machine, self.commit, self.results)
