@@ -60,10 +60,6 @@ def tiles(each: Iterable[str]) -> str:
     return f'<div class="be-tiles">{"".join(each)}</div>'
 
 
-def badge(text: str, tone: str = "") -> str:
-    return f'<span class="be-badge {escape(tone)}">{escape(text)}</span>'
-
-
 def message(title: str, text: str, *, tone: str = "") -> str:
     """An empty or an error state, for a person."""
     return (

@@ -1,4 +1,4 @@
-"""What another policy would have earned on logged traffic: doubly robust, with an interval and a promotion rule."""
+"""What another policy would have earned on logged traffic: doubly robust, with an interval."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -44,11 +44,6 @@ def doubly_robust(log: Sequence[Logged], policy: Policy, *, weight_cap: float = 
         values.append(direct + weight * (entry.reward - entry.predicted[entry.model]))
         weights.append(weight)
     return _interval(values, weights)
-
-
-def should_promote(candidate: Estimate, incumbent: Estimate, *, least_effective: float = 100.0) -> bool:
-    """Only when the candidate's lower bound is above the incumbent's mean, on enough effective requests."""
-    return candidate.effective >= least_effective and candidate.low > incumbent.mean
 
 
 def _interval(values: Sequence[float], weights: Sequence[float]) -> Estimate:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from gateway.economics.load_duration import Load
-from gateway.economics.staircase import replicas_for_peak
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +64,6 @@ def hybrid_from_scale(load: Load, usd_per_replica_hour: float, replicas: int, *,
     if cost > saved[-1]:
         return math.inf
     return float(np.interp(cost, np.concatenate(([0.0], saved)), np.concatenate(([0.0], corners))))
-
-
-def first_on_grid(intervals: Sequence[Interval], step: float) -> float | None:
-    """The first whole multiple of `step` that lies in any interval; None when none does."""
-    for interval in intervals:
-        candidate = math.floor(interval.start / step + 1 - 1e-12) * step
-        if interval.start <= candidate * (1 + 1e-12) and candidate < interval.end:
-            return candidate
-    return None
-
-
-def is_peak_fleet_cheaper(load: Load, usd_per_replica_hour: float, *, fixed_usd: float = 0.0) -> bool:
-    """The same question at the load's own volume, computed directly."""
-    rent = replicas_for_peak(load) * usd_per_replica_hour * load.total_hours
-    return rent + fixed_usd < load.value_usd
 
 
 def _merge(intervals: Sequence[Interval]) -> list[Interval]:

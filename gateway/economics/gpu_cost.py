@@ -3,7 +3,6 @@
 Dollars here are floats: this is a model of an expectation, not a bill. Bills are integers and live in `allocation`.
 """
 
-import calendar
 from dataclasses import dataclass
 
 from gateway.economics.throughput_curve import ThroughputCurve
@@ -49,30 +48,6 @@ class Engine:
         return self.gpu_seconds(shape) * self.concurrency
 
 
-@dataclass(frozen=True, slots=True)
-class OwnedHardware:
-    """A replica that was bought: its price spread over its life, and its electricity, as dollars an hour."""
-
-    purchase_usd: float
-    life_months: float
-    power_kilowatts: float
-    power_usage_effectiveness: float
-    usd_per_kilowatt_hour: float
-
-    def usd_per_hour(self, *, hours_per_month: float) -> float:
-        """What an hour of it costs, on or off: the purchase is sunk and the machine is assumed to stay powered."""
-        return self.purchase_usd / (self.life_months * hours_per_month) + self.power_usd_per_hour
-
-    @property
-    def power_usd_per_hour(self) -> float:
-        return self.power_kilowatts * self.power_usage_effectiveness * self.usd_per_kilowatt_hour
-
-
-def calendar_month_hours(year: int, month: int) -> float:
-    """Hours of a real month in UTC, 672 to 744."""
-    return 24.0 * calendar.monthrange(year, month)[1]
-
-
 def utilisation(served_requests: float, replica_hours: float, gpu_seconds_per_request: float) -> float:
     """U = served / (n·μ): the share of paid capacity that requests took; 0 when nothing was paid for."""
     return served_requests * gpu_seconds_per_request / (3600.0 * replica_hours) if replica_hours else 0.0
@@ -81,13 +56,6 @@ def utilisation(served_requests: float, replica_hours: float, gpu_seconds_per_re
 def usd_per_request(usd_per_replica_hour: float, gpu_seconds: float, utilisation: float = 1.0) -> float | None:
     """c_req, idle time included by way of U; None when the replica is idle: no request carries that cost."""
     return usd_per_replica_hour / 3600.0 * gpu_seconds / utilisation if utilisation > 0 else None
-
-
-def usd_per_million_output_tokens(
-    usd_per_replica_hour: float, tokens_per_second: float, utilisation: float = 1.0
-) -> float | None:
-    """None when the replica is idle."""
-    return 1e6 * usd_per_replica_hour / (3600.0 * tokens_per_second * utilisation) if utilisation > 0 else None
 
 
 def value_usd_per_hour(hosted_usd_per_request: float, gpu_seconds: float) -> float:

@@ -42,19 +42,6 @@ def wait_probability(slots: int, arrivals_per_second: float, residence_seconds: 
     return erlang_c(slots, arrivals_per_second * residence_seconds) * math.exp(-drain_per_second * wait_seconds)
 
 
-def wait_quantile_seconds(
-    slots: int, arrivals_per_second: float, residence_seconds: float, quantile: float = 0.95
-) -> float:
-    """The wait that a share `quantile` of arrivals does not exceed; infinity when the queue is unstable."""
-    drain_per_second = slots / residence_seconds - arrivals_per_second
-    if drain_per_second <= 0:
-        return math.inf
-    waiting_share = erlang_c(slots, arrivals_per_second * residence_seconds)
-    if waiting_share <= 1 - quantile:
-        return 0.0
-    return math.log(waiting_share / (1 - quantile)) / drain_per_second
-
-
 def largest_arrival_rate(slots: int, residence_seconds: float, wait_seconds: float, *, quantile: float = 0.95) -> float:
     """Most arrivals per second whose wait stays within `wait_seconds` at `quantile`; 0 for a negative allowance."""
     if wait_seconds < 0:

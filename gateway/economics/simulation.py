@@ -64,21 +64,6 @@ def simulate_overflow(
     return SimulatedBill(arrived, hosted, float((hosted * value).sum()) + rent, float((arrived * value).sum()))
 
 
-def simulate_waits(
-    arrivals_per_second: float, slots: int, residence_seconds: float, *, requests: int, generator: np.random.Generator
-) -> FloatArray:
-    """Seconds that each of `requests` arrivals waits in one line before `slots`, residence exponential."""
-    gaps = generator.exponential(1.0 / arrivals_per_second, requests)
-    stays = generator.exponential(residence_seconds, requests)
-    free_at = [0.0] * slots
-    waits = np.zeros(requests)
-    for index, (arrival, stay) in enumerate(zip(np.cumsum(gaps).tolist(), stays.tolist(), strict=True)):
-        begins = max(arrival, free_at[0])
-        heapq.heapreplace(free_at, begins + stay)
-        waits[index] = begins - arrival
-    return waits
-
-
 def _arrival_times(rate: float, seconds: float, generator: np.random.Generator) -> FloatArray:
     return np.sort(generator.uniform(0.0, seconds, generator.poisson(rate * seconds)))
 

@@ -58,7 +58,6 @@ class Tags(HTMLParser):
         markup.facts([(HOSTILE, HOSTILE)]),
         markup.diff(f"+{HOSTILE}\n-{HOSTILE}\n@@\n {HOSTILE}"),
         markup.side_by_side([HOSTILE], [HOSTILE * 2], difflib.SequenceMatcher(None, ["a"], ["b"]).get_opcodes()),
-        markup.badge(HOSTILE, HOSTILE),
     ],
 )
 def test_hostile_text_stays_text(made: str) -> None:

@@ -1,14 +1,9 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.economics.allocation import allocate_bill
 from gateway.economics.gpu_cost import (
-    HOURS_30_DAYS,
-    OwnedHardware,
     break_even_utilisation,
-    calendar_month_hours,
-    usd_per_million_output_tokens,
     usd_per_request,
     utilisation,
 )
@@ -18,7 +13,6 @@ def test_an_idle_replica_has_no_cost_per_request() -> None:
     """Not infinity: a chart and a sum must survive a night without traffic."""
     assert utilisation(0, 24.0, 0.28) == 0.0
     assert usd_per_request(2.0, 0.28, 0.0) is None
-    assert usd_per_million_output_tokens(2.0, 1000.0, 0.0) is None
 
 
 def test_no_capacity_is_no_utilisation() -> None:
@@ -33,23 +27,6 @@ def test_above_one_means_never() -> None:
     share = break_even_utilisation(10.0, 3.264)
     assert share is not None
     assert share > 1
-
-
-@pytest.mark.parametrize(("year", "month", "hours"), [(2026, 2, 672), (2028, 2, 696), (2026, 4, 720), (2026, 12, 744)])
-def test_months_have_28_to_31_days(year: int, month: int, hours: float) -> None:
-    assert calendar_month_hours(year, month) == hours
-
-
-def test_owned_hardware_is_its_price_over_its_life_and_its_power() -> None:
-    owned = OwnedHardware(
-        purchase_usd=28_800,
-        life_months=40,
-        power_kilowatts=0.7,
-        power_usage_effectiveness=1.4,
-        usd_per_kilowatt_hour=0.2,
-    )
-    assert owned.power_usd_per_hour == pytest.approx(0.196)
-    assert owned.usd_per_hour(hours_per_month=HOURS_30_DAYS) == pytest.approx(1.0 + 0.196)
 
 
 def test_a_shared_gpu_is_split_by_gpu_seconds_with_idle_apart() -> None:

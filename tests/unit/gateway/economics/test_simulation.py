@@ -1,19 +1,35 @@
 """The analytic answers must lie within what brute force finds, and brute force knows none of their formulas."""
 
+import heapq
 import math
 
 import numpy as np
 import pytest
 
-from gateway.economics.load_duration import build_load
+from gateway.economics.load_duration import FloatArray, build_load
 from gateway.economics.overflow import blocked_share, fluid_saving_usd, overflow_saving_usd
 from gateway.economics.queueing import largest_arrival_rate
-from gateway.economics.simulation import SimulatedBill, simulate_overflow, simulate_waits
+from gateway.economics.simulation import SimulatedBill, simulate_overflow
 from tests.unit.gateway.economics.worked_example import CURVE, ENGINE, GPU_SECONDS, HOSTED_USD, SHAPE, USD_PER_HOUR
 
 HOURS_EACH = 4
 LOAD = build_load(1.0, [12.0] * HOURS_EACH + [6.0] * HOURS_EACH + [2.0] * HOURS_EACH, GPU_SECONDS, HOSTED_USD)
 BATCHES = 6
+
+
+def simulate_waits(
+    arrivals_per_second: float, slots: int, residence_seconds: float, *, requests: int, generator: np.random.Generator
+) -> FloatArray:
+    """Seconds that each of `requests` arrivals waits in one line before `slots`, residence exponential."""
+    gaps = generator.exponential(1.0 / arrivals_per_second, requests)
+    stays = generator.exponential(residence_seconds, requests)
+    free_at = [0.0] * slots
+    waits = np.zeros(requests)
+    for index, (arrival, stay) in enumerate(zip(np.cumsum(gaps).tolist(), stays.tolist(), strict=True)):
+        begins = max(arrival, free_at[0])
+        heapq.heapreplace(free_at, begins + stay)
+        waits[index] = begins - arrival
+    return waits
 
 
 def constant_residence(running: int) -> float:

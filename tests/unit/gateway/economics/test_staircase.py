@@ -7,10 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.economics.crossings import (
-    Interval,
-    first_on_grid,
     hybrid_from_scale,
-    is_peak_fleet_cheaper,
     self_hosted_intervals,
 )
 from gateway.economics.load_duration import Load, build_load
@@ -22,6 +19,12 @@ from gateway.economics.staircase import (
     scale_hourly,
     total_usd,
 )
+
+
+def is_peak_fleet_cheaper(load: Load, usd_per_replica_hour: float, *, fixed_usd: float = 0.0) -> bool:
+    """At the load's own volume, from the bill alone."""
+    rent = replicas_for_peak(load) * usd_per_replica_hour * load.total_hours
+    return rent + fixed_usd < load.value_usd
 
 
 def rounded(largest: float, *, least: float = 0.0, places: int = 3) -> st.SearchStrategy[float]:
@@ -151,12 +154,6 @@ def test_a_hybrid_fleet_is_cheaper_exactly_from_its_break_even_on(
         saving = scaled.value_usd - total_usd(scaled, rent, replicas, fixed_usd=fixed)
         tolerance = 1e-9 * (1 + scaled.value_usd)
         assert saving >= -tolerance if is_cheaper else saving <= tolerance
-
-
-def test_first_on_grid() -> None:
-    assert first_on_grid([Interval(0.21, 0.29), Interval(0.55, 0.7)], 0.1) == pytest.approx(0.6)
-    assert first_on_grid([Interval(0.2, 0.29)], 0.1) == pytest.approx(0.2)
-    assert first_on_grid([], 0.1) is None
 
 
 @settings(max_examples=20)
