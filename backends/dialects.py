@@ -14,13 +14,14 @@ class Dialect:
     `max_completion_tokens`. `lacks` are fields that tune an answer and that it refuses, or that it must not be sent;
     `message_lacks` the same inside messages, where clients send back whatever another provider's answer had.
     `asks_for_usage` is False where a stream brings its usage unasked and `stream_options` is refused.
-    `takes_cache_marks`: it knows Anthropic's `cache_control`, because it passes chats on to Anthropic.
+    `says_400_of_keys`: as `google_status` has it. `takes_cache_marks`: it knows Anthropic's `cache_control`, because it passes chats on to Anthropic.
     """
 
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
     lacks: frozenset[str] = frozenset()
     message_lacks: frozenset[str] = frozenset()
     asks_for_usage: bool = True
+    says_400_of_keys: bool = False
     takes_cache_marks: bool = False
 
 
@@ -32,7 +33,7 @@ _THOUGHTS: Final = frozenset({"reasoning_content", "reasoning_details"})
 DIALECTS: Final[Mapping[str, Dialect]] = {
     "openai": Dialect(renames={"max_tokens": "max_completion_tokens"}),
     "deepseek": Dialect(renames={"max_completion_tokens": "max_tokens"}),
-    "gemini": Dialect(lacks=_OPENAI_ALONE | {"metadata", "prompt_cache_key", "store"}),
+    "gemini": Dialect(lacks=_OPENAI_ALONE | {"metadata", "prompt_cache_key", "store"}, says_400_of_keys=True),
     "groq": Dialect(
         lacks=_OPENAI_ALONE | {"logit_bias", "logprobs", "prediction", "prompt_cache_key", "top_logprobs"},
         message_lacks=_THOUGHTS,

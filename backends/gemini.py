@@ -7,9 +7,10 @@ from urllib.parse import quote
 
 from backends.chat_fields import untranslatable
 from backends.chat_view import parse_chat
-from backends.gemini_format import GeminiStreamReader, build_content_body, openai_error, read_content, true_status
+from backends.gemini_format import GeminiStreamReader, build_content_body, openai_error, read_content
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
 from backends.http_client import HttpClient
+from backends.http_errors import google_status
 from backends.protocol import BackendHealth, Call, Reply
 
 
@@ -49,7 +50,7 @@ class GeminiBackend(HttpBackend):
                 created=created,
             ),
             translate_error=openai_error,
-            true_status=true_status,
+            true_status=google_status,
         )
         return await self.exchange(call, exchange)
 

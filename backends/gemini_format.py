@@ -31,17 +31,8 @@ from backends.stream_reader import StreamReader
 from backends.usage import Usage
 from backends.usage_wire import MalformedUsage, checked, token_count
 
-FINISH_REASONS: Final[Mapping[str, str]] = {
-    "STOP": "stop",
-    "MAX_TOKENS": "length",
-    "SAFETY": "content_filter",
-    "RECITATION": "content_filter",
-    "LANGUAGE": "content_filter",
-    "BLOCKLIST": "content_filter",
-    "PROHIBITED_CONTENT": "content_filter",
-    "SPII": "content_filter",
-    "IMAGE_SAFETY": "content_filter",
-}
+FINISH_REASONS: Final[Mapping[str, str]] = {"STOP": "stop", "MAX_TOKENS": "length"}
+"""Any other one cut the answer off: filters of many names, calls that the model spoilt, and reasons to come."""
 _UNSIGNED: Final = "skip_thought_signature_validator"
 """What Google's documentation says to send for a function call whose thought signature is not known."""
 
@@ -194,11 +185,6 @@ def believable_usage(wire: object) -> tuple[Usage | None, bool]:
         return None, True
 
 
-def true_status(status: int, body: bytes) -> int:
-    """Gemini says 400 where it means that our key is wrong."""
-    return 401 if status == 400 and b"API_KEY_INVALID" in body else status
-
-
 def openai_error(body: bytes) -> bytes:
     """Google's error body in OpenAI's shape."""
     error = part_of(decode_object(body) or {}, "error")
@@ -248,7 +234,7 @@ def _finish(document: Fields, *, has_calls: bool) -> str | None:
     reason = _candidate(document).get("finishReason")
     if not isinstance(reason, str):
         return "content_filter" if part_of(document, "promptFeedback").get("blockReason") else None
-    return "tool_calls" if has_calls and reason == "STOP" else FINISH_REASONS.get(reason, "stop")
+    return "tool_calls" if has_calls and reason == "STOP" else FINISH_REASONS.get(reason, "content_filter")
 
 
 def _call(part: Fields, answer_id: str, index: int) -> Fields:

@@ -28,6 +28,12 @@ _SECRET_HEADERS: Final = ("authorization", "x-api-key", "x-goog-api-key", "api-k
 _HEALTH_TIMEOUTS = Timeouts(connect_seconds=2.0, first_byte_seconds=5.0, idle_seconds=2.0)
 
 
+def as_it_is(status: int, body: bytes) -> int:
+    """The status of a provider that says what it means."""
+    del body
+    return status
+
+
 class Exchange(msgspec.Struct, frozen=True):
     """One request as a wire format wants it, and how to read what comes back."""
 
@@ -38,7 +44,7 @@ class Exchange(msgspec.Struct, frozen=True):
     stream_reader: Callable[[], StreamReader]
     translate_error: Callable[[bytes], bytes] = bytes
     """Turns the body of a rejection into the caller's format."""
-    true_status: Callable[[int, bytes], int] = lambda status, body: status
+    true_status: Callable[[int, bytes], int] = as_it_is
     """What the status should have been, for providers that hide the reason in the body."""
 
 

@@ -92,6 +92,11 @@ def _google_retry_delay(body: bytes) -> float | None:
     return _bounded(float(match[1])) if match else None
 
 
+def google_status(status: int, body: bytes) -> int:
+    """Google says 400 where it means that our key is wrong."""
+    return 401 if status == 400 and b"API_KEY_INVALID" in body else status
+
+
 def describe_error(body: bytes) -> str:
     """` (code)` out of an error body: its code or type, only if it looks like an identifier; else nothing."""
     try:

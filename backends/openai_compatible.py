@@ -14,11 +14,12 @@ from backends.http_backend import (
     Exchange,
     HttpBackend,
     answers_ok,
+    as_it_is,
     join_url,
     origin_of,
 )
 from backends.http_client import HttpClient
-from backends.http_errors import error_from_status
+from backends.http_errors import error_from_status, google_status
 from backends.http_reply import MAX_ANSWER_BYTES
 from backends.json_objects import decode_object
 from backends.openai_format import OpenAIStreamReader, build_body, error_body, read_answer
@@ -91,6 +92,7 @@ class OpenAICompatibleBackend(HttpBackend):
             read_answer=partial(read_response if is_native else read_answer, backend=self.name),
             stream_reader=partial(self._stream_reader, call),
             translate_error=in_openai_shape,
+            true_status=google_status if self._dialect.says_400_of_keys else as_it_is,
         )
         return await self.exchange(call, exchange)
 

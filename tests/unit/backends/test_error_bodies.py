@@ -23,6 +23,13 @@ def test_the_message_is_found(body: object, message: str) -> None:
     assert (error["message"], error["type"]) == (message, "invalid_request_error")
 
 
+def test_googles_list_of_one_error_is_read() -> None:
+    body = [{"error": {"code": 400, "message": 'Unknown name "x": Cannot find field.', "status": "INVALID_ARGUMENT"}}]
+    for indent in (None, 2):
+        error = json.loads(in_openai_shape(json.dumps(body, indent=indent).encode()))["error"]
+        assert (error["message"], error["code"]) == ('Unknown name "x": Cannot find field.', "invalid_argument")
+
+
 def test_param_and_code_are_kept() -> None:
     body = {"object": "error", "message": "too long", "param": "messages", "code": "context_length_exceeded"}
     error = json.loads(in_openai_shape(json.dumps(body).encode()))["error"]
@@ -36,6 +43,8 @@ def test_param_and_code_are_kept() -> None:
         b"<html>",
         b"",
         b"[1]",
+        b'[{"error": 1}]',
+        b'[{"error": {"message": "a"}}, {"error": {"message": "b"}}]',
         b'{"detail": 7}',
         b'{"error": {"error": {"error": {"error": {"message": "too deep"}}}}}',
     ],

@@ -225,7 +225,10 @@ FINISHES: list[tuple[Json, str]] = [
     (content({"text": "x"}, finish="STOP"), "stop"),
     (content({"text": "x"}, finish="MAX_TOKENS"), "length"),
     (content(finish="SAFETY"), "content_filter"),
-    (content(finish="SOMETHING_NEW"), "stop"),
+    (content(finish="MODEL_ARMOR"), "content_filter"),
+    (content(finish="MALFORMED_FUNCTION_CALL"), "content_filter"),
+    (content(CALL, finish="UNEXPECTED_TOOL_CALL"), "content_filter"),
+    (content({"text": "x"}, finish="SOMETHING_NEW"), "content_filter"),
     ({"promptFeedback": {"blockReason": "SAFETY"}}, "content_filter"),
 ]
 

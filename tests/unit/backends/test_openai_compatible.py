@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from backends.dialects import dialect_of
 from backends.errors import (
     BackendError,
     ConnectFailed,
@@ -61,6 +62,15 @@ async def test_what_is_sent() -> None:
     assert request.body == (
         b'{"model":"the-model", "x-unknown": 1.50,"stream":true,"stream_options":{"include_usage":true}}'
     )
+
+
+async def test_googles_400_of_a_wrong_key_is_not_the_callers_fault() -> None:
+    body = b'[{"error":{"code":400,"message":"API key not valid.","details":[{"reason":"API_KEY_INVALID"}]}}]'
+    refusals = {UpstreamAuth: dialect_of("gemini"), UpstreamRejected: dialect_of("another")}
+    for kind, dialect in refusals.items():
+        async with ScriptedProvider(Raw((body,), status=400, headers=JSON)) as provider:
+            with pytest.raises(kind):
+                await collect(make_backend(provider, dialect=dialect), make_call())
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
