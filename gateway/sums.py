@@ -113,6 +113,11 @@ class Sums:
         return self.cost_pico_usd + self.adjustment_pico_usd
 
     @property
+    def is_wholly_unpriced(self) -> bool:
+        """Nothing is known of what these cost, corrections included: their tokens divide no sum of money."""
+        return bool(self.unpriced_requests) and self.unpriced_requests == self.requests and not self.adjusted_requests
+
+    @property
     def gpu_seconds(self) -> float:
         return self.gpu_us / 1e6
 

@@ -15,12 +15,13 @@ from gateway.moments import moment_of
 from gateway.money import format_usd
 from gateway.reports.gpu_books import Bounds, GpuBooks
 from gateway.reports.plans import Rented
-from gateway.reports.savings import savings
+from gateway.reports.savings import BY, savings
 from gateway.reports.views import (
     CostQuery,
     CostRow,
     CostTable,
     Forecast,
+    IdleCost,
     Overview,
     PeriodQuery,
     Savings,
@@ -37,6 +38,16 @@ MTOK = 10**6
 FORECAST_DAYS = 28
 NORMAL_95 = 1.645
 TIMES = ("hour", "day", "month")
+DIVIDED = (
+    "requests",
+    "successful_requests",
+    "input_tokens",
+    "output_tokens",
+    "input_pico_usd",
+    "cached_input_pico_usd",
+    "cache_write_pico_usd",
+    "output_pico_usd",
+)
 OWNERS: tuple[Dimension, ...] = ("team", "project", "tag")
 
 
@@ -87,7 +98,7 @@ class Books:
             unallocated_usd=None if unallocated is None else format_usd(unallocated),
             unallocated_share=None if unallocated is None or not spent else unallocated / spent,
             shadow_usd=format_usd(shadow.corrected_cost_pico_usd),
-            savings=[] if filters else await self._savings(bounds, everything, shadow),
+            savings=[] if filters else await self._savings(bounds, await self.gpus.idle(bounds)),
         )
 
     async def overview(self, query: PeriodQuery) -> Overview:
@@ -97,7 +108,6 @@ class Books:
         total = await self._rows(bounds, ())
         spend = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, (bucket, "model")))
         everything = await self._one(bounds)
-        shadow = await self._one(bounds, {"operation": SHADOW})
         idle = await self.gpus.idle(bounds)
         teamless = await self._one(bounds, {"team": None})
         spent = everything.corrected_cost_pico_usd
@@ -107,7 +117,7 @@ class Books:
             bucket=bucket,
             total=total[0] if total else empty_row(),
             models=models,
-            savings=savings(self._of.snapshot(), everything, shadow, _most_used(models), idle),
+            savings=await self._savings(bounds, idle),
             forecast=await self._forecast(),
             idle=idle,
             unallocated_share=teamless.corrected_cost_pico_usd / spent if spent else None,
@@ -126,10 +136,9 @@ class Books:
     async def utilisation(self, query: PeriodQuery) -> Utilisation:
         return await self.gpus.utilisation(self.bounds(query))
 
-    async def _savings(self, bounds: Bounds, everything: Sums, shadow: Sums) -> list[Savings]:
-        models = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, ("model",)))
-        used = [row.group["model"] or "" for row in sorted(models, key=lambda row: -row.requests)]
-        return savings(self._of.snapshot(), everything, shadow, used, await self.gpus.idle(bounds))
+    async def _savings(self, bounds: Bounds, idle: IdleCost | None) -> list[Savings]:
+        groups = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, BY))
+        return savings(self._of.snapshot(), groups, idle)
 
     async def _unallocated(
         self, bounds: Bounds, by: Sequence[Dimension], filters: dict[Dimension, str | None]
@@ -153,15 +162,20 @@ class Books:
         time_zone: str = "UTC",
     ) -> list[CostRow]:
         """Dearest first. Prices per input and output token are of the requests priced by token alone: GPU time is one
-        price for both, and is in the blended price only."""
+        price for both, and is in the blended price only. What has no known price divides nothing."""
         query = SumsQuery(bounds.since_us, bounds.until_us, by, filters or {}, time_zone, with_latencies=True)
         groups = await self._store.sums(query)
-        by_token = {tuple(group.group.values()): group for group in groups}
-        if any(group.compute_pico_usd for group in groups) and "model" not in by:
-            fine = SumsQuery(bounds.since_us, bounds.until_us, (*by, "model"), filters or {}, time_zone)
-            by_token = _without_compute(await self._store.sums(fine))
+        parts: Sequence[Sums] = groups
+        if any(group.compute_pico_usd or group.unpriced_requests for group in groups):
+            more: list[Dimension] = [name for name in BY if name not in by]
+            finer = (*by, *more)
+            parts = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, finer, filters or {}, time_zone))
+        known = [part for part in parts if not part.is_wholly_unpriced]
+        priced = joined(known, by)
+        timed = {part.group["model"] for part in known if part.compute_pico_usd and "model" in part.group}
+        by_token = joined([part for part in known if part.group.get("model") not in timed], by) if timed else priced
         ordered = sorted(groups, key=lambda group: -group.corrected_cost_pico_usd)
-        return [cost_row(group, by_token.get(tuple(group.group.values()))) for group in ordered]
+        return [cost_row(one, priced.get(key := _key(one, by)), by_token.get(key)) for one in ordered]
 
     async def _forecast(self) -> Forecast | None:
         """This month so far, and its other days at the mean of the last complete days with their spread."""
@@ -191,13 +205,11 @@ class Books:
         )
 
 
-def cost_row(sums: Sums, by_token: Sums | None) -> CostRow:
-    """One group with its unit prices; `by_token` is the part of it that was priced by the token."""
-    cost, tokens = sums.corrected_cost_pico_usd, sums.input_tokens + sums.output_tokens
-    priced = by_token if by_token is not None and not by_token.compute_pico_usd else None
-    input_pico = (
-        priced.input_pico_usd + priced.cached_input_pico_usd + priced.cache_write_pico_usd if priced is not None else 0
-    )
+def cost_row(sums: Sums, priced: Sums | None, by_token: Sums | None) -> CostRow:
+    """One group with its unit prices; `priced` is the part of it that has any, `by_token` what was priced by token."""
+    cost = sums.corrected_cost_pico_usd
+    known, tokened = priced or Sums({}), by_token or Sums({})
+    input_pico = tokened.input_pico_usd + tokened.cached_input_pico_usd + tokened.cache_write_pico_usd
     latencies = sums.latencies
     return CostRow(
         group={str(name): value for name, value in sums.group.items()},
@@ -213,11 +225,11 @@ def cost_row(sums: Sums, by_token: Sums | None) -> CostRow:
         gpu_seconds=sums.gpu_seconds,
         cost_usd=format_usd(cost),
         list_cost_usd=format_usd(sums.list_pico_usd),
-        input_usd_per_mtok=_per_mtok(input_pico, priced.input_tokens if priced else 0),
-        output_usd_per_mtok=_per_mtok(priced.output_pico_usd if priced else 0, priced.output_tokens if priced else 0),
-        blended_usd_per_mtok=_per_mtok(cost, tokens),
-        cost_per_request_usd=_each(cost, sums.requests),
-        cost_per_successful_request_usd=_each(cost, sums.successful_requests),
+        input_usd_per_mtok=_per_mtok(input_pico, tokened.input_tokens),
+        output_usd_per_mtok=_per_mtok(tokened.output_pico_usd, tokened.output_tokens),
+        blended_usd_per_mtok=_per_mtok(cost, known.input_tokens + known.output_tokens),
+        cost_per_request_usd=_each(cost, known.requests),
+        cost_per_successful_request_usd=_each(cost, known.successful_requests),
         corrections_usd=format_usd(sums.adjustment_pico_usd),
         unpriced_requests=sums.unpriced_requests,
         estimated_requests=sums.estimated_requests,
@@ -230,32 +242,22 @@ def cost_row(sums: Sums, by_token: Sums | None) -> CostRow:
     )
 
 
-def _most_used(rows: Sequence[CostRow]) -> list[str]:
-    return [row.group["model"] or "" for row in sorted(rows, key=lambda row: -row.requests)]
-
-
 def empty_row() -> CostRow:
     """No requests."""
-    return cost_row(Sums({}), None)
+    return cost_row(Sums({}), None, None)
 
 
-def _without_compute(fine: Sequence[Sums]) -> dict[tuple[str | None, ...], Sums]:
-    """Groups summed over their models (the last dimension), GPU-priced models left out."""
+def joined(parts: Sequence[Sums], by: Sequence[Dimension]) -> dict[tuple[str | None, ...], Sums]:
+    """What unit prices divide, added up by `by`."""
     groups: dict[tuple[str | None, ...], Sums] = {}
-    for row in fine:
-        if not row.compute_pico_usd:
-            group = tuple(row.group.values())[:-1]
-            before = groups.get(group, Sums({}))
-            groups[group] = Sums(
-                {},
-                input_tokens=before.input_tokens + row.input_tokens,
-                output_tokens=before.output_tokens + row.output_tokens,
-                input_pico_usd=before.input_pico_usd + row.input_pico_usd,
-                cached_input_pico_usd=before.cached_input_pico_usd + row.cached_input_pico_usd,
-                cache_write_pico_usd=before.cache_write_pico_usd + row.cache_write_pico_usd,
-                output_pico_usd=before.output_pico_usd + row.output_pico_usd,
-            )
+    for part in parts:
+        before = groups.get(key := _key(part, by), Sums({}))
+        groups[key] = Sums({}, **{name: getattr(before, name) + getattr(part, name) for name in DIVIDED})
     return groups
+
+
+def _key(sums: Sums, by: Sequence[Dimension]) -> tuple[str | None, ...]:
+    return tuple(sums.group[name] for name in by)
 
 
 def _each(pico: int, requests: int) -> str | None:

@@ -1,5 +1,6 @@
 """What the same tokens would have cost at one hosted model, less what they did cost. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from gateway.economics.traffic import HourlyTraffic
@@ -7,32 +8,36 @@ from gateway.money import format_usd, parse_usd
 from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_alternative
 from gateway.reports.views import IdleCost, Savings
 from gateway.routing.snapshot import Snapshot
-from gateway.sums import Sums
+from gateway.stores import SHADOW
+from gateway.sums import Dimension, Sums
+
+BY: tuple[Dimension, ...] = ("model", "operation", "status")
 
 
-def savings(snapshot: Snapshot, total: Sums, shadow: Sums, used: Sequence[str], idle: IdleCost | None) -> list[Savings]:
-    """Against the hosted model used most (`used`: most used first), and against the dearest. Idle rent counts as spent,
-    and so do shadow calls, which nobody would have made there.
+def savings(snapshot: Snapshot, groups: Sequence[Sums], idle: IdleCost | None) -> list[Savings]:
+    """Against the hosted model used most, and against the dearest; `groups` are everything, by BY. Idle rent counts as
+    spent, and so do shadow calls, which nobody would have made there. Groups without any known cost are in neither.
 
     At the prices of `snapshot`; empty without a priced hosted model or without requests.
     """
     hosted = hosted_candidates(snapshot)
-    if not hosted or not total.requests:
+    asked = [row for row in groups if row.group["operation"] != SHADOW and not row.is_wholly_unpriced]
+    if not hosted or not asked:
         return []
-    chosen = {one.name: one for one in (pick_alternative(snapshot, None, used), hosted[-1])}
+    chosen = {one.name: one for one in (pick_alternative(snapshot, None, _most_used(groups)), hosted[-1])}
     traffic = HourlyTraffic(
         hour_start_us=0,
         model="",
-        requests=total.requests - shadow.requests,
-        input_tokens=total.input_tokens - shadow.input_tokens,
-        cached_input_tokens=total.cached_input_tokens - shadow.cached_input_tokens,
-        output_tokens=total.output_tokens - shadow.output_tokens,
+        requests=sum(row.requests for row in asked),
+        input_tokens=sum(row.input_tokens for row in asked),
+        cached_input_tokens=sum(row.cached_input_tokens for row in asked),
+        output_tokens=sum(row.output_tokens for row in asked),
         gpu_seconds=0.0,
         cost_pico_usd=0,
         list_cost_pico_usd=0,
-        aborted_requests=total.aborted_requests - shadow.aborted_requests,
+        aborted_requests=sum(row.aborted_requests for row in asked),
     )
-    spent = total.corrected_cost_pico_usd + (0 if idle is None else parse_usd(idle.idle_usd))
+    spent = sum(row.corrected_cost_pico_usd for row in groups) + (0 if idle is None else parse_usd(idle.idle_usd))
     found: list[Savings] = []
     for candidate in chosen.values():
         would = hosted_alternative(candidate).price(traffic)
@@ -46,3 +51,10 @@ def savings(snapshot: Snapshot, total: Sums, shadow: Sums, used: Sequence[str], 
             )
         )
     return found
+
+
+def _most_used(groups: Sequence[Sums]) -> list[str]:
+    requests: Counter[str] = Counter()
+    for row in groups:
+        requests[row.group["model"] or ""] += row.requests
+    return [model for model, _ in requests.most_common()]

@@ -1,0 +1,87 @@
+"""Requests without a known price beside others: they must not make the others look cheap, nor themselves free."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.ledger.entry import Entry, Status
+from gateway.money import format_usd
+from gateway.reports.books import Books, BooksOf
+from gateway.reports.views import CostQuery, CostRow, PeriodQuery
+from gateway.storage.database import migrate_engine, open_database
+from gateway.storage.sql_adjustments import SqlAdjustments
+from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql_reports import SqlReports
+from gateway.stores import Adjustment
+from tests.builders import make_candidate, make_prices, make_snapshot
+from tests.unit.gateway.ledger.builders import make_entry, make_intent, make_local_entry, request_id
+
+NOW_US = make_intent(1).accepted_at_us + 60_000_000
+SNAPSHOT = make_snapshot(candidates=[make_candidate("mid-hosted", prices=make_prices(1.0, 4.0))])
+UNIT_PRICES = (
+    "input_usd_per_mtok",
+    "output_usd_per_mtok",
+    "blended_usd_per_mtok",
+    "cost_per_request_usd",
+    "cost_per_successful_request_usd",
+)
+BY_MODEL = CostQuery(by="model")
+
+
+def unpriced(number: int) -> Entry:
+    nothing = {"cost": None, "cost_lower_pico_usd": None, "cost_upper_pico_usd": None}
+    return make_entry(number, model="unheard-of", **nothing)
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[AsyncEngine]:
+    found = open_database(f"sqlite+aiosqlite:///{tmp_path / 'x.db'}")
+    await migrate_engine(found)
+    hosted = [make_entry(number, status=Status.completed if number % 3 else Status.failed) for number in range(9)]
+    await SqlLedger(found).insert([*hosted, *(make_local_entry(number) for number in range(9, 14))])
+    yield found
+    await found.dispose()
+
+
+@pytest.fixture
+def books(database: AsyncEngine) -> Books:
+    return Books(SqlReports(database), BooksOf(lambda: SNAPSHOT, list, lambda: NOW_US))
+
+
+async def row_of(books: Books, model: str) -> CostRow:
+    return next(row for row in (await books.costs(BY_MODEL)).rows if row.group["model"] == model)
+
+
+async def test_they_divide_no_sum_of_money(database: AsyncEngine, books: Books) -> None:
+    before = (await books.costs(BY_MODEL)).total
+    await SqlLedger(database).insert([unpriced(number) for number in range(100, 150)])
+    after = (await books.costs(BY_MODEL)).total
+    assert (after.requests, after.unpriced_requests) == (before.requests + 50, 50)
+    row = await row_of(books, "unheard-of")
+    for name in UNIT_PRICES:
+        assert getattr(after, name) == getattr(before, name) is not None, name
+        assert getattr(row, name) is None, name
+
+
+async def test_nothing_was_saved_by_not_knowing_a_price(database: AsyncEngine, books: Books) -> None:
+    before = (await books.costs(BY_MODEL)).savings
+    await SqlLedger(database).insert([unpriced(number) for number in range(100, 150)])
+    assert (await books.costs(BY_MODEL)).savings == before != []
+    assert (await books.overview(PeriodQuery())).savings == before
+
+
+async def test_once_corrected_they_count(database: AsyncEngine, books: Books) -> None:
+    await SqlLedger(database).insert([unpriced(100)])
+    correction = Adjustment(request_id(100), "reprice", "r", 8_000_000, "known now")
+    assert await SqlAdjustments(database).book([correction], author="test") == 1
+    row = await row_of(books, "unheard-of")
+    assert (row.cost_usd, row.blended_usd_per_mtok) == (format_usd(8_000_000), format_usd(10_000_000_000))
+    assert (await books.costs(BY_MODEL)).savings[0].covered_requests == 15
+
+
+async def test_a_model_that_is_paid_by_time_has_a_blended_price_alone(books: Books) -> None:
+    row = await row_of(books, "small-local")
+    assert (row.input_usd_per_mtok, row.output_usd_per_mtok) == (None, None)
+    assert row.blended_usd_per_mtok is not None
