@@ -3,6 +3,7 @@
 BreakevenError
 ├── ConfigurationError       file, line and field of what is wrong; stops the start
 ├── StateError               the home directory or database cannot be used (disk full, locked, too new)
+│   └── DatabaseDown         not now: models are served without it, what needs it is refused
 ├── StoreDown                a shared store cannot be asked now; whoever asked it does without, or refuses
 ├── LedgerUnavailable        nothing may be accepted that could not be booked
 └── RequestError             the caller is told: message, type, param, code
@@ -50,6 +51,10 @@ class ConfigurationError(BreakevenError):
 
 class StateError(BreakevenError):
     """The state directory, database or a port cannot be used."""
+
+
+class DatabaseDown(StateError):
+    """The database cannot be used at this moment; what is wrong with it stands in the text."""
 
 
 class StoreDown(BreakevenError):

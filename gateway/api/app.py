@@ -1,5 +1,6 @@
 """The HTTP application: the token path as raw ASGI, everything else under FastAPI."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, cast
@@ -26,6 +27,7 @@ from gateway.kept_answers.idempotency import Idempotency
 from gateway.pipeline import Pipeline
 from gateway.token_counting import TokenCounter
 
+log = logging.getLogger(__name__)
 POSTED = ENDPOINTS.keys() | MESSAGES.keys()
 KNOWN = POSTED | {"/v1/models"}
 
@@ -118,6 +120,8 @@ def error_response(error: BreakevenError) -> Response:
 
 
 async def _our_error(request: Request, error: BreakevenError) -> Response:
+    if not isinstance(error, RequestError):  # its answer refers to the log
+        log.error("%s %s failed: %s", request.method, request.url.path, error)
     return _refusal(request, error, status_of(error), headers_of(error))
 
 

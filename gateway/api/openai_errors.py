@@ -11,6 +11,7 @@ from gateway.errors import (
     BreakevenError,
     BudgetExhausted,
     Conflict,
+    DatabaseDown,
     Forbidden,
     IdempotencyMismatch,
     InvalidRequest,
@@ -44,7 +45,13 @@ STATUS: dict[type[BreakevenError], HTTPStatus] = {
     NoEligibleModel: HTTPStatus.SERVICE_UNAVAILABLE,
     Overloaded: HTTPStatus.SERVICE_UNAVAILABLE,
     LedgerUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    DatabaseDown: HTTPStatus.SERVICE_UNAVAILABLE,
 }
+
+DATABASE_DOWN = (
+    "The database cannot be used at the moment; the gateway's log says why. Models are served meanwhile. Try again."
+)
+DATABASE_SECONDS = 5
 
 
 def status_of(error: BreakevenError) -> int:
@@ -65,6 +72,8 @@ def body_of(error: BreakevenError) -> bytes:
         fields = {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
     elif isinstance(error, LedgerUnavailable):
         fields = {"message": str(error), "type": "server_error", "param": None, "code": "ledger_unavailable"}
+    elif isinstance(error, DatabaseDown):  # its own text names the server and the user
+        fields = {"message": DATABASE_DOWN, "type": "server_error", "param": None, "code": "database_unavailable"}
     else:
         message = "Something failed inside the gateway; its log says what."
         fields = {"message": message, "type": "server_error", "param": None, "code": "internal_error"}
@@ -76,6 +85,8 @@ def headers_of(error: BreakevenError) -> dict[str, str]:
     headers: dict[str, str] = {}
     if isinstance(error, RequestError) and error.retry_after_seconds is not None:
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after_seconds)))
+    if isinstance(error, DatabaseDown):
+        headers["retry-after"] = str(DATABASE_SECONDS)
     if isinstance(error, RateLimitExceeded):
         headers |= error.headers
     if isinstance(error, Unauthenticated):

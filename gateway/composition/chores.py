@@ -5,6 +5,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from gateway.errors import BreakevenError
+
 log = logging.getLogger(__name__)
 
 
@@ -22,5 +24,7 @@ class Chore:
             await asyncio.sleep(self.every_seconds)
             try:
                 await self.do()
+            except BreakevenError as error:
+                log.error("%s failed (%s); tried again in %.0f s", self.name, error, self.every_seconds)
             except Exception:
                 log.exception("%s failed; tried again in %.0f s", self.name, self.every_seconds)

@@ -5,6 +5,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
+from gateway.errors import DatabaseDown
 from gateway.process.news import News
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class ChangeWatch:
         self._is_told = False
         self._seen: int | None = None
         self._refreshed_at = float("-inf")
+        self._problem: str | None = None
 
     async def listen(self) -> None:
         """Hear what others announce; until cancelled."""
@@ -48,9 +50,14 @@ class ChangeWatch:
             self._woken.clear()
             try:
                 await self.look()
+            except DatabaseDown as error:
+                self._tell(str(error))
+                await asyncio.sleep(LOOK_SECONDS)
             except Exception:
                 log.exception("cannot read keys and rules from the database; the last known ones stay in force")
                 await asyncio.sleep(LOOK_SECONDS)
+            else:
+                self._tell(None)
 
     def wake(self) -> None:
         """Something changed here: look soon, and tell the others."""
@@ -68,6 +75,14 @@ class ChangeWatch:
         self._seen, self._refreshed_at = head, self._monotonic()
         if is_new and not is_told:
             await self._news.announce()
+
+    def _tell(self, problem: str | None) -> None:
+        """Once when it begins, and once when it is over."""
+        if problem is not None and self._problem is None:
+            log.error("keys and rules cannot be read, the last known ones stay in force: %s", problem)
+        elif problem is None and self._problem is not None:
+            log.warning("keys and rules are read from the database again")
+        self._problem = problem
 
     def _hear(self) -> None:
         self._is_told = True

@@ -16,6 +16,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from gateway.errors import StateError
+from gateway.storage.database_down import tell_when_down, told_as_down
 
 BUSY_TIMEOUT_SECONDS = 60  # on a slow disk a first start, which the others wait for, has taken more than ten
 # FULL, although the journal is the durable copy until a row is shipped: a journal segment is deleted because the
@@ -43,12 +44,18 @@ def open_database(url: str) -> AsyncEngine:
         if backend == "sqlite":
             return _open_sqlite(url)
         if backend == "postgresql":
-            return create_async_engine(url, pool_size=5, max_overflow=5, pool_pre_ping=True, pool_recycle=1800)
+            return _open_postgres(url)
     except OSError as error:
         raise StateError(f"cannot use the database's directory: {error}") from error
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
         raise StateError(f"cannot use the database URL: {error}; pip install 'breakeven[postgres]'?") from error
     raise StateError(f"cannot use a {backend} database: SQLite and PostgreSQL are supported")
+
+
+def _open_postgres(url: str) -> AsyncEngine:
+    engine = create_async_engine(url, pool_size=5, max_overflow=5, pool_pre_ping=True, pool_recycle=1800)
+    tell_when_down(engine)
+    return engine
 
 
 def _open_sqlite(url: str) -> AsyncEngine:
@@ -61,9 +68,10 @@ def _open_sqlite(url: str) -> AsyncEngine:
         # The driver must not open transactions by itself: `begin` below says which kind.
         connection.isolation_level = None
         cursor = connection.cursor()
-        _switch_to_wal(cursor)
-        for pragma in SQLITE_PRAGMAS:
-            cursor.execute(pragma)
+        with told_as_down(url):
+            _switch_to_wal(cursor)
+            for pragma in SQLITE_PRAGMAS:
+                cursor.execute(pragma)
         cursor.close()
 
     def begin(connection: Connection) -> None:
@@ -73,6 +81,7 @@ def _open_sqlite(url: str) -> AsyncEngine:
 
     event.listen(engine.sync_engine, "connect", configure)
     event.listen(engine.sync_engine, "begin", begin)
+    tell_when_down(engine)
     return engine
 
 

@@ -4,6 +4,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from gateway.api.app import build_fastapi
+from gateway.errors import DatabaseDown, StateError
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings", "/v1/messages"])
@@ -36,3 +37,27 @@ def test_a_client_with_a_wrong_base_address_is_told_what_is_wrong_with_it(path: 
     answer = TestClient(build_fastapi()).post(path, json={})
     assert answer.status_code == 404
     assert says in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (DatabaseDown("cannot use the database postgresql://heidi@db"), 503, "database_unavailable"),
+        (StateError("cannot use the folder of heidi"), 500, "internal_error"),
+    ],
+)
+def test_what_is_wrong_here_is_told_in_the_log_and_not_to_the_caller(
+    error: StateError, status: int, code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = build_fastapi()
+
+    @app.get("/broken")
+    async def broken() -> None:  # pyright: ignore[reportUnusedFunction]
+        raise error
+
+    answer = TestClient(app).get("/broken")
+    assert answer.status_code == status
+    assert answer.json()["error"]["code"] == code
+    assert "heidi" not in answer.text
+    assert str(error) in caplog.text
+    assert ("retry-after" in answer.headers) is (status == 503)

@@ -1,6 +1,9 @@
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
+from gateway.errors import DatabaseDown
 from gateway.process.change_watch import REFRESH_SECONDS, ChangeWatch
 from gateway.process.tasks import end_tasks
 
@@ -13,6 +16,7 @@ class Recorder:
         self.now = 0.0
         self.done: list[str] = []
         self.fails = False
+        self.failures = 0
         self.heard: Callable[[], None] | None = None
         self.watch = ChangeWatch(
             self, head=self.read, refresh=self.refresh, follow_file=self.follow, monotonic=lambda: self.now
@@ -20,7 +24,8 @@ class Recorder:
 
     async def read(self) -> int:
         if self.fails:
-            raise OSError("the database is down")
+            self.failures += 1
+            raise DatabaseDown("cannot use the database")
         return self.head
 
     async def refresh(self) -> None:
@@ -71,14 +76,20 @@ async def test_what_one_was_told_is_not_told_again() -> None:
     await end_tasks(running)
 
 
-async def test_a_database_that_is_down_ends_nothing() -> None:
+async def test_a_database_that_is_down_ends_nothing_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     seen = Recorder()
     seen.fails = True
     running = asyncio.create_task(seen.watch.run())
-    seen.watch.wake()
-    await asyncio.sleep(0.02)
-    seen.fails = False
     async with asyncio.timeout(300):
-        while "refresh" not in seen.done:
+        while seen.failures < 2:
+            seen.watch.wake()
             await asyncio.sleep(0.005)
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+        assert "the last known ones stay in force: cannot use the database" in caplog.text
+        assert "Traceback" not in caplog.text
+        seen.fails = False
+        while len(caplog.records) < 2:
+            await asyncio.sleep(0.005)
+    assert "refresh" in seen.done
+    assert "read from the database again" in caplog.records[1].message
     await end_tasks([running])

@@ -1,0 +1,88 @@
+"""What a database that cannot be used looks like to each driver, in our words. Knows nothing of what is asked of it."""
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import event
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.errors import DatabaseDown
+
+# https://www.postgresql.org/docs/current/errcodes-appendix.html: the connection, the login, the database's name, its
+# resources (disk, memory, connections), a lock or a time limit, an operator, the system. All else is our own mistake.
+POSTGRES_STATES = ("08", "28", "3D", "53", "55P03", "57", "58")
+READ_ONLY = "25006"
+SQLITE_CODES = frozenset(
+    (
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_NOTADB,
+    )
+)
+PRIMARY_CODE = 0xFF
+"""The low byte of SQLite's extended codes."""
+
+
+def tell_when_down(engine: AsyncEngine) -> None:
+    """From now on what is wrong with the database itself, not with what it is asked, is raised as DatabaseDown."""
+    where = engine.url.render_as_string()
+
+    def translate(context: ExceptionContext) -> DatabaseDown | None:
+        error = context.original_exception
+        if _state(error) == READ_ONLY:
+            # After a failover: whoever is at that address now may write, but this connection never will.
+            context.is_disconnect = True
+        if context.is_pre_ping or not (context.is_disconnect or is_down(error)):
+            return None
+        return _down(where, error)
+
+    def connect(dialect: Any, record: object, arguments: Any, options: Any) -> Any:
+        with told_as_down(where):
+            return dialect.connect(*arguments, **options)
+
+    event.listen(engine.sync_engine, "handle_error", translate, retval=True)
+    event.listen(engine.sync_engine, "do_connect", connect)
+
+
+def is_down(error: BaseException) -> bool:
+    """Whether a driver says that its database cannot be used now."""
+    if (code := getattr(error, "sqlite_errorcode", None)) is not None:
+        return code & PRIMARY_CODE in SQLITE_CODES
+    state = _state(error)
+    return state == READ_ONLY or state.startswith(POSTGRES_STATES)
+
+
+def _state(error: BaseException) -> str:
+    """PostgreSQL's SQLSTATE, by SQLAlchemy's name and by the driver's."""
+    return str(getattr(error, "pgcode", None) or getattr(error, "sqlstate", None) or "")
+
+
+@contextmanager
+def told_as_down(where: str) -> Generator[None]:
+    """For opening a connection, from where the driver's own errors come as they are."""
+    try:
+        yield
+    except (OSError, TimeoutError) as error:
+        raise _down(where, error) from error
+    except Exception as error:
+        if not is_down(error):
+            raise
+        raise _down(where, error) from error
+
+
+def _down(where: str, error: BaseException) -> DatabaseDown:
+    cause = str(error) or type(error).__name__
+    return DatabaseDown(
+        f"cannot use the database {where}: {cause}; see that it runs and takes changes, that its address and password "
+        "are right, and that its disk has room"
+    )

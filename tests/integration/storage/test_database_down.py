@@ -1,0 +1,119 @@
+"""What is wrong with a database itself is one error of ours, whichever it is; what is wrong with a question is not."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.errors import DatabaseDown
+from gateway.storage.database import migrate, open_database, writing
+from gateway.storage.database_down import is_down
+from tests.postgres_server import empty_postgres
+
+pytestmark = pytest.mark.integration
+FULL = "PRAGMA max_page_count = 1"
+READ_ONLY = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"
+FILL = "CREATE TABLE filling AS SELECT 'something that needs a page' AS word"
+
+
+class Said(Exception):
+    """As a driver says it."""
+
+    def __init__(self, *, state: str | None = None, code: int | None = None) -> None:
+        self.sqlstate = state
+        if code is not None:
+            self.sqlite_errorcode = code
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (Said(state="57P03"), True),  # starting up
+        (Said(state="57014"), True),  # a statement took too long
+        (Said(state="53100"), True),  # disk full
+        (Said(state="28P01"), True),  # wrong password
+        (Said(state="25006"), True),  # a replica
+        (Said(state="55P03"), True),  # a lock
+        (Said(state="23505"), False),  # a key that is there already
+        (Said(state="42P01"), False),  # no such table
+        (Said(code=sqlite3.SQLITE_IOERR_WRITE), True),
+        (Said(code=sqlite3.SQLITE_READONLY_DBMOVED), True),
+        (Said(code=sqlite3.SQLITE_CONSTRAINT_UNIQUE), False),
+        (Said(code=sqlite3.SQLITE_ERROR), False),
+        (Said(), False),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_told_from_a_wrong_question(error: Said, expected: bool) -> None:
+    assert is_down(error) is expected
+
+
+async def test_a_wrong_question_stays_the_drivers_error(engine: AsyncEngine) -> None:
+    async with engine.connect() as connection:
+        with pytest.raises(DBAPIError):
+            await connection.execute(text("SELECT nothing FROM nowhere"))
+
+
+async def test_a_full_disk_is_one_sentence_and_passes(tmp_path: Path) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'books.db'}"
+    await migrate(url)
+    engine = open_database(url)
+    async with engine.connect() as connection:
+        await connection.execute(text(FULL))
+        with pytest.raises(DatabaseDown, match=r"books\.db: database or disk is full; see .* its disk has room"):
+            await connection.execute(text(FILL))
+    await engine.dispose()
+    async with writing(engine) as connection:
+        await connection.execute(text(FILL))
+    await engine.dispose()
+
+
+async def test_a_file_that_is_no_database_is_said_by_whoever_connects(tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_bytes(b"this is not a database at all" * 50)
+    engine = open_database(f"sqlite+aiosqlite:///{tmp_path / 'x.db'}")
+    with pytest.raises(DatabaseDown, match="file is not a database"):
+        async with engine.connect():
+            pytest.fail("connected")
+    await engine.dispose()
+
+
+async def test_a_wrong_name_or_address_is_said_without_the_password(postgres_directory: str, tmp_path: Path) -> None:
+    nowhere = "postgresql+asyncpg://postgres:secret@/"
+    for url, said in (
+        (f"{nowhere}missing?host={postgres_directory}", 'database "missing" does not exist'),
+        (f"{nowhere}postgres?host={tmp_path}", "No such file"),
+    ):
+        with pytest.raises(DatabaseDown, match=said) as caught:
+            await migrate(url)
+        assert "secret" not in str(caught.value)
+
+
+async def test_after_a_failover_no_connection_to_a_replica_is_kept(postgres_directory: str) -> None:
+    """One that may only read answers every ping; it must not be what all later changes are tried on."""
+    url = await empty_postgres(postgres_directory)
+    await migrate(url)
+    engine = open_database(url)
+    async with engine.connect() as connection:
+        await connection.execute(text(READ_ONLY))
+        await connection.commit()
+    with pytest.raises(DatabaseDown, match="read-only transaction"):
+        async with writing(engine) as connection:
+            await connection.execute(text(FILL))
+    async with writing(engine) as connection:
+        await connection.execute(text(FILL))
+    await engine.dispose()
+
+
+async def test_connections_that_the_server_ended_are_replaced_unnoticed(postgres_directory: str) -> None:
+    url = await empty_postgres(postgres_directory)
+    engine, other = open_database(url), open_database(url)
+    async with engine.connect() as connection:
+        pid = (await connection.execute(text("SELECT pg_backend_pid()"))).scalar()
+    async with other.connect() as connection:
+        await connection.execute(text("SELECT pg_terminate_backend(:pid, 60000)"), {"pid": pid})
+    async with engine.connect() as connection:
+        assert (await connection.execute(text("SELECT pg_backend_pid()"))).scalar() != pid
+    await engine.dispose()
+    await other.dispose()
