@@ -14,7 +14,8 @@ class Dialect:
     `max_completion_tokens`. `lacks` are fields that tune an answer and that it refuses, or that it must not be sent;
     `message_lacks` the same inside messages, where clients send back whatever another provider's answer had.
     `asks_for_usage` is False where a stream brings its usage unasked and `stream_options` is refused.
-    `says_400_of_keys`: as `google_status` has it. `takes_cache_marks`: it knows Anthropic's `cache_control`, because it passes chats on to Anthropic.
+    `says_400_of_keys`: as `google_status` has it. `takes_cache_marks`: it knows Anthropic's `cache_control`, because it
+    passes chats on to Anthropic.
     """
 
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
