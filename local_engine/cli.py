@@ -48,6 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     serve.add_argument("--model", default=DEFAULT_MODEL, help="a path, or package:NAME==VERSION")
     serve.add_argument("--models-dir", type=Path, default=None, help="folder for weights")
     serve.add_argument("--embedding-model", default=None, help=f"a folder, or {EMBEDDING_MODEL}")
+    serve.add_argument("--embedding-name", default=None, help="its name under /v1/models (default: the folder's)")
     serve.add_argument("--served-name", default=None, help="name under /v1/models (default: from the file)")
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=int, default=8081, help="0 picks a free port")
@@ -139,4 +140,5 @@ def _serve(options: argparse.Namespace) -> int:
         drain_seconds=options.drain_seconds,
         parent=options.exit_with_parent,
         embedding_folder=embedding,
+        embedding_name=options.embedding_name,
     )

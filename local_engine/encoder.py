@@ -24,12 +24,12 @@ class Embedded:
 class SentenceEncoder:
     """Thread-safe: weights are read only."""
 
-    def __init__(self, folder: Path) -> None:
-        """Load a folder; raises ModelUnavailable or ModelUnsupported."""
+    def __init__(self, folder: Path, *, name: str | None = None) -> None:
+        """Load a folder, served under its own name if none is given; raises ModelUnavailable or ModelUnsupported."""
         raw = read_json(folder / "config.json")
         if raw.get("model_type") != "bert" or raw.get("hidden_act") != "gelu":
             raise ModelUnsupported(f"{folder.name} is no encoder of the MiniLM family.")
-        self.name = folder.resolve().name.lower()
+        self.name = name or folder.resolve().name.lower()
         self.context_window = int(raw["max_position_embeddings"])
         self.dimensions = int(raw["hidden_size"])
         self._layers = int(raw["num_hidden_layers"])

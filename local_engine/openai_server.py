@@ -200,17 +200,22 @@ def _model_entry(served: Served) -> dict[str, Any]:
     }
 
 
-async def _models(served: Served, _: HttpRequest) -> Response:
+def _model_entries(served: Served) -> list[dict[str, Any]]:
     entries = [_model_entry(served)]
     if (encoder := served.encoder) is not None:
         entries.append(entries[0] | {"id": encoder.name, "max_model_len": encoder.context_window})
-    return json_response({"object": "list", "data": entries})
+    return entries
+
+
+async def _models(served: Served, _: HttpRequest) -> Response:
+    return json_response({"object": "list", "data": _model_entries(served)})
 
 
 async def _model(served: Served, http: HttpRequest) -> Response:
     wanted = str(http.path_params["model"])
-    if wanted == served.model_name:
-        return json_response(_model_entry(served))
+    for entry in _model_entries(served):
+        if entry["id"] == wanted:
+            return json_response(entry)
     body = error_body(
         f"No model {wanted!r} here.", kind="invalid_request_error", parameter="model", code="model_not_found"
     )

@@ -41,6 +41,7 @@ def serve(
     drain_seconds: float,
     parent: int | None = None,
     embedding_folder: Path | None = None,
+    embedding_name: str | None = None,
 ) -> int:
     """Serve until told to stop, or until we are no longer a child of `parent`; returns the exit status.
 
@@ -48,7 +49,7 @@ def serve(
     """
     bound = _bind(host, port)
     engine = build_engine(path, config, wishes=wishes, progress=print_progress)
-    encoder = SentenceEncoder(embedding_folder) if embedding_folder is not None else None
+    encoder = SentenceEncoder(embedding_folder, name=embedding_name) if embedding_folder is not None else None
     name = served_name or engine.model.name
 
     async def run() -> int:

@@ -46,6 +46,8 @@ def plan_children(home: Home, engine: EngineSettings, *, host: str, port: int, w
 def engine_supervisor(home: Home, engine: EngineSettings, url: str) -> Supervisor:
     """The engine as a child of this process, at the port of `url`."""
     arguments = ["--model", engine.model, "--models-dir", str(home.models_directory), "--served-name", engine.name]
+    if engine.embedding_model is not None:
+        arguments += ["--embedding-model", engine.embedding_model, "--embedding-name", engine.embedding_name]
     arguments += ["--port", url.removesuffix("/v1").rpartition(":")[2], "--exit-with-parent", str(os.getpid())]
     return Supervisor(
         name="engine",
@@ -57,10 +59,12 @@ def engine_supervisor(home: Home, engine: EngineSettings, url: str) -> Superviso
 
 def fetch_weights(home: Home, engine: EngineSettings) -> None:
     """Bring the engine's weights here, or find them; the child says what it does. Raises StateError."""
-    command = [sys.executable, "-m", "local_engine", "fetch", "--model", engine.model]
-    done = subprocess.run([*command, "--into", str(home.models_directory)], stdout=subprocess.DEVNULL, check=False)
-    if done.returncode != 0:
-        raise StateError(
-            f"the engine's weights ({engine.model}) could not be made ready, see above; "
-            f"set engine.is_enabled to false in {home.config_file} to run without the bundled engine"
-        )
+    wanted = [engine.model] if engine.embedding_model is None else [engine.model, engine.embedding_model]
+    for model in wanted:
+        command = [sys.executable, "-m", "local_engine", "fetch", "--model", model]
+        done = subprocess.run([*command, "--into", str(home.models_directory)], stdout=subprocess.DEVNULL, check=False)
+        if done.returncode != 0:
+            raise StateError(
+                f"the engine's weights ({model}) could not be made ready, see above; "
+                f"set engine.is_enabled to false in {home.config_file} to run without the bundled engine"
+            )

@@ -17,7 +17,7 @@ from backends.translating import TranslatingBackend
 from gateway.composition.provider_keys import build_pooled, keys_of_block, keys_of_provider
 from gateway.config.engine_curve import CurveFile, MeasuredEngine, fit_engine
 from gateway.config.providers import HostedProvider, hosted_from_environment, load_providers
-from gateway.config.settings import LOCAL_BACKEND, BackendSettings, Settings
+from gateway.config.settings import LOCAL_BACKEND, BackendSettings, EngineSettings, Settings
 from gateway.economics.errors import EconomicsError
 from gateway.errors import ConfigurationError
 from gateway.money import parse_usd
@@ -80,6 +80,7 @@ def build_backend_table(
         speed = curve.speed(settings.engine.gpu_hour_pico_usd)
         table.add(engine, BackendFacts(provider=LOCAL_BACKEND, speed=speed))
         table.prompt_caches[LOCAL_BACKEND] = ENGINE_CACHE
+        _add_embedding_model(table, settings.engine)
     for name, block in settings.backends.items():
         _add_block(table, name, block, environ)
     hosted = hosted_from_environment(environ)
@@ -88,6 +89,19 @@ def build_backend_table(
     if not hosted and settings.simulated_hosted == "when_no_key":
         _add_simulated(table)
     return table
+
+
+def _add_embedding_model(table: BackendTable, engine: EngineSettings) -> None:
+    if engine.embedding_model is None:
+        return
+    table.models[engine.embedding_name] = ModelSpec.model_validate(
+        {
+            "backend": LOCAL_BACKEND,
+            "upstream_model": engine.embedding_name,
+            "context_window": engine.embedding_context_window,
+            "supports": [EMBEDDINGS],
+        }
+    )
 
 
 def _add_block(table: BackendTable, name: str, block: BackendSettings, environ: Mapping[str, str]) -> None:

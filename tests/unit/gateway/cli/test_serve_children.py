@@ -1,0 +1,31 @@
+"""How `serve` starts the engine: the settings as its command line."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.serve_children import engine_supervisor
+from gateway.config.home import Home
+from gateway.config.settings import EngineSettings
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        ({}, []),
+        (
+            {"embedding_model": "/models/mini", "embedding_name": "mini"},
+            ["--embedding-model", "/models/mini", "--embedding-name", "mini"],
+        ),
+    ],
+)
+def test_the_engine_is_told_its_models(tmp_path: Path, settings: dict[str, str], options: list[str]) -> None:
+    engine = EngineSettings.model_validate({"model": "/models/m.gguf", "name": "m", **settings})
+    command = list(engine_supervisor(Home(tmp_path), engine, "http://127.0.0.1:4711/v1").command)
+    assert command[1:4] == ["-m", "local_engine", "serve"]
+    assert command[4:6] == ["--model", "/models/m.gguf"]
+    assert command[command.index("--served-name") + 1] == "m"
+    assert command[command.index("--port") + 1] == "4711"
+    assert [
+        part for part in command if part in {"--embedding-model", "--embedding-name", *settings.values()}
+    ] == options
