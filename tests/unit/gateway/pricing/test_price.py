@@ -185,11 +185,20 @@ def test_contradictory_counts_are_refused_never_clamped(usage: Usage) -> None:
         price(usage, make_prices())
 
 
+def test_a_refusal_names_the_count_that_is_wrong() -> None:
+    with pytest.raises(MalformedUsage, match=r"^output_tokens is -2$"):
+        price(make_usage(input_tokens=3, output_tokens=-2), make_prices())
+
+
 def test_gpu_time_at_an_hourly_price() -> None:
     """The worked request of 0.28125 GPU-seconds at $2 an hour."""
     cost = price_compute(0.28125, parse_usd(2))
     assert cost == Cost(compute_pico_usd=parse_usd("0.00015625"), list_pico_usd=parse_usd("0.00015625"))
     assert cost.total_pico_usd == cost.list_pico_usd
+
+
+def test_no_gpu_time_costs_nothing() -> None:
+    assert price_compute(0.0, parse_usd(2)) == Cost()
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
@@ -291,6 +300,21 @@ def test_the_bound_is_tighter_when_less_can_happen() -> None:
     assert price_bound(1000, 10, prices) == 32_000_000_000 + 150_000_000 + 3
     assert price_bound(1000, 10, prices, may_have_media=False) == 6_000_000_000 + 150_000_000 + 3
     assert price_bound(1000, 10, prices, may_have_media=False, may_write_cache=False) == 3_150_000_000 + 3
+
+
+def test_the_bound_is_of_the_dearer_of_the_tier_asked_for_and_the_ordinary_one() -> None:
+    """Providers answer from the ordinary tier when the other is full."""
+    dearer, cheaper = Service(Fraction(2)), Service(Fraction(1, 2))
+    prices = make_prices(replace(SONNET, output=1_000_001), services={"priority": dearer, "flex": cheaper})
+    plain = price_bound(0, 3, prices)
+    assert plain == 3_000_003 + 3
+    assert price_bound(0, 3, prices, service_tier="priority") == 6_000_006 + 3
+    assert price_bound(0, 3, prices, service_tier="flex") == plain
+
+
+def test_the_bound_knows_the_discount_and_the_price_of_the_request() -> None:
+    prices = make_prices(discount=Fraction(1, 10), per_request_pico_usd=100)
+    assert price_bound(0, 1000, prices) == 13_500_000_000 + 90 + 3
 
 
 @pytest.mark.parametrize(("what", "each"), [("web_search", 10**10), ("file_search", 25 * 10**8)])

@@ -166,6 +166,17 @@ def test_the_breaker_opens_probes_and_closes() -> None:
     breaker.record_success()
     assert breaker.state == "closed"
     assert breaker.allows(6.3)
+    assert not breaker.is_open(6.3)
+
+
+def test_an_answer_closes_the_breaker_whenever_its_pause_would_have_ended() -> None:
+    breaker = CircuitBreaker()
+    breaker.record_refusal(0.0, 30.0)
+    assert not breaker.is_open(30.0)
+    breaker.record_success()
+    assert not breaker.is_open(1.0)
+    assert breaker.allows(1.0)
+    assert breaker.wait_seconds(1.0) == 0.0
 
 
 def test_a_lost_probe_does_not_keep_the_breaker_open_for_ever() -> None:
