@@ -151,6 +151,7 @@ class AnthropicStreamReader(StreamReader):
         self._usage: Fields = {}
         self._has_usage = False
         self._tools: dict[int, int] = {}  # content block index -> tool call index
+        self._inputs: dict[int, object] = {}  # of those tool calls whose arguments have not begun
         self.is_started = False
         self.is_done = False
 
@@ -182,13 +183,16 @@ class AnthropicStreamReader(StreamReader):
             self._note_usage(event.get("usage"))
             reason = part_of(event, "delta").get("stop_reason")
             return [finish_chunk(self._head, FINISH_REASONS.get(str(reason), "stop"))] if reason else []
+        if kind == "content_block_stop" and _block_index(event) in self._inputs:
+            return [self._arguments(_block_index(event))]
         if kind == "message_stop" and self.is_started:
             self.is_done = True
             return [*self._final_usage(), done_chunk()]
-        return []  # ping, content_block_stop, and kinds to come
+        return []  # ping, the end of other blocks, and kinds to come
 
     def _block_start(self, event: Fields, block: Mapping[str, object]) -> list[Chunk]:
         if block.get("type") == "tool_use":
+            self._inputs[_block_index(event)] = block.get("input")
             index = self._tools.setdefault(_block_index(event), len(self._tools))
             return [tool_start_chunk(self._head, index, str(block.get("id")), str(block.get("name")))]
         text = block.get("text")
@@ -202,8 +206,14 @@ class AnthropicStreamReader(StreamReader):
             return [reasoning_chunk(self._head, thinking)]
         index = _block_index(event)
         if isinstance(arguments, str) and arguments and index in self._tools:
+            self._inputs.pop(index, None)
             return [tool_arguments_chunk(self._head, self._tools[index], arguments)]
         return []  # signatures and citations have no place in OpenAI's format
+
+    def _arguments(self, block: int) -> Chunk:
+        """Of a call that ends without having streamed any: it began with them, or has none, which OpenAI says as {}."""
+        arguments = msgspec.json.encode(self._inputs.pop(block) or {}).decode()
+        return tool_arguments_chunk(self._head, self._tools[block], arguments)
 
     def _note_usage(self, wire: object) -> None:
         """Later figures are cumulative and replace earlier ones; the last event leaves some out."""

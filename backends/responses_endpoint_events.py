@@ -1,7 +1,7 @@
 """A backend's answer, in OpenAI's chat chunks, as the items and events of the Responses API. Pure."""
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
@@ -11,6 +11,9 @@ from backends.protocol import Chunk
 from backends.responses_endpoint_items import Item, ItemKind, Part, PartKind, ResponseHead, logprobs_of, status_of
 from backends.tool_call_deltas import ToolCallNumbers, is_whole
 from backends.usage import Usage
+
+_NO_ARGUMENTS: Final = "{}"
+"""What clients parse; some providers say nothing at all."""
 
 
 def response_from_answer(body: bytes, usage: Usage | None, head: ResponseHead) -> bytes:
@@ -35,7 +38,7 @@ def _items(choice: Mapping[str, object], response_id: str) -> list[Item]:
         items.append(Item("message", response_id, len(items), parts=parts))
     for call in _calls(message):
         function, place = part_of(call, "function"), len(items)
-        name, arguments = text_of(function, "name") or "", text_of(function, "arguments") or ""
+        name, arguments = text_of(function, "name") or "", text_of(function, "arguments") or _NO_ARGUMENTS
         call_id = text_of(call, "id") or f"call_{place}"
         items.append(Item("function_call", response_id, place, call_id, name, [arguments]))
     return items
@@ -122,10 +125,13 @@ class ResponsesEventWriter:
             events, item = self._begin("function_call", call_id, name)
             self._calls[number] = item
         if (arguments := text_of(function, "arguments")) and item in self._open_calls:
-            item.arguments.append(arguments)
-            place_of: Fields = {"item_id": item.item_id, "output_index": item.index}
-            events.append(self._event("response.function_call_arguments.delta", **place_of, delta=arguments))
+            events.append(self._argue(item, arguments))
         return events
+
+    def _argue(self, item: Item, arguments: str) -> bytes:
+        item.arguments.append(arguments)
+        place: Fields = {"item_id": item.item_id, "output_index": item.index}
+        return self._event("response.function_call_arguments.delta", **place, delta=arguments)
 
     def _begin(self, kind: ItemKind, call_id: str = "", name: str = "") -> tuple[list[bytes], Item]:
         events = self._close()
@@ -158,9 +164,10 @@ class ResponsesEventWriter:
 
     def _end_item(self, item: Item, *, is_last: bool) -> list[bytes]:
         if item.kind == "function_call":
+            events = [] if item.arguments else [self._argue(item, _NO_ARGUMENTS)]
             place: Fields = {"item_id": item.item_id, "output_index": item.index, "name": item.name}
             arguments = "".join(item.arguments)
-            events = [self._event("response.function_call_arguments.done", **place, arguments=arguments)]
+            events.append(self._event("response.function_call_arguments.done", **place, arguments=arguments))
         else:
             events = self._close_part(item)
         wire = item.wire(status_of(self._finish_reason) if is_last and item.index == self._begun - 1 else "completed")

@@ -145,6 +145,20 @@ def test_a_stream_as_chat_chunks() -> None:
     assert chunks[-1].payload == b"data: [DONE]\n\n"
 
 
+@pytest.mark.parametrize(("begun_with", "arguments"), [({}, "{}"), ({"a": 1}, '{"a":1}'), (None, "{}")])
+def test_a_call_that_streams_no_arguments_has_those_it_began_with(begun_with: object, arguments: str) -> None:
+    events: list[Json] = [
+        block(0, type="tool_use", id="t1", name="f", input=begun_with),
+        delta(0, type="input_json_delta", partial_json=""),
+        {"type": "content_block_stop", "index": 0},
+        block(1, type="text", text=""),
+        {"type": "content_block_stop", "index": 1},
+    ]
+    documents = [json.loads(chunk.payload[6:]) for chunk in read([START, *events])]
+    calls = [call for document in documents for call in document["choices"][0]["delta"].get("tool_calls", [])]
+    assert "".join(call["function"]["arguments"] for call in calls) == arguments
+
+
 def test_the_usage_chunk_is_hidden_from_who_did_not_ask() -> None:
     [chunk] = [chunk for chunk in read(EVENTS, wants_usage=False) if chunk.usage]
     assert chunk.payload == b""

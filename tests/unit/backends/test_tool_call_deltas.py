@@ -107,6 +107,44 @@ def test_responses_has_each_call_with_its_arguments(name: str) -> None:
     assert streamed == {0: '{"x":1}', 1: "{}"}
 
 
+UNNAMED: dict[str, list[list[Piece]]] = {
+    "no ids": [
+        [piece(0, None, "f", '{"x"')],
+        [piece(0, None, None, ":1}")],
+        [piece(0, "", "g", "{}")],
+    ],
+    "one function": [[piece(0, "", "f", '{"x":1}')], [piece(0, "", "f", "{}")]],
+    "a name in every piece": [
+        [piece(0, "", "f", "")],
+        [piece(0, "", "f", '{"x"')],
+        [piece(0, "", "f", ":1}")],
+        [piece(0, "", "g", "{}")],
+    ],
+}
+
+
+@pytest.mark.parametrize("name", UNNAMED)
+def test_calls_without_ids_stay_apart(name: str) -> None:
+    message = MessagesEventWriter(message_id="msg", model="m", input_tokens=1)
+    events = events_of([message.write(chunk) for chunk in chunks(UNNAMED[name], "stop")])
+    said = [event for event in events if event["type"] == "content_block_delta"]
+    assert ["".join(one["delta"]["partial_json"] for one in said if one["index"] == place) for place in (0, 1)] == [
+        '{"x":1}',
+        "{}",
+    ]
+    response = ResponsesEventWriter(ResponseHead("resp", 7, {}))
+    last = events_of([response.write(chunk) for chunk in chunks(UNNAMED[name], "tool_calls")])[-1]
+    assert [item["arguments"] for item in last["response"]["output"]] == ['{"x":1}', "{}"]
+
+
+def test_a_response_says_no_arguments_as_an_empty_object() -> None:
+    writer = ResponsesEventWriter(ResponseHead("resp", 7, {}))
+    events = events_of([writer.write(chunk) for chunk in chunks([[piece(0, "a", "f")]], "tool_calls")])
+    deltas = [event["delta"] for event in events if event["type"] == "response.function_call_arguments.delta"]
+    assert deltas == ["{}"]
+    assert events[-1]["response"]["output"][0]["arguments"] == "{}"
+
+
 def test_a_call_that_is_not_whole_when_the_answer_ends_is_closed_too() -> None:
     writer = MessagesEventWriter(message_id="msg", model="m", input_tokens=1)
     cut = chunks([[piece(0, "a", "f", '{"x"')], [piece(1, "b", "g", "")]], "length")
