@@ -1,7 +1,9 @@
 """Numbers and times as people read them, always with their unit. Pure; dollars stay exact decimals to the end."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
 
 UNKNOWN = "–"
 MILLION = 1_000_000
@@ -16,6 +18,12 @@ def dollars(text: str | Decimal | None, *, places: int | None = None) -> str:
         places = 2 if abs(value) >= Decimal("0.9995") or not value else min(12, 2 - value.adjusted())
     rounded = value.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN)
     return f"{'−' if rounded < 0 else ''}${abs(rounded):,f}"
+
+
+def spend(row: Mapping[str, Any]) -> str:
+    """Of a group of a report: what no request of it has a price for is not $0."""
+    is_unknown = row["requests"] and row["unpriced_requests"] == row["requests"] and not Decimal(row["cost_usd"])
+    return "unknown" if is_unknown else dollars(row["cost_usd"])
 
 
 def exact_dollars(text: str | None) -> str:

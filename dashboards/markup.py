@@ -1,9 +1,11 @@
 """Pieces of HTML as text. Everything that comes from outside is escaped here; the page's sanitizer is a second net."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+COMMAND = re.compile("`([^`]+)`")
 LONG_VALUE = 11
 """More signs than this are set smaller in a tile."""
 
@@ -61,11 +63,9 @@ def tiles(each: Iterable[str]) -> str:
 
 
 def message(title: str, text: str, *, tone: str = "") -> str:
-    """An empty or an error state, for a person."""
-    return (
-        f'<div class="be-message {escape(tone)}" role="status"><strong>{escape(title)}</strong>'
-        f"<p>{escape(text)}</p></div>"
-    )
+    """An empty or an error state, for a person; a `command` in the text is set as one."""
+    said = COMMAND.sub(r"<code>\1</code>", escape(text))
+    return f'<div class="be-message {escape(tone)}" role="status"><strong>{escape(title)}</strong><p>{said}</p></div>'
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:

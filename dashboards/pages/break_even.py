@@ -100,7 +100,7 @@ def _tiles(report: dict[str, Any]) -> list[str]:
         markup.tile(
             "Pays above", display.share(unit["break_even_utilisation"]), "of its capacity; over 100 % is never"
         ),
-        markup.tile("Cheapest fleet", f"{month['best_replicas']} GPUs", f"{display.dollars(month['best_usd'])} {per}"),
+        markup.tile("Cheapest fleet", _gpus(month["best_replicas"]), f"{display.dollars(month['best_usd'])} {per}"),
     ]
     volume = report["volume"]["hybrid"]
     shown.append(
@@ -121,6 +121,10 @@ def _tiles(report: dict[str, Any]) -> list[str]:
             )
         )
     return shown
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU" if count == 1 else f"{count:,} GPUs"
 
 
 def _payback(found: dict[str, Any] | None) -> list[str]:

@@ -126,7 +126,7 @@ def _row(view: View, row: dict[str, Any], before: str | None, key_names: dict[st
         display.tokens(row["input_tokens"]),
         display.share(cached, places=0),
         display.tokens(row["output_tokens"]),
-        Cell(display.dollars(row["cost_usd"]), title=display.exact_dollars(row["cost_usd"])),
+        Cell(display.spend(row), title=display.exact_dollars(row["cost_usd"])),
         _change(row["cost_usd"], before),
         display.dollars(row["input_usd_per_mtok"]),
         display.dollars(row["output_usd_per_mtok"]),

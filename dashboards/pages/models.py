@@ -31,7 +31,7 @@ async def build(view: View) -> None:
 def _models(models: list[dict[str, Any]]) -> str:
     rows = [
         [
-            Cell(one["name"]),
+            Cell(one["name"], tone="be-name"),
             one["backend"],
             Cell("down", tone="bad")
             if one["is_down"]
@@ -74,7 +74,7 @@ def _kind(one: dict[str, Any]) -> str:
 def _prices(models: list[dict[str, Any]]) -> str:
     rows = [
         [
-            Cell(f"{one['provider']}/{one['model']}" if index == 0 else "", title=price["note"]),
+            Cell(f"{one['provider']}/{one['model']}" if index == 0 else "", title=price["note"], tone="be-name long"),
             Cell(price["from_date"], tone="be-nowrap"),
             display.dollars(price["input_usd_per_mtok"]),
             display.dollars(price["cached_input_usd_per_mtok"]),

@@ -182,9 +182,13 @@ def _models(rows: list[dict[str, Any]], view: View) -> str:
         columns,
         [
             [
-                Cell(row["group"]["model"] or "none", href=view.link("/requests", model=row["group"]["model"])),
+                Cell(
+                    row["group"]["model"] or "none",
+                    href=view.link("/requests", model=row["group"]["model"]),
+                    tone="be-name",
+                ),
                 display.count(row["requests"]),
-                Cell(display.dollars(row["cost_usd"]), title=display.exact_dollars(row["cost_usd"])),
+                Cell(display.spend(row), title=display.exact_dollars(row["cost_usd"])),
                 display.dollars(row["input_usd_per_mtok"]),
                 display.dollars(row["output_usd_per_mtok"]),
                 display.dollars(row["blended_usd_per_mtok"]),

@@ -122,7 +122,8 @@ def _lines(one: dict[str, Any]) -> str:
     if not one["lines"]:
         return markup.message("No price lines", _why_no_lines(one))
     rows: list[list[Cell | str]] = [
-        [line["name"], display.count(line["tokens"]), display.exact_dollars(line["cost_usd"])] for line in one["lines"]
+        [Cell(line["name"], tone="be-wraps"), display.count(line["tokens"]), display.exact_dollars(line["cost_usd"])]
+        for line in one["lines"]
     ]
     rows.append([Cell("Total"), "", display.exact_dollars(one["cost_usd"])])
     table = markup.table(
@@ -131,7 +132,7 @@ def _lines(one: dict[str, Any]) -> str:
     return table + markup.facts(
         [
             ("At list price", display.exact_dollars(one["list_cost_usd"])),
-            ("GPU time", f"{one['gpu_seconds']:.3f} s"),
+            *([("GPU time", f"{one['gpu_seconds']:.3f} s")] if one["gpu_seconds"] else []),
             *((what, display.count(one[name])) for what, name in TOOLS if one[name]),
         ]
     )
@@ -201,7 +202,9 @@ def _attempts(attempts: list[dict[str, Any]]) -> str:
                 display.seconds(one["started_after_seconds"]),
                 display.seconds(one["lasted_seconds"]),
                 str(one["http_status"] or display.UNKNOWN),
-                display.dollars(one["cost_usd"]),
+                Cell("the request's", tone="muted", title="its price lines are above")
+                if one["outcome"] == "answered"
+                else display.dollars(one["cost_usd"]),
             ]
             for one in attempts
         ],

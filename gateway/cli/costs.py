@@ -134,13 +134,18 @@ def cells(row: CostRow) -> list[str]:
     prices = (row.input_usd_per_mtok, row.output_usd_per_mtok, row.blended_usd_per_mtok)
     return [
         str(row.requests),
-        rounded(row.cost_usd, 6),
+        "unknown" if is_unknown(row) else rounded(row.cost_usd, 6),
         rounded(row.list_cost_usd, 6),
         *(rounded(price, 4) for price in prices),
         f"{row.input_tokens / row.output_tokens:.1f}:1" if row.output_tokens else "",
         rounded(row.cost_per_request_usd, 6),
         *("" if speed is None else f"{speed:.3g}" for speed in speeds),
     ]
+
+
+def is_unknown(row: CostRow) -> bool:
+    """No request of the group has a known price: its sum is empty, and not $0."""
+    return bool(row.unpriced_requests) and row.unpriced_requests == row.requests and not Decimal(row.cost_usd)
 
 
 def rounded(text: str | None, places: int) -> str:

@@ -43,11 +43,16 @@ def list_caveats(
     if demand.measured_requests and demand.measured_requests < demand.requests and engine is None:
         notes.append("Requests that were hosted are taken to need the same GPU-seconds as those that ran locally.")
     if demand.unpriced_requests:
-        notes.append(f"{demand.unpriced_requests} requests have no known price and are missing from the ledger's cost.")
+        known = "has" if demand.unpriced_requests == 1 else "have"
+        notes.append(
+            f"{_count(demand.unpriced_requests, 'request')} {known} no known price: the ledger's cost is without."
+        )
     if demand.estimated_share:
         notes.append(f"{demand.estimated_share:.1%} of requests have estimated token counts; the interval is widened.")
     if demand.aborted_requests:
-        notes.append(f"{demand.aborted_requests} aborted requests take GPU-seconds and are credited with no saving.")
+        notes.append(
+            f"{_count(demand.aborted_requests, 'aborted request')}: GPU-seconds were taken and no saving is credited."
+        )
     if hosted.quality is None or plan.quality is None:
         notes.append("Quality was not measured on both sides: this compares prices, not answers.")
     return tuple(notes)

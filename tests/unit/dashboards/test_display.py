@@ -27,6 +27,20 @@ def test_dollars(value: str | None, shown: str) -> None:
     assert display.dollars(value) == shown
 
 
+@pytest.mark.parametrize(
+    ("requests", "unpriced", "cost", "shown"),
+    [
+        (3, 0, "0.000000", "$0.00"),
+        (3, 3, "0.000000", "unknown"),
+        (3, 3, "1.500000", "$1.50"),
+        (3, 2, "0.000000", "$0.00"),
+        (0, 0, "0.000000", "$0.00"),
+    ],
+)
+def test_a_spend_that_nobody_knows_is_not_nothing(requests: int, unpriced: int, cost: str, shown: str) -> None:
+    assert display.spend({"requests": requests, "unpriced_requests": unpriced, "cost_usd": cost}) == shown
+
+
 @given(st.integers(1, 10**18))
 def test_what_is_not_zero_is_never_shown_as_zero(pico: int) -> None:
     assert Decimal(display.dollars(Decimal(pico).scaleb(-12)).replace("$", "").replace(",", "")) > 0

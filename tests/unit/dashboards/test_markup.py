@@ -67,6 +67,11 @@ def test_hostile_text_stays_text(made: str) -> None:
     assert HOSTILE in found.text
 
 
+def test_a_command_in_a_message_is_set_as_one() -> None:
+    made = markup.message("Empty", "Or `breakeven demo --month` <b>`x`</b>.")
+    assert "<code>breakeven demo --month</code> &lt;b&gt;<code>x</code>" in made
+
+
 def test_a_number_leads_to_what_it_is_made_of() -> None:
     assert '<a href="/ui/explorer?by=team&amp;x=%3C">$5.00</a>' in markup.tile(
         "Spend", "$5.00", "30 days", href="/ui/explorer?by=team&x=%3C"

@@ -13,8 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import build
+from gateway.cli.costs import cells
 from gateway.cli.demo_month import write_demo_month
 from gateway.config.home import Home
+from gateway.reports.books import empty_row
 
 PERIOD = ("--since", "2026-10-01", "--until", "2026-12-01")
 
@@ -101,3 +103,10 @@ def test_what_means_nothing_is_said_without_jargon(words: tuple[str, ...], said:
     assert result.exit_code == 2
     assert said in " ".join(result.output.replace("│", " ").split())
     assert "Value error" not in result.output
+
+
+def test_a_group_without_any_known_price_does_not_cost_nothing() -> None:
+    unknown = empty_row().model_copy(update={"requests": 2, "unpriced_requests": 2})
+    assert cells(unknown)[1] == "unknown"
+    assert cells(unknown.model_copy(update={"cost_usd": "1.500000"}))[1] == "1.500000"
+    assert cells(unknown.model_copy(update={"unpriced_requests": 1}))[1] == "0.000000"
