@@ -32,6 +32,9 @@ _OUTPUT: Final = frozenset(
         "response.audio.transcript.delta",
     }
 )
+_BEGUN: Final = "response.output_item.added"
+_EMPTY_AT_FIRST: Final = frozenset({"message", "reasoning"})
+"""Items that say something later; any other one is a call that has been decided on, and its tool may run for long."""
 _ENDS: Final = frozenset({"response.completed", "response.incomplete"})
 
 
@@ -57,7 +60,7 @@ def _final(payload: bytes, response: Mapping[str, object], *, is_started: bool =
     characters = 0 if is_started else _characters(response.get("output"))
     return Chunk(
         payload,
-        has_output=characters > 0,
+        has_output=characters > 0 or (not is_started and _has_calls(response)),
         output_characters=characters,
         finish_reason=_finish_reason(response),
         usage=usage,
@@ -71,7 +74,7 @@ class ResponsesStreamReader(StreamReader):
 
     def __init__(self, backend: str) -> None:
         self._backend = backend
-        self._has_output = False
+        self._has_text = False
         self.is_started = False
         self.is_done = False
 
@@ -88,10 +91,12 @@ class ResponsesStreamReader(StreamReader):
         self.is_started = True
         if kind in _ENDS:
             self.is_done = True
-            return [_final(payload, response, is_started=self._has_output)]
+            return [_final(payload, response, is_started=self._has_text)]
         delta = text_of(event, "delta") if kind in _OUTPUT else None
-        self._has_output = self._has_output or bool(delta)
-        return [Chunk(payload, has_output=bool(delta), output_characters=len(delta or ""))]
+        characters = len(delta or "")
+        has_output = bool(delta) or (kind == _BEGUN and part_of(event, "item").get("type") not in _EMPTY_AT_FIRST)
+        self._has_text = self._has_text or characters > 0
+        return [Chunk(payload, has_output=has_output, output_characters=characters)]
 
     def end(self) -> list[Chunk]:
         raise self._broken("ended its stream before the answer was complete")
@@ -99,6 +104,12 @@ class ResponsesStreamReader(StreamReader):
     def _broken(self, what: str) -> StreamBroken | UpstreamUnavailable:
         kind = StreamBroken if self.is_started else UpstreamUnavailable
         return kind(f"{self._backend} {what}", backend=self._backend)
+
+
+def _has_calls(response: Mapping[str, object]) -> bool:
+    output = response.get("output")
+    items = cast(list[object], output) if isinstance(output, list) else []
+    return any(isinstance(item, dict) and cast(Fields, item).get("type") not in _EMPTY_AT_FIRST for item in items)
 
 
 def _usage(response: Mapping[str, object]) -> tuple[Usage | None, bool]:

@@ -50,6 +50,27 @@ def test_a_stream_keeps_every_event_and_is_metered() -> None:
     assert (chunks[-1].usage, chunks[-1].finish_reason, chunks[-1].is_done) == (USAGE, "stop", True)
 
 
+SEARCH: Json = {"type": "web_search_call", "id": "ws_1", "status": "in_progress"}
+
+
+def test_a_hosted_tools_call_is_output_so_that_its_progress_is_seen_while_it_runs() -> None:
+    begun: list[Json] = [
+        {"type": "response.output_item.added", "item": {"type": "reasoning"}},
+        {"type": "response.output_item.added", "item": SEARCH},
+        {"type": "response.web_search_call.searching"},
+        {"type": "response.output_item.added", "item": {"type": "message", "content": []}},
+    ]
+    chunks = read([EVENTS[0], *begun, EVENTS[-1]])
+    assert [chunk.has_output for chunk in chunks] == [False, False, True, False, False, True]
+    assert chunks[-1].output_characters == 7
+
+
+@pytest.mark.parametrize(("item", "expected"), [(SEARCH, True), ({"type": "reasoning", "summary": []}, False)])
+def test_a_response_without_text_has_output_where_it_has_calls(item: Json, expected: bool) -> None:
+    chunk = read_response(json.dumps(RESPONSE | {"output": [item]}).encode(), backend="b")
+    assert (chunk.has_output, chunk.output_characters) == (expected, 0)
+
+
 def test_a_response_is_untouched_and_metered() -> None:
     body = json.dumps(RESPONSE, indent=1).encode()
     chunk = read_response(body, backend="b")
