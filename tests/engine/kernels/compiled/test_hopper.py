@@ -6,7 +6,7 @@ import torch
 from local_engine.attention.triton_paged_decode import paged_decode
 from local_engine.attention.triton_paged_extend import paged_extend
 from local_engine.kernels.fp8 import quantise_rows
-from local_engine.kernels.int4 import Int4Weight, int4_matmul
+from local_engine.kernels.int4 import Int4Weight, dequantise, int4_matmul
 from local_engine.kernels.rms_norm import add_rms_norm
 from local_engine.kernels.rope_store import HeadNorms, rope_store
 from local_engine.kernels.sampling import SamplingTensors, sample
@@ -49,11 +49,15 @@ def test_extend_uses_hoppers_matrix_unit_for_prefill_and_a_small_tile_for_verify
         paged_extend(q, *attention_inputs(BF16), bounds, max_query_tokens=512, scale=1.0)
     check(kernels, 1, "HGMMA", "LDGSTS")
     with compiling() as kernels:
+        paged_extend(q, *attention_inputs(FP8), bounds, max_query_tokens=512, scale=1.0, window=4096)
+    check(kernels, 1, "HGMMA")
+    with compiling() as kernels:
         paged_extend(q, *attention_inputs(FP8), bounds, max_query_tokens=4, scale=1.0)
     check(kernels, 1, "HMMA")
 
 
 def test_layers() -> None:
+    """A captured step's positions and slots are int32, the others' int64."""
     x = torch.zeros(2, HIDDEN, dtype=BF16)
     qkv = torch.zeros(2, (HEADS + 2 * KV_HEADS) * DIM, dtype=BF16)
     turns, tokens = torch.zeros(9, DIM // 2), torch.zeros(2, dtype=torch.int64)
@@ -64,7 +68,7 @@ def test_layers() -> None:
         silu_mul(x)
         quantise_rows(x)
         rope_store(qkv, (turns, turns), tokens, tokens, (cache, cache), q_heads=HEADS, norms=norms)
-        rope_store(qkv, (turns, turns), tokens, tokens, (cache.to(FP8), cache.to(FP8)), q_heads=HEADS)
+        rope_store(qkv, (turns, turns), tokens.int(), tokens.int(), (cache.to(FP8), cache.to(FP8)), q_heads=HEADS)
     check(kernels, 5, "LDG.E.128", "STG.E.128")
 
 
@@ -77,8 +81,20 @@ def test_int4() -> None:
     check(kernels, 3, "HMMA", "HGMMA")
 
 
+def test_a_files_own_four_bits() -> None:
+    """GGUF's: a scale and an offset in float16 for every 32 weights."""
+    groups = torch.zeros(HIDDEN, HIDDEN // 32, dtype=torch.float16)
+    weight = Int4Weight(torch.zeros(HIDDEN, HIDDEN // 2, dtype=torch.uint8), groups, groups)
+    with compiling() as kernels:
+        for rows in (1, 64):
+            int4_matmul(torch.zeros(rows, HIDDEN, dtype=BF16), weight)
+        dequantise(weight, BF16)
+    check(kernels, 3, "HGMMA", "STG.E.128")
+
+
 def test_sampling() -> None:
     floats, ints = torch.zeros(2), torch.zeros(2, dtype=torch.int32)
     with compiling() as kernels:
         sample(torch.zeros(2, 128_256), SamplingTensors(floats, ints, floats, floats, ints.long(), ints))
-    check(kernels, 1)
+        sample(torch.zeros(2, 151_936, dtype=BF16), SamplingTensors(floats, ints, floats, floats, ints.long(), ints))
+    check(kernels, 2)
