@@ -79,8 +79,8 @@ def _prices(models: list[dict[str, Any]]) -> str:
             display.dollars(price["input_usd_per_mtok"]),
             display.dollars(price["cached_input_usd_per_mtok"]),
             display.dollars(price["output_usd_per_mtok"]),
-            "by input length" if price["has_tiers"] else "",
-            price["source"],
+            Cell("by length" if price["has_tiers"] else "", tone="be-nowrap", title="of the input"),
+            Cell(price["source"], tone="be-source"),
         ]
         for one in models
         for index, price in enumerate(one["history"])

@@ -182,11 +182,7 @@ def _models(rows: list[dict[str, Any]], view: View) -> str:
         columns,
         [
             [
-                Cell(
-                    row["group"]["model"] or "none",
-                    href=view.link("/requests", model=row["group"]["model"]),
-                    tone="be-name",
-                ),
+                Cell(row["group"]["model"] or "none", href=view.link("/requests", model=row["group"]["model"])),
                 display.count(row["requests"]),
                 Cell(display.spend(row), title=display.exact_dollars(row["cost_usd"])),
                 display.dollars(row["input_usd_per_mtok"]),
