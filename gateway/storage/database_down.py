@@ -42,7 +42,9 @@ def tell_when_down(engine: AsyncEngine) -> None:
         if _state(error) == READ_ONLY:
             # After a failover: whoever is at that address now may write, but this connection never will.
             context.is_disconnect = True
-        if context.is_pre_ping or not (context.is_disconnect or is_down(error)):
+        if context.is_pre_ping or not isinstance(error, Exception):  # a cancellation is nobody's fault
+            return None
+        if not (context.is_disconnect or is_down(error)):
             return None
         return _down(where, error)
 

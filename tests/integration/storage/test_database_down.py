@@ -1,5 +1,6 @@
 """What is wrong with a database itself is one error of ours, whichever it is; what is wrong with a question is not."""
 
+import asyncio
 import sqlite3
 from pathlib import Path
 
@@ -54,6 +55,26 @@ async def test_a_wrong_question_stays_the_drivers_error(engine: AsyncEngine) -> 
     async with engine.connect() as connection:
         with pytest.raises(DBAPIError):
             await connection.execute(text("SELECT nothing FROM nowhere"))
+
+
+async def test_a_question_that_is_given_up_is_cancelled_and_nothing_else(postgres_directory: str) -> None:
+    """SQLAlchemy counts that connection as lost, too."""
+    engine = open_database(await empty_postgres(postgres_directory))
+    async with engine.connect() as connection:
+        asked = asyncio.create_task(connection.execute(text("SELECT pg_sleep(600)")))
+        while not await _is_asleep(engine):
+            await asyncio.sleep(0.01)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+    await engine.dispose()
+
+
+async def _is_asleep(engine: AsyncEngine) -> bool:
+    """In a transaction of its own: within one, the server's view of its sessions stands still."""
+    async with engine.connect() as connection:
+        found = await connection.execute(text("SELECT 1 FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'"))
+        return found.scalar() is not None
 
 
 async def test_a_full_disk_is_one_sentence_and_passes(tmp_path: Path) -> None:
