@@ -25,7 +25,7 @@ def choose_cut(scores: Array, strong: Array, weak: Array, *, target: float, roun
     if not 0.0 < target <= 1.0:
         raise ValueError(f"a quality target of {target} is not in (0, 1]")
     if len(scores) < 30:
-        raise ValueError(f"{len(scores)} graded prompts are too few to calibrate on; 30 are the least")
+        raise ValueError(f"{len(scores)} graded prompts are too few to calibrate on: at least 30 are needed")
     order = np.argsort(-scores, kind="stable")
     ends = np.r_[np.flatnonzero(np.diff(scores[order])), len(scores) - 1]  # equal scores go the same way
     draw = np.random.default_rng(seed)

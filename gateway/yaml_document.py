@@ -66,7 +66,7 @@ class Document:
 
 
 def parse_yaml(text: str, *, file: str, scalars: Literal["typed", "text"] = "typed") -> Document:
-    """Raises ConfigurationError naming file and line: bad YAML, nothing at all, or a key that stands twice."""
+    """Raises ConfigurationError naming file and line: bad YAML, nothing at all, or a key that is given twice."""
     try:
         node, value = _load(text, LOADERS[scalars])
     except yaml.MarkedYAMLError as error:
@@ -85,7 +85,7 @@ def parse_yaml(text: str, *, file: str, scalars: Literal["typed", "text"] = "typ
     if node is None:
         raise ConfigurationError("is empty", file=file, line=1)
     if twice := next(duplicates(node), None):
-        raise ConfigurationError("stands twice", file=file, line=twice.start_mark.line + 1, field=str(twice.value))
+        raise ConfigurationError("is given twice", file=file, line=twice.start_mark.line + 1, field=str(twice.value))
     return Document(value, node)
 
 

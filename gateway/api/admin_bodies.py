@@ -34,8 +34,8 @@ async def read_bodies(bodies: BodyReader, request_id: str, *, reader: str) -> St
     found = await bodies.read(request_id, reader=reader)
     if found is None:
         raise NotFound(
-            f"No text of request {request_id[:64]!r} is stored: only keys made with `--keep-bodies` leave one, "
-            "when the answer has come to its end, and retention deletes it.",
+            f"No text of request {request_id[:64]!r} is stored. Texts are stored only for keys made with "
+            "`--keep-bodies`, once the answer has ended, and until retention deletes them.",
             code="bodies_not_found",
         )
     return StoredBodies(

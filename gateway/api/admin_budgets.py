@@ -44,7 +44,7 @@ class NewBudget(BaseModel):
     @model_validator(mode="after")
     def _has_its_name(self) -> "NewBudget":
         if (self.scope == "all") != (self.name == ""):
-            raise ValueError("a team or project has a name, and everything has none")
+            raise ValueError("a team's or project's budget needs its name; the budget of everything has none")
         return self
 
 

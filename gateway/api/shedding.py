@@ -85,5 +85,6 @@ class Shedding:
     def _refusal(self, why: str) -> Overloaded:
         self._load.shed += 1
         return Overloaded(
-            f"This gateway takes no more for now: {why}. Try again in a moment.", retry_after_seconds=RETRY_SECONDS
+            f"This gateway takes no more requests for now: {why}. Try again in a moment.",
+            retry_after_seconds=RETRY_SECONDS,
         )

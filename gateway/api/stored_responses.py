@@ -51,7 +51,7 @@ async def _ask(pipeline: Pipeline, request: Request, path: str) -> Response:
     await pipeline.admission.admit(key.id, team=key.team, tokens=0)
     asked = parse_qsl(request.url.query, keep_blank_values=True)
     if ("stream", "true") in asked:
-        raise InvalidRequest("stream: a kept response can only be asked for as a whole.", param="stream")
+        raise InvalidRequest("stream: a stored response can only be fetched whole.", param="stream")
     path += f"?{urlencode(asked)}" if asked else ""
     candidates = pipeline.snapshot.candidates.values()
     names = {one.backend for one in candidates if key.allowed_models is None or one.name in key.allowed_models}
@@ -71,10 +71,10 @@ async def _ask(pipeline: Pipeline, request: Request, path: str) -> Response:
             if body is not None:
                 return Response(body, media_type="application/json")
     if failure is not None:
-        raise UpstreamFailed(f"The response cannot be asked for: {failure.message}.", status=BAD_GATEWAY) from failure
+        raise UpstreamFailed(f"The response cannot be fetched: {failure.message}.", status=BAD_GATEWAY) from failure
     raise NotFound(
-        "No provider of a model that this key may use keeps this response. Only those with the Responses API of their "
-        "own keep any, and only with store: true.",
+        "No provider whose models this key may use holds this response. Only providers with a Responses API of their "
+        "own store responses, and only with store: true.",
         param="response_id",
         code="not_found",
     )

@@ -103,7 +103,7 @@ def change(
         elif column not in LIMITS and column not in given:
             given[column] = () if column == "tags" else None
         else:
-            raise typer.BadParameter(f"{one} is given a value as well", param_hint="--clear")
+            raise typer.BadParameter(f"{one} is both cleared and given a value", param_hint="--clear")
     if not given and not limits:
         raise typer.BadParameter("name what to change; `breakeven keys change --help` lists it")
     asyncio.run(_change(key_id, cast("KeyChange", given), limits))

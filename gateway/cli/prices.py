@@ -106,7 +106,7 @@ def import_prices(
         print_changes(changes)
     if written and not yes:
         if as_json:
-            raise ConfigurationError("--json does not ask: add --yes, or see `breakeven prices diff`")
+            raise ConfigurationError("--json cannot ask first: add --yes, or look at `breakeven prices diff`")
         typer.confirm(f"Append {len(written)} prices?", abort=True)
     today = datetime.now(UTC).date()
     try:

@@ -103,7 +103,7 @@ async def _get(version: str) -> StoredRules:
     async with _service() as rules:
         wanted = version or await rules.active()
         if wanted is None:
-            raise NotFound("No rules are stored yet: `breakeven serve` takes rules.yaml over when it starts.")
+            raise NotFound("No rules are stored yet: `breakeven serve` stores rules.yaml when it starts.")
         return await rules.get(wanted)
 
 

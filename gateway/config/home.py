@@ -81,7 +81,7 @@ class Home:
         try:
             return _secret_of(given)
         except ValueError as error:
-            raise StateError("BREAKEVEN_PEPPER must be 64 hexadecimal digits; keys hang on it") from error
+            raise StateError("BREAKEVEN_PEPPER must be 64 hexadecimal digits; all API keys need it") from error
 
     def bodies_key(self) -> bytes:
         """The secret that stored prompts and answers are sealed with; without it they cannot be read again."""
@@ -95,7 +95,7 @@ class Home:
             return _secret_of(path.read_text("ascii"))
         except ValueError as error:
             raise StateError(
-                f"{path} is not {2 * SECRET_BYTES} hexadecimal digits; restore it from a backup, much hangs on it"
+                f"{path} is not {2 * SECRET_BYTES} hexadecimal digits; restore it from a backup: keys or texts need it"
             ) from error
         except OSError as error:
             raise StateError(f"cannot use {path}: {error.strerror}") from error

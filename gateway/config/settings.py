@@ -53,7 +53,7 @@ class EngineSettings(Strict):
     @model_validator(mode="after")
     def _two_names(self) -> "EngineSettings":
         if self.embedding_model is not None and self.embedding_name == self.name:
-            raise ValueError("embedding_name is the name of another model than name's: choose a second one")
+            raise ValueError("embedding_name must differ from name: they are two models")
         return self
 
     @property
@@ -133,7 +133,9 @@ class BackendSettings(Strict):
         if bool(self.base_url) == (self.litellm is not None):
             raise ValueError("give base_url, or litellm for a provider that litellm speaks to: one of the two")
         if wrong := {"api_key", "model", "messages", "stream"} & (self.litellm or {}).keys():
-            raise ValueError(f"litellm: {', '.join(sorted(wrong))} is not set here; a key's variable is api_key_env")
+            raise ValueError(
+                f"litellm: {', '.join(sorted(wrong))} is not set here; name a key's variable in api_key_env"
+            )
         return self
 
     @model_validator(mode="after")
@@ -147,7 +149,7 @@ class BackendSettings(Strict):
         if self.keys and self.api_key_env:
             raise ValueError("api_key_env is for one key and keys for several: give one of the two")
         if len({key.env for key in self.keys}) != len(self.keys):
-            raise ValueError("keys: the same variable stands twice")
+            raise ValueError("keys: the same variable is listed twice")
         return self
 
     @model_validator(mode="after")

@@ -253,8 +253,8 @@ class Admission:
                 refusal = await self.treasury.obtain(purse, amount, wait_seconds)
             except CountersDown as error:
                 raise Overloaded(
-                    f"The store that budgets are counted in cannot be reached ({error}), and this worker has spent "
-                    "what it held of this one; it goes on by itself once the store is back.",
+                    f"The shared store that counts budgets cannot be reached ({error}), and this worker has used up "
+                    "the part of this budget that it held. Try again once the store is back.",
                     retry_after_seconds=RETRY_SECONDS,
                 ) from error
             if refusal is not None:

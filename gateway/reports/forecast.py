@@ -113,7 +113,7 @@ def find_unusual_days(history: Sequence[DailyCost]) -> list[UnusualDay]:
 
 def _series(history: Sequence[DailyCost]) -> FloatArray:
     if len(history) < LEAST_DAYS:
-        raise TooShort(f"{len(history)} days of costs say nothing about the next ones; {LEAST_DAYS} are the least")
+        raise TooShort(f"a forecast needs at least {LEAST_DAYS} complete days of costs; there are {len(history)}")
     for before, after in itertools.pairwise(history):
         if after.day - before.day != timedelta(days=1):
             raise ValueError(f"costs must be one row per day in order: {after.day} follows {before.day}")

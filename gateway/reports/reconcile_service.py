@@ -47,7 +47,7 @@ class ReconcileService:
         try:
             theirs = await asyncio.to_thread(parse_export, export)
         except UnknownExport as error:
-            raise InvalidRequest(f"This is no export that can be read: {error}.", param="export") from error
+            raise InvalidRequest(f"This export cannot be read: {error}.", param="export") from error
         if not theirs:
             raise InvalidRequest("The export has no day with usage or costs.", param="export")
         days = [line.day for line in theirs]

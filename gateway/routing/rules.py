@@ -26,7 +26,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}$")]
 
 def _unique(values: list[str]) -> list[str]:
     if len(set(values)) != len(values):
-        raise ValueError("an item stands twice")
+        raise ValueError("an item is listed twice")
     return values
 
 

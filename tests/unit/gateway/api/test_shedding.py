@@ -72,7 +72,7 @@ async def test_more_requests_than_allowed_are_refused_and_room_is_made_again() -
     await running[2]
     assert load.requests == 2
     assert [str(error) for error in endpoint.refused] == [
-        "This gateway takes no more for now: 2 requests are under way here. Try again in a moment."
+        "This gateway takes no more requests for now: 2 requests are under way here. Try again in a moment."
     ]
     assert load.shed == 1
     endpoint.go.set()

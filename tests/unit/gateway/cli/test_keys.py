@@ -59,8 +59,8 @@ def test_what_is_cleared_is_gone() -> None:
     [
         ((), "name what to change"),
         (("--clear", "role"), "'role' is none of team, project"),
-        (("--clear", "team", "--team", "red"), "team is given a value as well"),
-        (("--clear", "budget", "--budget-usd", "5"), "budget is given a value as well"),
+        (("--clear", "team", "--team", "red"), "team is both cleared and given a value"),
+        (("--clear", "budget", "--budget-usd", "5"), "budget is both cleared and given a value"),
         (("--budget-usd", "much"), "limits:"),
         (("--tier-quota", "premium=3/day"), "there is no tier 'premium'"),
         (("--tier-quota", "premium"), "is not TIER=REQUESTS/WINDOW"),

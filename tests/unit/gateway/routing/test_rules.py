@@ -45,7 +45,7 @@ def test_the_documented_example_is_valid() -> None:
         ("version: 1", "version: 2", 1, "must be 1"),
         ("min_quality: 0.6", "min_quality: 1.6", 15, "must be at most 1"),
         ("min_quality: 0.6", "min_quality: .nan", 15, "finite"),
-        ("name: easy", "name: easy\n    name: hard", 14, "stands twice"),
+        ("name: easy", "name: easy\n    name: hard", 14, "is given twice"),
         ("  - name: easy", " - name: easy", 13, "not valid YAML"),
         ("tags: [private]", "needs: [embeddings]", 11, "'streaming'"),
         ("[streaming, tools]", "[tools, embeddings]", 4, "a model that makes embeddings does nothing else"),
