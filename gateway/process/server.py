@@ -12,6 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.errors import StateError
 from gateway.process.corked_transport import CorkedTransport
+from gateway.process.http2_offers import without_offer
 from gateway.process.stop_signals import TOLD_TO_STOP, stop_at_hangup
 
 BACKLOG = 2048
@@ -107,6 +108,9 @@ def patient_protocol(seconds: float) -> type[HttpToolsProtocol]:
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(CorkedTransport(transport))
             self._leaving: set[Callable[[], None]] = set()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(without_offer(data))
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
