@@ -1,11 +1,15 @@
 """Intervals by resampling whole clusters (days, teams), never single rows: hours of one day share that day's luck."""
 
+import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gateway.economics.load_duration import FloatArray
+
+TAIL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,22 @@ def resample_clusters(
     return drawn.astype(np.float64) @ sums
 
 
-def spread(draws: FloatArray) -> Spread:
-    low, middle, high = (float(value) for value in np.quantile(draws, (0.05, 0.5, 0.95)))
+def spread(draws: FloatArray, clusters: int) -> Spread:
+    """Of resamples of so many clusters. Few of them vary less than the days to come: the ends are those of Student's t
+    (Hesterberg's expanded percentiles), or an interval of a week would hold the truth 82 times in 100 instead of 89."""
+    tail = _tail(clusters)
+    low, middle, high = (float(value) for value in np.quantile(draws, (tail, 0.5, 1 - tail)))
     return Spread(low, middle, high)
+
+
+def _tail(clusters: int) -> float:
+    """The share of the resamples that lies below the interval: 5 % where there are many clusters, less where few."""
+    free = clusters - 1
+    if free < 1:
+        return TAIL
+    z = NormalDist().inv_cdf(1 - TAIL)
+    student = z  # t's quantile by its expansion around the normal one
+    student += (z**3 + z) / (4 * free)
+    student += (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
+    student += (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * free**3)
+    return NormalDist().cdf(-student * math.sqrt(clusters / free))

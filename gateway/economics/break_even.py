@@ -214,7 +214,7 @@ def _confidence(case: Case, demand: Demand, generator: np.random.Generator, resa
     error = 1 + demand.estimated_share * ESTIMATE_ERROR * generator.standard_normal(resamples)
     cost = case.replicas * case.usd_per_replica_hour * case.hours_per_month + case.fixed_usd_per_month
     savings = drawn[:, 0] / drawn[:, 2] * error * case.hours_per_month - cost
-    saving, used = spread(savings), spread(drawn[:, 1] / drawn[:, 2] / case.replicas)
+    saving, used = spread(savings, days), spread(drawn[:, 1] / drawn[:, 2] / case.replicas, days)
     return Confidence(
         days=days,
         resamples=resamples,

@@ -71,11 +71,11 @@ def _point(
     hosted = scaled.hosted_usd_per_month
     owned = hosted - scaled.saving_usd_per_month
     low = high = None
-    if len(set(days.tolist())) >= 2:
+    if (seen := len(set(days.tolist()))) >= 2:
         served = served_value_usd_by_bin(load, replicas, case.slots_per_replica)
         unserved_value = load.value_usd_by_bin - served
         drawn = resample_clusters(np.stack([unserved_value, load.hours], axis=1), days, generator, resamples=RESAMPLES)
         kept = owned - float(unserved_value.sum()) * scaled.month_factor
-        found = spread(drawn[:, 0] / drawn[:, 1] * case.hours_per_month + kept)
+        found = spread(drawn[:, 0] / drawn[:, 1] * case.hours_per_month + kept, seen)
         low, high = found.low, found.high
     return CostPoint(scale * per_day, hosted, owned, low, high, replicas)

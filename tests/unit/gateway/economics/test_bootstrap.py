@@ -1,3 +1,5 @@
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ def interval_width(
     values: np.ndarray[tuple[int], np.dtype[np.float64]], clusters: np.ndarray[tuple[int], np.dtype[np.int64]]
 ) -> float:
     draws = resample_clusters(values[:, None], clusters, np.random.default_rng(3), resamples=1500)
-    ends = spread(draws[:, 0])
+    ends = spread(draws[:, 0], int(clusters.max()) + 1)
     return ends.high - ends.low
 
 
@@ -27,15 +29,26 @@ def test_row_level_intervals_mislead_by_the_factor_that_theory_says() -> None:
     assert float(np.mean(ratios)) == pytest.approx(theory, rel=0.1)
 
 
-def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+@pytest.mark.parametrize("days", [5, 7, 14, 30])
+def test_the_interval_covers_the_truth_about_as_often_as_it_says(days: int) -> None:
     generator = np.random.default_rng(12)
+    hours = np.repeat(np.arange(days), 24)
     covered = 0
-    for _ in range(200):
-        values = np.repeat(generator.normal(0, 0.3, 30), 24) + generator.normal(0, 0.5, 720)
-        draws = resample_clusters(values[:, None], np.repeat(np.arange(30), 24), generator, resamples=400)
-        ends = spread(draws[:, 0])
+    for _ in range(600):
+        values = np.repeat(generator.normal(0, 0.3, days), 24) + generator.normal(0, 0.5, 24 * days)
+        draws = resample_clusters(values[:, None], hours, generator, resamples=400)
+        ends = spread(draws[:, 0], days)
         covered += ends.low <= 0 <= ends.high
-    assert 0.80 <= covered / 200 <= 0.97
+    assert covered / 600 == pytest.approx(0.9, abs=0.03)
+
+
+@pytest.mark.parametrize(("clusters", "t"), [(5, 2.1318), (7, 1.9432), (14, 1.7709), (30, 1.6991), (1000, 1.6464)])
+def test_the_ends_are_those_of_students_t(clusters: int, t: float) -> None:
+    """Quantiles from a table, against the share of a standard normal sample that lies outside."""
+    sample = np.array([NormalDist().inv_cdf((place + 0.5) / 200_000) for place in range(200_000)])
+    expected = t * (clusters / (clusters - 1)) ** 0.5
+    found = spread(sample, clusters)
+    assert (found.low, found.high) == pytest.approx((-expected, expected), rel=2e-3)
 
 
 def test_columns_are_drawn_together() -> None:
@@ -45,5 +58,5 @@ def test_columns_are_drawn_together() -> None:
 
 
 def test_one_cluster_has_no_spread() -> None:
-    ends = spread(resample_clusters(np.ones((5, 1)), np.zeros(5, dtype=np.int64), np.random.default_rng(1))[:, 0])
+    ends = spread(resample_clusters(np.ones((5, 1)), np.zeros(5, dtype=np.int64), np.random.default_rng(1))[:, 0], 1)
     assert (ends.low, ends.middle, ends.high) == (5.0, 5.0, 5.0)
