@@ -15,6 +15,9 @@ MOST_SHORT = 2**31
 Short = int | float
 """A number as `short` stores it: whole ten-thousandths, or, where it has more decimals, itself."""
 
+Time = int | float
+"""Microseconds; in the first versions' rows seconds, which always had a decimal point."""
+
 
 class Detail(msgspec.Struct, frozen=True, array_like=True):
     """Fields are only ever appended. Names of models are numbers: places in the candidates, then in `more_names`."""
@@ -34,7 +37,7 @@ class Detail(msgspec.Struct, frozen=True, array_like=True):
     propensity: Short
     cost_bound: int | None
     more_names: tuple[str, ...] = ()
-    attempt: tuple[int, int, int, int | None, int | None] | None = None  # times in microseconds
+    attempt: tuple[int, Time, Time, int | None, int | None] | None = None
     exploration_cost: int = 0
     explored: dict[str, int] = {}
     allowed_loss: dict[str, Short] = {}
@@ -56,6 +59,10 @@ def short(number: float) -> Short:
 def long(stored: Short) -> float:
     """The very number that `short` was given."""
     return stored / SHORT_SCALE if isinstance(stored, int) else stored
+
+
+def seconds_of(stored: Time) -> float:
+    return stored / 1e6 if isinstance(stored, int) else stored
 
 
 def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:

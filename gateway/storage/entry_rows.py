@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from gateway.ledger.entry import Attempt, Cost, Decision, Entry, Intent, Status
 from gateway.storage.bounded import MOST_CALLS, MOST_TOKENS, clean, finite, fit, micros, money, seconds
-from gateway.storage.entry_detail import Detail, decode_detail, encode_detail, facts_from, long
+from gateway.storage.entry_detail import Detail, decode_detail, encode_detail, facts_from, long, seconds_of
 
 Row = Mapping[str, Any]
 COST_FIELDS = ("input", "cached_input", "cache_write", "output", "other", "compute", "list")
@@ -267,7 +267,7 @@ def _attempt_row(one: Attempt) -> dict[str, Any]:
 def _attempts(detail: Detail, was: tuple[str, str, str, str, bool], rows: Sequence[Row]) -> tuple[Attempt, ...]:
     if detail.attempt is not None:
         number, started, lasted, cost, status = detail.attempt
-        return (Attempt(number, was[0], was[1], "answered", started / 1e6, lasted / 1e6, cost, status),)
+        return (Attempt(number, was[0], was[1], "answered", seconds_of(started), seconds_of(lasted), cost, status),)
     return tuple(
         Attempt(
             row["number"],
