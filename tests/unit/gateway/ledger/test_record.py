@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.ledger.record import Framing, Kind
+from gateway.ledger.record import MAX_RECORD_BYTES, Framing, Kind
 
 FRAMING = Framing()
 records = st.lists(
@@ -54,6 +54,10 @@ def test_a_record_of_another_segment_is_not_ours() -> None:
     assert not list(FRAMING.scan(2, FRAMING.frame(1, Kind.INTENT, "ab", b"x")))
 
 
-def test_a_record_too_long_to_be_read_back_is_refused() -> None:
-    with pytest.raises(ValueError, match="too long"):
-        FRAMING.frame(1, Kind.SETTLE, "ab", bytes(1 << 22))
+def test_the_longest_record_comes_back_and_a_longer_one_is_refused() -> None:
+    name, payload = "a" * 255, bytes(MAX_RECORD_BYTES - 512)
+    [record] = FRAMING.scan(1, FRAMING.frame(1, Kind.SETTLE, name, payload))
+    assert (record.request_id, record.payload) == (name, payload)
+    for longer in ((name + "a", b""), ("a", payload + b"x")):
+        with pytest.raises(ValueError, match="too long"):
+            FRAMING.frame(1, Kind.SETTLE, *longer)

@@ -1,0 +1,90 @@
+"""How purses are filled and emptied, and what the store is told of them meanwhile."""
+
+import asyncio
+from collections.abc import Mapping
+
+from gateway.limits.counters import Account, Booked, Grant, Holding, Standing, budget_account
+from gateway.limits.local_counters import LocalCounters
+from gateway.limits.treasury import PREFETCH, Treasury
+
+ACCOUNT = budget_account("k", "2026-11")
+LIMIT = 1000
+LONG_SECONDS = 3600.0
+
+
+class HeardCounters(LocalCounters):
+    """The real ones, and what they were told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[Account, int] = {}
+        self.asked: list[tuple[int, int]] = []
+
+    async def lease(self, account: Account, *, limit: int, holding: Holding, need: int, want: int) -> Grant:
+        self.asked.append((need, want))
+        return await super().lease(account, limit=limit, holding=holding, need=need, want=want)
+
+    async def report(self, holdings: Mapping[Account, Holding]) -> Standing:
+        self.held |= {account: holding.total for account, holding in holdings.items()}
+        return await super().report(holdings)
+
+
+async def test_a_purse_that_nobody_uses_for_a_while_is_given_back_and_forgotten() -> None:
+    counters = HeardCounters()
+    treasury = Treasury(counters, idle_reports=3)
+    purse = treasury.purse(ACCOUNT, LIMIT)
+    assert await treasury.obtain(purse, 10, 0.0) is None
+    for _ in range(2):
+        await treasury.report()
+        assert counters.held == {ACCOUNT: 10 + PREFETCH * 10}
+    await treasury.report()
+    assert counters.held == {ACCOUNT: 0}
+    assert treasury.purse(ACCOUNT, LIMIT) is not purse
+
+
+async def test_a_purse_in_use_is_kept() -> None:
+    counters = HeardCounters()
+    treasury = Treasury(counters, idle_reports=2)
+    purse = treasury.purse(ACCOUNT, LIMIT)
+    assert await treasury.obtain(purse, 10, 0.0) is None
+    for _ in range(4):
+        assert purse.reserve(10)
+        await treasury.report()
+    assert counters.held == {ACCOUNT: 10 + PREFETCH * 10}
+    assert treasury.purse(ACCOUNT, LIMIT) is purse
+
+
+async def test_only_what_the_purse_lacks_is_asked_for() -> None:
+    counters = HeardCounters()
+    treasury = Treasury(counters)
+    purse = treasury.purse(ACCOUNT, LIMIT)
+    assert await treasury.obtain(purse, 1, 0.0) is None
+    assert await treasury.obtain(purse, 50, 0.0) is None
+    assert counters.asked == [(1, 1 + PREFETCH), (50 - 17, 50 - 17 + PREFETCH * 50)]
+
+
+async def test_a_request_for_the_whole_budget_waits_for_what_is_only_held() -> None:
+    """The books need not be read for that: nothing is spent."""
+    treasury = Treasury(HeardCounters())
+    purse = treasury.purse(ACCOUNT, LIMIT)
+    assert await treasury.obtain(purse, LIMIT, 0.0) is None
+    assert purse.reserve(LIMIT)
+    waiting = asyncio.create_task(treasury.obtain(purse, LIMIT, LONG_SECONDS))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    purse.settle(LIMIT, 0)
+    assert await waiting is None
+    assert not treasury.wants_reading.is_set()
+
+
+async def test_a_request_for_more_than_is_left_is_refused_at_once() -> None:
+    counters = HeardCounters()
+    treasury = Treasury(counters)
+
+    async def books() -> Booked:
+        return Booked({ACCOUNT: 1}, frozenset({ACCOUNT.window}))
+
+    await counters.read_books(books)
+    refusal = await treasury.obtain(treasury.purse(ACCOUNT, LIMIT), LIMIT, LONG_SECONDS)
+    assert refusal is not None
+    assert (refusal.amount, refusal.spent) == (0, 1)
