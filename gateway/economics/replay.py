@@ -133,8 +133,11 @@ def _repeats(decided: Decided, verified: Verified | None) -> bool:
 
 
 def _passed_on(logged: LoggedRequest, decided: Decided) -> tuple[str, float | None]:
-    """Whose answer the caller gets. A verification that never happened counts as one that the answer stood."""
+    """Whose answer the caller gets. A verification that never happened counts as one that the answer stood; a model
+    that failed when it was asked fails again."""
     verified = logged.verified
+    if verified is None and decided.model == logged.decided:
+        return logged.model, decided.quality
     if verified is None or verified.stood or not _repeats(decided, verified):
         return decided.model, decided.quality
     model = logged.model if logged.model in decided.escalates_to else decided.escalates_to[0]

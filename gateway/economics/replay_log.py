@@ -28,7 +28,8 @@ class Verified(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoggedRequest:
-    """A settled request. `conversation` names the thread whose prefix a provider may have cached; None: no thread.
+    """A settled request. `decided` is the model that was chosen: where another answered in its place, it failed, and so
+    it does again. `conversation` names the thread whose prefix a provider may have cached; None: no thread.
 
     `cost_pico_usd` is everything that was charged, failed attempts included; None: its price is not known. `verified`
     None: no answer of it was verified.
@@ -44,6 +45,7 @@ class LoggedRequest:
     total_seconds: float
     conversation: str | None = None
     verified: Verified | None = None
+    decided: str | None = None
 
     @property
     def facts(self) -> Facts:
@@ -73,6 +75,7 @@ def logged_request_of(entry: Entry, *, conversation: str | None = None) -> Logge
         total_seconds=entry.total_seconds,
         conversation=conversation,
         verified=verified,
+        decided=decision.model,
     )
 
 

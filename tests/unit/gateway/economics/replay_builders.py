@@ -38,6 +38,7 @@ def make_logged(
     conversation: str | None = None,
     total_seconds: float = 10.0,
     max_output_tokens: int | None = None,
+    decided: str | None = None,
 ) -> LoggedRequest:
     served = Served(round(at_seconds * SECOND_US), input_tokens, cached, 0, output_tokens, 0.0)
     facts = Facts(
@@ -60,6 +61,7 @@ def make_logged(
         time_to_first_token_seconds=0.4,
         total_seconds=total_seconds,
         conversation=conversation,
+        decided=decided,
     )
 
 

@@ -157,6 +157,18 @@ def test_splitting_does_matter_with_caches() -> None:
     assert replay(log, scenario).replayed.cost_pico_usd < sum(part.replayed.cost_pico_usd for part in parts)
 
 
+def test_what_fell_back_falls_back_again() -> None:
+    """The chosen model failed and another answered: under the same rules nothing moves, under others it may."""
+    fallen = replace(make_logged(0, model=BIG, decided=MID, cost=777), quality=0.7)  # predicted of the chosen one
+    same = replay([fallen], make_scenario(everything_to(MID)))
+    assert (same.moved, same.replayed) == (0, same.logged)
+    assert same.replayed.cost_pico_usd == 777
+    other = replay([fallen], make_scenario(everything_to(LOCAL)))
+    assert (other.moved, other.replayed.requests_by_model) == (1, {LOCAL: 1})
+    chosen = make_logged(0, model=BIG, decided=BIG)
+    assert replay([chosen], make_scenario(everything_to(MID))).moved == 1
+
+
 def test_a_log_must_be_in_order() -> None:
     with pytest.raises(OutOfOrder):
         replay([make_logged(2.0), make_logged(1.0)], make_scenario())
@@ -367,6 +379,7 @@ def test_a_ledger_entry_becomes_a_logged_request() -> None:
     assert logged.served.cache_write_tokens == 30
     assert logged.served.at_us == entry.intent.accepted_at_us
     assert logged.facts is entry.intent.decision.facts
+    assert logged.decided == entry.intent.decision.model
     assert logged.cost_pico_usd == (None if entry.cost is None else entry.cost.total_pico_usd)
     assert logged_request_of(make_entry(3, cost=None)).cost_pico_usd is None
 
