@@ -35,7 +35,8 @@ class Adaptation:
     """Column 0 of `weights` predicts difficulty, the others each of `models`; rows are score, vector, constant.
 
     `neighbours` adds to the same columns.
-    `noise` is the variance in logits that is left in the domain, in place of the one over unseen sources.
+    `noises` are the variances in logits that are left in the domain, column by column, in place of the one over
+    unseen sources.
     """
 
     models: tuple[str, ...]
@@ -43,7 +44,7 @@ class Adaptation:
     spread: Values
     weights: Values
     neighbours: Neighbours
-    noise: float
+    noises: tuple[float, ...]
 
     def design(self, score: float, vector: Values) -> Values:
         """The score of the frozen model and the vector in the domain's own units, with a constant."""
@@ -54,10 +55,10 @@ class Adaptation:
         row[-1] = 1.0
         return row
 
-    def apply(self, score: float, vector: Values) -> tuple[float, dict[str, float]]:
-        """Difficulty and every labelled model's quality, as linear probabilities within (0, 1)."""
+    def apply(self, score: float, vector: Values) -> tuple[float, dict[str, tuple[float, float]]]:
+        """Difficulty and every labelled model's quality with its noise; both are linear probabilities within (0, 1)."""
         found = _within_bounds(self.predict(score, vector)).tolist()
-        return found[0], dict(zip(self.models, found[1:], strict=True))
+        return found[0], dict(zip(self.models, zip(found[1:], self.noises[1:], strict=True), strict=True))
 
     def predict(self, score: float, vector: Values) -> Values:
         """Unclipped: difficulty, then each model."""
@@ -78,7 +79,7 @@ def read_adaptation(artefact: Artefact) -> Adaptation | None:
     if facts is None:
         return None
     tensors = artefact.tensors
-    if "domain_landmarks" not in tensors:
+    if "domain_landmarks" not in tensors or "noises" not in facts:
         raise ArtefactError("the artefact was adapted by an older version: run `breakeven train --adapt` again")
     return Adaptation(
         tuple(facts["models"]),
@@ -91,7 +92,7 @@ def read_adaptation(artefact: Artefact) -> Adaptation | None:
             tensors["domain_landmark_sizes"],
             tensors["domain_landmark_weights"],
         ),
-        float(facts["noise"]),
+        tuple(map(float, facts["noises"])),
     )
 
 

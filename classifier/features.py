@@ -94,6 +94,11 @@ def visible_text(conversation: Conversation) -> str:
     return last
 
 
+def is_readable(text: str) -> bool:
+    """Whether there is a letter or digit in what `read` would see of a text."""
+    return any(map(str.isalnum, clean(cap(text))))
+
+
 def read(text: str, vocabulary: Vocabulary) -> Reading:
     """Never raises on any str; cost is bounded by the cap."""
     capped = clean(cap(text))

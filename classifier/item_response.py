@@ -19,7 +19,7 @@ SCHEMA_SHIFT = 0.15
 IMAGE_VARIANCE = 1.0
 LONG_CONTEXT_CHARACTERS = 8_000
 LONG_CONTEXT_VARIANCE = 0.25
-NOTHING: Mapping[str, float] = {}
+NOTHING: Mapping[str, tuple[float, float]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class ItemResponseClassifier:
         difficulty = self._difficulty(score)
         noise, in_domain = traits.noise, NOTHING
         if self._adaptation:
-            noise = self._adaptation.noise
+            noise = self._adaptation.noises[0]
             difficulty, in_domain = self._adaptation.apply(score, vector)
         if shift:
             difficulty = _sigmoid(_logit(difficulty) + shift)
@@ -113,7 +113,7 @@ class ItemResponseClassifier:
         return Classification(
             difficulty=difficulty,
             uncertainty=min(2.0 * deviation, 1.0),
-            quality=self._qualities(first, second, shift, variance + noise, in_domain),
+            quality=self._qualities(first, second, shift, variance, in_domain),
             output_tokens=self._lengths(min(max(float(vector.dot(traits.length_weights)), -1.5), 1.5)),
         )
 
@@ -127,16 +127,22 @@ class ItemResponseClassifier:
         return (high - low) / (right - left) * (score - left) + low
 
     def _qualities(
-        self, first: float, second: float, shift: float, variance: float, in_domain: Mapping[str, float] = NOTHING
+        self,
+        first: float,
+        second: float,
+        shift: float,
+        variance: float,
+        in_domain: Mapping[str, tuple[float, float]] = NOTHING,
     ) -> dict[str, Quality]:
-        """In plain floats: for a catalogue's few models that is cheaper than arrays."""
+        """In plain floats: for a few models cheaper than arrays. `in_domain` has means and noises by canonical name."""
         found: dict[str, Quality] = {}
+        unseen = self._traits.noise
         for name, offset, by_first, by_second, own in self._lines:
             logit = offset - (by_first * first + by_second * second) - shift
-            mean = 1.0 / (1.0 + math.exp(min(max(-logit, -30.0), 30.0)))
+            mean, noise = 1.0 / (1.0 + math.exp(min(max(-logit, -30.0), 30.0))), unseen
             if in_domain:
-                mean = in_domain.get(self._canonical[name], mean)
-            found[name] = Quality(mean, min(math.sqrt(own + variance) * mean * (1.0 - mean), 0.5))
+                mean, noise = in_domain.get(self._canonical[name], (mean, noise))
+            found[name] = Quality(mean, min(math.sqrt(own + (variance + noise)) * mean * (1.0 - mean), 0.5))
         return found
 
     def _lengths(self, longer: float) -> dict[str, float]:

@@ -2,7 +2,8 @@
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,20 @@ from threadpoolctl import threadpool_limits
 from classifier.adaptation import Adaptation, Neighbours, domain_tensors
 from classifier.artefact import Artefact, read_artefact, write_artefact
 from classifier.encoder import HAND, LIMIT
-from classifier.features import FEATURE_NAMES
+from classifier.features import FEATURE_NAMES, is_readable
 from classifier.load import SHIPPED, build_encoder, build_traits
 from classifier.names import canonical
 from classifier.prompt_lines import PromptFileError
 from classifier.training.corpus import CorpusError, Matrix, mean_known, quality_gap, read_labels
 
 MIN_LABELS = 30
+MIN_LABELS_OF_A_MODEL = 10
 MAX_LANDMARKS = 2000
 JITTER = 1e-6
+LEAST_SPREAD = 1e-3
 PRIOR_SLOPE = 0.15
+# Logits squared: with the fewest labels that a model may have, as unsure as a frozen curve on an unseen source.
+NOISE_OF_ONE_LABEL = 4.0
 
 
 # What labels of one domain can settle soonest: how much there is to read and to count.
@@ -91,14 +96,14 @@ def fit_adaptation(
             (landmarks**2).sum(axis=1).astype(np.float32),
             (np.linalg.solve(root.T, found[len(units) :]) * penalties.near**-0.5).astype(np.float32),
         ),
-        noise=4.0 / math.sqrt(len(rows)),
+        tuple((NOISE_OF_ONE_LABEL / np.sqrt(np.isfinite(targets).sum(axis=0))).tolist()),
     )
 
 
-def adapt(labels: Path, out: Path, *, base: Path | None = None) -> str:
+def adapt(labels: Path, out: Path, *, base: Path | None = None, progress: Callable[[str], None] = print) -> str:
     """Write the base artefact (the shipped one when not given) bent to the labels. Raises CorpusError."""
     artefact = read_artefact(base or SHIPPED)
-    prompts, models, outcomes = _read_outcomes(labels)
+    prompts, models, outcomes = _read_outcomes(labels, progress)
     with threadpool_limits(limits=1):  # the same bits on every run
         view = frozen_view(artefact, prompts)
         adaptation = fit_adaptation(view, outcomes, models)
@@ -108,7 +113,7 @@ def adapt(labels: Path, out: Path, *, base: Path | None = None) -> str:
         "model": artefact.facts["model"],
         "adaptation": {
             "models": models,
-            "noise": adaptation.noise,
+            "noises": adaptation.noises,
             "labels": len(prompts),
             "labels_sha256": hashlib.sha256(labels.read_bytes()).hexdigest(),
             "base_sha256": artefact.sha256,
@@ -117,22 +122,39 @@ def adapt(labels: Path, out: Path, *, base: Path | None = None) -> str:
     return write_artefact(out, tensors, artefact.pieces, facts)
 
 
-def _read_outcomes(labels: Path) -> tuple[list[str], list[str], Matrix]:
-    """Prompts that somebody answered, the models by canonical name, and the scores of each; NaN where not known."""
+def _read_outcomes(labels: Path, progress: Callable[[str], None]) -> tuple[list[str], list[str], Matrix]:
+    """Prompts that can be read and that somebody answered, the models by canonical name, and the scores of each; NaN
+    where not known."""
     prompts: list[str] = []
     graded: list[dict[str, float]] = []
     try:
         for line, row in read_labels(labels):
             scores = _known_scores(row["scores"], f"{labels}:{line}")
-            if scores:
+            if scores and is_readable(row["prompt"]):
                 prompts.append(row["prompt"])
                 graded.append(scores)
     except PromptFileError as error:
         raise CorpusError(str(error)) from error
-    if len(prompts) < MIN_LABELS:
-        raise CorpusError(f"{labels} holds {len(prompts)} graded prompts; adaptation needs at least {MIN_LABELS}")
-    models = sorted({name for scores in graded for name in scores})
-    return prompts, models, np.array([[scores.get(name, math.nan) for name in models] for scores in graded])
+    models = _labelled_models(graded, progress)
+    kept = [place for place, scores in enumerate(graded) if not scores.keys().isdisjoint(models)]
+    if len(kept) < MIN_LABELS:
+        raise CorpusError(
+            f"{labels} holds {len(kept)} prompts that can be read and are graded for a model with "
+            f"{MIN_LABELS_OF_A_MODEL} scores or more; adaptation needs at least {MIN_LABELS}"
+        )
+    outcomes = np.array([[graded[place].get(name, math.nan) for name in models] for place in kept])
+    return [prompts[place] for place in kept], models, outcomes
+
+
+def _labelled_models(graded: Sequence[dict[str, float]], progress: Callable[[str], None]) -> list[str]:
+    """Models with enough scores to be worth more than the frozen curve; the others are told of."""
+    counts = Counter(name for scores in graded for name in scores)
+    for name, count in sorted(counts.items()):
+        if count < MIN_LABELS_OF_A_MODEL:
+            progress(
+                f"{name} keeps the artefact's curve: it has {count} of the {MIN_LABELS_OF_A_MODEL} scores it needs"
+            )
+    return sorted(name for name, count in counts.items() if count >= MIN_LABELS_OF_A_MODEL)
 
 
 def _known_scores(scores: dict[str, Any], where: str) -> dict[str, float]:
@@ -161,7 +183,7 @@ def _frame(view: View) -> tuple[Matrix, Matrix]:
     design = np.c_[view.scores, view.vectors]
     spread = design.std(axis=0)
     spread[1 + HAND :] = np.sqrt((spread[1 + HAND :] ** 2).mean())
-    return design.mean(axis=0), np.where(spread > 1e-3, spread, 1.0)
+    return design.mean(axis=0), np.where(spread > LEAST_SPREAD, spread, 1.0)
 
 
 def _near_scales(size: int) -> Matrix:
@@ -200,9 +222,12 @@ def _solve(features: Matrix, targets: Matrix) -> tuple[Matrix, Matrix]:
 
 def _expected(scores: Matrix, target: Matrix, *, is_failure: bool) -> float:
     """The slope on the frozen score before any label: harder prompts are failed more, by whoever fails at all."""
+    spread = float(scores.std())
+    if spread < LEAST_SPREAD:
+        return 0.0
     known = np.isfinite(target)
     failures = float(target[known].mean()) if is_failure else 1.0 - float(target[known].mean())
-    size = PRIOR_SLOPE * failures * float(target[known].std()) / max(float(scores[known].std()), 1e-9)
+    size = PRIOR_SLOPE * failures * float(target[known].std()) / spread
     return size if is_failure else -size
 
 

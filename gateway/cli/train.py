@@ -31,6 +31,8 @@ def command(
             version = build.train(data, out, encoder=encoder)
         else:
             version = adapt_artefact(cast("Path", adapt), out, base=base)
-    except (CorpusError, EncoderError, ArtefactError, OSError) as error:
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename or out}: {error.strerror}") from error
+    except (CorpusError, EncoderError, ArtefactError) as error:
         raise ConfigurationError(str(error)) from error
     print(f"{out}: artefact {version[:16]}")

@@ -91,7 +91,53 @@ def test_bad_labels_are_refused_by_line(tmp_path: Path, line: str, message: str)
 
 def test_too_few_labels_are_refused(tmp_path: Path) -> None:
     (tmp_path / "labels.jsonl").write_text(json.dumps({"prompt": "a", "scores": {"m": 1.0}}))
-    with pytest.raises(CorpusError, match="holds 1 graded prompts"):
+    with pytest.raises(CorpusError, match=r"holds 0 prompts .* needs at least 30"):
+        adapt(tmp_path / "labels.jsonl", tmp_path / "out")
+
+
+def test_a_model_with_hardly_a_label_keeps_the_frozen_curve(adapted: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in (adapted / "labels.jsonl").read_text().splitlines()][:100]
+    for line in lines[:9]:
+        line["scores"]["guest"] = 1.0
+    lines.append({"prompt": "Only the guest answered this.", "scores": {"guest": 0.0, "other-guest": 1.0}})
+    (tmp_path / "labels.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    told: list[str] = []
+    adapt(tmp_path / "labels.jsonl", tmp_path / "with", progress=told.append)
+    assert told == ["other-guest keeps the artefact's curve: it has 1 of the 10 scores it needs"]
+    found = load_artefact(tmp_path / "with").bind([ModelProfile("guest"), ModelProfile("other-guest")])
+    assert found.adapted_to == ("big", "guest", "small")
+    frozen = load_artefact().bind([ModelProfile("other-guest")])
+    for prompt in ("Tell me about the melting point of tin.", "Prove it."):
+        quality = found.classify(Conversation(prompt)).quality
+        assert quality["other-guest"] == frozen.classify(Conversation(prompt)).quality["other-guest"]
+
+
+def test_few_labels_of_a_model_leave_it_less_certain(adapted: Path) -> None:
+    adaptation = read_adaptation(read_artefact(adapted / "artefact"))
+    assert adaptation is not None
+    view = frozen_view(read_artefact(SHIPPED), [f"Tell me about {topic}." for topic in TOPICS] * 10)
+    outcomes = np.full((40, 2), 0.5)
+    outcomes[10:, 1] = np.nan
+    noises = fit_adaptation(view, outcomes, ("big", "small")).noises
+    assert noises[2] == pytest.approx(2.0 * noises[1])
+    assert noises[0] == noises[1] > adaptation.noises[1]
+
+
+@pytest.mark.parametrize("text", ["", " \n", "?!", "Say it again."])
+def test_labels_of_one_text_leave_other_prompts_within_reason(adapted: Path, tmp_path: Path, text: str) -> None:
+    """Blank prompts teach nothing; one readable text over and over teaches its level and no slope."""
+    rows = [{"prompt": text, "scores": {"big": number % 5 / 4, "small": number % 3 / 2}} for number in range(60)]
+    if not text.strip(" \n?!"):
+        rows += [json.loads(line) for line in (adapted / "labels.jsonl").read_text().splitlines()][:100]
+    (tmp_path / "labels.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    adapt(tmp_path / "labels.jsonl", tmp_path / "artefact")
+    found = load_artefact(tmp_path / "artefact").classify(Conversation("Prove that 7 divides the product evenly."))
+    assert 0.1 < found.difficulty < 0.9
+
+
+def test_blank_prompts_are_no_labels(tmp_path: Path) -> None:
+    (tmp_path / "labels.jsonl").write_text(f"{json.dumps({'prompt': ' ', 'scores': {'m': 1.0}})}\n" * 40)
+    with pytest.raises(CorpusError, match="holds 0 prompts that can be read"):
         adapt(tmp_path / "labels.jsonl", tmp_path / "out")
 
 
@@ -128,7 +174,7 @@ def test_the_fit_is_kernel_ridge_on_the_labels_of_each_model(tmp_path: Path) -> 
     predicted = np.array([fitted.predict(*seen) for seen in zip(view.scores.tolist(), view.vectors, strict=True)])
     for number, known in ((1, np.arange(60)), (2, np.arange(20, 60))):
         target = outcomes[known, number - 1]
-        slope = -PRIOR_SLOPE * (1.0 - target.mean()) * target.std() / rows[known, 0].std()
+        slope = -PRIOR_SLOPE * (1.0 - target.mean()) * target.std() / rows[:, 0].std()
         system = np.block(
             [[kernel[np.ix_(known, known)] + np.eye(len(known)), np.ones((len(known), 1))], [np.ones(len(known)), 0.0]]
         )
