@@ -27,17 +27,23 @@ EVERYTHING: dict[str, Any] = {
     "imagePullSecrets": ["registry"],
     "nodeSelector": {"kubernetes.io/arch": "amd64"},
     "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+    "webUi": {"isEnabled": True, "isBehindTls": True, "secretName": "ui"},
 }
 
 
 @cache
 def rendered(*, everything: bool, config: str = "server: {}") -> dict[str, dict[str, Any]]:
-    """The manifests by their kind."""
+    """The manifests by their kind, the web UI's Service as `Service of the UI`."""
     values = {**(EVERYTHING if everything else {}), "config": config}
     with helm_python.Chart.load(CHART) as chart:
         texts = chart.render(values, name="prod", namespace="llm").values()
     manifests = [one for text in texts for one in yaml.safe_load_all(text) if one is not None]
-    return {manifest["kind"]: manifest for manifest in manifests}
+    return {name_of(manifest): manifest for manifest in manifests}
+
+
+def name_of(manifest: dict[str, Any]) -> str:
+    is_second = manifest["kind"] == "Service" and manifest["metadata"]["name"] == "prod-ui"
+    return "Service of the UI" if is_second else manifest["kind"]
 
 
 def test_the_chart_passes_helm_lint() -> None:
@@ -74,7 +80,9 @@ def test_a_wrong_manifest_is_found() -> None:
 
 
 def test_what_is_off_is_not_there() -> None:
-    assert {"HorizontalPodAutoscaler", "ServiceMonitor"}.isdisjoint(rendered(everything=False))
+    optional = {"HorizontalPodAutoscaler", "ServiceMonitor", "Deployment", "Service of the UI"}
+    assert optional.isdisjoint(rendered(everything=False))
+    assert optional <= set(rendered(everything=True))
 
 
 def test_the_autoscaler_owns_the_number_of_replicas() -> None:
@@ -110,8 +118,31 @@ def test_every_selector_finds_the_pods() -> None:
     assert monitor.items() <= manifests["Service"]["metadata"]["labels"].items()
 
 
-def test_what_a_cluster_sets_for_its_nodes_reaches_the_pods() -> None:
-    spec = rendered(everything=True)["StatefulSet"]["spec"]["template"]["spec"]
+def test_the_web_ui_has_pods_of_its_own_that_get_no_calls_of_models() -> None:
+    manifests = rendered(everything=True)
+    labels = manifests["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert manifests["Deployment"]["spec"]["selector"]["matchLabels"] == labels
+    assert manifests["Service of the UI"]["spec"]["selector"] == labels
+    for kind in ("Service", "PodDisruptionBudget", "ServiceMonitor"):
+        selector = manifests[kind]["spec"]["selector"]
+        assert not selector.get("matchLabels", selector).items() <= labels.items(), kind
+
+
+def test_the_web_ui_asks_the_gateways_service_and_knows_its_proxy_and_its_secret() -> None:
+    [container] = rendered(everything=True)["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert container["args"][:2] == ["--gateway", f"http://{rendered(everything=True)['Service']['metadata']['name']}"]
+    assert container["args"][-1] == "--behind-tls"
+    assert container["envFrom"] == [{"secretRef": {"name": "ui"}}]
+    assert {container[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")} == {
+        "/ui/healthz"
+    }
+    told = container["args"][container["args"].index("--port") + 1]
+    assert container["ports"] == [{"name": "http", "containerPort": int(told)}]
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "Deployment"])
+def test_what_a_cluster_sets_for_its_nodes_reaches_the_pods(kind: str) -> None:
+    spec = rendered(everything=True)[kind]["spec"]["template"]["spec"]
     assert spec["imagePullSecrets"] == [{"name": "registry"}]
     assert spec["nodeSelector"] == EVERYTHING["nodeSelector"]
     assert spec["tolerations"] == EVERYTHING["tolerations"]
