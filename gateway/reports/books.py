@@ -33,6 +33,7 @@ from gateway.stores import SHADOW
 from gateway.sums import Dimension, ReportStore, Sums, SumsQuery
 
 DEFAULT_DAYS = 30
+DAY_US = 24 * HOUR_US
 HOURLY_UP_TO_US = 3 * 24 * HOUR_US
 MTOK = 10**6
 FORECAST_DAYS = 28
@@ -182,8 +183,8 @@ class Books:
         now = moment_of(self._of.now_us())
         today = now.replace(hour=0, minute=0, second=0, microsecond=0)
         seen = await self._store.first_and_last_us()
-        first = max(today - timedelta(days=FORECAST_DAYS), moment_of(seen[0])) if seen else today
-        first = first.replace(hour=0, minute=0, second=0, microsecond=0)
+        began = moment_of(-(-seen[0] // DAY_US) * DAY_US) if seen else today  # the ledger's first day is seldom whole
+        first = max(today - timedelta(days=FORECAST_DAYS), began)
         if (today - first).days < 2:
             return None
         days = await self._store.sums(SumsQuery(_us(first), _us(today), ("day",)))
