@@ -179,7 +179,7 @@ def against_transformers(
 ) -> dict[str, Any]:
     """Output tokens per second over one workload, both sides warm; transformers in the best of its configurations."""
     texts = prompts(shape, sizes.rival_prompts, sizes.rival_prompt_tokens)
-    theirs, refused = rivals.best_effort(rival, texts, sizes.rival_output_tokens, seconds_left)
+    theirs, refused = rivals.best_effort(rival, texts, sizes.rival_output_tokens, seconds_left, sizes.rival_cache)
     return {
         "ours_tokens_per_second": ours,
         "transformers_tokens_per_second": theirs,

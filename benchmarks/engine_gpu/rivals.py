@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -43,7 +43,7 @@ def last_logits(model: Any, prompt: Sequence[int], device: torch.device) -> torc
 
 
 def output_tokens_per_second(
-    model: Any, prompts: Sequence[Sequence[int]], output_tokens: int, configuration: str, limit_seconds: float
+    model: Any, prompts: Sequence[Sequence[int]], output_tokens: int, settings: Mapping[str, Any], limit_seconds: float
 ) -> float:
     """Greedy continuous batching over all prompts, after a first run of a few that warms everything up.
 
@@ -52,7 +52,7 @@ def output_tokens_per_second(
     generation = transformers.GenerationConfig(
         max_new_tokens=output_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0
     )
-    with _session(model, generation, CONFIGURATIONS[configuration]) as manager:
+    with _session(model, generation, settings) as manager:
         try:
             _answer(manager, prompts[:8], output_tokens, limit_seconds)
             began = time.perf_counter()
@@ -63,24 +63,32 @@ def output_tokens_per_second(
 
 
 def best_effort(
-    model: Any, prompts: Sequence[Sequence[int]], output_tokens: int, seconds_left: Callable[[], float]
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    output_tokens: int,
+    seconds_left: Callable[[], float],
+    cache: Mapping[str, int],
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Rates of the configurations that run here in time, and why the others do not; raises RuntimeError when none
     does."""
     rates: dict[str, float] = {}
     refused: dict[str, str] = {}
-    for name in CONFIGURATIONS:
+    attention = model.config._attn_implementation
+    for name, settings in CONFIGURATIONS.items():
         try:
             limit = min(ANSWER_SECONDS, seconds_left())
-            rates[name] = output_tokens_per_second(model, prompts, output_tokens, name, limit)
+            rates[name] = output_tokens_per_second(model, prompts, output_tokens, {**settings, **cache}, limit)
         except Exception as error:  # noqa: BLE001 - what it cannot run must not decide the comparison
             refused[name] = f"{type(error).__name__}: {error}"
+        finally:
+            # A session that fails at its start leaves the model with attention that only such sessions can use.
+            model.set_attn_implementation(attention)
     if not rates:
         raise RuntimeError(f"transformers' continuous batching did not run: {refused}")
     return rates, refused
 
 
-def _session(model: Any, generation: Any, settings: dict[str, Any]) -> Any:
+def _session(model: Any, generation: Any, settings: Mapping[str, Any]) -> Any:
     known = {field.name for field in dataclasses.fields(transformers.ContinuousBatchingConfig)}
     batching = transformers.ContinuousBatchingConfig(**{k: v for k, v in settings.items() if k in known})
     return model.continuous_batching_context_manager(

@@ -56,6 +56,8 @@ class Sizes:
     rival_prompts: int = 256
     rival_prompt_tokens: int = 512
     rival_output_tokens: int = 128
+    # What transformers' continuous batching is told of its cache: nothing, so that it takes the memory there is.
+    rival_cache: Mapping[str, int] = field(default_factory=dict[str, int])
     logit_prompt_tokens: int = 200
     repeats: int = 10
     copy_bytes: int = 4 << 30
@@ -72,6 +74,7 @@ SMOKE: Final = Sizes(
     rival_prompts=2,
     rival_prompt_tokens=8,
     rival_output_tokens=2,
+    rival_cache={"num_blocks": 8, "max_batch_tokens": 64},
     logit_prompt_tokens=12,
     repeats=1,
     copy_bytes=1 << 12,

@@ -1,6 +1,7 @@
 """The benchmark's engine, tiny and interpreted, against transformers on the same weights: what it times is right."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -57,3 +58,24 @@ def test_the_device_loop_moves_on_without_its_host(*, draws: bool) -> None:
     assert inputs.slots.tolist() == [int(block) * 16 for block in inputs.block_table[:, 1]]
     assert before.tolist() == [int(block) * 16 + 14 for block in inputs.block_table[:, 0]]
     assert draws or chosen.tolist() == [0, 1], "without a draw the first tokens stay"
+
+
+class Refusing:
+    """A model whose continuous batching fails at its start, having changed the model's attention."""
+
+    def __init__(self) -> None:
+        self.config = SimpleNamespace(_attn_implementation="sdpa")
+
+    def set_attn_implementation(self, name: str) -> None:
+        self.config._attn_implementation = name
+
+    def continuous_batching_context_manager(self, **_: object) -> None:
+        self.set_attn_implementation("paged|sdpa")
+        raise ValueError("no room")
+
+
+def test_a_rival_that_refuses_is_left_as_it_was() -> None:
+    model = Refusing()
+    with pytest.raises(RuntimeError, match="did not run: .*'defaults': 'ValueError: no room'"):
+        rivals.best_effort(model, [[1, 2]], 2, lambda: 60.0, {})
+    assert model.config._attn_implementation == "sdpa"
