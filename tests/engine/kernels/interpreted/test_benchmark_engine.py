@@ -76,6 +76,6 @@ class Refusing:
 
 def test_a_rival_that_refuses_is_left_as_it_was() -> None:
     model = Refusing()
-    with pytest.raises(RuntimeError, match="did not run: .*'defaults': 'ValueError: no room'"):
+    with pytest.raises(RuntimeError, match=r"did not run: .*'defaults': 'ValueError: no room'"):
         rivals.best_effort(model, [[1, 2]], 2, lambda: 60.0, {})
     assert model.config._attn_implementation == "sdpa"
