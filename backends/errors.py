@@ -6,7 +6,7 @@ BackendError
 ├── RateLimited          429, with Retry-After when given
 ├── UpstreamUnavailable  5xx, overloaded, or the connection was reset before the first chunk
 ├── UpstreamRejected     4xx that another attempt cannot cure: the caller's fault; carries the body to pass on
-│   └── Untranslatable   nothing was sent: this backend's format cannot say it; another one's may
+│   └── Untranslatable   this backend's format cannot say it, or it lacks the endpoint or the model; another may do
 ├── UpstreamAuth         401/403: our key for that provider is wrong; the caller must not see the provider's body
 └── StreamBroken         after the first chunk: reset, stalled, truncated or malformed
     └── StreamStalled    no bytes for the idle timeout
@@ -68,7 +68,7 @@ class UpstreamRejected(BackendError):
 
 
 class Untranslatable(UpstreamRejected):
-    """The request cannot be said in this backend's wire format, or it lacks the endpoint."""
+    """The request cannot be said in this backend's wire format, or it lacks the endpoint or the model."""
 
     is_retryable = True
 

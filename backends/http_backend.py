@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from backends.errors import BackendError, UpstreamRejected, UpstreamUnavailable
+from backends.errors import BackendError, Untranslatable, UpstreamRejected, UpstreamUnavailable
 from backends.http1_client import Http1Client
 from backends.http_client import HttpClient
 from backends.http_errors import error_from_status
@@ -91,6 +91,10 @@ class HttpBackend:
                 body = await self._error_body(response.timed)
                 status = exchange.true_status(status, body)
                 error = error_from_status(status, headers, body, backend=self._name, now=self._now)
+                if isinstance(error, UpstreamRejected) and _is_unknown_model(status, body, call.upstream_model):
+                    error = Untranslatable(
+                        f"{error.message}: it does not know the model", backend=self._name, status=status
+                    )
                 if isinstance(error, UpstreamRejected):
                     error.body = b"" if _quotes_secret(body, sent) else exchange.translate_error(body)
                 raise error
@@ -148,6 +152,11 @@ class _Sent(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     timed: TimedResponse
+
+
+def _is_unknown_model(status: int, body: bytes, model: str) -> bool:
+    """Whether a provider has no such model, or no longer: no fault of a caller who was sent there."""
+    return b'"model_not_found"' in body or (status in (404, 410) and model.encode() in body)
 
 
 def _quotes_secret(body: bytes, sent: Mapping[str, str]) -> bool:

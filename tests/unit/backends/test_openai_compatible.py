@@ -12,6 +12,7 @@ from backends.dialects import dialect_of
 from backends.errors import (
     BackendError,
     ConnectFailed,
+    Untranslatable,
     UpstreamAuth,
     UpstreamRejected,
     UpstreamUnavailable,
@@ -71,6 +72,25 @@ async def test_googles_400_of_a_wrong_key_is_not_the_callers_fault() -> None:
         async with ScriptedProvider(Raw((body,), status=400, headers=JSON)) as provider:
             with pytest.raises(kind):
                 await collect(make_backend(provider, dialect=dialect), make_call())
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (404, b'{"error":{"message":"The model `the-model` does not exist."}}', Untranslatable),
+        (410, b'{"error":{"message":"the-model is retired."}}', Untranslatable),
+        (400, b'{"error":{"message":"No such model.","code":"model_not_found"}}', Untranslatable),
+        (404, b'{"error":{"message":"No such file: f-1"}}', UpstreamRejected),
+        (400, b'{"error":{"message":"the-model takes no images"}}', UpstreamRejected),
+    ],
+)
+async def test_a_model_that_its_provider_does_not_know_is_asked_of_the_next(
+    status: int, body: bytes, kind: type[UpstreamRejected]
+) -> None:
+    async with ScriptedProvider(Raw((body,), status=status, headers=JSON)) as provider:
+        with pytest.raises(UpstreamRejected) as caught:
+            await collect(make_backend(provider), make_call())
+    assert (type(caught.value), caught.value.status, caught.value.body) == (kind, status, body)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
