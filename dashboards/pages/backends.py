@@ -1,4 +1,4 @@
-"""How the backends and the own engine are right now, as the answering gateway process sees them."""
+"""How the backends and our own engine are right now, as the answering gateway process sees them."""
 
 from typing import Any
 

@@ -28,7 +28,7 @@ def _nothing_paid(*, is_configured: bool) -> str:
     if is_configured:
         return markup.message(
             "No hours yet",
-            "The own engine counts as paid from the ledger's first request on. Ask it something, or choose a longer "
+            "Your own engine counts as paid from the ledger's first request on. Ask it something, or choose a longer "
             "time range above.",
         )
     return markup.message(
@@ -79,7 +79,7 @@ def _busiest(hours: list[dict[str, Any]], view: View) -> str:
 
 
 def _requests_of(hour: str, view: View) -> str | None:
-    """The own engine's requests of an hour, for those who may see single requests."""
+    """Our own engine's requests of an hour, for those who may see single requests."""
     if not view.session.may("entries.read"):
         return None
     return link("/requests", time_of("hour", hour), backend=OWN_BACKEND)

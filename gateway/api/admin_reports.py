@@ -36,7 +36,7 @@ def build_reports_router(reports: Reports) -> APIRouter:
 
     @router.get("/utilisation", openapi_extra=needs("reports.read"))
     async def utilisation(query: Annotated[PeriodQuery, Query()]) -> Utilisation:  # pyright: ignore[reportUnusedFunction]
-        """The own engine's paid hours, used and idle."""
+        """The paid hours of your own engine, used and idle."""
         return await reports.utilisation(query)
 
     @router.get("/break-even", openapi_extra=needs("reports.read"))

@@ -25,7 +25,7 @@ def command(
     volume: float = typer.Option(1.0, min=0.000001, help="What if there were so many times the traffic."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
-    """Compare the own engine with a hosted model on the ledger's traffic: the verdict, the staircase, the odds."""
+    """Compare your own engine with a hosted model on the ledger's traffic: the verdict, the staircase, the odds."""
     query = read(
         BreakEvenQuery,
         since=since,

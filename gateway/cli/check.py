@@ -45,7 +45,7 @@ def command(as_json: bool = typer.Option(False, "--json", help="Print one JSON o
 
 def _price_text(candidate: Candidate) -> str:
     if candidate.speed is not None:
-        return f"own engine, ${format_usd(candidate.speed.gpu_hour_pico_usd, places=4)} an hour"
+        return f"your own engine, ${format_usd(candidate.speed.gpu_hour_pico_usd, places=4)} an hour"
     if candidate.prices is None:
         return "unknown: requests will be booked with cost NULL until it is priced"
     rates = candidate.prices.rates

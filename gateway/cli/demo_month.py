@@ -34,7 +34,7 @@ PRICE_CHANGE_DAY = 22
 BATCH = 2000
 HOUR_US = 3_600_000_000
 ABILITY = {"small": 0.36, "middle": 0.70, "large": 0.86}
-"""Made-up shares of good answers: the own model, and hosted ones by the price of their output."""
+"""Made-up shares of good answers: our own model, and hosted ones by the price of their output."""
 
 CHEAPER_HOUR = ('gpu_hour_usd: "0.10"', 'gpu_hour_usd: "0.02"')
 """A machine whose hour is worth its price from a few thousand requests a day."""

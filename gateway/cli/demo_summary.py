@@ -142,7 +142,7 @@ def show(summary: Summary, console: Console) -> None:
         kind = " (simulated)" if baseline.is_simulated else ""
         ratio = f", {parse_usd(baseline.cost_usd) / max(1, parse_usd(summary.cost_usd)):.2f} times this run"
         console.print(f"The same tokens, all sent to {baseline.model}{kind}: ${baseline.cost_usd}{ratio}")
-    console.print("The own engine's cost is its GPU-seconds; what it idles is in `breakeven break-even`.")
+    console.print("Your own engine's cost is its GPU-seconds; its idle hours are in `breakeven break-even`.")
 
 
 def _figure(value: float | None) -> str:

@@ -178,7 +178,7 @@ def _keys() -> Finding:
     if found:
         return Finding("provider keys", True, ", ".join(found))
     names = ", ".join(provider.key_env for provider in load_providers())
-    return Finding("provider keys", False, f"none: only the own engine answers. Any of {names} adds hosted models")
+    return Finding("provider keys", False, f"none: only your own engine answers. Any of {names} adds hosted models")
 
 
 def _classifier(home: Home, url: str) -> str:

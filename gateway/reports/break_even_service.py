@@ -97,11 +97,13 @@ class BreakEvenService:
         )
 
     def _plan(self, query: BreakEvenQuery) -> GpuPlan:
-        """The own engine with what the question changes; other GPUs than today's are not running yet."""
+        """The deployment's own engine with what the question changes; other GPUs than today's are not running yet."""
         plan = self._of.plan()
         if query.gpu_hour_usd is not None:
             price = round(query.gpu_hour_usd * PICO_PER_USD)
-            plan = replace(plan, gpu_hour_price_pico_usd=price, name=f"own engine at ${query.gpu_hour_usd:g} an hour")
+            plan = replace(
+                plan, gpu_hour_price_pico_usd=price, name=f"your own engine at ${query.gpu_hour_usd:g} an hour"
+            )
         if query.fixed_usd_per_month is not None:
             plan = replace(plan, fixed_month_pico_usd=round(query.fixed_usd_per_month * PICO_PER_USD))
         if query.replicas is not None and query.replicas != plan.replicas:

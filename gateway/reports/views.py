@@ -158,7 +158,7 @@ class SpendPoint(BaseModel):
 
 
 class IdleCost(BaseModel):
-    """Rent of the own engine that no request used: rent = used + idle."""
+    """Rent of your own engine that no request used: rent = used + idle."""
 
     rent_usd: str
     used_usd: str

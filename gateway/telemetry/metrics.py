@@ -50,7 +50,9 @@ class Metrics:
             registry=self.registry,
         )
         self._cost = Counter("breakeven_cost_usd", "Cost of settled requests.", ("model",), registry=self.registry)
-        self._gpu = Counter("breakeven_gpu_seconds", "GPU time of own engines.", ("model",), registry=self.registry)
+        self._gpu = Counter(
+            "breakeven_gpu_seconds", "GPU time of your own engines.", ("model",), registry=self.registry
+        )
         self._unpriced = Counter(
             "breakeven_unpriced_requests", "Settled without a known price.", ("model",), registry=self.registry
         )
