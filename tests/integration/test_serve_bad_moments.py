@@ -1,0 +1,104 @@
+"""`breakeven serve` when its surroundings go: its terminal, the reader of its output; and a second one in its home."""
+
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.ports import free_port
+
+pytestmark = pytest.mark.integration
+PATIENCE_SECONDS = 300
+CONFIGURATION = """\
+engine: {{is_enabled: false}}
+simulated_hosted: never
+backends:
+  provider: {{base_url: "{provider}", provider: openai}}
+"""
+RULES = """\
+version: 1
+models:
+  plain: {backend: provider, upstream_model: plain, priced_as: openai/gpt-5.4-mini, context_window: 200000}
+rules:
+  - name: all
+    choose: {from: [plain], by: order}
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """With a provider whose answers take a second."""
+    command = [sys.executable, "-m", "tests.scripted_provider", "--pieces", "20", "--delay", "0.05"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as provider:
+        assert provider.stdout is not None
+        (tmp_path / "rules.yaml").write_text(RULES, "utf-8")
+        (tmp_path / "breakeven.yaml").write_text(
+            CONFIGURATION.format(provider=provider.stdout.readline().strip()), "utf-8"
+        )
+        try:
+            yield tmp_path
+        finally:
+            provider.terminate()
+
+
+def command_of(port: int) -> list[str]:
+    return [sys.executable, "-m", "gateway", "serve", "--port", str(port), "--no-ui"]
+
+
+def environment_of(home: Path) -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    return {**clean, "BREAKEVEN_HOME": str(home), "PYTHONUNBUFFERED": "1"}
+
+
+def read_until_ready(pipe: int) -> str:
+    said = b""
+    while b"Ready." not in said:
+        part = os.read(pipe, 65_536)
+        assert part, said
+        said += part
+    return said.decode()
+
+
+def test_a_closed_terminal_ends_it_in_order_and_meanwhile_it_is_alone_in_its_home(home: Path) -> None:
+    """The output's reader goes first and the hangup comes twice, as when a terminal with a shell in it is closed."""
+    environment, port = environment_of(home), free_port()
+    reading, written = os.pipe()
+    serving = subprocess.Popen(command_of(port), stdout=written, stderr=written, env=environment)
+    os.close(written)
+    try:
+        key = re.search(r"app key.*(bk-\S+)", read_until_ready(reading))
+        assert key is not None
+        second = subprocess.run(
+            command_of(free_port()),
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_SECONDS,
+        )
+        assert second.returncode == 1
+        assert f"{home} is in use by process {serving.pid}; stop that one, or give" in second.stderr
+        os.close(reading)
+        asked = {"model": "auto", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
+        headers, url = {"authorization": f"Bearer {key[1]}"}, f"http://127.0.0.1:{port}/v1/chat/completions"
+        with httpx.stream("POST", url, json=asked, headers=headers, timeout=PATIENCE_SECONDS) as answer:
+            pieces = answer.iter_text()
+            next(pieces)
+            serving.send_signal(signal.SIGHUP)
+            serving.send_signal(signal.SIGHUP)
+            assert "".join(pieces).rstrip().endswith("data: [DONE]")
+        assert serving.wait(PATIENCE_SECONDS) == 0
+    finally:
+        serving.kill()
+        serving.wait()
+    connection = sqlite3.connect(home / "breakeven.db")
+    booked = connection.execute("SELECT status FROM entries JOIN dimensions ON dimensions.id = dimension_id").fetchall()
+    connection.close()
+    assert booked == [("completed",)], "shipped before it ended"
