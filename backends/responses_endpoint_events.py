@@ -49,7 +49,7 @@ class ResponsesEventWriter:
 
     def __init__(self, head: ResponseHead) -> None:
         self._head = head
-        self._model = ""
+        self._model = text_of(head.asked, "model") or ""
         self._sequence = 0
         self._is_started = False
         self._done: dict[int, Fields] = {}  # by their places in the output
@@ -66,9 +66,9 @@ class ResponsesEventWriter:
         """The events for one chunk, possibly none (empty)."""
         document = decode_object(chunk.payload[6:]) if chunk.payload and not chunk.is_done else None
         events: list[bytes] = []
+        self._model = text_of(document or {}, "model") or self._model  # Azure's first chunk has an empty one
         if not self._is_started:
             self._is_started = True
-            self._model = text_of(document or {}, "model") or ""
             started = self._head.document(self._model, [], "in_progress", None)
             events += [self._event("response.created", response=started)]
             events += [self._event("response.in_progress", response=started)]

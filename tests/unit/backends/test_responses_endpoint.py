@@ -339,3 +339,14 @@ def whole(message: dict[str, Any], *, finish_reason: str = "stop", logprobs: Any
     choice = {"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": logprobs}
     body = json.dumps({"model": "m", "choices": [choice]}).encode()
     return json.loads(response_from_answer(body, USAGE, ResponseHead("resp_1", 7, {})))
+
+
+def test_the_model_is_named_as_soon_as_its_provider_does_and_until_then_as_asked() -> None:
+    writer = ResponsesEventWriter(ResponseHead("resp", 7, {"model": "asked"}))
+    payload = b"".join(
+        writer.write(chunk) for chunk in (role_chunk(Head("", "", 0)), text_chunk(HEAD, "a"), done_chunk())
+    )
+    models = [
+        event["response"]["model"] for event in map(json.loads, SseParser().receive(payload)) if "response" in event
+    ]
+    assert models == ["asked", "asked", "m"]
