@@ -8,6 +8,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from local_engine.block_pool import BlockPool
 
 TOTAL = 6
+NAMES = st.sampled_from([b"a", b"b", b"c"])
+"""Few, so that histories often find what they registered."""
 
 
 class PoolHistory(RuleBasedStateMachine):
@@ -36,7 +38,7 @@ class PoolHistory(RuleBasedStateMachine):
             self.content = {name: at for name, at in self.content.items() if at != block}
         return tuple(blocks)
 
-    @rule(name=st.binary(min_size=1, max_size=1), target=held)
+    @rule(name=NAMES, target=held)
     def hold_by_content(self, name: bytes) -> tuple[int, ...]:
         block = self.pool.find(name)
         assert block == self.content.get(name)
@@ -52,7 +54,7 @@ class PoolHistory(RuleBasedStateMachine):
         for block in blocks:
             self.expected[block] -= 1
 
-    @rule(blocks=held, name=st.binary(min_size=1, max_size=1))
+    @rule(blocks=held, name=NAMES)
     def register(self, blocks: tuple[int, ...], name: bytes) -> None:
         # A consumed bundle value may have been released: only a held block can be given a name.
         if not blocks or self.expected[blocks[0]] == 0:
@@ -102,3 +104,33 @@ def test_a_second_block_with_known_content_stays_anonymous() -> None:
     assert pool.find(b"same") == first
     pool.release([first, second])
     assert pool.cached_blocks == 1
+
+
+def test_a_block_that_two_hold_is_free_when_both_have_let_go() -> None:
+    pool = BlockPool(1)
+    [block] = pool.allocate(1) or []
+    pool.register(block, b"prefix")
+    pool.hold(block)
+    assert pool.references(block) == 2
+    pool.release([block])
+    assert (pool.references(block), pool.free_blocks, pool.allocate(1)) == (1, 0, None)
+    pool.release([block])
+    assert (pool.references(block), pool.free_blocks) == (0, 1)
+    pool.hold(block)
+    assert (pool.references(block), pool.free_blocks) == (1, 0), "free, its content still known, and held again"
+
+
+def test_a_block_without_content_is_taken_before_one_that_was_released_earlier_and_is_known() -> None:
+    pool = BlockPool(2)
+    known, empty = pool.allocate(2) or []
+    pool.register(known, b"prefix")
+    pool.release([known])
+    pool.release([empty])
+    assert pool.allocate(1) == [empty]
+    assert pool.find(b"prefix") == known
+
+
+def test_a_pool_of_nothing_is_refused() -> None:
+    assert BlockPool(1).free_blocks == 1
+    with pytest.raises(ValueError, match="at least one block"):
+        BlockPool(0)
