@@ -95,6 +95,15 @@ def test_a_hedge_runs_beside_the_first_and_both_give_way_at_the_deadline() -> No
     assert steps.send(LATE) is None
 
 
+def test_a_hedge_needs_no_deadline_and_one_after_the_deadline_never_starts() -> None:
+    steps = silent(hedge_seconds=hedge_soon)
+    assert next(steps) == Try(1, A, 0.0, "", 0.5)
+    assert steps.send(LATE) == Try(2, B, 0.0, "", None, overtakes=False)
+    late = silent(first_token_seconds=0.5, hedge_seconds=hedge_soon)
+    assert next(late) == Try(1, A, 0.0, "", 0.5)
+    assert late.send(LATE) == Try(2, B, 0.0, "", 0.5, overtakes=True)
+
+
 def test_no_patience_without_a_deadline_and_no_second_attempt_without_a_retry_to_spend() -> None:
     assert next(silent()) == Try(1, A, 0.0, "", None)
     steps = fallback_policy(
