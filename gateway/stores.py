@@ -54,7 +54,7 @@ class KeyStore(Protocol):
     async def create(
         self, new: NewKey, *, author: str, limits: Mapping[str, Any] | None = None
     ) -> tuple[ListedKey, str]:
-        """The key and its secret, which nobody can read again. Limits are as gateway.admission takes them."""
+        """The key and its secret, which nobody can read again. Limits are as gateway.limits.admission takes them."""
         ...
 
     async def list(self) -> Sequence[ListedKey]:
@@ -215,7 +215,7 @@ class Difference:
 
 FeedbackSource = Literal["caller", "shadow", "judge", "repeat", "format"]
 """Who says so: the caller over `/v1/feedback`, a program that compared a shadow call's answers, a judge model. The last
-two nobody said: see gateway.implied_feedback."""
+two nobody said: see gateway.learning.implied_feedback."""
 FeedbackKind = Literal["score", "label", "verifier"]
 """From what the score was made: given as a number, given as good or bad, computed from the answer by a program."""
 

@@ -47,7 +47,7 @@ class Account:
 
 
 def budget_account(name: str, window: str, *, scope: str = "key") -> Account:
-    """The money of a key, a team, a project or everything; `window` as gateway.limits.window_id names it."""
+    """The money of a key, a team, a project or everything; `window` as gateway.limits.values.window_id names it."""
     return Account(f"{scope}:{name}", window)
 
 

@@ -1,4 +1,4 @@
-"""Counters shared by all workers and replicas through Redis; see gateway.counters for what they mean.
+"""Counters shared by all workers and replicas through Redis; see gateway.limits.counters for what they mean.
 
 Redis may forget: what budgets have spent is read from the database, what workers hold they say again twice a second.
 """

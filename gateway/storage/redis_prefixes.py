@@ -1,4 +1,4 @@
-"""Notes of warm prefixes between workers over Redis streams; see gateway.shared_prefixes.
+"""Notes of warm prefixes between workers over Redis streams; see gateway.upstreams.shared_prefixes.
 
 One stream for all workers and one for each replica's own engine. A batch is one record; the oldest records go when
 there are too many, and a stream nobody wrote to for an hour goes whole. Whoever begins to listen hears the last hour
