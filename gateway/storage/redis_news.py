@@ -1,4 +1,4 @@
-"""News over Redis publish and subscribe; see gateway.process.news. Connects again for ever, and hears nothing meanwhile."""
+"""News over Redis publish and subscribe; see gateway.process.news. Connects again for ever, hears nothing meanwhile."""
 
 import asyncio
 import contextlib
