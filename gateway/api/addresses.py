@@ -9,6 +9,8 @@ OTHERS = (
 )
 ELSEWHERE = {
     "/v1/conversations": "make the conversation at its provider; its id may then stand in a request to /v1/responses",
+    "/v1/responses/compact": "conversations are not compacted here; ask the provider for it",
+    "/v1/responses/input_tokens": "ask /v1/messages/count_tokens how many tokens a request has",
     "/v1/batches": "there are no batches here; ask the provider for them",
     "/v1/messages/batches": "there are no batches here; ask the provider for them",
     "/v1/files": "files are kept at a provider; send them inside the request, or upload them there",

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backends.messages_endpoint_events import messages_error
 from gateway import __version__
-from gateway.api.addresses import advice
+from gateway.api.addresses import ELSEWHERE, advice
 from gateway.api.messages import ENDPOINTS as MESSAGES
 from gateway.api.messages import MessagesPath
 from gateway.api.openai_errors import body_of, headers_of, status_of
@@ -129,8 +129,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.NOT_FOUND and request.url.path in POSTED:
         error = HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, "Send a POST; see /docs.", {"allow": "POST"})
-    if error.status_code == HTTPStatus.NOT_FOUND:
-        path = request.url.path
+    path = request.url.path
+    if error.status_code == HTTPStatus.NOT_FOUND or path in ELSEWHERE:
         nothing = NotFound(f"There is nothing at {path}; {advice(path, KNOWN)}.", code="not_found")
         return _refusal(request, nothing, HTTPStatus.NOT_FOUND, None)
     translated = RequestError(str(error.detail), code=HTTPStatus(error.status_code).name.lower())

@@ -80,7 +80,7 @@ async def test_what_nobody_keeps_is_not_found(is_kept_somewhere: bool) -> None:
     async with ScriptedProvider(pages=UNKNOWN) as provider:
         backends = [keeping(provider)] if is_kept_somewhere else []
         async with served(*backends) as url, client_of(url) as client:
-            with pytest.raises(openai.NotFoundError, match="keeps this response"):
+            with pytest.raises(openai.NotFoundError, match="holds this response"):
                 await client.responses.retrieve("resp_1")
 
 

@@ -43,6 +43,19 @@ def test_a_client_with_a_wrong_base_address_is_told_what_is_wrong_with_it(path: 
     assert says in answer.json()["error"]["message"]
 
 
+def test_what_a_provider_alone_does_is_no_wrong_method_where_a_response_could_have_that_name() -> None:
+    app = build_fastapi()
+
+    @app.get("/v1/responses/{response_id}")
+    async def retrieve(response_id: str) -> str:  # pyright: ignore[reportUnusedFunction]
+        return response_id
+
+    answer = TestClient(app).post("/v1/responses/compact", json={})
+    assert answer.status_code == 404
+    assert "conversations are not compacted here" in answer.json()["error"]["message"]
+    assert TestClient(app).post("/v1/responses/resp_1", json={}).status_code == 405
+
+
 @pytest.mark.parametrize(
     ("error", "status", "code"),
     [
