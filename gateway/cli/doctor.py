@@ -19,10 +19,12 @@ from gateway.cli.state import open_state
 from gateway.composition.deployment import load_deployment, load_environment_settings
 from gateway.config.home import Home, find_home
 from gateway.config.providers import hosted_from_environment, load_providers
+from gateway.config.settings import Settings
 from gateway.errors import BreakevenError, StateError
 from gateway.learning.classifier_versions import ClassifierVersions
 from gateway.ledger.syncing import why_no_kernel
 from gateway.moments import moment_of
+from gateway.storage.database import require_writable
 
 LEAST_FREE_BYTES = 2 << 30
 EXTRAS = {
@@ -71,11 +73,12 @@ def command(
 
 def examine(home: Home, url: str) -> Iterator[Finding]:
     """Every check, cheapest first."""
+    settings = _settings(home)
     version = ".".join(str(part) for part in sys.version_info[:3])
     yield Finding("Python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")
     for extra, (module, purpose) in EXTRAS.items():
         is_there = _is_installed(module)
-        needed = extra == "engine"
+        needed = extra == "engine" and (settings is None or settings.engine.is_enabled)
         fix = f"pip install 'breakeven[{extra}]'" if needed else None
         missing = f"not installed: pip install 'breakeven[{extra}]' adds {purpose}"
         yield Finding(f"extra {extra}", is_there, purpose if is_there else missing, fix)
@@ -84,13 +87,21 @@ def examine(home: Home, url: str) -> Iterator[Finding]:
     yield _try("configuration", lambda: _configuration(home), "edit the file at the line named, then `breakeven check`")
     yield _try("database", lambda: _database(home), "start it, or correct `database` in breakeven.yaml")
     yield _try("redis", lambda: _redis(home), "start it, or correct `redis` in breakeven.yaml")
-    yield _keys()
-    yield _try("gateway", lambda: _gateway(url), f"start it: breakeven serve --port {url.rpartition(':')[2]}")
+    yield _keys(settings)
+    yield _gateway(url)
     yield _try(
         "classifier",
         lambda: _classifier(home, url),
         "see `breakeven classifier list`; `breakeven classifier learn` makes a correction from feedback",
     )
+
+
+def _settings(home: Home) -> Settings | None:
+    """None where there are none yet, or none that can be read, which another check says."""
+    try:
+        return load_environment_settings(home) if home.config_file.exists() else None
+    except BreakevenError:
+        return None
 
 
 def _try(name: str, check: Callable[[], str], fix: str) -> Finding:
@@ -129,6 +140,12 @@ def _journal(home: Home) -> Finding:
         refusal = why_no_kernel(home.root)
     except OSError as error:
         return Finding("journal", False, f"{home.root} cannot be synced: {error}", "set BREAKEVEN_HOME to a local disk")
+    folders = (home.journal_directory, *home.journal_directory.glob("worker-*"))
+    closed = [folder for folder in folders if folder.exists() and not os.access(folder, os.W_OK | os.X_OK)]
+    if closed:
+        return Finding(
+            "journal", False, f"{closed[0]} is not writable", "give it to the user that runs `breakeven serve`"
+        )
     if refusal is not None:
         return Finding("journal", False, f"synced by a thread, which costs a little CPU ({refusal})")
     return Finding("journal", True, "synced by the kernel, without a thread")
@@ -147,6 +164,7 @@ def _database(home: Home) -> str:
 
     async def seen() -> tuple[int, int] | None:
         async with open_state() as state:
+            await require_writable(state.database)
             return await state.reports.first_and_last_us()
 
     found = asyncio.run(seen())
@@ -173,12 +191,16 @@ def _redis(home: Home) -> str:
     return "answers"
 
 
-def _keys() -> Finding:
+def _keys(settings: Settings | None) -> Finding:
     found = [provider.name for provider in hosted_from_environment(os.environ)]
     if found:
         return Finding("provider keys", True, ", ".join(found))
     names = ", ".join(provider.key_env for provider in load_providers())
-    return Finding("provider keys", False, f"none: only your own engine answers. Any of {names} adds hosted models")
+    own = list(settings.backends) if settings is not None else []
+    if settings is None or settings.engine.is_enabled:
+        own.append("your own engine")
+    answering = f"only {', '.join(own)} can answer" if own else "no model can answer"
+    return Finding("provider keys", False, f"none: {answering}. Any of {names} adds hosted models")
 
 
 def _classifier(home: Home, url: str) -> str:
@@ -196,12 +218,16 @@ def _classifier(home: Home, url: str) -> str:
     return f"{what}; no alarm"
 
 
-def _gateway(url: str) -> str:
+def _gateway(url: str) -> Finding:
     try:
         answer = httpx.get(f"{url}/readyz", timeout=3)
-    except httpx.ConnectError as error:
-        raise OSError(f"nothing answers at {url}") from error
-    problems = "; ".join(answer.json().get("problems", []))
+        problems = "; ".join(answer.json().get("problems", []))
+    except httpx.ConnectError:
+        start = f"start it: breakeven serve --port {url.rpartition(':')[2]}"
+        return Finding("gateway", False, f"nothing answers at {url}", start)
+    except (httpx.HTTPError, ValueError) as error:
+        what = str(error) or type(error).__name__
+        return Finding("gateway", False, f"what answers at {url} is hung or no gateway ({what})", "see what it is")
     if answer.status_code != 200:
-        raise OSError(f"answers at {url} but is not ready: {problems}")
-    return f"ready at {url}"
+        return Finding("gateway", False, f"answers at {url} but is not ready: {problems}", "see to that")
+    return Finding("gateway", True, f"ready at {url}")

@@ -73,7 +73,10 @@ def _try_claim(path: Path) -> Claim | None:
         except FileNotFoundError:
             continue  # removed between the two calls
         except OSError as error:
-            raise StateError(f"cannot use {path} for the journal: {error.strerror}") from error
+            raise StateError(
+                f"cannot use {path} for the journal: {error.strerror}; give it to the user that runs this, or set "
+                "BREAKEVEN_HOME to a folder of that user's"
+            ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

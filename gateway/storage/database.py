@@ -110,6 +110,12 @@ async def writing(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
             yield connection
 
 
+async def require_writable(engine: AsyncEngine) -> None:
+    """Raises DatabaseDown where everything can be read and nothing changed: a replica, a file of somebody else's."""
+    async with writing(engine) as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
+
+
 async def lock(connection: AsyncConnection, number: int) -> None:
     """Until this transaction ends nobody else passes here; SQLite has only one writer anyhow."""
     if connection.dialect.name == "postgresql":

@@ -1,13 +1,20 @@
 """`breakeven doctor`: one line a check, and what to do where something is wrong."""
 
+import os
 import socket
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from sqlalchemy import text
 
 from gateway.cli.doctor import Finding, examine
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
+from gateway.config.providers import load_providers
+from gateway.errors import DatabaseDown
+from gateway.storage.database import migrate, open_database, require_writable
 
 
 @pytest.fixture
@@ -61,3 +68,54 @@ def test_a_home_below_a_file_cannot_be_made(tmp_path: Path) -> None:
     checks = found(Home(tmp_path / "file" / "home"))
     assert not checks["state"].is_ok
     assert "set BREAKEVEN_HOME" in str(checks["state"].fix)
+
+
+def test_a_deployment_without_the_bundled_engine_does_not_need_its_packages(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for provider in load_providers():
+        monkeypatch.delenv(provider.key_env, raising=False)
+    create_home(home)
+    home.config_file.write_text(
+        "engine: {is_enabled: false}\nbackends: {vllm: {base_url: 'http://127.0.0.1:1/v1', provider: openai}}\n"
+    )
+    checks = found(home)
+    assert checks["extra engine"].fix is None
+    assert checks["provider keys"].detail.startswith("none: only vllm can answer.")
+
+
+async def test_a_database_that_can_only_be_read_is_no_database_that_works(tmp_path: Path) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'books.db'}"
+    await migrate(url)
+    engine = open_database(url)
+    await require_writable(engine)
+    async with engine.connect() as connection:
+        await connection.execute(text("PRAGMA query_only = ON"))
+    with pytest.raises(DatabaseDown, match="readonly database"):
+        await require_writable(engine)
+    await engine.dispose()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
+def test_a_journal_of_somebody_else_is_named(home: Home) -> None:
+    create_home(home)
+    home.journal_directory.mkdir(mode=0o500)
+    assert found(home)["journal"].detail.endswith("journal is not writable")
+
+
+def test_a_gateway_that_is_not_ready_is_not_to_be_started_again(home: Home) -> None:
+    class NotReady(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(503)
+            self.end_headers()
+            self.wfile.write(b'{"problems": ["no backend is up"]}')
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """Nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), NotReady) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        checks = {one.name: one for one in examine(home, f"http://127.0.0.1:{server.server_port}")}
+        server.shutdown()
+    assert "is not ready: no backend is up" in checks["gateway"].detail
+    assert "start it" not in str(checks["gateway"].fix)
