@@ -102,6 +102,13 @@ def test_a_full_engine_may_queue_within_the_latency_target() -> None:
     assert decide(make_request(backend_state=long), snapshot).decision.model == "mid"
 
 
+def test_a_rules_time_to_the_first_token_is_the_deadline_of_its_requests() -> None:
+    assert decide(make_request(), rules("{from: any, max_time_to_first_token_seconds: 2}")).first_token_seconds == 2
+    assert decide(make_request(), rules("{from: any}")).first_token_seconds is None
+    too_late_anyway = decide(make_request(), rules("{from: [local], max_time_to_first_token_seconds: 0.001}"))
+    assert too_late_anyway.first_token_seconds is None, "what no model keeps is no reason to give one up"
+
+
 def test_a_down_backend_is_not_a_candidate() -> None:
     choice = decide(make_request(backend_state={"local": (-1, 0.0)}), rules("{from: any}"))
     assert [candidate.name for candidate in choice.order] == ["mid", "large"]
