@@ -46,6 +46,13 @@ async def test_work_is_spread_by_room() -> None:
     assert used(*keys) == [4, 8]
 
 
+async def test_the_key_with_the_larger_part_left_is_first_and_of_equals_the_one_used_less() -> None:
+    pool = KeyPool("pool", [make_key("a", requests=4), make_key("b", requests=8)], clock=Clock())
+    for expected in (["a", "b"], ["b", "a"], ["b", "a"], ["a", "b"]):
+        assert pool.labels_by_room() == expected
+        await ask(pool)
+
+
 async def test_the_window_slides() -> None:
     clock = Clock()
     pool = KeyPool("pool", [make_key("a", requests=1)], clock=clock)
