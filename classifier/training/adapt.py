@@ -33,6 +33,7 @@ NOISE_OF_ONE_LABEL = 4.0
 
 # What labels of one domain can settle soonest: how much there is to read and to count.
 PLAIN = ("log_characters", "log_stem_words", "log_sentences", "log_numbers", "log_option_words")
+PLAIN_SHARE = 0.35
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +188,11 @@ def _frame(view: View) -> tuple[Matrix, Matrix]:
 
 
 def _near_scales(size: int) -> Matrix:
-    """Distance counts the hand features and the pooled dimensions alike, whatever their number."""
-    return np.r_[np.full(HAND, HAND**-0.5), np.full(size - HAND, max(size - HAND, 1) ** -0.5)]
+    """Distance counts the hand features and the pooled dimensions alike, whatever their number, and of the hand
+    features the plain ones more: they tell kinds of prompts apart."""
+    hand = np.full(HAND, (1.0 - PLAIN_SHARE) / (HAND - len(PLAIN)))
+    hand[[FEATURE_NAMES.index(name) for name in PLAIN]] = PLAIN_SHARE / len(PLAIN)
+    return np.sqrt(np.r_[hand, np.full(size - HAND, 1.0 / max(size - HAND, 1))])
 
 
 def _nearness(places: Matrix, landmarks: Matrix) -> Matrix:
