@@ -30,3 +30,10 @@ def test_growing_volume_pays_back_sooner_until_the_gpus_are_full() -> None:
     assert doubling.month < full.month < 24
     shrinking = payback(purchase_usd=2400, month_cost_usd=0, replaced_month_usd=100, yearly_volume_factor=0.5)
     assert shrinking.month is None
+
+
+def test_prices_that_halve_every_year_leave_a_saving_with_a_peak() -> None:
+    two_years = payback(purchase_usd=1e9, month_cost_usd=0, replaced_month_usd=100, yearly_price_factor=0.5, months=24)
+    assert two_years.best_recovered_usd == pytest.approx(100 * (1 - 0.25) / (1 - 0.5 ** (1 / 12)))
+    never = payback(purchase_usd=1e9, month_cost_usd=50, replaced_month_usd=100, yearly_price_factor=0.5)
+    assert (never.month, never.best_month) == (None, 12), "in the thirteenth month the price is what running it costs"
