@@ -22,7 +22,8 @@ from backends.http_client import HttpClient
 from backends.http_errors import error_from_status, google_status
 from backends.http_reply import MAX_ANSWER_BYTES
 from backends.json_objects import decode_object
-from backends.openai_format import OpenAIStreamReader, build_body, error_body, read_answer
+from backends.openai_format import OpenAIStreamReader, error_body, read_answer
+from backends.openai_request import build_body
 from backends.protocol import BackendHealth, Call, Operation, Reply, Timeouts
 from backends.responses_format import ResponsesStreamReader, read_response
 from backends.stream_reader import StreamReader

@@ -22,7 +22,8 @@ from backends.http1_connection import Http1Connection
 from backends.http_reply import StreamReader
 from backends.messages_endpoint_events import MessagesEventWriter, OpenBlock, message_from_answer
 from backends.messages_endpoint_format import InvalidMessages, chat_body_from_messages
-from backends.openai_format import OpenAIStreamReader, build_body, read_answer
+from backends.openai_format import OpenAIStreamReader, read_answer
+from backends.openai_request import build_body
 from backends.protocol import Call, Chunk, Operation
 from backends.responses_endpoint_events import ResponsesEventWriter, response_from_answer
 from backends.responses_endpoint_format import chat_body_from_responses

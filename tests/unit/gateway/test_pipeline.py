@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from backends.openai_format import build_body
+from backends.openai_request import build_body
 from backends.scripted import Fault, Outcome, Script, ScriptedBackend, follow
 from backends.usage import Usage
 from gateway.errors import (

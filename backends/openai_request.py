@@ -1,0 +1,66 @@
+"""The caller's OpenAI body as one provider wants it, in the bytes that the caller sent. No IO, no clock.
+
+The answer's way back is openai_format.py.
+"""
+
+from typing import Final
+
+import msgspec
+
+from backends.dialects import PLAIN, Dialect
+from backends.errors import UpstreamRejected
+from backends.json_splice import NotAnObject, find_members, splice
+from backends.openai_format import error_body
+from backends.protocol import Call
+
+_MESSAGES: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_HAS_USAGE_CHUNK: Final = frozenset({"chat.completions", "completions"})
+
+
+def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
+    """The caller's JSON with our model, our cache salt and a request for usage, in the provider's dialect; every other
+    byte is the caller's.
+
+    A renamed field's value moves unless the caller gave both. A `cache_salt` of the caller's own is removed: sharing
+    another tenant's prefix cache is not theirs to choose.
+    Raises UpstreamRejected when the body is not one JSON object with distinct keys.
+    """
+    try:
+        members = find_members(call.body)
+        edits: dict[str, bytes | None] = {
+            "model": msgspec.json.encode(call.upstream_model),
+            "cache_salt": msgspec.json.encode(call.cache_salt) if call.cache_salt is not None else None,
+        }
+        for theirs, ours in dialect.renames.items():
+            if theirs in members:
+                member = members[theirs]
+                edits[theirs] = None
+                if ours not in members:
+                    edits[ours] = call.body[member.start : member.end]
+        edits |= dict.fromkeys(dialect.lacks & members.keys())
+        if dialect.message_lacks and (messages := members.get("messages")):
+            edits["messages"] = _without(dialect.message_lacks, call.body[messages.start : messages.end])
+        if call.is_stream and dialect.asks_for_usage and call.operation in _HAS_USAGE_CHUNK:
+            options = members.get("stream_options")
+            edits["stream_options"] = _with_usage(call.body[options.start : options.end] if options else b"null")
+        return splice(call.body, edits, members)
+    except NotAnObject as error:
+        body = error_body(str(error), kind="invalid_request_error", code="invalid_json")
+        raise UpstreamRejected(str(error), status=400, body=body) from error
+
+
+def _without(names: frozenset[str], messages: bytes) -> bytes:
+    """The messages without these members; the very bytes where none has one, or where they are no messages."""
+    if not any(b'"%b"' % name.encode() in messages for name in names):
+        return messages
+    try:
+        found = _MESSAGES.decode(messages)
+    except msgspec.DecodeError:
+        return messages
+    if names.isdisjoint(name for message in found for name in message):
+        return messages
+    return msgspec.json.encode([{name: message[name] for name in message if name not in names} for message in found])
+
+
+def _with_usage(options: bytes) -> bytes:
+    return b'{"include_usage":true}' if options == b"null" else splice(options, {"include_usage": b"true"})
