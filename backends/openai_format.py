@@ -1,4 +1,4 @@
-"""OpenAI's wire format as values: what each event or answer means. No IO, no clock. What is sent is openai_request.py's.
+"""OpenAI's wire format as values: what each event or answer means. No IO, no clock. The request is openai_request.py.
 
 Each event is decoded into a struct that names only the fields we need, which costs about as much as the byte scans
 it replaces, is exact, and finds malformed JSON before a caller does. The bytes passed on are the upstream's own.
