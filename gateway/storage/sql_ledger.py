@@ -139,7 +139,10 @@ async def _insert_into_sqlite(connection: AsyncConnection, rows: Sequence[dict[s
 
 async def _copy_into_postgres(connection: AsyncConnection, rows: Sequence[dict[str, Any]]) -> list[bytes]:
     """COPY into a temporary table, in this transaction, and from there what is new."""
-    await connection.execute(text("CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE entries) ON COMMIT DELETE ROWS"))
+    # With its defaults: a newer replica may have added columns that this one does not know.
+    await connection.execute(
+        text("CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE entries INCLUDING DEFAULTS) ON COMMIT DELETE ROWS")
+    )
     driver: Any = (await connection.get_raw_connection()).driver_connection
     records = [tuple(row[name] for name in ENTRY_COLUMNS) for row in rows]
     await driver.copy_records_to_table("incoming", records=records, columns=ENTRY_COLUMNS)

@@ -5,7 +5,7 @@ import random
 
 import msgspec
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.ledger.entry import Attempt, Entry, Status
@@ -138,3 +138,9 @@ async def test_old_months_are_dropped_and_their_sums_stay(engine: AsyncEngine) -
     assert left == stored[6:]
     async with engine.connect() as connection:
         assert (await connection.execute(select(func.sum(hourly.c.requests)))).scalar() == 9
+
+
+async def test_a_replica_of_the_version_before_a_migration_goes_on_shipping(engine: AsyncEngine) -> None:
+    async with engine.begin() as connection:
+        await connection.execute(text("ALTER TABLE entries ADD COLUMN newer INTEGER NOT NULL DEFAULT 0"))
+    assert await SqlLedger(engine).insert(VARIED) == len(VARIED)
