@@ -27,9 +27,11 @@ class EmbeddingRequest(msgspec.Struct, kw_only=True):
 _DECODER = msgspec.json.Decoder(EmbeddingRequest)
 
 
-async def answer_embeddings(encoder: SentenceEncoder, body: bytes) -> dict[str, Any]:
-    """Raises InvalidRequest that names the parameter."""
+async def answer_embeddings(encoder: SentenceEncoder, body: bytes, *, chat_model: str = "") -> dict[str, Any]:
+    """Whatever name it is asked by, but for the chat model's. Raises InvalidRequest that names the parameter."""
     request = parse_body(_DECODER, body)
+    if request.model and request.model == chat_model != encoder.name:
+        raise InvalidRequest(f"{chat_model} writes text; ask for embeddings with {encoder.name}.", parameter="model")
     inputs = [request.input] if isinstance(request.input, str) else request.input
     texts = [text for text in inputs if isinstance(text, str)]
     if len(texts) < len(inputs):

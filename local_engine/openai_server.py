@@ -121,7 +121,7 @@ async def _embeddings(served: Served, http: HttpRequest) -> Response:
         message = "No embedding model is loaded; start the engine with --embedding-model."
         body = error_body(message, kind="invalid_request_error", parameter="model", code="model_not_found")
         return json_response(body, status=404)
-    return json_response(await answer_embeddings(served.encoder, await _body(http)))
+    return json_response(await answer_embeddings(served.encoder, await _body(http), chat_model=served.model_name))
 
 
 async def _tokenize(served: Served, http: HttpRequest) -> Response:

@@ -89,3 +89,12 @@ def test_another_kind_of_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(ModelUnsupported):
         SentenceEncoder(tmp_path)
+
+
+def test_the_chat_model_makes_no_embeddings(folder: Path) -> None:
+    encoder = SentenceEncoder(folder, name="vectors")
+    for name in ("vectors", "whatever", ""):
+        body = json.dumps({"input": "the", "model": name}).encode()
+        assert asyncio.run(answer_embeddings(encoder, body, chat_model="writer"))["model"] == "vectors"
+    with pytest.raises(InvalidRequest, match="ask for embeddings with vectors"):
+        asyncio.run(answer_embeddings(encoder, b'{"input": "the", "model": "writer"}', chat_model="writer"))
