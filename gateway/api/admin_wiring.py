@@ -47,7 +47,7 @@ def build_admin(gateway: Gateway) -> APIRouter:
         prices=gateway.deployment.prices,
         keys=KeyService(stores.keys, gateway.take_over, now_us, gateway.deployment.shared_limits.tiers.keys()),
         rules=gateway.rules,
-        replay=ReplayService(stores.ledger, snapshot_of, now_us),
+        replay=ReplayService(stores.ledger, stores.feedback, snapshot_of, now_us),
         reports=services.reports,
         finance=(
             build_forecast_router(services.forecasts),

@@ -14,6 +14,7 @@ from gateway.clock import now_us
 from gateway.config.settings import read_text
 from gateway.reports.replay_service import ReplayService
 from gateway.reports.replay_views import ReplayResult
+from gateway.storage.sql_feedback import SqlFeedback
 from gateway.sums import SumsQuery
 
 DAY_US = 86_400_000_000
@@ -54,6 +55,7 @@ async def _replay(file: Path, days: float) -> ReplayResult:
             task = shown.add_task("Deciding again", total=logged)
             service = ReplayService(
                 state.ledger,
+                SqlFeedback(state.database),
                 state.snapshot_of,
                 now_us,
                 most_requests=None,

@@ -3,10 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from gateway.economics.errors import NotMeasured
 from gateway.economics.replay_log import LoggedRequest, Served
+
+LEAST_COMPARED: Final = 20
+"""Requests before a ratio of lengths is believed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +56,44 @@ class ModelOutcome:
 
 
 class ShadowPair(NamedTuple):
-    """Two models answered the same request; the caller saw one of them."""
+    """Requests that two models answered whole, summed; callers saw the reference's answers."""
 
     model: str
+    reference: str
+    requests: int
     reference_input_tokens: int
     reference_output_tokens: int
     input_tokens: int
     output_tokens: int
 
+    def reversed(self) -> "ShadowPair":
+        """As if callers had seen the other answers: who asked whom again does not change what each says."""
+        return ShadowPair(self.reference, self.model, self.requests, *self[5:], *self[3:5])
 
-def learn_ratios(pairs: Iterable[ShadowPair]) -> Mapping[str, tuple[float, float]]:
-    """Per model: (input ratio, output ratio) against the reference, as ratios of sums, which long answers dominate
-    just as they dominate the bill. Raises NotMeasured for a model whose reference never said anything."""
-    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-    for pair in pairs:
-        for index, tokens in enumerate(pair[1:]):
-            sums[pair.model][index] += tokens
-    for model, (reference_in, reference_out, _, _) in sums.items():
-        if reference_in == 0 or reference_out == 0:
-            raise NotMeasured(f"no shadow pair of {model} has input and output tokens")
-    return {model: (row[2] / row[0], row[3] / row[1]) for model, row in sums.items()}
+
+class Lengths(NamedTuple):
+    """`ratios` are (input, output) of each model against `reference`, out of so many requests that both answered."""
+
+    reference: str
+    ratios: Mapping[str, tuple[float, float]]
+    requests: int
+
+
+def learn_lengths(pairs: Iterable[ShadowPair]) -> Lengths | None:
+    """Ratios of sums, which long answers dominate just as they dominate the bill. The reference is the model that most
+    others were compared with, by requests; who was compared with it fewer than LEAST_COMPARED times is left out. None
+    where nobody is left."""
+    both_ways = [one for pair in pairs for one in (pair, pair.reversed())]
+    compared: dict[str, int] = defaultdict(int)
+    for pair in both_ways:
+        compared[pair.reference] += pair.requests
+    if not compared:
+        return None
+    reference = min(compared, key=lambda name: (-compared[name], name))
+    sums: dict[str, list[int]] = defaultdict(lambda: [0] * 5)
+    for pair in both_ways:
+        if pair.reference == reference != pair.model:
+            sums[pair.model] = [held + more for held, more in zip(sums[pair.model], pair[2:], strict=True)]
+    enough = {model: row for model, row in sums.items() if row[0] >= LEAST_COMPARED and all(row)}
+    ratios = {model: (row[3] / row[1], row[4] / row[2]) for model, row in enough.items()}
+    return Lengths(reference, ratios, sum(row[0] for row in enough.values())) if ratios else None

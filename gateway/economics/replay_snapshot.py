@@ -39,7 +39,7 @@ def price_with(candidates: Mapping[str, Candidate]) -> PriceServed:
 def outcomes_with(
     candidates: Iterable[Candidate], ratios: Mapping[str, tuple[float, float]] | None = None
 ) -> dict[str, ModelOutcome]:
-    """How each candidate answers; `ratios` are (input, output) learned from shadow traffic (`learn_ratios`), else 1."""
+    """How each candidate answers; `ratios` are (input, output), see `learn_lengths`; else 1."""
     outcomes: dict[str, ModelOutcome] = {}
     for candidate in candidates:
         input_ratio, output_ratio = (ratios or {}).get(candidate.name, (1.0, 1.0))

@@ -5,11 +5,12 @@ Pages are read while earlier ones are decided; a few are in memory at a time, ho
 
 import asyncio
 import queue
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Protocol
 
 from gateway.economics.replay import Scenario, decide_with, replay
 from gateway.economics.replay_log import LoggedRequest, logged_request_of
+from gateway.economics.replay_outcome import Lengths, ShadowPair, learn_lengths
 from gateway.economics.replay_result import ReplayDiff, Side
 from gateway.economics.replay_snapshot import outcomes_with, price_with
 from gateway.economics.traffic import HOUR_US
@@ -22,6 +23,8 @@ from gateway.routing.snapshot import Snapshot
 from gateway.stores import SHADOW
 
 WEEK_US = 7 * 24 * HOUR_US
+COMPARED_US = 90 * 24 * HOUR_US
+"""Of shadow calls, up to the end of the period: how wordy a model is changes slowly."""
 MOST_REQUESTS = 200_000
 """What somebody waits for at an editor; more is cut and said. The command line takes all."""
 PAGES_AHEAD = 8
@@ -42,12 +45,21 @@ class EntryLog(Protocol):
         ...
 
 
+class ShadowLog(Protocol):
+    """What was asked of two models."""
+
+    async def shadow_pairs(self, since_us: int, until_us: int) -> Sequence[ShadowPair]:
+        """A row for each pair of models, of calls made in the period, without answers cut short or not counted."""
+        ...
+
+
 class ReplayService:
     """Answers `/rules/replay`. `snapshot_of` puts a document together with the deployment's models and prices."""
 
     def __init__(
         self,
         log: EntryLog,
+        shadows: ShadowLog,
         snapshot_of: Callable[[RulesDocument], Snapshot],
         now_us: Callable[[], int],
         *,
@@ -56,6 +68,7 @@ class ReplayService:
     ) -> None:
         """`most_requests` None: the whole period, however long that takes."""
         self._log = log
+        self._shadows = shadows
         self._snapshot_of = snapshot_of
         self._now_us = now_us
         self._most_requests = most_requests
@@ -65,13 +78,16 @@ class ReplayService:
         """None, None: the last seven days."""
         until = until_us if until_us is not None else self._now_us()
         since = since_us if since_us is not None else until - WEEK_US
-        scenario, feed = scenario_of(self._snapshot_of(document)), _Feed()
+        lengths = learn_lengths(await self._shadows.shadow_pairs(until - COMPARED_US, until))
+        scenario, feed = scenario_of(self._snapshot_of(document), lengths), _Feed()
         replaying = asyncio.create_task(asyncio.to_thread(replay, feed, scenario, progress=self._progress))
         try:
             is_cut = await self._fill(feed, since, until, replaying)
         finally:
             await feed.put([], unless=replaying)  # the end, also of a log that could not be read
         result = _result(await replaying, since, until, is_cut=is_cut)
+        if result.moved_requests:
+            result.notes.append(_about(lengths))
         if any(rule.target_name for rule in document.rules):
             result.notes.append(BY_THRESHOLD)
         return result
@@ -113,11 +129,22 @@ class _Feed:
             yield from page
 
 
-def scenario_of(snapshot: Snapshot) -> Scenario:
+def scenario_of(snapshot: Snapshot, lengths: Lengths | None = None) -> Scenario:
     """The router's own decision under `snapshot`; both sides are priced by it."""
     pricing = price_with(snapshot.candidates)
-    outcomes = outcomes_with(snapshot.candidates.values())
+    outcomes = outcomes_with(snapshot.candidates.values(), lengths.ratios if lengths is not None else None)
     return Scenario(decide=decide_with(snapshot), price=pricing, logged_price=pricing, outcomes=outcomes)
+
+
+def _about(lengths: Lengths | None) -> str:
+    """What is taken for the lengths of answers that nobody gave."""
+    if lengths is None:
+        return "Answers are taken to be as long from another model as they were; shadow_calls would measure it."
+    said = ", ".join(f"{model} {output:.2f}" for model, (_, output) in sorted(lengths.ratios.items()))
+    return (
+        f"Lengths of answers, {lengths.reference}'s being 1: {said}, by {lengths.requests:,} requests that were asked "
+        "of two models. Any other model's are taken to be as they were."
+    )
 
 
 def _result(diff: ReplayDiff, since_us: int, until_us: int, *, is_cut: bool) -> ReplayResult:

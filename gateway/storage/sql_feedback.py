@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.economics.replay_outcome import ShadowPair
 from gateway.storage.database import writing
 from gateway.storage.interned import insert_or_ignore
-from gateway.storage.tables import feedback, shadow_calls
+from gateway.storage.tables import circumstances, dimensions, entries, feedback, shadow_calls
 from gateway.stores import Feedback, FeedbackKind, FeedbackSource, ShadowCall
 
 
@@ -66,6 +67,28 @@ class SqlFeedback:
             )
             for row in rows
         ]
+
+    async def shadow_pairs(self, since_us: int, until_us: int) -> Sequence[ShadowPair]:
+        again, shown = entries.alias("again"), entries.alias("shown")
+        of_call = {again: shadow_calls.c.request_id, shown: shadow_calls.c.of_request_id}
+        names: list[ColumnElement[str]] = []
+        query = select(func.count()).select_from(shadow_calls)
+        for entry, request_id in of_call.items():
+            dimension, circumstance = dimensions.alias(), circumstances.alias()
+            query = (
+                query.join(entry, entry.c.request_id == request_id)
+                .join(dimension, dimension.c.id == entry.c.dimension_id)
+                .join(circumstance, circumstance.c.id == entry.c.circumstance_id)
+                .where(dimension.c.status == "completed", circumstance.c.is_usage_estimated.is_(False))
+                .where(circumstance.c.finish_reason != "length")
+            )
+            names.append(dimension.c.model)
+        tokens = [func.sum(entry.c[name]) for entry in (shown, again) for name in ("input_tokens", "output_tokens")]
+        query = query.add_columns(*names, *tokens).group_by(*names)
+        query = query.where(shadow_calls.c.at_us >= since_us, shadow_calls.c.at_us < until_us)
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(query)).all()
+        return [ShadowPair(again, shown, *map(int, (count, *sums))) for count, again, shown, *sums in rows]
 
     async def _select(self, query: Select[Any]) -> list[Feedback]:
         async with self._engine.connect() as connection:

@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.economics.replay_outcome import ShadowPair
 from gateway.storage.sql_feedback import SqlFeedback
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
@@ -66,3 +67,22 @@ async def test_shadow_calls_are_in_the_books_and_nobodys_traffic(engine: AsyncEn
     assert both.requests == 2
     [apart] = await reports.sums(SumsQuery(at_us, until_us, (), {"operation": SHADOW}))
     assert apart.requests == 1
+
+
+async def test_lengths_are_compared_where_both_models_answered_whole(engine: AsyncEngine) -> None:
+    store = SqlFeedback(engine)
+    shown = [make_entry(n, input_tokens=100 * n, output_tokens=10) for n in range(1, 5)]
+    again = [
+        make_entry(n + 10, intent=make_intent(n + 10, operation=SHADOW), model="other", input_tokens=n, output_tokens=7)
+        for n in (1, 2)
+    ]
+    again += [
+        make_entry(13, model="other", finish_reason="length"),
+        make_entry(14, model="other", is_usage_estimated=True),
+    ]
+    await SqlLedger(engine).insert([*shown, *again])
+    for number in range(1, 5):
+        await store.add_shadow(ShadowCall(request_id(number + 10), request_id(number), number, 0.5))
+    assert await store.shadow_pairs(0, 10) == [ShadowPair("other", "mid-hosted", 2, 300, 20, 3, 14)]
+    assert await store.shadow_pairs(2, 10) == [ShadowPair("other", "mid-hosted", 1, 200, 10, 2, 7)]
+    assert await store.shadow_pairs(10, 20) == []

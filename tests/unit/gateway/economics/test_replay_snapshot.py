@@ -2,10 +2,9 @@
 
 import pytest
 
-from gateway.economics.errors import NotMeasured
 from gateway.economics.replay import Scenario, decide_with, replay
 from gateway.economics.replay_log import Served
-from gateway.economics.replay_outcome import ShadowPair, learn_ratios
+from gateway.economics.replay_outcome import Lengths, ShadowPair, learn_lengths
 from gateway.economics.replay_snapshot import outcomes_with, price_with
 from tests.builders import make_candidate, make_local, make_snapshot
 from tests.unit.gateway.economics.replay_builders import make_logged
@@ -62,8 +61,15 @@ def test_a_month_under_other_rules() -> None:
     assert local == PRICE("local", Served(0, 2000, 0, 0, 300, scenario.outcomes["local"].gpu_seconds(2000, 0, 300)))
 
 
-def test_ratios_are_learned_from_shadow_pairs_by_their_sums() -> None:
-    pairs = [ShadowPair("a", 100, 10, 110, 20), ShadowPair("a", 300, 90, 330, 80), ShadowPair("b", 50, 5, 50, 5)]
-    assert learn_ratios(pairs) == {"a": (1.1, 1.0), "b": (1.0, 1.0)}
-    with pytest.raises(NotMeasured):
-        learn_ratios([ShadowPair("a", 0, 0, 5, 5)])
+def test_lengths_are_learned_against_the_model_that_most_were_compared_with() -> None:
+    pairs = [
+        ShadowPair("a", "big", 30, 400, 100, 440, 90),
+        ShadowPair("big", "a", 10, 110, 30, 100, 20),  # the same comparison, the other way round
+        ShadowPair("b", "big", 20, 50, 10, 50, 25),
+        ShadowPair("c", "big", 19, 50, 10, 50, 25),  # too few
+        ShadowPair("d", "big", 50, 50, 0, 50, 25),  # who never said anything is no measure
+        ShadowPair("b", "a", 40, 1, 1, 9, 9),
+    ]
+    assert learn_lengths(pairs) == Lengths("big", {"a": (550 / 500, 120 / 120), "b": (1.0, 2.5)}, 60)
+    assert learn_lengths(pairs[3:4]) is None
+    assert learn_lengths([]) is None

@@ -26,6 +26,7 @@ from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
 from gateway.reports.what_if_views import WhatIfQuery
 from gateway.routing.snapshot import Snapshot
 from gateway.storage.database import open_database
+from gateway.storage.sql_feedback import SqlFeedback
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
 
@@ -265,7 +266,9 @@ async def test_a_purchase_is_paid_back_by_the_hosted_calls_it_saves(month: Month
 
 async def test_a_replay_under_the_same_rules_moves_nothing_of_their_days(month: Month) -> None:
     """The rules changed on day 18: the last week was decided under those of rules.yaml."""
-    service = ReplayService(SqlLedger(month.database), lambda document: month.snapshot, lambda: NOW_US)
+    service = ReplayService(
+        SqlLedger(month.database), SqlFeedback(month.database), lambda document: month.snapshot, lambda: NOW_US
+    )
     same = await service(month.deployment.rules, None, None)
     assert same.requests > 0
     assert same.moved_requests == 0
@@ -279,7 +282,9 @@ async def test_a_replay_under_other_rules_says_who_moves_and_for_how_much(month:
     snapshot = month.deployment.catalogue.snapshot(
         document, month.deployment.prices, classifier_version="test", at_us=NOW_US
     )
-    service = ReplayService(SqlLedger(month.database), lambda document: snapshot, lambda: NOW_US)
+    service = ReplayService(
+        SqlLedger(month.database), SqlFeedback(month.database), lambda document: snapshot, lambda: NOW_US
+    )
     found = await service(document, None, None)
     assert found.refused_requests == 0
     assert found.moved_requests == sum(move.requests for move in found.moves) > 0

@@ -1,14 +1,17 @@
 """Replaying a long log: page by page, cut where that was asked for, with progress, and never stuck."""
 
 from collections.abc import AsyncIterator
+from decimal import Decimal
 
 import pytest
 
 from gateway.economics.replay import OutOfOrder
+from gateway.economics.replay_outcome import ShadowPair
 from gateway.ledger.entry import Entry
 from gateway.reports.replay_service import PAGES_AHEAD, ReplayService
+from gateway.reports.replay_views import ReplayResult
 from gateway.routing.rules import RulesDocument, parse_rules
-from tests.builders import make_snapshot
+from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.unit.gateway.ledger.builders import make_entry
 
 PAGES, PAGE = 3 * PAGES_AHEAD, 10
@@ -29,9 +32,21 @@ class Log:
             raise self._breaks
 
 
+class Shadows:
+    """What was asked of two models."""
+
+    def __init__(self, *pairs: ShadowPair) -> None:
+        self._pairs = pairs
+
+    async def shadow_pairs(self, since_us: int, until_us: int) -> tuple[ShadowPair, ...]:
+        return self._pairs
+
+
 def service(log: Log, most: int | None = None, done: list[int] | None = None) -> ReplayService:
     progress = None if done is None else done.append
-    return ReplayService(log, lambda document: make_snapshot(), lambda: 1 << 60, most_requests=most, progress=progress)
+    return ReplayService(
+        log, Shadows(), lambda document: make_snapshot(), lambda: 1 << 60, most_requests=most, progress=progress
+    )
 
 
 async def test_every_request_of_a_long_log_is_replayed_and_counted() -> None:
@@ -64,8 +79,27 @@ async def test_what_a_replay_cannot_know_is_said() -> None:
     known = frozenset({"mid", "large"})
     document = parse_rules(rules.replace("CASCADE", "{escalate_to: [large]}"), known_models=known)
     replaying = ReplayService(
-        Log([1, 2, 3]), lambda _: make_snapshot(rules.replace("CASCADE", "{escalate_to: [large]}")), lambda: 1 << 60
+        Log([1, 2, 3]),
+        Shadows(),
+        lambda _: make_snapshot(rules.replace("CASCADE", "{escalate_to: [large]}")),
+        lambda: 1 << 60,
     )
     result = await replaying(document, 0, 1)
     assert any("3 requests would be under a cascade" in note for note in result.notes)
     assert any("quality_share" in note for note in result.notes)
+
+
+async def test_who_moves_answers_as_long_as_shadow_calls_have_shown() -> None:
+    rules = "version: 1\nrules: [{name: default, choose: {from: [large]}}]\n"
+    document = parse_rules(rules, known_models=frozenset({"mid-hosted", "large"}))
+    candidates = [make_candidate("mid-hosted"), make_candidate("large", prices=make_prices(0, 40))]
+
+    async def ask(*pairs: ShadowPair) -> ReplayResult:
+        snapshot = make_snapshot(rules, candidates)
+        return await ReplayService(Log([1, 2]), Shadows(*pairs), lambda _: snapshot, lambda: 1 << 60)(document, 0, 1)
+
+    alike = await ask()
+    shorter = await ask(ShadowPair("large", "mid-hosted", 25, 100, 100, 100, 50))
+    assert Decimal(alike.cost_after_usd) == Decimal(shorter.cost_after_usd) * 2 > 0
+    assert any("as long from another model" in note for note in alike.notes)
+    assert any("large's being 1: mid-hosted 2.00, by 25 requests" in note for note in shorter.notes)
