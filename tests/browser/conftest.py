@@ -18,9 +18,9 @@ import httpx
 import pytest
 from selenium import webdriver
 
-from dashboards.screenshots import open_browser, sign_in
 from gateway.cli.demo_month import DemoMonth, write_demo_month
 from gateway.config.home import Home
+from tests.browser.pictures import open_browser, sign_in
 from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,6 @@ from collections.abc import Generator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dashboards.screenshots import LAPTOP, open_browser, picture, sign_in, take_all
 from gateway.cli.demo_month import write_demo_month
 from gateway.composition.first_keys import create_first_keys
 from gateway.config.first_files import write_first_files
@@ -18,6 +17,7 @@ from gateway.config.home import Home, create_home
 from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.sql_keys import SqlKeyStore
 from tests.browser.conftest import ROOT, child, ui_command
+from tests.browser.pictures import LAPTOP, open_browser, picture, sign_in, take_all
 from tests.ports import free_port
 
 REQUESTS = 20_000

@@ -6,8 +6,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
-from dashboards.screenshots import PATIENCE_SECONDS, wait_for_page
 from tests.browser.conftest import Running
+from tests.browser.pictures import PATIENCE_SECONDS, wait_for_page
 
 
 def go(browser: webdriver.Chrome, running: Running, path: str) -> None:

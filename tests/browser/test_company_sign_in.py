@@ -7,10 +7,10 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
-from dashboards.screenshots import wait_for_page
 from dashboards.security import COOKIE
 from tests.browser.conftest import Running, child, console_errors, drain, ui_command
 from tests.browser.identity_server import environment, serve_identities
+from tests.browser.pictures import wait_for_page
 from tests.browser.steps import button, patient, see
 from tests.ports import free_port
 

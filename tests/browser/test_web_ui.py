@@ -16,10 +16,10 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from dashboards import display
 from dashboards.pages import PAGES
-from dashboards.screenshots import sign_in, wait_for_page
 from dashboards.security import COOKIE
 from gateway.routing.decide import SIMULATE_TAG
 from tests.browser.conftest import Running, drain
+from tests.browser.pictures import sign_in, wait_for_page
 from tests.browser.steps import button, go, see, tile
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration]

@@ -1,4 +1,4 @@
-"""`python -m dashboards.screenshots --url http://127.0.0.1:8081 --key bk-... --out DIR`: a picture of every page.
+"""`python -m tests.browser.pictures --url http://127.0.0.1:8081 --key bk-... --out DIR`: a picture of every page.
 
 Light and dark at laptop width, light at phone width too. `make screenshots` sets up a demonstration for it first. Needs
 Debian's chromium and chromium-driver, selenium and Pillow.
@@ -146,7 +146,7 @@ def open_a_key(browser: webdriver.Chrome) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m dashboards.screenshots", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.browser.pictures", description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:8081")
     parser.add_argument("--key", required=True)
     parser.add_argument("--out", type=Path, default=Path("screenshots"))

@@ -1,4 +1,4 @@
-"""`python -m dashboards.measure --url ... --key ...`: first paint, first figures, charts drawn, and page weight.
+"""`python -m benchmarks.web_ui --url ... --key ...`: first paint, first figures, charts drawn, and page weight.
 
 In a real Chromium, one cold and several warm loads of each page; prints one JSON object. Times are of this machine.
 """
@@ -15,7 +15,7 @@ from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
 from dashboards.pages import PAGES as SPECS
-from dashboards.screenshots import PAGES, open_browser, sign_in
+from tests.browser.pictures import PAGES, open_browser, sign_in
 
 WARM_LOADS = 3
 LONGEST_SECONDS = 120
@@ -77,7 +77,7 @@ def measure(url: str, key: str, period: Mapping[str, str] | None = None) -> dict
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m dashboards.measure", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.web_ui", description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:8081")
     parser.add_argument("--key", required=True)
     asked = parser.parse_args()
