@@ -18,8 +18,8 @@ import psutil
 
 from benchmarks.ledger.month import DAYS, HOURS, lay_down
 from benchmarks.ledger.traffic import START_US
+from benchmarks.page_loads import measure
 from benchmarks.report import Bar, build_report
-from dashboards.measure import measure
 from gateway.composition.first_keys import create_first_keys
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home

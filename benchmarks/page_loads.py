@@ -1,4 +1,4 @@
-"""`python -m benchmarks.web_ui --url ... --key ...`: first paint, first figures, charts drawn, and page weight.
+"""`python -m benchmarks.page_loads --url ... --key ...`: first paint, first figures, charts drawn, and page weight.
 
 In a real Chromium, one cold and several warm loads of each page; prints one JSON object. Times are of this machine.
 """
@@ -77,7 +77,7 @@ def measure(url: str, key: str, period: Mapping[str, str] | None = None) -> dict
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.web_ui", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.page_loads", description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:8081")
     parser.add_argument("--key", required=True)
     asked = parser.parse_args()
