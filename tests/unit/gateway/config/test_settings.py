@@ -66,7 +66,7 @@ def test_an_embedding_model_of_the_engine_is_in_the_catalogue_and_makes_embeddin
 
 def test_two_models_of_the_engine_have_two_names(home: Home) -> None:
     write_engine(home, "embedding_model: /x\n  embedding_name: smollm2-135m-instruct")
-    with pytest.raises(ConfigurationError, match=r"breakeven.yaml:11: engine: .* choose a second one"):
+    with pytest.raises(ConfigurationError, match=r"breakeven.yaml:11: engine: .* must differ from name"):
         load_settings(home)
 
 
