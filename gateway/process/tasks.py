@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Collection
 from typing import Any
 
-AGAIN_SECONDS = 0.5
+AGAIN_SECONDS = 10.0
+"""Longer than a database takes to close a connection that was cancelled in the middle of a statement: a second
+cancellation there would leave it open."""
 
 
 async def end_tasks(tasks: Collection["asyncio.Task[Any]"]) -> None:

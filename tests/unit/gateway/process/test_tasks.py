@@ -1,9 +1,13 @@
 import asyncio
 
+import pytest
+
+from gateway.process import tasks as module
 from gateway.process.tasks import end_tasks
 
 
-async def test_a_task_that_swallows_a_cancellation_is_cancelled_again() -> None:
+async def test_a_task_that_swallows_a_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.05)
     swallowed = 0
 
     async def stubborn() -> None:
