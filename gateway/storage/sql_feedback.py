@@ -88,7 +88,7 @@ class SqlFeedback:
         query = query.where(shadow_calls.c.at_us >= since_us, shadow_calls.c.at_us < until_us)
         async with self._engine.connect() as connection:
             rows = (await connection.execute(query)).all()
-        return [ShadowPair(again, shown, *map(int, (count, *sums))) for count, again, shown, *sums in rows]
+        return [ShadowPair(model, reference, *map(int, (count, *sums))) for count, model, reference, *sums in rows]
 
     async def _select(self, query: Select[Any]) -> list[Feedback]:
         async with self._engine.connect() as connection:

@@ -1,3 +1,5 @@
+"""One at a time: who is refused, and that a dead process holds nothing."""
+
 import os
 import subprocess
 import sys
@@ -9,12 +11,12 @@ from gateway.errors import StateError
 from gateway.process.sole_use import sole_use
 
 HOLD = """
-import sys, time
+import signal, sys
 from pathlib import Path
 from gateway.process.sole_use import sole_use
 with sole_use(Path(sys.argv[1]), of="it", advice="none"):
     print("held", flush=True)
-    time.sleep(600)
+    signal.pause()
 """
 
 
