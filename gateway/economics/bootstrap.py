@@ -44,7 +44,11 @@ def spread(draws: FloatArray, clusters: int) -> Spread:
 
 
 def _tail(clusters: int) -> float:
-    """The share of the resamples that lies below the interval: 5 % where there are many clusters, less where few."""
+    """The share of the resamples that lies below the interval: 5 % where there are many clusters, less where few.
+
+    Student's quantile by its expansion (Abramowitz and Stegun, 26.7.5): scipy is no dependency of the core, and beside
+    so few days the expansion's error does not show.
+    """
     free = clusters - 1
     if free < 1:
         return TAIL
