@@ -46,8 +46,8 @@ def spread(draws: FloatArray, clusters: int) -> Spread:
 def _tail(clusters: int) -> float:
     """The share of the resamples that lies below the interval: 5 % where there are many clusters, less where few.
 
-    Student's quantile by its expansion (Abramowitz and Stegun, 26.7.5): scipy is no dependency of the core, and beside
-    so few days the expansion's error does not show.
+    Student's quantile by its expansion (Abramowitz and Stegun, 26.7.5), since scipy is no dependency of the core:
+    2.347 for 2.353 with four clusters, 1.9428 for 1.9432 with seven; with two it is 12 % too small.
     """
     free = clusters - 1
     if free < 1:
