@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 from prometheus_client import CollectorRegistry
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from classifier.protocol import Classifier
 from gateway.access.keys import KeyRing
@@ -50,14 +52,26 @@ from gateway.upstreams.warm_prefixes import MemoryWarmPrefixes, WarmPrefixes
 
 
 async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
-    """Open the database and the journal and put everything together; nothing runs yet. Raises StateError.
+    """Open the database and the journal and put everything together; nothing runs yet.
 
-    `workers` is how many such processes this replica runs.
+    `workers` is how many such processes this replica runs. Raises StateError, and then has closed what it had opened.
     """
+    async with AsyncExitStack() as opened:
+        database = open_database(deployment.database_url)
+        opened.push_async_callback(database.dispose)
+        await migrate_engine(database)
+        claim, journal = open_journal(deployment.home.journal_directory, on_failure=stop_process)
+        opened.callback(claim.release)
+        opened.push_async_callback(journal.aclose)
+        gateway = _put_together(deployment, database, claim, journal, workers=workers)
+        opened.pop_all()
+    return gateway
+
+
+def _put_together(
+    deployment: Deployment, database: AsyncEngine, claim: Claim, journal: Journal, *, workers: int
+) -> Gateway:
     home, settings = deployment.home, deployment.settings
-    database = open_database(deployment.database_url)
-    await migrate_engine(database)
-    claim, journal = open_journal(home.journal_directory, on_failure=stop_process)
     stores, sink = open_stores(database, home), RemoteSink(deployment.database_url)
     bodies = BodyKeeper(stores.bodies)
     key_ring = KeyRing(home.pepper())

@@ -1,8 +1,10 @@
 """A home that an older version left is taken over by this one: schema, journal, keys, rules, and every sum the same."""
 
+import asyncio
 import json
 import shutil
 import tarfile
+import threading
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -100,6 +102,11 @@ async def test_its_journal_is_shipped_to_a_database_of_another_kind(
         assert sums.requests == len(expected["entries"]), "its segment is still there whole"
 
 
+def driver_threads() -> set[threading.Thread]:
+    """aiosqlite runs one for each open connection."""
+    return {one for one in threading.enumerate() if "connection_worker" in one.name}
+
+
 async def test_a_home_of_a_version_to_come_is_refused_and_left_as_it_is(
     older: tuple[Home, Expected], tmp_path: Path
 ) -> None:
@@ -109,8 +116,12 @@ async def test_a_home_of_a_version_to_come_is_refused_and_left_as_it_is(
     async with engine.begin() as connection:
         await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     await engine.dispose()
+    before = driver_threads()
     journal = shutil.copytree(home.journal_directory, tmp_path / "kept")
     with pytest.raises(StateError, match=r"newer Breakeven .*start that version or a newer one, or restore the backup"):
         await open_gateway(load_deployment(home, environ={}))
+    for thread in driver_threads() - before:
+        await asyncio.to_thread(thread.join, 60)
+        assert not thread.is_alive(), "a connection to the database is left open"
     for segment in journal.rglob("*.seg"):
         assert segment.read_bytes() == (home.journal_directory / segment.relative_to(journal)).read_bytes()
