@@ -28,19 +28,24 @@ def budget_spent(budget: StrictBudget, *, spent: int, held: int, needed: int) ->
     if budget.scope == "all":
         return (
             f"The budget of {_whose(budget)} for this {budget.window} has too little left for this request. "
-            "Lower max_tokens, wait for the next window or ask finance to raise the budget."
+            "Lower max_tokens, or how often tools may search, wait for the next window or ask finance to raise the "
+            "budget."
         )
     return (
         f"The budget of {_whose(budget)} is ${_shown(budget.pico_usd)} per {budget.window}: ${_shown(spent)} is "
         f"spent, ${_shown(held)} is held by requests under way, and this request needs "
-        f"${_shown(needed)}. Lower max_tokens, wait for the next window or raise the budget."
+        f"${_shown(needed)}. Lower max_tokens, or how often tools may search, wait for the next window or raise the "
+        "budget."
     )
 
 
 def price_unknown(budget: StrictBudget) -> str:
     """A budget cannot be kept to with a model whose price nobody knows."""
     whose = "This key has a budget" if budget.scope == "key" else f"There is a strict budget of {_whose(budget)}"
-    return f"{whose} and the model's price is not known, so it cannot be used. Name another model or add its price."
+    return (
+        f"{whose} and the model's price is not known, or that of a tool that its provider would run, so it cannot be "
+        "used. Name another model, leave the tool out or add the price."
+    )
 
 
 def _whose(budget: StrictBudget) -> str:

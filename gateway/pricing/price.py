@@ -10,15 +10,18 @@ Money is integer pico-USD. A rate is a whole number of pico-dollars per token, s
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from fractions import Fraction
 from itertools import pairwise
 from operator import attrgetter
+from typing import Literal
 
 from backends.usage import Usage
 from gateway.ledger.entry import Cost
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates
 
+ToolKind = Literal["web_search", "file_search", "other", "free"]
+"""Tools that a provider runs; `other` are those whose bill no answer tells."""
 SECONDS_PER_HOUR = 3600
 ONE = Fraction(1)
 ROUNDING_SLACK_PICO_USD = 3
@@ -77,6 +80,19 @@ def tool_fees(usage: Usage, prices: ModelPrices) -> int:
     return fees
 
 
+def tool_price(kind: ToolKind, prices: ModelPrices) -> int:
+    """Of one call of such a tool. Raises UnknownToolPrice.
+
+    A model with a fee per request is one that searches by itself: that fee is what its searches cost.
+    """
+    if kind == "free" or (kind == "web_search" and prices.per_request_pico_usd):
+        return 0
+    each = {"web_search": prices.web_search_pico_usd, "file_search": prices.file_search_pico_usd}.get(kind)
+    if each is None:
+        raise UnknownToolPrice(f"{kind} has no price in {prices.source}")
+    return each
+
+
 def price_text(input_tokens: int, cached_tokens: int, output_tokens: int, prices: ModelPrices) -> int | None:
     """`price` of so much text in the ordinary tier, in total; None where that takes more than one multiplication each.
 
@@ -99,12 +115,18 @@ def price_bound(
     service_tier: str | None = None,
     may_write_cache: bool = True,
     may_have_media: bool = True,
+    tool_calls: int = 0,
+    tool_kinds: Collection[ToolKind] = (),
 ) -> int:
     """The most, in pico-USD, that a request of at most these lengths can cost, however its tokens divide.
 
     The answer may come from the service tier asked for or from the ordinary one. Saying that a request neither
-    writes a cache nor carries audio or images makes the bound tighter.
+    writes a cache nor carries audio or images makes the bound tighter. Of the provider's own tools, those of
+    `tool_kinds` may run so often in all. Raises UnknownServiceTier and UnknownToolPrice.
     """
+    fee = prices.per_request_pico_usd
+    if tool_calls:
+        fee += tool_calls * max((tool_price(kind, prices) for kind in tool_kinds), default=0)
     ordinary, asked = (prices.ladder, ONE), service(prices, service_tier)
     is_ordinary = asked[0] is prices.ladder and asked[1] is ONE
     bounds: list[int] = []
@@ -116,9 +138,9 @@ def price_bound(
         dearest_output = max(highest_output(rates, may_have_media=may_have_media) for rates in reached)
         amount = input_tokens * dearest_input + max_output_tokens * dearest_output
         if multiplier is ONE and not prices.discount:  # whole pico-dollars stay whole
-            bounds.append(amount + prices.per_request_pico_usd)
+            bounds.append(amount + fee)
         else:
-            bounds.append(math.ceil((amount * multiplier + prices.per_request_pico_usd) * (1 - prices.discount)))
+            bounds.append(math.ceil((amount * multiplier + fee) * (1 - prices.discount)))
     return max(bounds) + ROUNDING_SLACK_PICO_USD
 
 

@@ -7,13 +7,14 @@ that no prompt, whatever it makes the classifier believe, buys more of a tier th
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from backends.json_splice import splice
+from backends.json_splice import NotAnObject, splice
 from backends.protocol import Operation
 from gateway.access.keys import KeyRecord
-from gateway.errors import ModelLimited, ModelNotFound, NoEligibleModel
+from gateway.errors import InvalidRequest, ModelLimited, ModelNotFound, NoEligibleModel
 from gateway.limits.admission import Admission
 from gateway.request.bookkeeping import Bookkeeper
 from gateway.request.facts import new_intent
+from gateway.request.hosted_tools import limit_calls
 from gateway.request.metering import Meter
 from gateway.request.run import Incoming, Run
 from gateway.request.settlement import OUTPUT_BOUND_TOKENS
@@ -61,16 +62,18 @@ class Acceptance:
                 return run
 
     def _within_bound(self, body: bytes, view: RequestView, key: KeyRecord) -> bytes:
-        """Under a budget a whole answer may not be longer than what is held for it, whoever set no limit."""
+        """Under a budget a whole answer may not be longer, and no provider's tool run more often, than what is held
+        for it, whoever set no limit."""
         limit = LIMITS.get(view.operation)
-        if (
-            limit is None
-            or view.is_stream
-            or view.max_output_tokens is not None
-            or not self.admission.has_budget(key.id, team=key.team, project=key.project)
-        ):
+        has_length = limit is None or view.is_stream or view.max_output_tokens is not None
+        has_limits = has_length and view.hosted_tools.is_limited
+        if has_limits or not self.admission.has_budget(key.id, team=key.team, project=key.project):
             return body
-        return splice(body, {limit: b"%d" % OUTPUT_BOUND_TOKENS})
+        try:
+            limited = limit_calls(body, view.hosted_tools)
+            return limited if has_length else splice(limited, {limit: b"%d" % OUTPUT_BOUND_TOKENS})
+        except NotAnObject as error:
+            raise InvalidRequest(f"The body is not valid: {error}.", code="invalid_json") from error
 
     def _with_free_fallbacks(self, choice: Choice, key: KeyRecord) -> Choice:
         """A model that is counted serves only whom it was counted for, so it is nobody's fallback."""

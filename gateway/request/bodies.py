@@ -45,6 +45,9 @@ class ChatBody(Body):
     tools: list[msgspec.Raw] | None = None
     functions: list[msgspec.Raw] | None = None
     response_format: Format | None = None
+    web_search_options: object = None
+    search_parameters: object = None
+    plugins: object = None
 
 
 class CompletionBody(Body):
@@ -77,6 +80,7 @@ class ResponsesBody(msgspec.Struct):
     stream: bool | None = False
     max_output_tokens: int | None = None
     tools: list[msgspec.Raw] | None = None
+    max_tool_calls: object = None
     text: ResponsesText | None = None
     service_tier: str | None = None
 

@@ -7,7 +7,14 @@ from msgspec.structs import replace
 
 from backends.usage import Usage
 from gateway.ledger.entry import Attempt, Checkpoint, Cost, Entry, Intent, Status
-from gateway.pricing.price import PricingError, UnknownServiceTier, price, price_bound, price_compute
+from gateway.pricing.price import (
+    PricingError,
+    UnknownServiceTier,
+    UnknownToolPrice,
+    price,
+    price_bound,
+    price_compute,
+)
 from gateway.request.metering import CHARACTERS_PER_TOKEN, Meter
 from gateway.request.view import RequestView
 from gateway.routing.decide import Choice
@@ -17,6 +24,8 @@ INCREMENT_TOKENS = 256
 """A stream on a budgeted key holds its input and this much output, again and again."""
 OUTPUT_BOUND_TOKENS = 4096
 """Assumed limit of an answer where the caller set none, for the upper bound of a request that was never settled."""
+TOOL_RESULT_TOKENS = 10_000
+"""Assumed of what one search or fetched page adds to the input of the answer that it was made for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +106,19 @@ def _most(candidate: Candidate, view: RequestView, limit: int) -> int | None:
         return _compute_cost(candidate.speed, input_tokens, limit).total_pico_usd
     if candidate.prices is None:
         return None
+    tools = view.hosted_tools
     try:
         return price_bound(
-            input_tokens,
+            input_tokens + tools.calls * TOOL_RESULT_TOKENS,
             limit,
             candidate.prices,
+            tool_calls=tools.calls,
+            tool_kinds=tools.kinds,
             service_tier=view.service_tier,
             may_write_cache=view.may_write_cache,
             may_have_media=view.may_have_media,
         )
-    except UnknownServiceTier:
+    except (UnknownServiceTier, UnknownToolPrice):
         return None
 
 

@@ -1,7 +1,6 @@
 """The caller's body as the decision needs to see it: a view of some fields. The bytes themselves go on untouched."""
 
-from collections.abc import Iterator
-from typing import Literal, cast
+from typing import Literal
 
 import msgspec
 
@@ -18,17 +17,15 @@ from gateway.request.bodies import (
     EmbeddingBody,
     Item,
     MessagesBody,
-    Part,
     ResponsesBody,
-    Turn,
 )
+from gateway.request.hosted_tools import NO_TOOLS, HostedTools, hosted_tools
+from gateway.request.texts import is_media, item_texts, said, texts_of
 from gateway.routing.rules import EMBEDDINGS
 from gateway.upstreams.prompt_prefixes import Prefix, prefixes_of
 
 CHARACTERS_PER_TOKEN = 4.0
 TOKENS_PER_IMAGE = 1_000
-DEEPEST_BLOCKS = 6
-"""How far blocks lie inside each other in any form that Anthropic documents."""
 LONGEST_OUTPUT_TOKENS = 10_000_000
 # What makes a token dearer than a plain one, at any depth. An escape may spell it, so it counts as each of them.
 ESCAPE = b"\\u00"
@@ -54,6 +51,7 @@ class RequestView(msgspec.Struct, frozen=True):
     service_tier: str | None = None
     may_write_cache: bool = True
     may_have_media: bool = True
+    hosted_tools: HostedTools = NO_TOOLS
     prefixes: tuple[Prefix, ...] = ()
 
 
@@ -74,6 +72,7 @@ def parse_request(operation: Operation, body: bytes) -> RequestView:
         service_tier=None if isinstance(parsed, EmbeddingBody | CountBody) else parsed.service_tier,
         may_write_cache=CACHE_MARK in body or ESCAPE in body,
         may_have_media=IMAGE_MARK in body or AUDIO_MARK in body or ESCAPE in body,
+        hosted_tools=hosted_tools(parsed, body),
     )
 
 
@@ -104,7 +103,7 @@ def _view_chat(body: ChatBody) -> RequestView:
     images = audio = 0
     turns: list[tuple[str, str]] = []
     for message in body.messages:
-        texts = list(_texts(message.content))
+        texts = list(texts_of(message.content))
         if isinstance(message.content, list):
             images += sum(part.type in ("image_url", "input_image") for part in message.content)
             audio += sum(part.type == "input_audio" for part in message.content)
@@ -171,7 +170,7 @@ def _view_responses(body: ResponsesBody) -> RequestView:
     items = [Item("user", body.input)] if isinstance(body.input, str) else body.input
     if body.instructions:
         items = [Item("system", body.instructions), *items]
-    turns = [(item.role or "tool", "\n".join(_item_texts(item))) for item in items]
+    turns = [(item.role or "tool", "\n".join(item_texts(item))) for item in items]
     kinds = [part.type for item in items if isinstance(item.content, list) for part in item.content]
     images, tools = kinds.count("input_image"), body.tools or []
     wanted = body.text.format.type if body.text is not None and body.text.format is not None else "text"
@@ -204,9 +203,9 @@ def _view_messages(body: CountBody) -> RequestView:
         raise InvalidRequest("messages: needs at least one message.", param="messages")
     system = [Block(text=body.system)] if isinstance(body.system, str) else body.system or []
     turns = [("system", "\n".join(block.text for block in system if block.text))] if system else []
-    turns += [said for turn in body.messages for said in _said(turn)]
+    turns += [text for turn in body.messages for text in said(turn)]
     blocks = [block for turn in body.messages if isinstance(turn.content, list) for block in turn.content]
-    images = sum(_is_media(block) for block in blocks)
+    images = sum(is_media(block) for block in blocks)
     wanted = (body.output_config and body.output_config.format) or body.output_format
     wants_json, tools = wanted is not None and wanted.type == "json_schema", body.tools or []
     is_answered = isinstance(body, MessagesBody)
@@ -232,47 +231,6 @@ def _view_messages(body: CountBody) -> RequestView:
     )
 
 
-def _said(turn: Turn) -> Iterator[tuple[str, str]]:
-    """(role, text) of a turn; what tools gave comes first, as a turn of theirs."""
-    if isinstance(turn.content, str):
-        yield turn.role, turn.content
-        return
-    results = [text for block in turn.content if block.type.endswith("_result") for text in _inner_texts(block.content)]
-    texts = [block.text for block in turn.content if block.text]
-    texts += [text for block in turn.content if block.type == "document" for text in _inner_texts(block.source)]
-    if results:
-        yield "tool", "\n".join(results)
-    if texts or not results:
-        yield turn.role, "\n".join(texts)
-
-
-def _inner_texts(value: object, levels: int = DEEPEST_BLOCKS) -> Iterator[str]:
-    """The text of a tool's result or of a document's source, whichever of its forms it has."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list) and levels:
-        for item in cast(list[object], value):
-            yield from _inner_texts(item, levels - 1)
-    elif isinstance(value, dict) and levels:
-        fields = cast(dict[str, object], value)
-        if fields.get("type") == "text":
-            yield from _inner_texts(fields.get("text") or fields.get("data"), levels - 1)
-        elif fields.get("type") == "content":
-            yield from _inner_texts(fields.get("content"), levels - 1)
-
-
-def _is_media(block: Block) -> bool:
-    """An image, or a document that is not plain text."""
-    return block.type == "image" or (block.type == "document" and not any(_inner_texts(block.source)))
-
-
-def _item_texts(item: Item) -> Iterator[str]:
-    yield from _texts(item.content)
-    yield from _texts(item.output)
-    if item.arguments:
-        yield item.arguments
-
-
 def _prefixes(turns: list[tuple[str, str]]) -> tuple[Prefix, ...]:
     return prefixes_of(turns, (len(text) // 4 + 4 for _, text in turns))
 
@@ -283,13 +241,6 @@ def _plain_input(value: str | list[str | int | list[int]]) -> tuple[list[str], i
     texts = [item for item in value if isinstance(item, str)]
     tokens = sum(len(item) if isinstance(item, list) else 1 for item in value if not isinstance(item, str))
     return texts, estimate_tokens(texts) + tokens
-
-
-def _texts(content: str | list[Part] | None) -> Iterator[str]:
-    if isinstance(content, str):
-        yield content
-    elif content is not None:
-        yield from (part.text for part in content if part.text)
 
 
 def _conversation(turns: list[tuple[str, str]], *, tools: int, images: int, wants_json: bool) -> Conversation:

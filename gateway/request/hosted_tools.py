@@ -1,0 +1,129 @@
+"""How often a provider's own tools may run for a request, so that a budget can hold their price. Pure; knows no prices.
+
+A request that does not say is taken to mean ASSUMED_CALLS; under a budget that is written into it, where its endpoint
+has a word for it.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, cast
+
+import msgspec
+
+from backends.json_splice import find_members, splice
+from gateway.pricing.price import ToolKind
+from gateway.request.bodies import AnyBody, ChatBody, MessagesBody, ResponsesBody
+
+ASSUMED_CALLS: Final = 5
+ESCAPE: Final = b"\\u00"
+"""May spell any word below, so it counts as each of them."""
+MARKS: Final = (b"search", b"code_interpreter", b"image_generation", b"shell", b"web_fetch")
+"""A body with none of these names no such tool: most agents' tools need not be looked at one by one."""
+RESPONSES_KINDS: Final[dict[str, ToolKind]] = {
+    "file_search": "file_search",
+    "code_interpreter": "other",
+    "image_generation": "other",
+    "shell": "other",
+    "x_search": "other",
+}
+
+
+class HostedTools(NamedTuple):
+    """At most so many calls, in all, of tools of these kinds. `is_limited`: the request itself says how many."""
+
+    calls: int = 0
+    kinds: frozenset[ToolKind] = frozenset()
+    is_limited: bool = True
+
+
+NO_TOOLS: Final = HostedTools()
+
+
+class _Tool(msgspec.Struct):
+    type: object = None
+    max_uses: object = None
+    environment: object = None
+
+
+_TOOL: Final = msgspec.json.Decoder(_Tool)
+
+
+def _parse_tool(raw: msgspec.Raw | bytes) -> _Tool:
+    """What is no object is the provider's to refuse."""
+    try:
+        return _TOOL.decode(raw)
+    except msgspec.DecodeError:
+        return _Tool()
+
+
+def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
+    """What the parsed body asks for."""
+    if isinstance(parsed, ChatBody):
+        asked = (parsed.web_search_options, parsed.search_parameters, parsed.plugins)
+        return NO_TOOLS if asked == (None, None, None) else _limited(None, "web_search")
+    if not isinstance(parsed, ResponsesBody | MessagesBody) or not parsed.tools:
+        return NO_TOOLS
+    if ESCAPE not in body and not any(mark in body for mark in MARKS):
+        return NO_TOOLS
+    if isinstance(parsed, ResponsesBody):
+        return _of_responses(parsed.tools, parsed.max_tool_calls)
+    return _of_messages(parsed.tools)
+
+
+def limit_calls(body: bytes, tools: HostedTools) -> bytes:
+    """The body with ASSUMED_CALLS written into it, for an endpoint that can say so; else as it was."""
+    if tools.is_limited:
+        return body
+    members = find_members(body)
+    if "messages" not in members:
+        return splice(body, {"max_tool_calls": b"%d" % ASSUMED_CALLS}, members)
+    if "tools" not in members:
+        return body
+    place = members["tools"]
+    listed = msgspec.json.decode(body[place.start : place.end], type=list[msgspec.Raw])
+    limited = b",".join(_with_limit(bytes(one)) for one in listed)
+    return splice(body, {"tools": b"[" + limited + b"]"}, members)
+
+
+def _of_responses(tools: Sequence[msgspec.Raw], most: object) -> HostedTools:
+    kinds: set[ToolKind] = {kind for raw in tools if (kind := _responses_kind(_parse_tool(raw))) is not None}
+    return _limited(most, *kinds) if kinds else NO_TOOLS
+
+
+def _responses_kind(tool: _Tool) -> ToolKind | None:
+    """None for what the caller runs, and for what is billed by its tokens alone."""
+    name = tool.type if isinstance(tool.type, str) else ""
+    if name.startswith("web_search"):
+        return "other" if name.startswith("web_search_preview") else "web_search"
+    if name == "shell" and isinstance(tool.environment, dict):
+        place = cast(dict[str, object], tool.environment)
+        return None if place.get("type") == "local" else "other"
+    return RESPONSES_KINDS.get(name)
+
+
+def _of_messages(tools: Sequence[msgspec.Raw]) -> HostedTools:
+    parsed = [_parse_tool(raw) for raw in tools]
+    limits = [_limited(tool.max_uses, kind) for tool in parsed if (kind := _messages_kind(tool)) is not None]
+    if not limits:
+        return NO_TOOLS
+    kinds = frozenset[ToolKind]().union(*(one.kinds for one in limits))
+    return HostedTools(sum(one.calls for one in limits), kinds, all(one.is_limited for one in limits))
+
+
+def _messages_kind(tool: _Tool) -> ToolKind | None:
+    name = tool.type if isinstance(tool.type, str) else ""
+    if name.startswith("web_search_"):
+        return "web_search"
+    return "free" if name.startswith("web_fetch_") else None
+
+
+def _limited(most: object, *kinds: ToolKind) -> HostedTools:
+    """A limit that is no whole number is the provider's to refuse."""
+    calls = most if isinstance(most, int) and not isinstance(most, bool) and most >= 0 else ASSUMED_CALLS
+    return HostedTools(calls, frozenset(kinds), most is not None)
+
+
+def _with_limit(raw: bytes) -> bytes:
+    tool = _parse_tool(raw)
+    if _messages_kind(tool) is None or tool.max_uses is not None:
+        return raw
+    return splice(raw, {"max_uses": b"%d" % ASSUMED_CALLS})

@@ -1,0 +1,162 @@
+"""A provider's own tools are in what a budget holds, as often as the request lets them run."""
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from backends.protocol import Operation
+from backends.scripted import Outcome, follow
+from backends.usage import Usage
+from gateway.errors import BudgetExhausted, InvalidRequest
+from gateway.limits.admission import Admission, parse_limits
+from gateway.pipeline import Incoming
+from gateway.pricing.catalogue import ModelPrices
+from gateway.request.hosted_tools import ASSUMED_CALLS, limit_calls
+from gateway.request.settlement import TOOL_RESULT_TOKENS, bound_pico_usd
+from gateway.request.view import parse_request
+from tests.builders import make_candidate, make_prices, make_snapshot
+from tests.rig import KEY, RecordingCaller, Rig
+
+CENT = 10**10
+PRICES = replace(make_prices(1.0, 4.0), web_search_pico_usd=CENT, file_search_pico_usd=CENT // 4)
+WEB, FILES = {"type": "web_search"}, {"type": "file_search", "vector_store_ids": ["v"]}
+FUNCTION = {"type": "function", "name": "search", "parameters": {}}
+CLAUDES = {"type": "web_search_20250305", "name": "web_search"}
+
+
+def body_of(operation: Operation, **fields: Any) -> bytes:
+    said: dict[Operation, dict[str, Any]] = {
+        "responses": {"input": "hello"},
+        "messages": {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 10},
+        "chat.completions": {"messages": [{"role": "user", "content": "hello"}]},
+    }
+    return json.dumps({"model": "auto", **said[operation], **fields}).encode()
+
+
+def bound(operation: Operation, prices: ModelPrices = PRICES, **fields: Any) -> int | None:
+    return bound_pico_usd(make_candidate(prices=prices), parse_request(operation, body_of(operation, **fields)))
+
+
+def held_for_tools(operation: Operation, prices: ModelPrices = PRICES, **fields: Any) -> float | None:
+    """What the tools add to the bound, less their results as input; the definitions themselves are a few tokens."""
+    with_tools = bound(operation, prices, **fields)
+    plain = bound(operation, prices)
+    assert plain is not None
+    return None if with_tools is None else round((with_tools - plain) / CENT, 2)
+
+
+def held(calls: int, cents: float) -> float:
+    """A call and its result, in cents: 10,000 tokens at a dollar a million are one."""
+    return calls * (cents + TOOL_RESULT_TOKENS * 1e6 / CENT)
+
+
+@pytest.mark.parametrize(
+    ("operation", "fields", "expected"),
+    [
+        ("responses", {"tools": [FUNCTION]}, 0),
+        ("responses", {"tools": [{"type": "shell", "environment": {"type": "local"}}]}, 0),
+        ("responses", {"tools": ["web_search", None, {"type": ["web_search"]}]}, 0),
+        ("responses", {"tools": [WEB]}, held(ASSUMED_CALLS, 1)),
+        ("responses", {"tools": [WEB], "max_tool_calls": 2}, held(2, 1)),
+        ("responses", {"tools": [WEB], "max_tool_calls": "two"}, held(ASSUMED_CALLS, 1)),
+        ("responses", {"tools": [FILES], "max_tool_calls": 2}, held(2, 0.25)),
+        ("responses", {"tools": [FUNCTION, FILES, WEB], "max_tool_calls": 3}, held(3, 1)),
+        ("responses", {"tools": [{"type": "code_interpreter"}]}, None),
+        ("responses", {"tools": [{"type": "web_search_preview"}], "max_tool_calls": 1}, None),
+        ("messages", {"tools": [CLAUDES]}, held(ASSUMED_CALLS, 1)),
+        ("messages", {"tools": [{**CLAUDES, "max_uses": 2}, FUNCTION]}, held(2, 1)),
+        ("messages", {"tools": [{**CLAUDES, "max_uses": 2}, {"type": "web_fetch_20250910"}]}, held(7, 1)),
+        ("messages", {"tools": [{"type": "web_fetch_20250910", "max_uses": 3}]}, held(3, 0)),
+        ("chat.completions", {"tools": [FUNCTION]}, 0),
+        ("chat.completions", {"web_search_options": {}}, held(ASSUMED_CALLS, 1)),
+    ],
+)
+def test_what_is_held(operation: Operation, fields: dict[str, Any], expected: float | None) -> None:
+    assert held_for_tools(operation, **fields) == (None if expected is None else pytest.approx(expected, abs=0.02))
+
+
+def test_a_model_that_searches_for_a_fee_a_request_is_held_that_fee() -> None:
+    searching = replace(PRICES, per_request_pico_usd=3 * CENT)
+    results = ASSUMED_CALLS * TOOL_RESULT_TOKENS * PRICES.rates.input
+    plain, with_searches = (
+        bound("chat.completions", searching),
+        bound("chat.completions", searching, web_search_options={}),
+    )
+    assert plain is not None
+    assert with_searches == plain + results
+
+
+def test_an_escape_hides_no_tool() -> None:
+    body = body_of("responses", tools=[WEB]).replace(b"web_search", b"web\\u005fse\\u0061rch")
+    assert parse_request("responses", body).hosted_tools.calls == ASSUMED_CALLS
+
+
+@pytest.mark.parametrize(
+    ("operation", "fields", "written"),
+    [
+        ("responses", {"tools": [WEB]}, {"tools": [WEB], "max_tool_calls": ASSUMED_CALLS}),
+        ("responses", {"tools": [WEB], "max_tool_calls": 9}, {"tools": [WEB], "max_tool_calls": 9}),
+        (
+            "messages",
+            {"tools": [FUNCTION, CLAUDES, {**CLAUDES, "max_uses": 9}]},
+            {"tools": [FUNCTION, {**CLAUDES, "max_uses": ASSUMED_CALLS}, {**CLAUDES, "max_uses": 9}]},
+        ),
+        ("chat.completions", {"web_search_options": {}}, {"web_search_options": {}}),
+    ],
+)
+def test_the_assumed_limit_is_written_where_none_is_stated(
+    operation: Operation, fields: dict[str, Any], written: dict[str, Any]
+) -> None:
+    body = body_of(operation, **fields)
+    limited = json.loads(limit_calls(body, parse_request(operation, body).hosted_tools))
+    assert limited == {**json.loads(body), **written}
+
+
+def on_a_budget(usd: str, usage: Usage) -> Rig:
+    rig = Rig(
+        one=follow([Outcome(usage=usage)]),
+        admission=Admission(limits={"key-1": parse_limits({"budget_usd": usd})}, wait_seconds=0.0),
+    )
+    only = make_candidate("a", backend="one", prices=PRICES)
+    rig.pipeline.snapshot = make_snapshot("version: 1\nrules: [{name: r, choose: {from: [a]}}]", [only])
+    return rig
+
+
+async def send(rig: Rig, body: bytes, operation: Operation = "chat.completions") -> None:
+    await rig.pipeline.answer(Incoming(operation, f"Bearer {KEY}", body), RecordingCaller())
+
+
+async def test_parallel_requests_that_search_spend_no_more_than_their_budget() -> None:
+    """Each may search once: a cent, and a cent for what it finds; ten cents fund four of them, not the 36 of before."""
+    searching = Usage(input_tokens=10_000, output_tokens=4, web_searches=1)
+    rig = on_a_budget("0.10", searching)
+    body = body_of("responses", tools=[WEB], max_tool_calls=1, max_output_tokens=5)
+    asked = [send(rig, body, "responses") for _ in range(36)]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    refused = [one for one in answers if isinstance(one, BudgetExhausted)]
+    assert len(refused) + len(rig.ledger.entries) == 36
+    assert rig.ledger.entries
+    spent = sum(entry.cost.total_pico_usd for entry in rig.ledger.entries if entry.cost)
+    assert spent <= 10 * CENT
+    assert all(entry.web_searches for entry in rig.ledger.entries)
+
+
+async def test_a_tool_of_unknown_price_is_refused_under_a_budget_alone() -> None:
+    rig = on_a_budget("1", Usage(input_tokens=10, output_tokens=4))
+    unpriced = make_candidate("a", backend="one", prices=make_prices(1.0, 4.0))
+    rig.pipeline.snapshot = make_snapshot("version: 1\nrules: [{name: r, choose: {from: [a]}}]", [unpriced])
+    with pytest.raises(BudgetExhausted, match="leave the tool out"):
+        await rig.ask(web_search_options={})
+    rig.pipeline.admission.limits = {}
+    await rig.ask(web_search_options={})
+    assert rig.entry.intent.cost_bound_pico_usd is None
+
+
+async def test_a_key_that_stands_twice_is_told_and_nothing_is_held() -> None:
+    rig = on_a_budget("1", Usage(input_tokens=10, output_tokens=4))
+    with pytest.raises(InvalidRequest, match="appears twice"):
+        await send(rig, b'{"model": "auto", "messages": [{"role": "user", "content": "a"}], "model": "auto"}')
+    assert not rig.ledger.open
