@@ -40,12 +40,15 @@ from gateway.request.run import Answer, Caller, Incoming, Observer, Run
 from gateway.request.view import RequestView, parse_request
 from gateway.routing.decide import Choice, decide
 from gateway.routing.fallback import RetryPolicy
+from gateway.routing.refusals import LOADING
 from gateway.routing.snapshot import Snapshot
 from gateway.rulebook.state import ExplorationSpend, RuleState
 from gateway.upstreams.load import Upstreams
 from gateway.upstreams.warm_prefixes import MemoryWarmPrefixes, PromptCache, WarmPrefixes, note_answer
 
 log = logging.getLogger(__name__)
+RETRY_SECONDS = 5.0
+"""When to ask again for an engine that is still loading."""
 
 
 @dataclass(slots=True)
@@ -71,6 +74,7 @@ class Pipeline:
     rule_state: RuleState = field(default_factory=RuleState)
     exploration: ExplorationSpend | None = None
     implied: ImpliedFeedback | None = None
+    loading_seconds: float = 30.0  # how long a request waits for an engine that is loading
     monotonic: Callable[[], float] = time.monotonic
     now_us: Callable[[], int] = lambda: time.time_ns() // 1000
     draw: Callable[[], float] = random.random
@@ -82,7 +86,12 @@ class Pipeline:
         rate_headers = await self.admission.admit(key.id, team=key.team, tokens=view.input_tokens)
         books = Bookkeeper(self.ledger, self.admission, self.observer, self.monotonic)
         acceptance = Acceptance(self.decide, self._known_models, self.admission, books, self.now_us)
-        run = await acceptance.open(incoming, view, key, started_at)
+        try:
+            run = await acceptance.open(incoming, view, key, started_at)
+        except NoEligibleModel as refused:
+            if not await self._came_up(refused):
+                raise
+            run = await acceptance.open(incoming, view, key, started_at)
         run.rate_headers = rate_headers
         if run.intent.decision.exploration_pico_usd and self.exploration is not None:
             self.exploration.began(run.intent.request_id, run.intent.decision)
@@ -137,7 +146,14 @@ class Pipeline:
         except NoEligibleModel as refused:
             named = [candidates[name] for name in refused.reasons]
             refused.retry_after_seconds = self.upstreams.wait_seconds(named, self.monotonic()) or None
+            if LOADING in refused.reasons.values():
+                refused.retry_after_seconds = RETRY_SECONDS
             raise
+
+    async def _came_up(self, refused: NoEligibleModel) -> bool:
+        """Whether it was only too early, and waiting has helped: nothing is booked yet, and callers may leave."""
+        loading = [self.snapshot.candidates[name] for name, why in refused.reasons.items() if why == LOADING]
+        return bool(loading) and await self.upstreams.starting.wait(loading[0].backend, seconds=self.loading_seconds)
 
     def _known_models(self) -> frozenset[str]:
         return frozenset(self.snapshot.candidates)

@@ -16,7 +16,9 @@ STATES = {
 async def build(view: View) -> None:
     """Backends, breakers, engine."""
     found = await view.gateway.get("/admin/v1/backends")
-    with panel("Backends", "Health is asked once a second of engines; hosted providers are judged by their answers."):
+    with panel(
+        "Backends", "Engines are asked twice a second how they are; hosted providers are judged by their answers."
+    ):
         html(_backends(found["backends"]))
     breakers = [(one["name"], breaker) for one in found["backends"] for breaker in one["breakers"]]
     saved, burst = found["retry_budget_saved"], found["retry_budget_burst"]
@@ -88,6 +90,8 @@ def _backends(rows: list[dict[str, Any]]) -> str:
 def _health(one: dict[str, Any]) -> Cell:
     if one["is_simulated"]:
         return Cell("simulated: no model answers", tone="warn")
+    if one["is_starting"]:
+        return Cell("loading", tone="warn")
     if one["is_healthy"] is None:
         return Cell("not asked", tone="muted")
     return Cell("healthy", tone="good") if one["is_healthy"] else Cell(f"down: {one['detail']}", tone="bad")
@@ -117,12 +121,13 @@ def _breakers(breakers: list[tuple[str, dict[str, Any]]]) -> str:
 
 
 def _engine(engine: dict[str, Any]) -> list[str]:
-    health = "healthy" if engine["is_healthy"] else "starting" if engine["is_healthy"] is None else "down"
+    health = "healthy" if engine["is_healthy"] else "loading" if engine["is_starting"] else "down"
     tone = {"healthy": "good", "down": "bad"}.get(health, "warn")
+    said = "requests wait for it" if health == "loading" else engine["detail"] or "as it says of itself"
     busy = f"{_number(engine['running_requests'])} running, {_number(engine['waiting_requests'])} waiting · now"
     decode = f"{engine['working_tokens_per_second'] or 0:,.1f} tok/s"
     return [
-        markup.tile("State", health, f"{engine['detail'] or 'as it says of itself'} · now", tone=tone),
+        markup.tile("State", health, f"{said} · now", tone=tone),
         markup.tile("Slots free", _number(engine["free_slots"]), busy),
         markup.tile("Prefill", f"{engine['prefill_tokens_per_second'] or 0:,.0f} tok/s", "of prompt tokens"),
         markup.tile("Decode", decode, f"all sequences at {engine['working_concurrency']} at once"),

@@ -82,11 +82,12 @@ class Breaker(BaseModel):
 
 
 class BackendRow(BaseModel):
-    """`is_healthy` null: hosted backends are not asked, their breakers tell."""
+    """`is_healthy` null: hosted backends are not asked, their breakers tell. `is_starting`: it has not come up yet."""
 
     name: str
     is_simulated: bool
     is_healthy: bool | None
+    is_starting: bool
     detail: str
     in_flight: int
     free_slots: int | None
@@ -113,6 +114,7 @@ class EngineView(BaseModel):
     is_configured: bool
     model: str | None
     is_healthy: bool | None
+    is_starting: bool
     detail: str
     free_slots: int | None
     running_requests: int | None
@@ -236,6 +238,7 @@ def _backend(pipeline: Pipeline, name: str) -> BackendRow:
         name=name,
         is_simulated=pipeline.backends[name].is_simulated,
         is_healthy=health.is_healthy if health else None,
+        is_starting=name in upstreams.starting,
         detail=health.detail if health else "",
         in_flight=upstreams.running.get(name, 0),
         free_slots=health.free_slots if health else None,
@@ -265,6 +268,7 @@ def _engine(pipeline: Pipeline, own: OwnEngine | None) -> EngineView:
         is_configured=own is not None,
         model=next(served, None),
         is_healthy=health.is_healthy if health else None,
+        is_starting=own is not None and own.backend in pipeline.upstreams.starting,
         detail=health.detail if health else "",
         free_slots=health.free_slots if health else None,
         running_requests=health.running_requests if health else None,

@@ -173,6 +173,8 @@ class Gateway:
         usable = {one.backend for one in self.pipeline.snapshot.candidates.values() if not one.is_simulated}
         if not usable:
             return ["there is no model: enable the engine or set a provider's key"]
+        if usable <= {LOCAL_BACKEND} and LOCAL_BACKEND in self.pipeline.upstreams.starting:
+            return ["the engine is still loading"]
         down = {name for name in usable if (one := health.get(name)) is not None and not one.is_healthy}
         return [f"no backend is up: {', '.join(sorted(down))}"] if down == usable else []
 

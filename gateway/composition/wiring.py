@@ -15,7 +15,7 @@ from gateway.composition.kept_answers import open_kept_answers
 from gateway.composition.running import Gateway, stop_process
 from gateway.composition.sharing import Sharing, open_sharing
 from gateway.composition.watching import open_watching
-from gateway.config.settings import ShadowSettings
+from gateway.config.settings import LOCAL_BACKEND, ShadowSettings
 from gateway.kept_answers.body_keeper import BodyKeeper
 from gateway.kept_answers.idempotency import Idempotency
 from gateway.kept_answers.response_cache import ResponseCache
@@ -48,6 +48,7 @@ from gateway.telemetry.fleet_metrics import FleetRegistry
 from gateway.telemetry.metrics import Metrics
 from gateway.upstreams.load import Upstreams
 from gateway.upstreams.shared_prefixes import SharedWarmPrefixes
+from gateway.upstreams.starting import Starting
 from gateway.upstreams.warm_prefixes import MemoryWarmPrefixes, WarmPrefixes
 
 
@@ -153,7 +154,7 @@ def _pipeline(
     return Pipeline(
         keys=keys,
         backends=table.adapters,
-        upstreams=Upstreams(shelves=table.shelves),
+        upstreams=Upstreams(shelves=table.shelves, starting=Starting(table.facts.keys() & {LOCAL_BACKEND})),
         ledger=journal,
         observer=observer,
         snapshot=deployment.catalogue.snapshot(

@@ -10,6 +10,8 @@ LACKS: Final = "does not support"
 """How the reason of a candidate begins that no waiting makes able."""
 TOO_LONG: Final = "do not fit its window"
 """What the reason of a candidate says whose context is too short."""
+LOADING: Final = "its engine is still loading"
+"""The reason of a candidate that only has to be waited for."""
 NONE_THERE: Final = (
     "none of its models is there; their backends are switched off or lack a key, and `breakeven doctor` says which"
 )
@@ -19,6 +21,7 @@ NONE_EMBEDS: Final = (
 ABLE: Final = (
     "A provider's key in the environment brings able models; what your own can do is `supports` in rules.yaml."
 )
+AGAIN: Final = "Ask again in a few seconds; an engine that does not come up says why in engine.log."
 MOST_LISTED: Final = 20
 
 
@@ -32,6 +35,8 @@ def refusal(facts: Facts, rule: str, reasons: Mapping[str, str], *, widest: int)
         )
     if all(reason.startswith(LACKS) for reason in reasons.values()):
         return NoCapableModel(rule, reasons, advice=ABLE)
+    if LOADING in reasons.values():
+        return NoEligibleModel(rule, reasons, advice=AGAIN)
     return NoEligibleModel(rule, reasons)
 
 

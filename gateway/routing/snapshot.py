@@ -9,6 +9,10 @@ from gateway.ledger.entry import Facts, Intent
 from gateway.pricing.catalogue import ModelPrices
 from gateway.routing.rules import EMBEDDINGS, Rule
 
+DOWN_SLOTS = -1
+LOADING_SLOTS = -2
+"""What `Facts.backend_state` has in place of free slots while a backend takes no calls, or has not come up yet."""
+
 
 @dataclass(frozen=True, slots=True)
 class EngineSpeed:

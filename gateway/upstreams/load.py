@@ -8,10 +8,11 @@ from backends.errors import BackendError, RateLimited, StreamBroken, Untranslata
 from backends.protocol import BackendHealth
 from gateway.routing.circuit_breaker import CircuitBreaker, RetryBudget
 from gateway.routing.first_token_times import FirstTokenTimes
-from gateway.routing.snapshot import Candidate
+from gateway.routing.snapshot import DOWN_SLOTS, LOADING_SLOTS, Candidate
+from gateway.upstreams.starting import Starting
 
-DOWN = (-1, 0.0)
-"""The state of a model whose backend takes no calls now (see Facts.backend_state)."""
+DOWN, LOADING = (DOWN_SLOTS, 0.0), (LOADING_SLOTS, 0.0)
+"""The states of a model whose backend takes no calls now (see Facts.backend_state)."""
 PAUSE_AFTER_AUTH_SECONDS = 300.0
 """How long a key rests that the provider refused."""
 NO_KEYS = ("",)
@@ -37,7 +38,7 @@ class KeyShelf(Protocol):
 class Upstreams:
     """One breaker per (backend, upstream model) and key; slots only where a backend reports them.
 
-    `shelves` are the backends with several keys; the key of all others is "".
+    `shelves` are the backends with several keys; the key of all others is "". `starting` are our own, not up yet.
     """
 
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
@@ -48,6 +49,7 @@ class Upstreams:
     running: dict[str, int] = field(default_factory=dict[str, int])
     running_then: dict[str, int] = field(default_factory=dict[str, int])
     shelves: Mapping[str, KeyShelf] = field(default_factory=dict[str, KeyShelf])
+    starting: Starting = field(default_factory=Starting)
     first_tokens: dict[tuple[str, str], FirstTokenTimes] = field(default_factory=dict[tuple[str, str], FirstTokenTimes])
 
     def state(self, candidates: Iterable[Candidate], now: float) -> dict[str, tuple[int, float]]:
@@ -55,7 +57,9 @@ class Upstreams:
         every key of theirs is at its limit."""
         found: dict[str, tuple[int, float]] = {}
         for candidate in candidates:
-            if self.is_down(candidate, now):
+            if candidate.backend in self.starting:
+                found[candidate.name] = LOADING
+            elif self.is_down(candidate, now):
                 found[candidate.name] = DOWN
             elif (health := self.health.get(candidate.backend)) is not None:
                 if not health.is_healthy:
@@ -69,6 +73,8 @@ class Upstreams:
     def note_health(self, backend: str, health: BackendHealth) -> None:
         """A backend's own report, and what of the load in it is ours."""
         self.health[backend] = health
+        if health.is_healthy:
+            self.starting.came_up(backend)
         self.running_then[backend] = self.running.get(backend, 0)
 
     def _free_slots(self, backend: str, health: BackendHealth) -> int:

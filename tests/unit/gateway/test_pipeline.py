@@ -6,6 +6,7 @@ import json
 import pytest
 
 from backends.openai_request import build_body
+from backends.protocol import BackendHealth
 from backends.scripted import Fault, Outcome, Script, ScriptedBackend, follow
 from backends.usage import Usage
 from gateway.errors import (
@@ -13,6 +14,7 @@ from gateway.errors import (
     Forbidden,
     InvalidRequest,
     ModelNotFound,
+    NoEligibleModel,
     RateLimitExceeded,
     Unauthenticated,
     UpstreamFailed,
@@ -22,6 +24,7 @@ from gateway.limits.admission import Admission, parse_limits
 from gateway.pipeline import Incoming
 from gateway.routing.decide import decide
 from gateway.routing.snapshot import request_facts_of
+from gateway.upstreams.starting import Starting
 from tests.builders import make_candidate, make_local, make_prices, make_snapshot
 from tests.rig import KEY, FixedClassifier, RecordingCaller, Rig
 
@@ -249,6 +252,38 @@ async def test_a_provider_that_bills_the_whole_answer_is_read_to_its_end() -> No
     assert rig.entry.status is Status.cancelled
     assert not rig.entry.is_usage_estimated
     assert rig.entry.output_tokens == 4
+
+
+async def test_a_request_waits_for_an_engine_that_is_still_loading() -> None:
+    rig = Rig()
+    rig.pipeline.upstreams.starting = Starting(["one"])
+    asked = asyncio.create_task(rig.ask(model="a"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not asked.done()
+    assert not rig.ledger.open, "nothing is booked while it waits"
+    rig.pipeline.upstreams.note_health("one", BackendHealth(is_healthy=False))
+    rig.pipeline.upstreams.note_health("one", BackendHealth(is_healthy=True))
+    assert (await asked).is_complete
+    assert rig.entry.model == "a"
+
+
+async def test_whoever_can_answer_now_does_so_while_the_engine_loads() -> None:
+    rig = Rig()
+    rig.pipeline.upstreams.starting = Starting(["one"])
+    assert (await rig.ask()).headers["x-breakeven-model"] == "b"
+
+
+async def test_an_engine_that_loads_for_too_long_is_told_apart_from_one_that_is_down() -> None:
+    rig = Rig(loading_seconds=0.0)
+    rig.pipeline.upstreams.starting = Starting(["one"])
+    with pytest.raises(NoEligibleModel, match=r"a: its engine is still loading\. Ask again in a few seconds") as caught:
+        await rig.ask(model="a")
+    assert caught.value.retry_after_seconds == 5.0
+    rig.pipeline.upstreams.note_health("one", BackendHealth(is_healthy=True))
+    rig.pipeline.upstreams.note_health("one", BackendHealth(is_healthy=False))
+    with pytest.raises(NoEligibleModel, match="a: its backend is down"):
+        await rig.ask(model="a")
 
 
 def limited(**limits: object) -> Admission:
