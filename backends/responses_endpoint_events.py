@@ -1,6 +1,6 @@
 """A backend's answer, in OpenAI's chat chunks, as the items and events of the Responses API. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, cast
 
 import msgspec
@@ -9,6 +9,7 @@ from backends.chat_text import said_in
 from backends.json_objects import Fields, decode_object, part_of, text_of
 from backends.protocol import Chunk
 from backends.responses_endpoint_items import Item, ItemKind, Part, PartKind, ResponseHead, logprobs_of, status_of
+from backends.responses_endpoint_tools import Tool, Tools, parse_tools
 from backends.tool_call_deltas import ToolCallNumbers, is_whole
 from backends.usage import Usage
 
@@ -16,17 +17,18 @@ _NO_ARGUMENTS: Final = "{}"
 """What clients parse; some providers say nothing at all."""
 
 
-def response_from_answer(body: bytes, usage: Usage | None, head: ResponseHead) -> bytes:
-    """A whole OpenAI chat answer as a response. `usage` is the metered one."""
+def response_from_answer(body: bytes, usage: Usage | None, head: ResponseHead, *, now: float) -> bytes:
+    """A whole OpenAI chat answer as a response. `usage` is the metered one, `now` Unix seconds."""
     document = decode_object(body) or {}
     choice = _first(document.get("choices"))
-    items = _items(choice, head.response_id)
+    items = _items(choice, head.response_id, parse_tools(head.asked))
     reason = choice.get("finish_reason")
     output = [item.wire() for item in items[:-1]] + [item.wire(status_of(reason)) for item in items[-1:]]
-    return msgspec.json.encode(head.finished(text_of(document, "model") or "", output, reason, usage))
+    model = text_of(document, "model") or ""
+    return msgspec.json.encode(head.finished(model, output, reason, usage, at=int(now)))
 
 
-def _items(choice: Mapping[str, object], response_id: str) -> list[Item]:
+def _items(choice: Mapping[str, object], response_id: str, tools: Tools) -> list[Item]:
     message = part_of(choice, "message")
     items: list[Item] = []
     reasoning, text = said_in(message)
@@ -40,15 +42,20 @@ def _items(choice: Mapping[str, object], response_id: str) -> list[Item]:
         function, place = part_of(call, "function"), len(items)
         name, arguments = text_of(function, "name") or "", text_of(function, "arguments") or _NO_ARGUMENTS
         call_id = text_of(call, "id") or f"call_{place}"
-        items.append(Item("function_call", response_id, place, call_id, name, [arguments]))
+        items.append(Item("call", response_id, place, call_id, tools.called(name), [arguments]))
     return items
 
 
 class ResponsesEventWriter:
-    """Turns the chunks of one stream into events. Feed it every chunk in order; the last one ends the response."""
+    """Turns the chunks of one stream into events. Feed it every chunk in order; the last one ends the response.
 
-    def __init__(self, head: ResponseHead) -> None:
+    `now` is Unix seconds.
+    """
+
+    def __init__(self, head: ResponseHead, *, now: Callable[[], float]) -> None:
         self._head = head
+        self._now = now
+        self._tools = parse_tools(head.asked)
         self._model = text_of(head.asked, "model") or ""
         self._sequence = 0
         self._is_started = False
@@ -83,7 +90,7 @@ class ResponsesEventWriter:
     def _end(self) -> list[bytes]:
         closed = self._close(is_last=True)
         output = [self._done[index] for index in sorted(self._done)]
-        whole = self._head.finished(self._model, output, self._finish_reason, self._usage)
+        whole = self._head.finished(self._model, output, self._finish_reason, self._usage, at=int(self._now()))
         return [*closed, self._event(f"response.{whole['status']}", response=whole)]
 
     def _delta(self, choice: Mapping[str, object]) -> list[bytes]:
@@ -122,7 +129,7 @@ class ResponsesEventWriter:
         item = self._calls.get(number)
         if item is None:
             call_id, name = text_of(call, "id") or f"call_{number}", text_of(function, "name") or ""
-            events, item = self._begin("function_call", call_id, name)
+            events, item = self._begin("call", call_id, self._tools.called(name))
             self._calls[number] = item
         if (arguments := text_of(function, "arguments")) and item in self._open_calls:
             events.append(self._argue(item, arguments))
@@ -130,15 +137,16 @@ class ResponsesEventWriter:
 
     def _argue(self, item: Item, arguments: str) -> bytes:
         item.arguments.append(arguments)
-        place: Fields = {"item_id": item.item_id, "output_index": item.index}
-        return self._event("response.function_call_arguments.delta", **place, delta=arguments)
+        if item.tool_kind == "custom":  # what it says can be read once it is whole
+            return b""
+        return self._event("response.function_call_arguments.delta", **_place(item), delta=arguments)
 
-    def _begin(self, kind: ItemKind, call_id: str = "", name: str = "") -> tuple[list[bytes], Item]:
+    def _begin(self, kind: ItemKind, call_id: str = "", tool: Tool | None = None) -> tuple[list[bytes], Item]:
         events = self._close()
         place = self._begun
         self._begun += 1
-        item = Item(kind, self._head.response_id, place, call_id, name)
-        if kind == "function_call":
+        item = Item(kind, self._head.response_id, place, call_id, tool)
+        if kind == "call":
             self._open_calls.append(item)
         else:
             self._open = item
@@ -163,16 +171,19 @@ class ResponsesEventWriter:
         return [event for item in ended for event in self._end_item(item, is_last=is_last)]
 
     def _end_item(self, item: Item, *, is_last: bool) -> list[bytes]:
-        if item.kind == "function_call":
-            events = [] if item.arguments else [self._argue(item, _NO_ARGUMENTS)]
-            place: Fields = {"item_id": item.item_id, "output_index": item.index, "name": item.name}
-            arguments = "".join(item.arguments)
-            events.append(self._event("response.function_call_arguments.done", **place, arguments=arguments))
-        else:
-            events = self._close_part(item)
+        events = self._end_call(item) if item.kind == "call" else self._close_part(item)
         wire = item.wire(status_of(self._finish_reason) if is_last and item.index == self._begun - 1 else "completed")
         self._done[item.index] = wire
         return [*events, self._event("response.output_item.done", output_index=item.index, item=wire)]
+
+    def _end_call(self, item: Item) -> list[bytes]:
+        events = [] if item.arguments else [self._argue(item, _NO_ARGUMENTS)]
+        said = item.said()
+        if item.tool_kind == "custom":
+            events.append(self._event("response.custom_tool_call_input.delta", **_place(item), delta=said["input"]))
+            return [*events, self._event("response.custom_tool_call_input.done", **_place(item), **said)]
+        name = item.tool.name if item.tool else ""
+        return [*events, self._event("response.function_call_arguments.done", **_place(item), name=name, **said)]
 
     def _close_part(self, item: Item) -> list[bytes]:
         part = self._part
@@ -193,6 +204,10 @@ class ResponsesEventWriter:
         event = {"type": kind, "sequence_number": self._sequence, **fields}
         self._sequence += 1
         return b"event: " + kind.encode() + b"\ndata: " + msgspec.json.encode(event) + b"\n\n"
+
+
+def _place(item: Item) -> Fields:
+    return {"item_id": item.item_id, "output_index": item.index}
 
 
 def _first(choices: object) -> Fields:

@@ -10,11 +10,14 @@ import msgspec
 
 from backends.chat_fields import invalid, list_of, object_of, untranslatable
 from backends.json_objects import Fields, decode_object, part_of, text_of
+from backends.responses_endpoint_tools import Tools, arguments_of, is_among_some, parse_tools
 
 SAME: Final = (
     "model",
     "temperature",
     "top_p",
+    "presence_penalty",
+    "frequency_penalty",
     "parallel_tool_calls",
     "user",
     "safety_identifier",
@@ -27,6 +30,8 @@ LOGPROBS: Final = "message.output_text.logprobs"
 """How `include` asks for them."""
 KEPT_ELSEWHERE: Final = ("previous_response_id", "conversation", "prompt", "background")
 """Fields that lean on what one provider keeps."""
+CALLS: Final = ("function_call", "custom_tool_call")
+OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
 
 
 def chat_body_from_responses(body: bytes) -> bytes:
@@ -41,19 +46,18 @@ def chat_body_from_responses(body: bytes) -> bytes:
     if fields.get("moderation"):
         raise untranslatable("moderation", "only OpenAI moderates an answer on the way; ask one of its models")
     chat: Fields = {name: fields[name] for name in SAME if fields.get(name) is not None}
-    chat["messages"] = list(_messages(fields))
+    tools = parse_tools(fields)
+    chat["messages"] = list(_messages(fields, tools))
     if not chat["messages"]:
         raise invalid("input", "needs at least one item")
     if fields.get("stream") is True:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     text = part_of(fields, "text")
-    tools = [_tool(tool, f"tools[{place}]") for place, tool in enumerate(list_of(fields.get("tools"), "tools"))]
     choice = fields.get("tool_choice")
-    allowed = cast(Fields, choice) if isinstance(choice, dict) and choice.get("type") == "allowed_tools" else None
     optional: Fields = {
         "max_tokens": fields.get("max_output_tokens"),
-        "tools": tools if allowed is None else _allowed(tools, allowed),
-        "tool_choice": _tool_choice(choice if allowed is None else allowed.get("mode") or choice),
+        "tools": tools.functions(choice),
+        "tool_choice": _tool_choice(choice, tools),
         "response_format": _response_format(part_of(text, "format")),
         "verbosity": text.get("verbosity"),
         "reasoning_effort": part_of(fields, "reasoning").get("effort"),
@@ -65,34 +69,53 @@ def chat_body_from_responses(body: bytes) -> bytes:
     return msgspec.json.encode(chat | {name: value for name, value in optional.items() if value})
 
 
-def _messages(fields: Fields) -> Iterator[Fields]:
+def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
     if instructions := text_of(fields, "instructions"):
         yield {"role": "system", "content": instructions}
     given = fields.get("input")
     if isinstance(given, str):
         yield {"role": "user", "content": given}
         return
-    calls: list[Fields] = []
+    answer: Fields | None = None
     for place, item in enumerate(list_of(given, "input")):
         where = f"input[{place}]"
         fields = object_of(item, where)
         kind = fields.get("type", "message")
-        if kind == "function_call":
-            function = {"name": fields.get("name"), "arguments": fields.get("arguments")}
-            calls.append({"id": fields.get("call_id"), "type": "function", "function": function})
-            continue
         if kind == "reasoning":  # means nothing to another provider
             continue
-        if calls:
-            yield {"role": "assistant", "content": None, "tool_calls": calls}
-            calls = []
-        yield _message(fields, str(kind), where)
-    if calls:
-        yield {"role": "assistant", "content": None, "tool_calls": calls}
+        message = _call(fields, tools) if kind in CALLS else _message(fields, str(kind), where)
+        joined = _joined(answer, message) if answer is not None else None
+        if joined is None and answer is not None:
+            yield answer
+        answer = joined or message
+    if answer is not None:
+        yield answer
+
+
+def _joined(answer: Fields, message: Fields) -> Fields | None:
+    """One message of two, where a model's calls and what it says with them are items of one answer.
+
+    Many backends want a call's result right behind the message with the call, and no two answers in a row.
+    """
+    if answer["role"] != "assistant" or message["role"] != "assistant":
+        return None
+    calls = [cast(list[Fields], one.get("tool_calls") or []) for one in (answer, message)]
+    if not any(calls):
+        return None
+    texts = [text for one in (answer, message) if (text := one["content"])]
+    return {"role": "assistant", "content": "\n\n".join(map(str, texts)) or None, "tool_calls": calls[0] + calls[1]}
+
+
+def _call(fields: Fields, tools: Tools) -> Fields:
+    is_custom = fields.get("type") == "custom_tool_call"
+    arguments = arguments_of(fields.get("input")) if is_custom else fields.get("arguments")
+    function = {"name": tools.function_of(fields), "arguments": arguments}
+    call = {"id": fields.get("call_id"), "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
 def _message(fields: Fields, kind: str, where: str) -> Fields:
-    if kind == "function_call_output":
+    if kind in OUTPUTS:
         output = fields.get("output")
         parts = [] if isinstance(output, str) else list(_parts(output, f"{where}.output"))
         content = output if isinstance(output, str) else parts
@@ -132,34 +155,19 @@ def _parts(content: object, where: str) -> Iterator[Fields]:
             raise untranslatable(here, f"a part of type {kind!r} that is not sent along cannot reach this model")
 
 
-def _tool(tool: object, where: str) -> Fields:
-    fields = object_of(tool, where)
-    if fields.get("type") != "function":
-        raise untranslatable(f"{where}.type", "only functions can be sent to this model")
-    wanted = ("name", "description", "parameters", "strict")
-    return {"type": "function", "function": {name: fields[name] for name in wanted if fields.get(name) is not None}}
-
-
-def _allowed(tools: list[Fields], choice: Fields) -> list[Fields]:
-    """The choice among some of the tools is said by leaving the others out."""
-    wanted = [
-        object_of(tool, "tool_choice.tools").get("name") for tool in list_of(choice.get("tools"), "tool_choice.tools")
-    ]
-    return [tool for tool in tools if part_of(tool, "function").get("name") in wanted]
-
-
-def _tool_choice(choice: object) -> object:
+def _tool_choice(choice: object, tools: Tools) -> object:
+    if is_among_some(choice):
+        choice = cast(Fields, choice).get("mode") or choice
     if choice is None or choice in ("auto", "none", "required"):
         return choice
     if not isinstance(choice, dict):
         raise invalid("tool_choice", "must be auto, none, required or an object")
     fields = cast(Fields, choice)
-    if fields.get("type") != "function":
+    if fields.get("type") not in ("function", "custom"):
         raise untranslatable("tool_choice", "only auto, none, required or a function can be asked of this model")
-    name = text_of(fields, "name")
-    if not name:
+    if not text_of(fields, "name"):
         raise invalid("tool_choice.name", "must be a function's name")
-    return {"type": "function", "function": {"name": name}}
+    return {"type": "function", "function": {"name": tools.function_of(fields)}}
 
 
 def _response_format(wanted: object) -> Fields | None:

@@ -5,34 +5,38 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
 from backends.json_objects import Fields, part_of
+from backends.responses_endpoint_tools import Tool, ToolKind, echo, input_of
 from backends.usage import Usage
 
 Status = Literal["in_progress", "completed", "incomplete"]
-ItemKind = Literal["message", "reasoning", "function_call"]
+ItemKind = Literal["message", "reasoning", "call"]
 PartKind = Literal["output_text", "refusal", "reasoning_text"]
 
 ECHOED: Final[Fields] = {
     "background": False,
+    "frequency_penalty": 0,
     "instructions": None,
     "max_output_tokens": None,
     "max_tool_calls": None,
     "metadata": {},
     "parallel_tool_calls": True,
+    "presence_penalty": 0,
     "prompt_cache_key": None,
-    "reasoning": {"effort": None, "summary": None},
     "safety_identifier": None,
-    "temperature": None,
+    "service_tier": "default",
+    "temperature": 1,
     "tool_choice": "auto",
-    "tools": [],
     "top_logprobs": 0,
-    "top_p": None,
+    "top_p": 1,
     "truncation": "disabled",
-    "user": None,
 }
-"""Fields of the request that a response repeats, as they are when they were not given."""
+"""Fields of the request that a response repeats, as they are when they were not given: OpenAI's defaults, since the
+types of some clients want a number."""
 INCOMPLETE: Final[Mapping[object, str]] = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Why a response is not complete, by the chat's finish reason; with any other it is."""
-PREFIXES: Final[Mapping[ItemKind, str]] = {"message": "msg", "reasoning": "rs", "function_call": "fc"}
+PREFIXES: Final[Mapping[ItemKind, str]] = {"message": "msg", "reasoning": "rs"}
+CALL_PREFIXES: Final[Mapping[ToolKind, str]] = {"function": "fc", "custom": "ctc"}
+CALL_TYPES: Final[Mapping[ToolKind, str]] = {"function": "function_call", "custom": "custom_tool_call"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +51,12 @@ class ResponseHead:
         self, model: str, output: list[Fields], status: Status, usage: Usage | None, *, reason: str | None = None
     ) -> Fields:
         """A whole response. `reason` says why it is incomplete."""
+        tools = self.asked.get("tools")
         return {
             "id": self.response_id,
             "object": "response",
             "created_at": self.created_at,
+            "completed_at": None,
             "status": status,
             "error": None,
             "incomplete_details": {"reason": reason} if reason else None,
@@ -59,14 +65,20 @@ class ResponseHead:
             "previous_response_id": None,
             "store": False,
             **{name: absent if (said := self.asked.get(name)) is None else said for name, absent in ECHOED.items()},
+            **({"user": user} if (user := self.asked.get("user")) is not None else {}),
+            "tools": [echo(tool) for tool in cast(list[object], tools)] if isinstance(tools, list) else [],
+            "reasoning": {"effort": None, "summary": None, **part_of(self.asked, "reasoning")},
             "text": {"format": {"type": "text"}, **part_of(self.asked, "text")},
             "usage": None if usage is None else usage_wire(usage),
         }
 
-    def finished(self, model: str, output: list[Fields], finish_reason: object, usage: Usage | None) -> Fields:
-        """A whole response as the chat's finish reason leaves it."""
-        reason = INCOMPLETE.get(finish_reason)
-        return self.document(model, output, status_of(finish_reason), usage, reason=reason)
+    def finished(
+        self, model: str, output: list[Fields], finish_reason: object, usage: Usage | None, *, at: int | None = None
+    ) -> Fields:
+        """A whole response as the chat's finish reason leaves it. `at` is Unix seconds."""
+        reason, status = INCOMPLETE.get(finish_reason), status_of(finish_reason)
+        document = self.document(model, output, status, usage, reason=reason)
+        return document | {"completed_at": at if status == "completed" else None}
 
 
 def status_of(finish_reason: object) -> Literal["completed", "incomplete"]:
@@ -108,24 +120,35 @@ class Part:
 
 @dataclass(slots=True)
 class Item:
-    """One item of the output under construction; `arguments` are a call's, `parts` what others hold."""
+    """One item of the output under construction; `tool` and `arguments` are a call's, `parts` what others hold."""
 
     kind: ItemKind
     response_id: str
     index: int
     call_id: str = ""
-    name: str = ""
+    tool: Tool | None = None
     arguments: list[str] = field(default_factory=list[str])
     parts: list[Part] = field(default_factory=list[Part])
 
     @property
     def item_id(self) -> str:
-        return f"{PREFIXES[self.kind]}_{self.response_id}_{self.index}"
+        return f"{PREFIXES.get(self.kind) or CALL_PREFIXES[self.tool_kind]}_{self.response_id}_{self.index}"
+
+    @property
+    def tool_kind(self) -> ToolKind:
+        return "function" if self.tool is None else self.tool.kind
+
+    def said(self) -> Fields:
+        """What a call says."""
+        arguments = "".join(self.arguments)
+        return {"input": input_of(arguments)} if self.tool_kind == "custom" else {"arguments": arguments}
 
     def wire(self, status: Status = "completed") -> Fields:
         head: Fields = {"type": self.kind, "id": self.item_id, "status": status}
-        if self.kind == "function_call":
-            return head | {"call_id": self.call_id, "name": self.name, "arguments": "".join(self.arguments)}
+        if self.tool is not None:
+            place: Fields = {} if self.tool.namespace is None else {"namespace": self.tool.namespace}
+            named: Fields = {"type": CALL_TYPES[self.tool.kind], "call_id": self.call_id, "name": self.tool.name}
+            return head | named | place | self.said()
         content = [part.wire() for part in self.parts]
         return head | ({"summary": []} if self.kind == "reasoning" else {"role": "assistant"}) | {"content": content}
 

@@ -84,8 +84,10 @@ class TranslatingBackend:
         head = ResponseHead(f"resp_{call.request_id}", int(self._now()), decode_object(call.body) or {})
         inner = await self._inner.open(_as_chat(call, body))
         if call.is_stream:
-            return _WrittenReply(inner, ResponsesEventWriter(head).write)
-        return _WrittenReply(inner, lambda chunk: response_from_answer(chunk.payload, chunk.usage, head))
+            return _WrittenReply(inner, ResponsesEventWriter(head, now=self._now).write)
+        return _WrittenReply(
+            inner, lambda chunk: response_from_answer(chunk.payload, chunk.usage, head, now=self._now())
+        )
 
     async def _open_message(self, call: Call) -> Reply:
         try:

@@ -95,7 +95,7 @@ def streams(data: bytes) -> None:
     block.close()
     chat = read_stream(READERS["openai"](), [whole])[0]
     messages = MessagesEventWriter(message_id="m", model="m", input_tokens=1)
-    responses = ResponsesEventWriter(ResponseHead("r", 0, {}))
+    responses = ResponsesEventWriter(ResponseHead("r", 0, {}), now=lambda: 0)
     for chunk in chat:
         messages.write(chunk)
         responses.write(chunk)
@@ -114,7 +114,7 @@ def answers(data: bytes) -> None:
     except BackendError:
         return
     message_from_answer(chunk.payload, chunk.usage, message_id="m", model="m")
-    response_from_answer(chunk.payload, chunk.usage, ResponseHead("r", 0, {}))
+    response_from_answer(chunk.payload, chunk.usage, ResponseHead("r", 0, {}), now=0)
 
 
 def bodies(data: bytes) -> None:

@@ -41,5 +41,5 @@ def test_a_content_of_parts_is_said_again_in_messages_and_responses() -> None:
         ("thinking", "hm!"),
         ("text", "Paris"),
     ]
-    response = json.loads(response_from_answer(body, None, ResponseHead("resp", 7, {})))
+    response = json.loads(response_from_answer(body, None, ResponseHead("resp", 7, {}), now=9))
     assert [item["content"][0]["text"] for item in response["output"]] == ["hm!", "Paris"]

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from backends.chat_chunks import (
@@ -132,6 +133,7 @@ def test_each_field_is_translated_or_dropped(given: dict[str, Any], expected: di
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
         ({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}, "input[0].content[0]"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "mcp"}]}]}, "tools[0].tools[0].type"),
         ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice"),
         ({"tool_choice": {"type": "web_search_preview"}}, "tool_choice"),
     ],
@@ -153,6 +155,7 @@ def test_what_cannot_be_said_is_refused_by_name(given: dict[str, Any], param: st
         ({"input": [{"role": "user", "content": ["a"]}]}, "input[0].content[0]"),
         ({"tools": {}}, "tools"),
         ({"tools": ["a"]}, "tools[0]"),
+        ({"tools": [{"type": "function"}]}, "tools[0].name"),
         ({"tool_choice": "sometimes"}, "tool_choice"),
         ({"tool_choice": {"type": "function"}}, "tool_choice.name"),
     ],
@@ -162,6 +165,34 @@ def test_what_is_wrong_in_any_format_tries_no_other_model(given: dict[str, Any],
         chat(**given)
     assert not isinstance(refused.value, Untranslatable)
     assert json.loads(refused.value.body)["error"]["param"] == param
+
+
+def assistant(content: str | None, *call_ids: str) -> dict[str, Any]:
+    calls = [{"id": one, "type": "function", "function": {"name": "f", "arguments": "{}"}} for one in call_ids]
+    return {"role": "assistant", "content": content} | ({"tool_calls": calls} if calls else {})
+
+
+SAID = {"type": "message", "role": "assistant", "content": "Let me see."}
+CALLED = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+GIVEN = {"type": "function_call_output", "call_id": "c", "output": "sunny"}
+TOLD = {"role": "tool", "tool_call_id": "c", "content": "sunny"}
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        ([SAID, CALLED, GIVEN], [assistant("Let me see.", "c"), TOLD]),
+        ([CALLED, SAID, GIVEN], [assistant("Let me see.", "c"), TOLD]),
+        ([SAID, {"type": "reasoning"}, CALLED, GIVEN, SAID], [assistant("Let me see.", "c"), TOLD, SAID]),
+        ([SAID, CALLED, CALLED | {"call_id": "d"}, SAID], [assistant("Let me see.\n\nLet me see.", "c", "d")]),
+        ([SAID, SAID], [SAID, SAID]),
+        ([CALLED, GIVEN, CALLED | {"call_id": "d"}], [assistant(None, "c"), TOLD, assistant(None, "d")]),
+    ],
+)
+def test_what_a_model_says_with_its_calls_is_one_message_with_them(items: list[Any], expected: list[Any]) -> None:
+    """Many backends want a call's result right behind the message with the call."""
+    plain = [{name: value for name, value in message.items() if name != "type"} for message in expected]
+    assert chat(input=items)["messages"] == plain
 
 
 def test_a_body_that_is_no_object_is_wrong_in_any_format() -> None:
@@ -187,9 +218,11 @@ async def test_a_whole_answer_reads_as_a_response() -> None:
     (chunk,) = await opened(Outcome(), call(is_stream=False, temperature=0.5, metadata={"a": "b"}))
     document = json.loads(chunk.payload)
     read = read_response(chunk.payload, backend="one")
-    assert (read.finish_reason, read.usage, read.output_characters) == ("stop", chunk.usage, 13)
+    assert (read.finish_reason, read.output_characters) == ("stop", 13)
+    assert read.usage == msgspec.structs.replace(chunk.usage or Usage(), service_tier="default")
     assert document["output"][0]["content"][0]["text"] == "Hello, world."
     assert (document["id"], document["created_at"], document["status"]) == ("resp_r1", 7, "completed")
+    assert document["completed_at"] == 7
     assert (document["temperature"], document["metadata"]) == (0.5, {"a": "b"})
 
 
@@ -222,7 +255,7 @@ def events_of(payload: bytes) -> list[dict[str, Any]]:
 
 
 def written(chunks: list[Chunk]) -> list[dict[str, Any]]:
-    writer = ResponsesEventWriter(ResponseHead("resp_1", 7, {}))
+    writer = ResponsesEventWriter(ResponseHead("resp_1", 7, {}), now=lambda: 9.5)
     return events_of(b"".join(writer.write(chunk) for chunk in chunks))
 
 
@@ -262,8 +295,23 @@ def test_whole_and_streamed_say_the_same() -> None:
     answer = Answer(HEAD, text=["It is"], reasoning=["hm"], finish_reason="tool_calls", usage=USAGE)
     answer.add_tool_call("c0", "one", '{"a":1}')
     answer.add_tool_call("c1", "two", "{}")
-    response = json.loads(response_from_answer(answer.chunk().payload, USAGE, ResponseHead("resp_1", 7, {})))
+    response = json.loads(response_from_answer(answer.chunk().payload, USAGE, ResponseHead("resp_1", 7, {}), now=9))
     assert response == written(CHUNKS)[-1]["response"]
+
+
+def test_a_response_has_what_the_open_types_of_it_demand() -> None:
+    """Numbers where nothing was asked, whole tools, and no `user` without one."""
+    document = ResponseHead(
+        "resp_1", 7, {"tools": [{"type": "function", "name": "f"}, {"type": "custom", "name": "g"}]}
+    ).finished("m", [], "stop", USAGE, at=9)
+    assert (document["temperature"], document["top_p"], document["service_tier"]) == (1, 1, "default")
+    assert (document["presence_penalty"], document["frequency_penalty"], document["completed_at"]) == (0, 0, 9)
+    assert document["tools"] == [
+        {"type": "function", "name": "f", "description": None, "parameters": None, "strict": False},
+        {"type": "custom", "name": "g"},
+    ]
+    assert "user" not in document
+    assert ResponseHead("resp_1", 7, {}).finished("m", [], "length", USAGE, at=9)["completed_at"] is None
 
 
 LOGPROBS = [{"token": "It", "logprob": -0.5, "bytes": [73, 116], "top_logprobs": []}]
@@ -338,11 +386,11 @@ def test_a_response_repeats_what_was_asked_and_defaults_for_what_was_null() -> N
 def whole(message: dict[str, Any], *, finish_reason: str = "stop", logprobs: Any = None) -> dict[str, Any]:
     choice = {"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": logprobs}
     body = json.dumps({"model": "m", "choices": [choice]}).encode()
-    return json.loads(response_from_answer(body, USAGE, ResponseHead("resp_1", 7, {})))
+    return json.loads(response_from_answer(body, USAGE, ResponseHead("resp_1", 7, {}), now=9))
 
 
 def test_the_model_is_named_as_soon_as_its_provider_does_and_until_then_as_asked() -> None:
-    writer = ResponsesEventWriter(ResponseHead("resp", 7, {"model": "asked"}))
+    writer = ResponsesEventWriter(ResponseHead("resp", 7, {"model": "asked"}), now=lambda: 9)
     payload = b"".join(
         writer.write(chunk) for chunk in (role_chunk(Head("", "", 0)), text_chunk(HEAD, "a"), done_chunk())
     )

@@ -73,8 +73,8 @@ def test_a_chat_is_one_of_openai(finish_reason: str) -> None:
 def test_a_response_is_one_of_openai(finish_reason: str) -> None:
     head = ResponseHead("resp_1", 7, {"model": "m"})
     chunk = answer(finish_reason)
-    whole = Response.model_validate_json(response_from_answer(chunk.payload, chunk.usage, head))
-    writer = ResponsesEventWriter(head)
+    whole = Response.model_validate_json(response_from_answer(chunk.payload, chunk.usage, head, now=9))
+    writer = ResponsesEventWriter(head, now=lambda: 9)
     said = [
         RESPONSE_EVENT.validate_json(data) for chunk in stream(finish_reason) for data in events(writer.write(chunk))
     ]

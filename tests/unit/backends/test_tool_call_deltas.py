@@ -91,7 +91,7 @@ def test_messages_has_each_call_with_its_arguments_and_ends_for_the_tools(name: 
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_responses_has_each_call_with_its_arguments(name: str) -> None:
-    writer = ResponsesEventWriter(ResponseHead("resp", 7, {}))
+    writer = ResponsesEventWriter(ResponseHead("resp", 7, {}), now=lambda: 9)
     events = events_of([writer.write(chunk) for chunk in chunks(STREAMS[name], "tool_calls")])
     output = events[-1]["response"]["output"]
     assert [(item["call_id"], item["name"], item["arguments"]) for item in output] == [
@@ -132,13 +132,13 @@ def test_calls_without_ids_stay_apart(name: str) -> None:
         '{"x":1}',
         "{}",
     ]
-    response = ResponsesEventWriter(ResponseHead("resp", 7, {}))
+    response = ResponsesEventWriter(ResponseHead("resp", 7, {}), now=lambda: 9)
     last = events_of([response.write(chunk) for chunk in chunks(UNNAMED[name], "tool_calls")])[-1]
     assert [item["arguments"] for item in last["response"]["output"]] == ['{"x":1}', "{}"]
 
 
 def test_a_response_says_no_arguments_as_an_empty_object() -> None:
-    writer = ResponsesEventWriter(ResponseHead("resp", 7, {}))
+    writer = ResponsesEventWriter(ResponseHead("resp", 7, {}), now=lambda: 9)
     events = events_of([writer.write(chunk) for chunk in chunks([[piece(0, "a", "f")]], "tool_calls")])
     deltas = [event["delta"] for event in events if event["type"] == "response.function_call_arguments.delta"]
     assert deltas == ["{}"]
