@@ -33,6 +33,7 @@ from local_engine.steps import DirectSteps, Runner, Steps
 from local_engine.tokenizer import Tokenizer
 from local_engine.transfer import on_device
 from local_engine.warm_up import warm_up
+from local_engine.weight_shapes import checked
 from local_engine.weights import LoadedFile
 
 DETERMINISTIC_CHUNK = 128
@@ -120,11 +121,11 @@ def without_idle_window(loaded: LoadedFile, config: EngineConfig) -> LoadedFile:
 def load_model(path: Path) -> LoadedFile:
     """Open a GGUF file or a folder of safetensors."""
     if path.is_dir():
-        return load_safetensors(path)
+        return checked(load_safetensors(path))
     # Imported here: a folder can do without the library that reads GGUF.
     from local_engine.gguf_loader import load_gguf
 
-    return load_gguf(path)
+    return checked(load_gguf(path))
 
 
 def linear_builder(weights: WeightFormat) -> LinearBuilder:

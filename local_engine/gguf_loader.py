@@ -95,6 +95,8 @@ def hugging_face_name(name: str) -> str:
 def undo_interleaving(tensor: torch.Tensor, heads: int) -> torch.Tensor:
     """Turn llama.cpp's row order (pairs side by side) into halves side by side, per head."""
     rows = tensor.shape[0]
+    if rows % (2 * heads):
+        raise ModelUnavailable(f"A tensor of {rows} rows holds no {heads} heads: the file is damaged.")
     return (
         tensor.view(heads, rows // heads // 2, 2, *tensor.shape[1:]).transpose(1, 2).reshape(tensor.shape).contiguous()
     )

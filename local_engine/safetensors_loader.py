@@ -17,6 +17,9 @@ from local_engine.weights import LoadedFile, WeightSource, no_nibbles
 FAMILIES: Final = ("llama", "mistral", "qwen2", "qwen3")
 INDEX: Final = "model.safetensors.index.json"
 FULL, SLIDING = "full_attention", "sliding_attention"
+SILU: Final = ("silu", "swish")
+# Frequencies that change with the length beyond the window: within it they are the plain ones.
+PLAIN_ROPE: Final = ("default", "dynamic")
 
 
 class SafetensorsWeights:
@@ -60,11 +63,14 @@ def load_safetensors(folder: Path) -> LoadedFile:
     weights: SafetensorsWeights | QuantisedWeights = stored if scheme is None else QuantisedWeights(stored, scheme)
     try:
         config = _read_config(raw, folder, has_head="lm_head.weight" in weights, weights=weights)
+        tokenizer = _load_tokenizer(folder, raw)
     except KeyError as error:
         raise ModelUnavailable(f"{folder / 'config.json'} lacks {error.args[0]!r}.") from error
+    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        raise ModelUnavailable(f"A JSON file of {folder} holds a value of the wrong kind ({error}).") from error
     nibbles = weights.nibbles if isinstance(weights, QuantisedWeights) else no_nibbles
     stored_in = None if scheme is None else scheme.stored
-    return LoadedFile(config, weights, _load_tokenizer(folder, raw), nibbles, stored_in)
+    return LoadedFile(config, weights, tokenizer, nibbles, stored_in)
 
 
 def _shards(folder: Path) -> list[Path]:
@@ -83,9 +89,12 @@ def _shards(folder: Path) -> list[Path]:
 def read_json(path: Path) -> dict[str, Any]:
     """Parse a JSON object; raises ModelUnavailable."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        raw = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelUnavailable(f"Cannot read {path} ({error}).") from error
+    if not isinstance(raw, dict):
+        raise ModelUnavailable(f"{path} holds no JSON object.")
+    return raw
 
 
 def _read_config(raw: dict[str, Any], folder: Path, *, has_head: bool, weights: WeightSource) -> ModelConfig:
@@ -93,6 +102,7 @@ def _read_config(raw: dict[str, Any], folder: Path, *, has_head: bool, weights: 
     if family not in FAMILIES:
         raise ModelUnsupported(f"{folder.name} is of type {family}; this engine runs {', '.join(FAMILIES)}.")
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    _check_parts(raw, rope, folder)
     heads = int(raw["num_attention_heads"])
     scaling = _rope_scaling(rope, int(raw["max_position_embeddings"]))
     window = extended_window(int(raw["max_position_embeddings"]), scaling)
@@ -120,6 +130,15 @@ def _read_config(raw: dict[str, Any], folder: Path, *, has_head: bool, weights: 
     )
 
 
+def _check_parts(raw: dict[str, Any], rope: dict[str, Any], folder: Path) -> None:
+    """Raise ModelUnsupported for parts that these families may have and that would be computed wrongly here."""
+    activation = raw.get("hidden_act") or "silu"
+    if activation not in SILU:
+        raise ModelUnsupported(f"{folder.name} computes {activation} between its matrices; only silu is run here.")
+    if float(rope.get("partial_rotary_factor") or raw.get("partial_rotary_factor") or 1.0) != 1.0:
+        raise ModelUnsupported(f"{folder.name} rotates a part of each head only, which is not computed here.")
+
+
 def _sliding_window(raw: dict[str, Any], family: str, folder: Path) -> tuple[int, bool]:
     """The window of the layers that have one, 0 if none has, and whether all have it; defaults as in transformers."""
     layers, is_mistral = int(raw["num_hidden_layers"]), family == "mistral"
@@ -137,7 +156,7 @@ def _sliding_window(raw: dict[str, Any], family: str, folder: Path) -> tuple[int
 
 def _rope_scaling(rope: dict[str, Any], window: int) -> RopeScaling | None:
     kind = rope.get("rope_type") or rope.get("type") or "default"
-    if kind == "default":
+    if kind in PLAIN_ROPE:
         return None
     if kind == "linear":
         return RopeScaling(kind="linear", factor=float(rope["factor"]))
@@ -161,7 +180,7 @@ def _rope_scaling(rope: dict[str, Any], window: int) -> RopeScaling | None:
         )
     raise ModelUnsupported(
         f"Rotary scaling of kind {kind} with {', '.join(sorted(rope))} is not supported; "
-        "linear, llama3 and plain yarn are."
+        "linear, dynamic, llama3 and plain yarn are."
     )
 
 
@@ -179,21 +198,22 @@ def _load_tokenizer(folder: Path, config: dict[str, Any]) -> Tokenizer:
     probe = fast.encode("a").ids
     return Tokenizer(
         fast,
-        chat_template=_chat_template(folder, settings),
+        chat_template=_chat_template(folder, settings, "default"),
+        tool_template=_chat_template(folder, settings, "tool_use"),
         bos_token_id=bos,
         eos_token_ids=_eos_token_ids(folder, config),
         adds_bos=bool(probe) and probe[0] == bos,
     )
 
 
-def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
-    if (folder / "chat_template.jinja").exists():
-        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
+def _chat_template(folder: Path, settings: dict[str, Any], name: str) -> str | None:
+    """The template of that name: a file, or one of the tokenizer's settings, where a lone one is the default."""
+    file = folder / ("chat_template.jinja" if name == "default" else f"additional_chat_templates/{name}.jinja")
+    if file.exists():
+        return file.read_text(encoding="utf-8")
     template = settings.get("chat_template")
-    if isinstance(template, list):
-        named = {entry["name"]: entry["template"] for entry in template}
-        return named.get("default")
-    return template
+    named = {entry["name"]: entry["template"] for entry in template} if isinstance(template, list) else {}
+    return named.get(name) or (template if name == "default" and isinstance(template, str) else None)
 
 
 def _eos_token_ids(folder: Path, config: dict[str, Any]) -> list[int]:

@@ -3,21 +3,13 @@
 import codecs
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
-import jinja2
-from jinja2.ext import loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer as FastTokenizer
 
-from local_engine.errors import InvalidRequest
+from local_engine.chat_template import ChatTemplate
 from local_engine.tool_marks import SHOWN_TOKENS
-
-PLAIN_TEMPLATE: Final = (
-    "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"
-)
+from local_engine.user_markup import UserMarkup
 
 
 def byte_alphabet() -> dict[str, int]:
@@ -39,11 +31,10 @@ class Tokenizer:
         bos_token_id: int | None,
         eos_token_ids: Sequence[int],
         adds_bos: bool = False,
+        tool_template: str | None = None,
     ) -> None:
         self.fast = fast
         self.bos_token_id = bos_token_id
-        # The first is the one that chat templates name.
-        self._eos_token_id = next(iter(eos_token_ids), None)
         self.eos_token_ids = frozenset(eos_token_ids)
         self._adds_bos = adds_bos and bos_token_id is not None
         self.special_token_ids = frozenset(
@@ -52,7 +43,10 @@ class Tokenizer:
             if token.special and token.content not in SHOWN_TOKENS
         )
         self.token_bytes = _all_token_bytes(fast)
-        self._template = _compile_template(chat_template or PLAIN_TEMPLATE)
+        # The first end is the one that chat templates name.
+        names = {"bos_token": self._name(bos_token_id), "eos_token": self._name(next(iter(eos_token_ids), None))}
+        self._template = ChatTemplate(chat_template, tool_template, names)
+        self._markup = UserMarkup(fast)
 
     @property
     def vocabulary_size(self) -> int:
@@ -61,8 +55,7 @@ class Tokenizer:
 
     def encode(self, text: str, *, with_bos: bool = True) -> list[int]:
         """Token ids of `text`; markup such as `<|im_start|>` becomes its special token."""
-        ids = self.fast.encode(text, add_special_tokens=False).ids
-        return [self.bos_token_id, *ids] if with_bos and self._adds_bos and self.bos_token_id is not None else ids
+        return self._with_bos(self.fast.encode(text, add_special_tokens=False).ids, with_bos=with_bos)
 
     def decode(self, ids: Sequence[int], *, skips_special: bool = True) -> str:
         """Text of `ids`, with U+FFFD for bytes that are not UTF-8."""
@@ -81,21 +74,8 @@ class Tokenizer:
         tools: Sequence[Mapping[str, Any]] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> str:
-        """Apply the model's chat template, ready for the assistant's turn; raises InvalidRequest when it refuses.
-
-        `extra` are names of the template's own; one that says the same as a name of ours wins.
-        """
-        names = {
-            "bos_token": self._name(self.bos_token_id),
-            "eos_token": self._name(self._eos_token_id),
-        }
-        try:
-            own = {"messages": messages, "tools": tools, "add_generation_prompt": True}
-            return self._template.render(own | names | dict(extra or {}))
-        except (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:
-            raise InvalidRequest(
-                f"The model's chat template refused the messages: {error}", parameter="messages"
-            ) from error
+        """The chat template's text; raises InvalidRequest when it refuses. `extra` are names of the template's own."""
+        return self._markup.unmark(self._rendered(messages, tools, extra))
 
     def encode_chat(
         self,
@@ -103,13 +83,29 @@ class Tokenizer:
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         extra: Mapping[str, Any] | None = None,
+        with_bos: bool = True,
     ) -> list[int]:
-        """Token ids of a rendered conversation; a BOS that the template wrote is not doubled."""
-        text = self.render_chat(messages, tools=tools, extra=extra)
-        ids = self.encode(text)
-        if self._adds_bos and len(ids) > 1 and ids[0] == ids[1] == self.bos_token_id:
+        """Token ids of a rendered conversation; markup that a message contains stays text.
+
+        A BOS that the template wrote is not doubled.
+        """
+        ids = self._with_bos(self._markup.encode(self._rendered(messages, tools, extra)), with_bos=with_bos)
+        if self._adds_bos and with_bos and len(ids) > 1 and ids[0] == ids[1] == self.bos_token_id:
             return ids[1:]
         return ids
+
+    def _rendered(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        extra: Mapping[str, Any] | None,
+    ) -> str:
+        """With the marks of `UserMarkup` around what only reads like a special token."""
+        marked = [self._markup.mark(message) for message in messages]
+        return self._template.render(marked, tools=tools and self._markup.mark(list(tools)), extra=extra)
+
+    def _with_bos(self, ids: list[int], *, with_bos: bool) -> list[int]:
+        return [self.bos_token_id, *ids] if with_bos and self._adds_bos and self.bos_token_id is not None else ids
 
     def _name(self, token_id: int | None) -> str:
         return "" if token_id is None else str(self.fast.id_to_token(token_id))
@@ -149,24 +145,3 @@ def _all_token_bytes(fast: FastTokenizer) -> list[bytes]:
         else:
             pieces.append(token.replace("\u2581", " ").encode())
     return pieces
-
-
-def _compile_template(source: str) -> jinja2.Template:
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-    environment.globals["raise_exception"] = _raise_exception  # pyright: ignore[reportArgumentType]
-    environment.globals["strftime_now"] = _strftime_now  # pyright: ignore[reportArgumentType]
-    environment.filters["tojson"] = _to_json
-    return environment.from_string(source)
-
-
-def _raise_exception(message: str) -> None:
-    raise jinja2.TemplateError(message)
-
-
-def _strftime_now(form: str) -> str:
-    """The date, for templates that tell it to the model."""
-    return datetime.now().astimezone().strftime(form)
-
-
-def _to_json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)

@@ -57,6 +57,7 @@ def build_gguf_tokenizer(metadata: dict[str, Any]) -> Tokenizer:
     return Tokenizer(
         fast,
         chat_template=metadata.get("tokenizer.chat_template"),
+        tool_template=metadata.get("tokenizer.chat_template.tool_use"),
         bos_token_id=metadata.get("tokenizer.ggml.bos_token_id"),
         eos_token_ids=_end_ids(metadata),
         adds_bos=bool(metadata.get("tokenizer.ggml.add_bos_token", begins)),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from gguf.constants import GGML_QUANT_SIZES
-from transformers import PreTrainedModel
+from transformers import LlamaForCausalLM, PreTrainedModel
 
 from local_engine.assembly import Engine, assemble, build_engine, without_idle_window
 from local_engine.config import EngineConfig
@@ -242,3 +242,98 @@ def test_a_gguf_file_with_a_window_answers_as_transformers_does(tmp_path: Path, 
     assert_same(
         build_engine(write_gguf(model, tmp_path / "t.gguf", "llama", Kind.F32, sliding_window=11), SMALL), model
     )
+
+
+def change(path: Path, changes: dict[str, Any]) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_attention_heads": 3},
+        {"num_attention_heads": 0},
+        {"num_key_value_heads": 3},
+        {"num_key_value_heads": 4},
+        {"head_dim": 17},
+        {"vocab_size": 100},
+        {"hidden_size": 32, "head_dim": 16},
+        {"intermediate_size": 95},
+        {"num_hidden_layers": 0},
+        {"max_position_embeddings": 0},
+        {"rope_parameters": {"rope_type": "linear", "factor": 0}},
+        {"rope_parameters": [1]},
+        {"hidden_size": "wide"},
+        {"eos_token_id": "end"},
+    ],
+)
+def test_a_configuration_of_another_model_is_a_clear_error(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """A product over a tensor of another shape would read beyond its end."""
+    folder = write_folder(make_model("llama"), tmp_path)
+    (folder / "generation_config.json").unlink()
+    change(folder / "config.json", changes)
+    with pytest.raises(EngineError):
+        build_engine(folder, SMALL)
+
+
+@pytest.mark.parametrize("head_count", [1, 2, 3, 6, 8])
+def test_a_gguf_file_that_says_other_heads_is_a_clear_error(tmp_path: Path, head_count: int) -> None:
+    path = write_gguf(make_model("llama"), tmp_path / "tiny.gguf", "llama", Kind.Q4_0)
+    raw = path.read_bytes()
+    key = b"llama.attention.head_count" + (4).to_bytes(4, "little")
+    assert raw.count(key) == 1
+    path.write_bytes(raw.replace(key + (4).to_bytes(4, "little"), key + head_count.to_bytes(4, "little")))
+    with pytest.raises(ModelUnavailable, match="damaged"):
+        build_engine(path, SMALL)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"hidden_act": "gelu"}, "gelu"),
+        ({"partial_rotary_factor": 0.5}, "part of each head"),
+        ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "part of each head"),
+        ({"rope_parameters": {"rope_type": "longrope"}}, "longrope"),
+    ],
+)
+def test_what_would_be_computed_wrongly_is_named(tmp_path: Path, changes: dict[str, Any], named: str) -> None:
+    folder = write_folder(make_model("llama"), tmp_path)
+    change(folder / "config.json", changes)
+    with pytest.raises(ModelUnsupported, match=named):
+        load_safetensors(folder)
+
+
+def test_frequencies_that_change_beyond_the_window_are_the_plain_ones_within_it(tmp_path: Path) -> None:
+    folder = write_folder(make_model("llama"), tmp_path)
+    rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}
+    change(folder / "config.json", {"rope_parameters": rope})
+    model = LlamaForCausalLM.from_pretrained(folder).eval()  # pyright: ignore[reportUnknownMemberType]
+    loaded = load_safetensors(folder)
+    assert loaded.config.context_window == 256
+    assert_same(assemble(loaded, SMALL), model)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "named"),
+    [
+        ("tokenizer_config.json", '{"chat_template": "{% if %}"}', "chat template"),
+        ("tokenizer_config.json", "[1]", "tokenizer_config.json"),
+        ("config.json", "[1]", "config.json"),
+        ("generation_config.json", '{"eos_token_id": "end"}', "wrong kind"),
+    ],
+)
+def test_a_json_file_of_another_shape_is_a_clear_error(tmp_path: Path, file: str, text: str, named: str) -> None:
+    folder = write_folder(make_model("llama"), tmp_path)
+    (folder / file).write_text(text)
+    with pytest.raises(ModelUnavailable, match=named):
+        load_safetensors(folder)
+
+
+def test_conversations_with_tools_have_a_template_of_their_own(tmp_path: Path) -> None:
+    folder = write_folder(make_model("llama"), tmp_path)
+    named = [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools {{ tools[0].name }}"}]
+    change(folder / "tokenizer_config.json", {"chat_template": named})
+    tokenizer = load_safetensors(folder).tokenizer
+    hi = [{"role": "user", "content": "hi"}]
+    assert tokenizer.render_chat(hi) == "plain"
+    assert tokenizer.render_chat(hi, tools=[{"name": "f"}]) == "tools f"

@@ -110,3 +110,30 @@ def test_a_template_may_ask_for_the_date() -> None:
     rendered = make_tokenizer("{{ strftime_now('%Y') }}").render_chat([{"role": "user", "content": "x"}])
     assert rendered.isdecimal()
     assert len(rendered) == 4
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{% generation %}{{ messages[0].content }}{% endgeneration %}!", "é!"),
+        ("{{ messages[0] | tojson(ensure_ascii=True, sort_keys=True) }}", '{"content": "\\u00e9", "role": "user"}'),
+        ("{{ messages[0] | tojson(separators=(',', ':')) }}", '{"role":"user","content":"é"}'),
+    ],
+)
+def test_templates_may_say_what_transformers_reads(template: str, text: str) -> None:
+    assert make_tokenizer(template).render_chat([{"role": "user", "content": "é"}]) == text
+
+
+def test_an_answer_may_continue_the_last_message() -> None:
+    template = "{% for m in messages %}[{{ m.role }}]{{ m.content | trim }}[end]{% endfor %}" + (
+        "{% if add_generation_prompt %}[assistant]{% endif %}"
+    )
+    tokenizer = make_tokenizer(template)
+    talk = [{"role": "user", "content": "1 2"}, {"role": "assistant", "content": "1 2"}]
+    assert tokenizer.render_chat(talk) == "[user]1 2[end][assistant]1 2[end][assistant]"
+    assert tokenizer.render_chat(talk, extra={"add_generation_prompt": False}).endswith("1 2[end]")
+    assert tokenizer.render_chat(talk, extra={"continue_final_message": True}) == "[user]1 2[end][assistant]1 2"
+    with pytest.raises(InvalidRequest, match="leave out"):
+        tokenizer.render_chat(talk, extra={"continue_final_message": True, "add_generation_prompt": True})
+    with pytest.raises(InvalidRequest, match="leaves the last message out"):
+        make_tokenizer("nothing").render_chat(talk, extra={"continue_final_message": True})

@@ -1,0 +1,117 @@
+"""Chat templates as Hugging Face renders them: messages and tools in, the prompt's text out. Knows no token ids."""
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from local_engine.errors import InvalidRequest, ModelUnavailable
+
+PLAIN_TEMPLATE: Final = (
+    "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"
+)
+GENERATION, CONTINUES = "add_generation_prompt", "continue_final_message"
+# What a template raises for a conversation that it was not written for.
+REFUSALS = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError)
+
+
+class ChatTemplate:
+    """One model's template, and the one that it has for conversations with tools, if any."""
+
+    def __init__(self, source: str | None, tool_source: str | None, names: Mapping[str, str]) -> None:
+        """`names` are the texts of special tokens; raises ModelUnavailable for a template that is none."""
+        self._template = _compile(source or PLAIN_TEMPLATE)
+        self._tool_template = self._template if tool_source is None else _compile(tool_source)
+        self._names = dict(names)
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The prompt, ready for the assistant's turn, or open at the end of the last message where `extra` says
+        `continue_final_message`; raises InvalidRequest when the template refuses.
+
+        `extra` are names of the template's own; one that says the same as a name of ours wins.
+        """
+        names = {"messages": messages, "tools": tools, GENERATION: True} | self._names | dict(extra or {})
+        if not names.pop(CONTINUES, False):
+            return self._rendered(names)
+        if (extra or {}).get(GENERATION):
+            raise InvalidRequest(
+                "An answer continues the last message or begins a turn of its own; leave out "
+                "add_generation_prompt or continue_final_message.",
+                parameter=CONTINUES,
+            )
+        mark = secrets.token_hex(16)
+        last = {**messages[-1], "content": f"{messages[-1].get('content') or ''}{mark}"}
+        text = self._rendered(names | {"messages": [*messages[:-1], last], GENERATION: False})
+        before, found, _ = text.rpartition(mark)
+        if not found:
+            raise InvalidRequest(
+                "The model's chat template leaves the last message out, so that nothing can continue it.",
+                parameter=CONTINUES,
+            )
+        return before
+
+    def _rendered(self, names: Mapping[str, Any]) -> str:
+        template = self._tool_template if names["tools"] else self._template
+        try:
+            return template.render(names)
+        except REFUSALS as error:
+            raise InvalidRequest(
+                f"The model's chat template refused the messages: {error}", parameter="messages"
+            ) from error
+
+
+class Generation(Extension):
+    """`{% generation %}` marks for training what the assistant said; here its body stands as it is."""
+
+    tags = {"generation"}  # noqa: RUF012 - Jinja's own shape
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        """Take the mark off."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _compile(source: str) -> jinja2.Template:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation]
+    )
+    environment.globals["raise_exception"] = _raise_exception  # pyright: ignore[reportArgumentType]
+    environment.globals["strftime_now"] = _strftime_now  # pyright: ignore[reportArgumentType]
+    environment.filters["tojson"] = _to_json
+    try:
+        return environment.from_string(source)
+    except jinja2.TemplateError as error:
+        raise ModelUnavailable(f"The model's chat template cannot be read ({error}); mend it in its file.") from error
+
+
+def _raise_exception(message: str) -> None:
+    raise jinja2.TemplateError(message)
+
+
+def _strftime_now(form: str) -> str:
+    """The date, for templates that tell it to the model."""
+    return datetime.now().astimezone().strftime(form)
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)

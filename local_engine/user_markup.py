@@ -1,0 +1,80 @@
+"""Keeps what reads like a special token inside a message the text that it is: nobody ends a turn by writing its mark.
+
+Knows a tokenizer's vocabulary; nothing of templates and requests.
+"""
+
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from tokenizers import Tokenizer as FastTokenizer
+
+# Of the private use area, which no normaliser changes.
+OPEN, CLOSE = "\ue000", "\ue001"
+
+
+class UserMarkup:
+    """Marks special tokens in messages before a template is rendered, and encodes its text afterwards.
+
+    Where nothing was marked the tokenizer itself encodes. Else the template's own special tokens and those in the
+    vocabulary get other names, so that the marked ones, spelt out again, are no tokens any more: everything else of the
+    tokenizer's path (normalising, splitting, merging) is as ever.
+    """
+
+    def __init__(self, fast: FastTokenizer) -> None:
+        self._fast = fast
+        added = fast.get_added_tokens_decoder().values()
+        self._special = sorted((token.content for token in added if token.special), key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, self._special)) or r"(?!)")
+        # Letters and digits alone, which templates leave as they are.
+        self._mark = secrets.token_hex(8)
+        self._marked = re.compile(f"{self._mark}x([0-9]+)x")
+        self._number_of = {token: number for number, token in enumerate(self._special)}
+
+    def mark(self, value: Any) -> Any:
+        """The same value with every special token inside its strings marked."""
+        if isinstance(value, str):
+            return self._pattern.sub(lambda found: f"{self._mark}x{self._number_of[found[0]]}x", value)
+        if isinstance(value, list):
+            return [self.mark(entry) for entry in value]  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(value, Mapping):
+            return {self.mark(key): self.mark(entry) for key, entry in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return value
+
+    def unmark(self, text: str) -> str:
+        """Text with the marked tokens spelt out again."""
+        return self._marked.sub(lambda found: self._special[int(found[1])], text)
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a rendered text, none added; marked tokens are text."""
+        if self._mark not in text:
+            return self._fast.encode(text, add_special_tokens=False).ids
+        renamed = self._pattern.sub(lambda found: self._name(found[0]), text)
+        return self._renamed.encode(self.unmark(renamed), add_special_tokens=False).ids
+
+    @cached_property
+    def _renamed(self) -> FastTokenizer:
+        """The tokenizer with its special tokens under other names; built when first needed, since it takes memory."""
+        raw: dict[str, Any] = json.loads(self._fast.to_str())
+        for token in raw["added_tokens"]:
+            token["content"] = self._name(token["content"])
+        model = raw["model"]
+        model["vocab"] = self._rename(model["vocab"])
+        if isinstance(model.get("unk_token"), str):
+            model["unk_token"] = self._name(model["unk_token"])
+        return FastTokenizer.from_str(json.dumps(raw | {"post_processor": None}))
+
+    def _rename(self, vocabulary: Any) -> Any:
+        """A vocabulary is ids by token, or a list of tokens with their scores."""
+        if isinstance(vocabulary, dict):
+            return {self._name(token): number for token, number in vocabulary.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return [[self._name(token), score] for token, score in vocabulary]
+
+    def _name(self, token: str) -> str:
+        """Another name for a special token, and any other token's own."""
+        number = self._number_of.get(token)
+        # Unforeseeable too, or a message could spell it.
+        return token if number is None else f"{OPEN}{self._mark}{number}{CLOSE}"
