@@ -98,7 +98,7 @@ async def _make_hour(engine: AsyncEngine, count: int) -> Hour:
         known = {"dimension_id": dimension_ids[one.dimension], "circumstance_id": circumstance_ids[one.circumstance]}
         rows.append(tuple({**one.row, **known}[name] for name in ENTRY_COLUMNS[2:]))
     booked = zip((dimension_ids[one.dimension] for one in encoded), made, strict=True)
-    return Hour(rows, roll_up(booked))
+    return Hour(rows, roll_up(booked, dimension_ids.__getitem__))
 
 
 async def _insert(connection: AsyncConnection, records: Sequence[tuple[Any, ...]]) -> None:

@@ -18,9 +18,9 @@ import msgspec
 from backends.protocol import Chunk
 from gateway.ids import new_request_id
 from gateway.learning.verify import judge
+from gateway.request.cost_bounds import bound_pico_usd
 from gateway.request.metering import Meter
 from gateway.request.run import Caller, Run
-from gateway.request.settlement import bound_pico_usd
 from gateway.routing.snapshot import Candidate
 from gateway.stores import SHADOW, Feedback, FeedbackStore, ShadowCall
 from gateway.sums import ReportStore, SumsQuery

@@ -69,9 +69,20 @@ def tenant_of(team: str | None, key_id: str) -> str:
 ESCALATED = "escalated:"
 
 
+class PaidTo(msgspec.Struct, frozen=True, array_like=True):
+    """Whose bill an attempt that did not answer is on, and between what its cost lies (`upper` None: not known)."""
+
+    provider: str
+    upstream_model: str
+    is_simulated: bool
+    lower_pico_usd: int
+    upper_pico_usd: int | None
+
+
 class Attempt(msgspec.Struct, frozen=True, array_like=True):
     """One try at one backend. The one that answered has no cost of its own here: it is the entry's. Of the others this
-    is what they were or may have been billed nevertheless; it is in the entry's `other` cost too.
+    is what they were or may have been billed nevertheless; it is in the entry's `other` cost too, and `paid_to` says
+    by whom (None: nothing was billed, or by whom is not on record).
 
     `outcome` is "answered", "called_off" (another one was faster), "escalated:" and why its answer did not stand
     verification, or the BackendError's class name.
@@ -85,6 +96,7 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
     lasted_seconds: float
     cost_pico_usd: int | None = 0
     http_status: int | None = None
+    paid_to: PaidTo | None = None
 
 
 class Intent(msgspec.Struct, frozen=True, array_like=True):

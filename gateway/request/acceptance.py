@@ -13,11 +13,11 @@ from gateway.access.keys import KeyRecord
 from gateway.errors import InvalidRequest, ModelLimited, ModelNotFound, NoEligibleModel
 from gateway.limits.admission import Admission
 from gateway.request.bookkeeping import Bookkeeper
+from gateway.request.cost_bounds import OUTPUT_BOUND_TOKENS
 from gateway.request.facts import new_intent
 from gateway.request.hosted_tools import limit_calls
 from gateway.request.metering import Meter
 from gateway.request.run import Incoming, Run
-from gateway.request.settlement import OUTPUT_BOUND_TOKENS
 from gateway.request.view import RequestView
 from gateway.routing.decide import AUTO, Choice, Escalation
 from gateway.routing.snapshot import Candidate
@@ -64,14 +64,15 @@ class Acceptance:
     def _within_bound(self, body: bytes, view: RequestView, key: KeyRecord) -> bytes:
         """Under a budget a whole answer may not be longer, and no provider's tool run more often, than what is held
         for it, whoever set no limit."""
-        limit = LIMITS.get(view.operation)
-        has_length = limit is None or view.is_stream or view.max_output_tokens is not None
-        has_limits = has_length and view.hosted_tools.is_limited
-        if has_limits or not self.admission.has_budget(key.id, team=key.team, project=key.project):
+        has_length = view.is_stream or view.max_output_tokens is not None
+        length = None if has_length else LIMITS.get(view.operation)
+        if length is None and view.hosted_tools.is_limited:
+            return body
+        if not self.admission.has_budget(key.id, team=key.team, project=key.project):
             return body
         try:
             limited = limit_calls(body, view.hosted_tools)
-            return limited if has_length else splice(limited, {limit: b"%d" % OUTPUT_BOUND_TOKENS})
+            return limited if length is None else splice(limited, {length: b"%d" % OUTPUT_BOUND_TOKENS})
         except NotAnObject as error:
             raise InvalidRequest(f"The body is not valid: {error}.", code="invalid_json") from error
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from gateway.ledger.entry import Entry, Ledger, Status
 from gateway.limits.admission import Admission
+from gateway.request.cost_bounds import cascade_bound_pico_usd, increment_pico_usd
 from gateway.request.run import Observer, Run
-from gateway.request.settlement import Outcome, cascade_bound_pico_usd, checkpoint_of, increment_pico_usd, settle_entry
+from gateway.request.settlement import Outcome, checkpoint_of, settle_entry
 from gateway.routing.snapshot import Candidate
 
 

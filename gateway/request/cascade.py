@@ -16,7 +16,7 @@ from gateway.request.answer_checks import is_asked_for_logprobs, objection, with
 from gateway.request.dispatch import Dispatcher
 from gateway.request.metering import Meter
 from gateway.request.run import Answer, Run
-from gateway.request.settlement import ExtraCost, refused_cost
+from gateway.request.settlement import NO_EXTRA, ExtraCost, paid_to, refused_cost
 from gateway.routing.decide import Escalation
 from gateway.routing.snapshot import Candidate
 
@@ -63,7 +63,7 @@ class _Refused:
         await self.answer.reply.aclose()
         self.cost = refused_cost(self.candidate, run.view, self.meter)
         run.extra = run.extra.plus(self.cost)
-        self._note(run, f"{ESCALATED}{word}", self.cost.estimate_pico_usd)
+        self._note(run, f"{ESCALATED}{word}", self.cost)
 
     def bring_back(self, run: Run, dispatcher: Dispatcher) -> Answer:
         """It is the request's answer after all, and its cost the entry's own."""
@@ -72,12 +72,16 @@ class _Refused:
         dispatcher.upstreams.called_off(self.candidate, self.key, now)
         run.candidate, run.key, run.meter = self.candidate, self.key, self.meter
         run.extra = run.extra.minus(self.cost)
-        self._note(run, "answered", 0)
+        self._note(run, "answered", NO_EXTRA)
         return self.answer
 
-    def _note(self, run: Run, outcome: str, cost_pico_usd: int | None) -> None:
-        noted = run.attempts[self.attempt]
-        run.attempts[self.attempt] = msgspec.structs.replace(noted, outcome=outcome, cost_pico_usd=cost_pico_usd)
+    def _note(self, run: Run, outcome: str, cost: ExtraCost) -> None:
+        run.attempts[self.attempt] = msgspec.structs.replace(
+            run.attempts[self.attempt],
+            outcome=outcome,
+            cost_pico_usd=cost.estimate_pico_usd,
+            paid_to=paid_to(self.candidate, cost),
+        )
 
 
 def _asks_more(run: Run, escalation: Escalation) -> bool:

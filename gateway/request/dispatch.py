@@ -15,7 +15,7 @@ from gateway.request.answer_parts import upstream_failure
 from gateway.request.bookkeeping import Bookkeeper
 from gateway.request.metering import Meter
 from gateway.request.run import Answer, Observer, Run
-from gateway.request.settlement import unanswered_cost
+from gateway.request.settlement import NO_EXTRA, ExtraCost, paid_to, unanswered_cost
 from gateway.routing.fallback import LATE, RetryPolicy, Silence, Try, fallback_policy
 from gateway.routing.snapshot import Candidate
 from gateway.upstreams.load import Upstreams
@@ -154,7 +154,7 @@ class Dispatcher:
         run.candidate, run.key, run.meter = attempt.candidate, attempt.step.key, attempt.meter
         first = now - attempt.began if run.view.is_stream else None
         self.upstreams.answered(attempt.candidate, attempt.step.key, now, first_token_seconds=first)
-        self._note(run, attempt, "answered", 200, 0)
+        self._note(run, attempt, "answered", 200, NO_EXTRA)
         return answer
 
     def _failed(self, run: Run, attempt: _Attempt, error: BackendError) -> BackendError:
@@ -162,8 +162,8 @@ class Dispatcher:
         self.upstreams.ended(attempt.candidate)
         self.upstreams.failed(attempt.candidate, attempt.step.key, error, self.monotonic())
         self.observer.attempt_failed(attempt.candidate, error)
-        cost = self._extra(run, attempt) if isinstance(error, UpstreamTimeout) else 0
-        self._note(run, attempt, type(error).__name__, error.status, cost)
+        extra = self._extra(run, attempt) if isinstance(error, UpstreamTimeout) else NO_EXTRA
+        self._note(run, attempt, type(error).__name__, error.status, extra)
         return error
 
     async def _call_off(self, run: Run, race: Race, late: UpstreamTimeout | None = None) -> None:
@@ -216,12 +216,12 @@ class Dispatcher:
             await reply.aclose()
             raise
 
-    def _extra(self, run: Run, attempt: _Attempt) -> int | None:
+    def _extra(self, run: Run, attempt: _Attempt) -> ExtraCost:
         extra = unanswered_cost(attempt.candidate, run.view, attempt.meter)
         run.extra = run.extra.plus(extra)
-        return extra.estimate_pico_usd
+        return extra
 
-    def _note(self, run: Run, attempt: _Attempt, outcome: str, status: int | None, cost: int | None) -> None:
+    def _note(self, run: Run, attempt: _Attempt, outcome: str, status: int | None, extra: ExtraCost) -> None:
         run.attempts.append(
             Attempt(
                 number=attempt.step.number + run.choice.attempts_before,
@@ -230,8 +230,9 @@ class Dispatcher:
                 outcome=outcome,
                 started_after_seconds=max(0.0, attempt.began - run.meter.started_at),
                 lasted_seconds=max(0.0, self.monotonic() - attempt.began),
-                cost_pico_usd=cost,
+                cost_pico_usd=extra.estimate_pico_usd,
                 http_status=status,
+                paid_to=paid_to(attempt.candidate, extra),
             )
         )
 

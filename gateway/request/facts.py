@@ -6,7 +6,7 @@ from classifier.protocol import Classification
 from gateway.access.keys import KeyRecord
 from gateway.ids import new_request_id
 from gateway.ledger.entry import Facts, Intent
-from gateway.request.settlement import cascade_bound_pico_usd
+from gateway.request.cost_bounds import cascade_bound_pico_usd
 from gateway.request.view import RequestView
 from gateway.routing.decide import Choice
 from gateway.routing.snapshot import RequestFacts

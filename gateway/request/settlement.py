@@ -6,26 +6,12 @@ import msgspec
 from msgspec.structs import replace
 
 from backends.usage import Usage
-from gateway.ledger.entry import Attempt, Checkpoint, Cost, Entry, Intent, Status
-from gateway.pricing.price import (
-    PricingError,
-    UnknownServiceTier,
-    UnknownToolPrice,
-    price,
-    price_bound,
-    price_compute,
-)
+from gateway.ledger.entry import Attempt, Checkpoint, Cost, Entry, Intent, PaidTo, Status
+from gateway.pricing.price import PricingError, price, price_compute
+from gateway.request.cost_bounds import bound_pico_usd, compute_cost, sum_known
 from gateway.request.metering import CHARACTERS_PER_TOKEN, Meter
 from gateway.request.view import RequestView
-from gateway.routing.decide import Choice
-from gateway.routing.snapshot import Candidate, EngineSpeed
-
-INCREMENT_TOKENS = 256
-"""A stream on a budgeted key holds its input and this much output, again and again."""
-OUTPUT_BOUND_TOKENS = 4096
-"""Assumed limit of an answer where the caller set none, for the upper bound of a request that was never settled."""
-TOOL_RESULT_TOKENS = 10_000
-"""Assumed of what one search or fetched page adds to the input of the answer that it was made for."""
+from gateway.routing.snapshot import Candidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +25,8 @@ class ExtraCost:
 
     def plus(self, other: "ExtraCost") -> "ExtraCost":
         return ExtraCost(
-            _sum(self.estimate_pico_usd, other.estimate_pico_usd),
-            _sum(self.most_pico_usd, other.most_pico_usd),
+            sum_known(self.estimate_pico_usd, other.estimate_pico_usd),
+            sum_known(self.most_pico_usd, other.most_pico_usd),
             self.least_pico_usd + other.least_pico_usd,
         )
 
@@ -73,55 +59,6 @@ class Outcome(msgspec.Struct, frozen=True):
     extra: ExtraCost = NO_EXTRA
 
 
-def bound_pico_usd(candidate: Candidate, view: RequestView) -> int | None:
-    """The most this request can cost at a candidate; None when its price is not known."""
-    return _most(candidate, view, _longest_output(view))
-
-
-def cascade_bound_pico_usd(candidate: Candidate, choice: Choice, view: RequestView) -> int | None:
-    """The same, with what its answer may be escalated to, where the choice says so."""
-    bound = bound_pico_usd(candidate, view)
-    if choice.escalation is None:
-        return bound
-    return _sum(bound, bound_pico_usd(choice.escalation.order[0], view))
-
-
-def increment_pico_usd(candidate: Candidate, view: RequestView, output_characters: int) -> int | None:
-    """What a stream that has come so far can cost at most until it has sent one increment more.
-
-    Only a limit of the caller's own ends it sooner: an assumed one would stop holding money while tokens still come.
-    """
-    to_come = round(output_characters / CHARACTERS_PER_TOKEN) + INCREMENT_TOKENS
-    is_limited = view.max_output_tokens is not None
-    return _most(candidate, view, min(_longest_output(view), to_come) if is_limited else to_come)
-
-
-def _longest_output(view: RequestView) -> int:
-    return (view.max_output_tokens or OUTPUT_BOUND_TOKENS) * view.choices
-
-
-def _most(candidate: Candidate, view: RequestView, limit: int) -> int | None:
-    input_tokens = view.input_tokens * 2  # the estimate is by characters; real tokenizers differ by less
-    if candidate.speed is not None:
-        return _compute_cost(candidate.speed, input_tokens, limit).total_pico_usd
-    if candidate.prices is None:
-        return None
-    tools = view.hosted_tools
-    try:
-        return price_bound(
-            input_tokens + tools.calls * TOOL_RESULT_TOKENS,
-            limit,
-            candidate.prices,
-            tool_calls=tools.calls,
-            tool_kinds=tools.kinds,
-            service_tier=view.service_tier,
-            may_write_cache=view.may_write_cache,
-            may_have_media=view.may_have_media,
-        )
-    except (UnknownServiceTier, UnknownToolPrice):
-        return None
-
-
 def unanswered_cost(candidate: Candidate, view: RequestView, meter: Meter) -> ExtraCost:
     """Of an attempt that was sent and given up: its prompt was read, and up to all of an answer may be billed.
 
@@ -145,6 +82,19 @@ def refused_cost(candidate: Candidate, view: RequestView, meter: Meter) -> Extra
     return ExtraCost(cost.total_pico_usd, cost.total_pico_usd, cost.total_pico_usd)
 
 
+def paid_to(candidate: Candidate, extra: ExtraCost) -> PaidTo | None:
+    """Whose bill an attempt of that cost is on; None where there is none."""
+    if extra == NO_EXTRA:
+        return None
+    return PaidTo(
+        candidate.provider,
+        candidate.upstream_model,
+        candidate.is_simulated,
+        extra.least_pico_usd,
+        extra.most_pico_usd,
+    )
+
+
 def checkpoint_of(intent: Intent, candidate: Candidate, meter: Meter) -> Checkpoint:
     """What a stream still under way has cost at least."""
     output_tokens = round(meter.output_characters / CHARACTERS_PER_TOKEN)
@@ -160,8 +110,8 @@ def settle_entry(intent: Intent, meter: Meter, outcome: Outcome) -> Entry:
     gpu_seconds = _gpu_seconds(candidate, usage, meter)
     cost = _cost(candidate, usage, gpu_seconds)
     lower, upper = _bounds(intent, candidate, usage, cost)
-    cost, upper = _with_extra(cost, outcome.extra), _sum(upper, outcome.extra.most_pico_usd)
-    lower = _sum(lower, outcome.extra.least_pico_usd)
+    cost, upper = _with_extra(cost, outcome.extra), sum_known(upper, outcome.extra.most_pico_usd)
+    lower = sum_known(lower, outcome.extra.least_pico_usd)
     timings = meter.timings
     return Entry(
         intent=intent,
@@ -225,15 +175,10 @@ def _gpu_seconds(candidate: Candidate, usage: Usage, meter: Meter) -> float | No
     return round(prefill + usage.output_tokens * candidate.speed.decode_seconds_per_token, 6)
 
 
-def _compute_cost(speed: EngineSpeed, input_tokens: int, output_tokens: int) -> Cost:
-    seconds = input_tokens / speed.prefill_tokens_per_second + output_tokens * speed.step_seconds
-    return price_compute(seconds, speed.gpu_hour_pico_usd)
-
-
 def _cost(candidate: Candidate, usage: Usage, gpu_seconds: float | None) -> Cost | None:
     if candidate.speed is not None:
         if gpu_seconds is None:
-            return _compute_cost(candidate.speed, usage.input_tokens, usage.output_tokens)
+            return compute_cost(candidate.speed, usage.input_tokens, usage.output_tokens)
         return price_compute(gpu_seconds, candidate.speed.gpu_hour_pico_usd)
     if usage == Usage():
         return Cost()
@@ -267,10 +212,6 @@ def _without_unpriced_tools(candidate: Candidate, usage: Usage) -> int | None:
     files = usage.file_searches if prices.file_search_pico_usd is not None else 0
     cost = _cost(candidate, replace(usage, web_searches=web, file_searches=files, other_tool_calls=0), None)
     return cost.total_pico_usd if cost is not None else None
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
 
 
 def _less(one: int | None, other: int | None) -> int | None:

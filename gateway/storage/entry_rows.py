@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from gateway.ledger.entry import Attempt, Cost, Decision, Entry, Intent, Status
+from gateway.ledger.entry import Attempt, Cost, Decision, Entry, Intent, PaidTo, Status
 from gateway.storage.bounded import MOST_CALLS, MOST_TOKENS, clean, finite, fit, micros, money, seconds
 from gateway.storage.entry_detail import Detail, decode_detail, encode_detail, facts_from, long, seconds_of
 
@@ -252,6 +252,7 @@ def _is_plain(entry: Entry) -> bool:
 
 
 def _attempt_row(one: Attempt) -> dict[str, Any]:
+    paid = one.paid_to
     return {
         "number": one.number,
         "model": clean(one.model),
@@ -261,6 +262,11 @@ def _attempt_row(one: Attempt) -> dict[str, Any]:
         "lasted_us": micros(one.lasted_seconds) or 0,
         "cost_pico_usd": money(one.cost_pico_usd),
         "http_status": one.http_status,
+        "provider": clean(paid.provider) if paid else None,
+        "upstream_model": clean(paid.upstream_model) if paid else None,
+        "is_simulated": paid.is_simulated if paid else None,
+        "lower_pico_usd": money(paid.lower_pico_usd) if paid else None,
+        "upper_pico_usd": money(paid.upper_pico_usd) if paid else None,
     }
 
 
@@ -278,6 +284,15 @@ def _attempts(detail: Detail, was: tuple[str, str, str, str, bool], rows: Sequen
             row["lasted_us"] / 1e6,
             row["cost_pico_usd"],
             row["http_status"],
+            _paid_to(row),
         )
         for row in rows
     )
+
+
+def _paid_to(row: Row) -> PaidTo | None:
+    if row["provider"] is None:
+        return None
+    names = ("provider", "upstream_model", "is_simulated", "lower_pico_usd", "upper_pico_usd")
+    provider, upstream_model, is_simulated, lower, upper = (row[name] for name in names)
+    return PaidTo(provider, upstream_model, bool(is_simulated), lower, upper)

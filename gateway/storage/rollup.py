@@ -1,12 +1,13 @@
 """Sums of entries by hour and dimension, as the rows of `hourly`. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.ledger.entry import Entry
 from gateway.storage.bounded import MOST_CALLS, MOST_TOKENS, finite, fit, micros, money
-from gateway.storage.entry_rows import COST_FIELDS, TOKEN_FIELDS, TOOL_FIELDS
+from gateway.storage.entry_rows import COST_FIELDS, TOKEN_FIELDS, TOOL_FIELDS, Dimension
+from gateway.storage.paid_parts import PaidPart, paid_parts
 from gateway.storage.sketch import sketch
 
 HOUR_US = 3_600_000_000
@@ -59,6 +60,22 @@ class Rollup:
         if (speed := finite(entry.decode_tokens_per_second)) is not None:
             self.decode_speeds.append(speed)
 
+    def give(self, part: PaidPart) -> None:
+        """A part of what was added stands elsewhere."""
+        self._move(part, -1)
+        self.sums["upper_pico_usd"] -= part.upper_of_entry_pico_usd
+
+    def take(self, part: PaidPart) -> None:
+        """A part of what was added elsewhere stands here: money, and no request."""
+        self._move(part, 1)
+        self.sums["upper_pico_usd"] += part.upper_pico_usd or 0
+        self.sums["unbounded_requests"] += part.upper_pico_usd is None
+
+    def _move(self, part: PaidPart, sign: int) -> None:
+        self.sums["other_pico_usd"] += sign * part.cost_pico_usd
+        self.sums["list_pico_usd"] += sign * part.cost_pico_usd
+        self.sums["lower_pico_usd"] += sign * part.lower_pico_usd
+
     def row(self) -> dict[str, Any]:
         return {
             **self.sums,
@@ -71,12 +88,16 @@ Rows = dict[tuple[int, int], dict[str, Any]]
 """(hour or day, dimension id) -> the row's other columns; in the order in which every writer must lock them."""
 
 
-def roll_up(entries: Iterable[tuple[int, Entry]]) -> Rows:
-    """By hour, of entries with their dimension's id."""
+def roll_up(entries: Iterable[tuple[int, Entry]], id_of: Callable[[Dimension], int]) -> Rows:
+    """By hour, of entries with their dimension's id; `id_of` knows that of what was paid elsewhere too."""
     rollups: dict[tuple[int, int], Rollup] = {}
     for dimension_id, entry in entries:
-        key = (entry.intent.accepted_at_us // HOUR_US, dimension_id)
-        rollups.setdefault(key, Rollup()).add(entry)
+        hour = entry.intent.accepted_at_us // HOUR_US
+        own = rollups.setdefault((hour, dimension_id), Rollup())
+        own.add(entry)
+        for part in paid_parts(entry):
+            own.give(part)
+            rollups.setdefault((hour, id_of(part.dimension)), Rollup()).take(part)
     return {key: rollups[key].row() for key in sorted(rollups)}
 
 

@@ -12,6 +12,7 @@ from gateway.ledger.entry import Entry
 from gateway.storage.database import writing
 from gateway.storage.entry_rows import EntryRows, Row, entry_from, entry_rows, has_attempt_rows
 from gateway.storage.interned import Interned, insert_or_ignore
+from gateway.storage.paid_parts import paid_parts
 from gateway.storage.partitions import Partitions
 from gateway.storage.rollup import SKETCHES, SUMS, Rows, by_day, roll_up
 from gateway.storage.sketch import compact
@@ -54,11 +55,13 @@ class SqlLedger:
         async with writing(self._engine) as connection:
             if connection.dialect.name == "postgresql":
                 await connection.execute(text("SET LOCAL synchronous_commit = on"))
-            dimension_ids = await self._dimensions.ids(connection, (one.dimension for _, one in rows.values()))
+            wanted = [one.dimension for _, one in rows.values()]
+            wanted += [part.dimension for entry, _ in rows.values() for part in paid_parts(entry)]
+            dimension_ids = await self._dimensions.ids(connection, wanted)
             circumstance_ids = await self._circumstances.ids(connection, (one.circumstance for _, one in rows.values()))
             new = await self._insert_new(connection, [one for _, one in rows.values()], dimension_ids, circumstance_ids)
             booked = [(dimension_ids[rows[number][1].dimension], rows[number][0]) for number in new]
-            await add_to_rollups(connection, roll_up(booked))
+            await add_to_rollups(connection, roll_up(booked, dimension_ids.__getitem__))
         self._dimensions.remember(dimension_ids)
         self._circumstances.remember(circumstance_ids)
         return len(new)

@@ -12,31 +12,21 @@ from sqlalchemy import ColumnElement, Table, case, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.economics.traffic import HourlyTraffic
-from gateway.storage.entry_rows import dimension_of
+from gateway.storage.cut_hours import Totals, sums_of_cut
 from gateway.storage.periods import HOUR_US, Calendar, Cut, cut_hours
-from gateway.storage.rollup import DAY_HOURS, SKETCHES, SUMS, Rollup
+from gateway.storage.rollup import DAY_HOURS, SKETCHES, SUMS
 from gateway.storage.sketch import percentile
-from gateway.storage.sql_entries import has_tag
-from gateway.storage.sql_ledger import entry_select, read_entries
+from gateway.storage.sums_filters import COLUMNS, conditions
 from gateway.storage.tables import daily, dimensions, entries, hourly
 from gateway.stores import SHADOW
 from gateway.sums import Latencies, Sums, SumsQuery
 
-COLUMNS = {
-    "key": "key_id",
-    **{name: name for name in ("model", "team", "project", "backend", "provider", "rule", "status", "operation")},
-    "upstream_model": "upstream_model",
-    "is_simulated": "is_simulated",
-    "tag": "tags",
-    "tags": "tags",
-}
 TIMES = ("hour", "day", "month")
 BY_STATUS: dict[str, Any] = {
     "successful_requests": dimensions.c.status == "completed",
     "aborted_requests": dimensions.c.status.in_(("cancelled", "partial")),
     "simulated_requests": dimensions.c.is_simulated,
 }
-Totals = dict[str, Any]
 
 
 class SqlReports:
@@ -59,7 +49,7 @@ class SqlReports:
                 for row in await _rollup_rows(connection, query, span):
                     _add(groups, query, calendar, row["at"] * span.unit_us if "at" in row else None, row)
             for cut in split:
-                for at_us, row in await _entry_rows(connection, query, cut):
+                for at_us, row in await sums_of_cut(connection, query, cut):
                     _add(groups, query, calendar, at_us, row)
         ordered = sorted(groups, key=lambda values: tuple((value is not None, value or "") for value in values))
         return [_sums(query, values, groups[values]) for values in ordered]
@@ -169,17 +159,17 @@ async def _rollup_rows(connection: AsyncConnection, query: SumsQuery, span: Span
     keys: list[ColumnElement[Any]] = [dimensions.c[name] for name in _group_columns(query)]
     if any(name in TIMES for name in query.by):
         keys.append(unit.label("at"))
-    conditions: list[Any] = [unit >= span.first, unit < span.end, *_conditions(query)]
+    wanted: list[Any] = [unit >= span.first, unit < span.end, *conditions(query)]
     if span.skipped:
-        conditions.append(unit.not_in(sorted(span.skipped)))
+        wanted.append(unit.not_in(sorted(span.skipped)))
     source = table.join(dimensions, dimensions.c.id == table.c.dimension_id)
     sums = [part for name in SUMS for part in _exact_sum(connection, table.c[name])]
     sums += [func.sum(case((test, table.c.requests), else_=0)).label(name) for name, test in BY_STATUS.items()]
-    found = await connection.execute(select(*keys, *sums).select_from(source).where(*conditions).group_by(*keys))
+    found = await connection.execute(select(*keys, *sums).select_from(source).where(*wanted).group_by(*keys))
     rows = [_joined(row) for row in found.mappings() if row["requests"] is not None]
     if query.with_latencies:
         sketches = [table.c[name] for name in SKETCHES]
-        found = await connection.execute(select(*keys, *sketches).select_from(source).where(*conditions))
+        found = await connection.execute(select(*keys, *sketches).select_from(source).where(*wanted))
         rows += _joined_sketches([key.name for key in keys], [tuple(row) for row in found])
     return rows
 
@@ -214,47 +204,8 @@ def _joined(row: Mapping[Any, Any]) -> Totals:
     return joined
 
 
-async def _entry_rows(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[tuple[int, Totals]]:
-    """The single requests of a part of an hour, each as sums of one; corrections count at the hour's beginning."""
-    wanted = entry_select().where(entries.c.accepted_at_us >= cut.since_us, entries.c.accepted_at_us < cut.until_us)
-    found: list[tuple[int, Totals]] = []
-    for entry in await read_entries(connection, wanted.where(*_conditions(query))):
-        one = Rollup()
-        one.add(entry)
-        row: Totals = {**one.row(), **dimension_of(entry)._asdict()}
-        row["successful_requests"] = int(entry.status == "completed")
-        row["aborted_requests"] = int(entry.status in ("cancelled", "partial"))
-        row["simulated_requests"] = int(entry.is_simulated)
-        found.append((entry.intent.accepted_at_us, row))
-    if cut.since_us <= cut.hour * HOUR_US < cut.until_us:
-        found += [(cut.hour * HOUR_US, row) for row in await _corrections(connection, query, cut.hour)]
-    return found
-
-
-async def _corrections(connection: AsyncConnection, query: SumsQuery, hour: int) -> list[Totals]:
-    columns = [hourly.c.adjusted_requests, hourly.c.adjustment_pico_usd, *list(dimensions.columns)[2:]]
-    rows = await connection.execute(
-        select(*columns)
-        .join(dimensions, dimensions.c.id == hourly.c.dimension_id)
-        .where(hourly.c.hour == hour, hourly.c.adjusted_requests != 0, *_conditions(query))
-    )
-    return [dict(row) for row in rows.mappings()]
-
-
 def _group_columns(query: SumsQuery) -> list[str]:
     return list(dict.fromkeys(COLUMNS[name] for name in query.by if name not in TIMES))
-
-
-def _conditions(query: SumsQuery) -> list[ColumnElement[Any]]:
-    conditions: list[ColumnElement[Any]] = []
-    for name, value in query.filters.items():
-        if name == "tag":
-            conditions.append(dimensions.c.tags == "[]" if value is None else has_tag(value))
-        elif name == "is_simulated":
-            conditions.append(dimensions.c.is_simulated.is_(value == "true"))
-        else:
-            conditions.append(dimensions.c[COLUMNS[name]].is_not_distinct_from(value))
-    return conditions
 
 
 def _add(

@@ -126,6 +126,11 @@ attempts = Table(
     Column("lasted_us", BigInteger, nullable=False),
     Column("cost_pico_usd", BigInteger),
     Column("http_status", Integer),
+    Column("provider", Text),
+    Column("upstream_model", Text),
+    Column("is_simulated", Boolean),
+    Column("lower_pico_usd", BigInteger),
+    Column("upper_pico_usd", BigInteger),
     postgresql_partition_by="RANGE (accepted_at_us)",
     sqlite_with_rowid=False,
 )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates, Service
-from gateway.request.settlement import bound_pico_usd
+from gateway.request.cost_bounds import bound_pico_usd
 from gateway.request.view import RequestView, parse_request
 from tests.builders import make_candidate
 

@@ -14,8 +14,8 @@ from gateway.errors import BudgetExhausted, InvalidRequest
 from gateway.limits.admission import Admission, parse_limits
 from gateway.pipeline import Incoming
 from gateway.pricing.catalogue import ModelPrices
+from gateway.request.cost_bounds import TOOL_RESULT_TOKENS, bound_pico_usd
 from gateway.request.hosted_tools import ASSUMED_CALLS, limit_calls
-from gateway.request.settlement import TOOL_RESULT_TOKENS, bound_pico_usd
 from gateway.request.view import parse_request
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.rig import KEY, RecordingCaller, Rig

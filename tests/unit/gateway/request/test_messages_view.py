@@ -95,6 +95,13 @@ def test_a_conversation_keeps_its_prefix() -> None:
     assert view(messages=first).prefixes[-1][0] in known
 
 
+def test_what_differs_in_every_request_of_an_agent_does_not_hide_its_conversation() -> None:
+    heads = [f"x-anthropic-billing-header: cch={number};" for number in (1, 2)]
+    asked = [view(system=[{"type": "text", "text": head}, {"type": "text", "text": "Help."}]) for head in heads]
+    assert asked[0].prefixes == asked[1].prefixes
+    assert asked[0].conversation.system == "Help."
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [

@@ -1,0 +1,75 @@
+"""What a request can cost at most, before it is sent: what budgets hold and intents say. Pure."""
+
+from gateway.ledger.entry import Cost
+from gateway.pricing.price import UnknownServiceTier, UnknownToolPrice, price_bound, price_compute
+from gateway.request.metering import CHARACTERS_PER_TOKEN
+from gateway.request.view import RequestView
+from gateway.routing.decide import Choice
+from gateway.routing.snapshot import Candidate, EngineSpeed
+
+INCREMENT_TOKENS = 256
+"""A stream on a budgeted key holds its input and this much output, again and again."""
+OUTPUT_BOUND_TOKENS = 4096
+"""Assumed limit of an answer where the caller set none, for the upper bound of a request that was never settled."""
+TOOL_RESULT_TOKENS = 10_000
+"""Assumed of what one search or fetched page adds to the input of the answer that it was made for."""
+
+
+def bound_pico_usd(candidate: Candidate, view: RequestView) -> int | None:
+    """The most this request can cost at a candidate; None when its price is not known."""
+    return _most(candidate, view, _longest_output(view))
+
+
+def cascade_bound_pico_usd(candidate: Candidate, choice: Choice, view: RequestView) -> int | None:
+    """The same, with what its answer may be escalated to, where the choice says so."""
+    bound = bound_pico_usd(candidate, view)
+    if choice.escalation is None:
+        return bound
+    return sum_known(bound, bound_pico_usd(choice.escalation.order[0], view))
+
+
+def increment_pico_usd(candidate: Candidate, view: RequestView, output_characters: int) -> int | None:
+    """What a stream that has come so far can cost at most until it has sent one increment more.
+
+    Only a limit of the caller's own ends it sooner: an assumed one would stop holding money while tokens still come.
+    """
+    to_come = round(output_characters / CHARACTERS_PER_TOKEN) + INCREMENT_TOKENS
+    is_limited = view.max_output_tokens is not None
+    return _most(candidate, view, min(_longest_output(view), to_come) if is_limited else to_come)
+
+
+def _longest_output(view: RequestView) -> int:
+    return (view.max_output_tokens or OUTPUT_BOUND_TOKENS) * view.choices
+
+
+def _most(candidate: Candidate, view: RequestView, limit: int) -> int | None:
+    input_tokens = view.input_tokens * 2  # the estimate is by characters; real tokenizers differ by less
+    if candidate.speed is not None:
+        return compute_cost(candidate.speed, input_tokens, limit).total_pico_usd
+    if candidate.prices is None:
+        return None
+    tools = view.hosted_tools
+    try:
+        return price_bound(
+            input_tokens + tools.calls * TOOL_RESULT_TOKENS,
+            limit,
+            candidate.prices,
+            tool_calls=tools.calls,
+            tool_kinds=tools.kinds,
+            service_tier=view.service_tier,
+            may_write_cache=view.may_write_cache,
+            may_have_media=view.may_have_media,
+        )
+    except (UnknownServiceTier, UnknownToolPrice):
+        return None
+
+
+def compute_cost(speed: EngineSpeed, input_tokens: int, output_tokens: int) -> Cost:
+    """Of our own engine, by its throughput curve."""
+    seconds = input_tokens / speed.prefill_tokens_per_second + output_tokens * speed.step_seconds
+    return price_compute(seconds, speed.gpu_hour_pico_usd)
+
+
+def sum_known(one: int | None, other: int | None) -> int | None:
+    """None where either is not known."""
+    return None if one is None or other is None else one + other

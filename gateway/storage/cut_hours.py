@@ -1,0 +1,68 @@
+"""The requests of a part of an hour, each as sums of one, for periods that cut hours. Reads; decides nothing."""
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, exists, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.ledger.entry import Entry
+from gateway.storage.entry_rows import Dimension, dimension_of
+from gateway.storage.paid_parts import paid_parts
+from gateway.storage.periods import HOUR_US, Cut
+from gateway.storage.rollup import Rollup
+from gateway.storage.sql_ledger import entry_select, read_entries
+from gateway.storage.sums_filters import conditions, meets
+from gateway.storage.tables import attempts, dimensions, entries, hourly
+from gateway.sums import SumsQuery
+
+Totals = dict[str, Any]
+PAID_ELSEWHERE: ColumnElement[bool] = exists().where(
+    attempts.c.request_id == entries.c.request_id,
+    attempts.c.accepted_at_us == entries.c.accepted_at_us,
+    attempts.c.provider.is_not(None),
+)
+
+
+async def sums_of_cut(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[tuple[int, Totals]]:
+    """With the time of each; corrections count at the hour's beginning."""
+    inside = entry_select().where(entries.c.accepted_at_us >= cut.since_us, entries.c.accepted_at_us < cut.until_us)
+    found = [
+        (entry.intent.accepted_at_us, _own_sums(entry))
+        for entry in await read_entries(connection, inside.where(*conditions(query)))
+    ]
+    for entry in await read_entries(connection, inside.where(PAID_ELSEWHERE)):
+        for part in paid_parts(entry):
+            if meets(part.dimension, query):
+                one = Rollup()
+                one.take(part)
+                found.append((entry.intent.accepted_at_us, _row(one, part.dimension)))
+    if cut.since_us <= cut.hour * HOUR_US < cut.until_us:
+        found += [(cut.hour * HOUR_US, row) for row in await _corrections(connection, query, cut.hour)]
+    return found
+
+
+def _own_sums(entry: Entry) -> Totals:
+    one = Rollup()
+    one.add(entry)
+    for part in paid_parts(entry):
+        one.give(part)
+    return {
+        **_row(one, dimension_of(entry)),
+        "successful_requests": int(entry.status == "completed"),
+        "aborted_requests": int(entry.status in ("cancelled", "partial")),
+        "simulated_requests": int(entry.is_simulated),
+    }
+
+
+def _row(sums: Rollup, dimension: Dimension) -> Totals:
+    return {**sums.row(), **dimension._asdict()}
+
+
+async def _corrections(connection: AsyncConnection, query: SumsQuery, hour: int) -> list[Totals]:
+    columns = [hourly.c.adjusted_requests, hourly.c.adjustment_pico_usd, *list(dimensions.columns)[2:]]
+    rows = await connection.execute(
+        select(*columns)
+        .join(dimensions, dimensions.c.id == hourly.c.dimension_id)
+        .where(hourly.c.hour == hour, hourly.c.adjusted_requests != 0, *conditions(query))
+    )
+    return [dict(row) for row in rows.mappings()]

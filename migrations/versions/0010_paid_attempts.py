@@ -1,0 +1,28 @@
+"""Whose bill an attempt that did not answer is on, so that sums by provider agree with invoices."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0010"
+down_revision = "0009"
+branch_labels = None
+depends_on = None
+
+COLUMNS = {
+    "provider": sa.Text,
+    "upstream_model": sa.Text,
+    "is_simulated": sa.Boolean,
+    "lower_pico_usd": sa.BigInteger,
+    "upper_pico_usd": sa.BigInteger,
+}
+
+
+def upgrade() -> None:
+    for name, kind in COLUMNS.items():
+        op.add_column("attempts", sa.Column(name, kind(), nullable=True))
+
+
+def downgrade() -> None:
+    # By hand: Alembic would copy a table of SQLite's as a whole to take a column out of it.
+    for name in COLUMNS:
+        op.execute(f"ALTER TABLE attempts DROP COLUMN {name}")
