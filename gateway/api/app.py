@@ -127,6 +127,8 @@ async def _our_error(request: Request, error: BreakevenError) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if isinstance(refusal := error.__cause__, BreakevenError):  # of a body, on its way in: FastAPI hides why
+        return await _our_error(request, refusal)
     if error.status_code == HTTPStatus.NOT_FOUND and request.url.path in POSTED:
         error = HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, "Send a POST; see /docs.", {"allow": "POST"})
     path = request.url.path
@@ -140,6 +142,9 @@ async def _http_error(request: Request, error: Exception) -> Response:
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        why = f"The body is not valid JSON: {first['ctx']['error']} at character {first['loc'][-1]}."
+        return _refusal(request, InvalidRequest(why, code="invalid_json"), HTTPStatus.BAD_REQUEST, None)
     field = ".".join(str(part) for part in first["loc"][1:]) or None
     invalid = InvalidRequest(f"{field or 'body'}: {first['msg']}.", param=field)
     return _refusal(request, invalid, status_of(invalid), headers_of(invalid))

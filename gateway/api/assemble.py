@@ -12,6 +12,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from gateway.api.admin_wiring import build_admin
 from gateway.api.app import Root, build_fastapi
+from gateway.api.body_bounds import build_bound
 from gateway.api.feedback import build_feedback_router
 from gateway.api.public import build_public_router
 from gateway.api.shedding import Load, Shedding
@@ -38,11 +39,12 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
             return RedirectResponse(ui_url)
 
     settings = gateway.deployment.settings.server
+    pipeline, longest = gateway.pipeline, settings.max_body_megabytes * MEGABYTE
     load = Load()
     root = Root(
-        gateway.pipeline,
+        pipeline,
         behind_proxy(rest, os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1")),
-        max_body_bytes=settings.max_body_megabytes * MEGABYTE,
+        max_body_bytes=longest,
         idempotency=gateway.idempotency,
         load=load,
     )
@@ -52,6 +54,7 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     app: ASGIApp = Shedding(
         root,
         load,
+        build_bound(pipeline.keys, lambda: pipeline.now_us(), longest),
         max_requests=_most_requests(settings.max_requests_in_flight, open_files()),
         max_buffered_bytes=settings.max_buffered_megabytes * MEGABYTE,
     )

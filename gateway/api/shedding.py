@@ -1,6 +1,7 @@
 """Refuses work before memory runs out: too many requests at once, too many bytes of bodies, bodies that never end."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -12,6 +13,11 @@ BODY_SECONDS = 60.0
 """Between two parts of a body."""
 RETRY_SECONDS = 1.0
 API = "/v1/"
+UNASKED_BYTES = 1 << 16
+"""Of a body, taken of anybody: what comes in one piece is not worth asking whose it is."""
+Bound = Callable[[Scope, int], int]
+"""For a body that has come to so many bytes: how many it may come to. Raises RequestError."""
+BODILESS = ("GET", "HEAD", "OPTIONS")
 
 
 @dataclass(slots=True)
@@ -24,7 +30,8 @@ class Load:
 
 
 class Shedding:
-    """Wraps the application. Health, metrics and administration are never refused: they say what is going on.
+    """Wraps the application. Health, metrics and administration are never refused for what others do: they say what is
+    going on. `bound` says how long each body may be.
 
     A refusal is raised from `receive`, so that each endpoint tells it in its own error format.
     """
@@ -33,6 +40,7 @@ class Shedding:
         self,
         app: ASGIApp,
         load: Load,
+        bound: Bound,
         *,
         max_requests: int,
         max_buffered_bytes: int,
@@ -40,19 +48,23 @@ class Shedding:
     ) -> None:
         self._app = app
         self._load = load
+        self._bound = bound
         self._max_requests = max_requests
         self._max_buffered_bytes = max_buffered_bytes
         self._body_seconds = body_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].startswith(API):
+        if scope["type"] != "http" or scope["method"] in BODILESS:
             await self._app(scope, receive, send)
             return
+        if scope["method"] != "POST" or not scope["path"].startswith(API):
+            await self._app(scope, self._bounded(scope, receive), send)
+            return
         load = self._load
-        body_bytes, is_read = 0, False
+        body_bytes, most, is_read = 0, UNASKED_BYTES, False
 
         async def counted() -> Message:
-            nonlocal body_bytes, is_read
+            nonlocal body_bytes, most, is_read
             if is_read:
                 return await receive()
             if load.requests > self._max_requests:
@@ -62,6 +74,8 @@ class Shedding:
             body_bytes += size
             load.buffered_bytes += size
             is_read = not message.get("more_body", False)
+            if body_bytes > most:
+                most = self._bound(scope, body_bytes)
             if load.buffered_bytes > self._max_buffered_bytes:
                 raise self._refusal(f"the requests under way hold {self._max_buffered_bytes >> 20:,} MB")
             return message
@@ -72,6 +86,21 @@ class Shedding:
         finally:
             load.requests -= 1
             load.buffered_bytes -= body_bytes
+
+    def _bounded(self, scope: Scope, receive: Receive) -> Receive:
+        """Of one that is never refused for what others do."""
+        came, most, is_read = 0, UNASKED_BYTES, False
+
+        async def bounded() -> Message:
+            nonlocal came, most, is_read
+            message = await (receive() if is_read else self._in_time(scope, receive))
+            came += len(message.get("body", b""))
+            is_read = not message.get("more_body", False)
+            if came > most:
+                most = self._bound(scope, came)
+            return message
+
+        return bounded
 
     async def _in_time(self, scope: Scope, receive: Receive) -> Message:
         if "is_whole" in scope.get("extensions", {}).get(CONNECTION, ()):

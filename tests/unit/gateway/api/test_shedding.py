@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from gateway.api.shedding import Load, Shedding
+from gateway.api.shedding import UNASKED_BYTES, Load, Shedding
 from gateway.errors import BodyTooSlow, Overloaded
 
 
@@ -29,6 +29,11 @@ class Endpoint:
             return
         self.bodies.append(size)
         await self.go.wait()
+
+
+def known(scope: Scope, came: int) -> int:
+    """Whoever sends so much may."""
+    return 100 << 20
 
 
 def parts(*sizes: int) -> Receive:
@@ -66,7 +71,7 @@ async def all_started(load: Load, requests: int) -> None:
 
 async def test_more_requests_than_allowed_are_refused_and_room_is_made_again() -> None:
     endpoint, load = Endpoint(), Load()
-    shedding = Shedding(endpoint, load, max_requests=2, max_buffered_bytes=1000)
+    shedding = Shedding(endpoint, load, known, max_requests=2, max_buffered_bytes=1000)
     running = [asyncio.ensure_future(call(shedding, parts(5))) for _ in range(3)]
     await all_started(load, 2)
     await running[2]
@@ -84,7 +89,7 @@ async def test_more_requests_than_allowed_are_refused_and_room_is_made_again() -
 
 async def test_bodies_are_bounded_all_together() -> None:
     endpoint, load = Endpoint(), Load()
-    shedding = Shedding(endpoint, load, max_requests=100, max_buffered_bytes=3 << 20)
+    shedding = Shedding(endpoint, load, known, max_requests=100, max_buffered_bytes=3 << 20)
     first = asyncio.ensure_future(call(shedding, parts(1 << 20, 1 << 20)))
     await all_started(load, 1)
     await call(shedding, parts(1 << 20, 1 << 20, 1 << 20))
@@ -97,7 +102,7 @@ async def test_bodies_are_bounded_all_together() -> None:
 
 async def test_a_body_that_stops_arriving_is_given_up() -> None:
     endpoint, load = Endpoint(), Load()
-    shedding = Shedding(endpoint, load, max_requests=1, max_buffered_bytes=1000, body_seconds=0.01)
+    shedding = Shedding(endpoint, load, known, max_requests=1, max_buffered_bytes=1000, body_seconds=0.01)
 
     async def never() -> Message:
         await asyncio.Event().wait()
@@ -112,5 +117,27 @@ async def test_a_body_that_stops_arriving_is_given_up() -> None:
 async def test_what_says_how_things_are_is_never_refused(path: str, method: str) -> None:
     endpoint, load = Endpoint(), Load(requests=100)
     endpoint.go.set()
-    await call(Shedding(endpoint, load, max_requests=1, max_buffered_bytes=1), parts(5000), path, method)
+    await call(Shedding(endpoint, load, known, max_requests=1, max_buffered_bytes=1), parts(5000), path, method)
     assert endpoint.bodies == [5000]
+
+
+@pytest.mark.parametrize(("path", "method"), [("/v1/chat/completions", "POST"), ("/admin/v1/rules", "PUT")])
+async def test_whose_a_long_body_is_is_asked_once_and_before_the_rest_of_it(path: str, method: str) -> None:
+    endpoint, asked = Endpoint(), list[int]()
+    endpoint.go.set()
+
+    def bound(scope: Scope, came: int) -> int:
+        asked.append(came)
+        if scope.get("headers"):
+            return 1 << 20
+        raise Overloaded("Who are you?", retry_after_seconds=1.0)
+
+    shedding = Shedding(endpoint, Load(), bound, max_requests=9, max_buffered_bytes=9 << 20)
+    await call(shedding, parts(UNASKED_BYTES), path, method)
+    assert not asked
+    await call(shedding, parts(UNASKED_BYTES, 1, 1 << 20), path, method)
+    assert [str(error) for error in endpoint.refused] == ["Who are you?"]
+    scope = {"type": "http", "method": method, "path": path, "headers": [(b"authorization", b"Bearer k")]}
+    await shedding(scope, parts(UNASKED_BYTES, 1, 100), nowhere)
+    assert asked == [UNASKED_BYTES + 1, UNASKED_BYTES + 1]
+    assert endpoint.bodies == [UNASKED_BYTES, UNASKED_BYTES + 101]

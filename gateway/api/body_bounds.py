@@ -1,0 +1,43 @@
+"""How long a body may be: by the address that it is sent to, and by who sends it. Reads no body, knows no server."""
+
+from collections.abc import Callable
+from typing import Final
+
+from starlette.types import Scope
+
+from gateway.access.keys import KeyRing
+from gateway.access.roles import PERMISSIONS
+from gateway.api.messages import ENDPOINTS as MESSAGES
+from gateway.api.shedding import UNASKED_BYTES, Bound
+from gateway.api.token_path import ENDPOINTS, credential_of
+from gateway.errors import BodyTooLarge, Forbidden
+
+PROMPTS: Final = ENDPOINTS.keys() | MESSAGES.keys() | {"/v1/route"}
+ADMIN: Final = "/admin/v1/"
+
+
+def build_bound(keys: KeyRing, now_us: Callable[[], int], max_bytes: int) -> Bound:
+    """Beyond UNASKED_BYTES a key is asked for, and one that has a use for so long a body there.
+
+    The frameworks behind read a body to its end, and parse it, before they ask who sent it.
+    """
+
+    def bound(scope: Scope, came: int) -> int:
+        key = keys.authenticate(credential_of(scope["headers"]), now_us())
+        path: str = scope["path"].rstrip("/")
+        if path.startswith(ADMIN) and not PERMISSIONS[key.role]:
+            raise Forbidden(
+                f"The key {key.name!r} has the role {key.role!r}, which may do nothing under {ADMIN}.",
+                code="role_not_allowed",
+            )
+        most = max_bytes if path in PROMPTS or path.startswith(ADMIN) else UNASKED_BYTES
+        if came > most:
+            raise too_large(most)
+        return most
+
+    return bound
+
+
+def too_large(most: int) -> BodyTooLarge:
+    more = "" if most == UNASKED_BYTES else ", or raise server.max_body_megabytes in breakeven.yaml"
+    return BodyTooLarge(f"The body is larger than {most:,} bytes. Send less{more}.", code="body_too_large")
