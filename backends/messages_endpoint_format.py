@@ -3,6 +3,7 @@
 The way back is messages_endpoint_events.py. What is lost on the way is listed in docs/backends.md.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Final, cast
 
@@ -11,7 +12,7 @@ import msgspec
 from backends.json_objects import Fields, decode_object, number, part_of, text_of
 
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
-
+_BILLING_LINE: Final = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
 
 _BOUND: Final = {
     "mcp_servers": "an MCP server's tools run at the provider; this model cannot call them",
@@ -68,11 +69,7 @@ def chat_body_from_messages(body: bytes, *, keeps_cache_marks: bool = False) -> 
 
 
 def _messages(fields: Fields) -> Iterator[Fields]:
-    system = fields.get("system")
-    if isinstance(system, str) and system:
-        yield {"role": "system", "content": system}
-    elif system:
-        yield {"role": "system", "content": [_text_part(block, "system") for block in _list(fields, "system")]}
+    yield from _system(fields)
     messages = _list(fields, "messages")
     if not messages:
         raise InvalidMessages("messages", "needs at least one message")
@@ -87,6 +84,26 @@ def _messages(fields: Fields) -> Iterator[Fields]:
             continue
         blocks = [_object(block, f"{where}.content") for block in _list(message, "content", where)]
         yield from _assistant(blocks, where) if role == "assistant" else _user(cast(str, role), blocks, where)
+
+
+def without_billing_line(system: str) -> str:
+    """A system text without the line at its head that some agents write for Anthropic's billing. It differs in every
+    conversation, or request, so no prompt cache would find what stands behind it."""
+    return _BILLING_LINE.sub("", system)
+
+
+def _system(fields: Fields) -> Iterator[Fields]:
+    system = fields.get("system")
+    if isinstance(system, str):
+        content: object = without_billing_line(system)
+    else:
+        parts = [_text_part(block, "system") for block in _list(fields, "system")]
+        if parts:
+            first = without_billing_line(cast(str, parts[0]["text"]))
+            parts = [parts[0] | {"text": first}, *parts[1:]] if first else parts[1:]
+        content = parts
+    if content:
+        yield {"role": "system", "content": content}
 
 
 def _assistant(blocks: list[Fields], where: str) -> Iterator[Fields]:

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from backends.messages_endpoint_format import without_billing_line
 from backends.protocol import Operation
 from classifier.protocol import Conversation
 from gateway.errors import InvalidRequest
@@ -202,7 +203,8 @@ def _view_messages(body: CountBody) -> RequestView:
     if not body.messages:
         raise InvalidRequest("messages: needs at least one message.", param="messages")
     system = [Block(text=body.system)] if isinstance(body.system, str) else body.system or []
-    turns = [("system", "\n".join(block.text for block in system if block.text))] if system else []
+    asked = without_billing_line("\n".join(block.text for block in system if block.text))
+    turns = [("system", asked)] if system else []
     turns += [text for turn in body.messages for text in said(turn)]
     blocks = [block for turn in body.messages if isinstance(turn.content, list) for block in turn.content]
     images = sum(is_media(block) for block in blocks)

@@ -203,6 +203,30 @@ REFUSED: list[tuple[Json, str]] = [
 ]
 
 
+BILLING = "x-anthropic-billing-header: cc_version=2.1; cch=e1a6;"
+BRIEF: Json = {"type": "text", "text": "be brief"}
+
+
+@pytest.mark.parametrize(
+    ("system", "content"),
+    [
+        (f"{BILLING}\nbe brief", "be brief"),
+        (
+            [{"type": "text", "text": BILLING}, {"type": "text", "text": "be brief"}],
+            [{"type": "text", "text": "be brief"}],
+        ),
+        ([{"type": "text", "text": f"{BILLING}\nbe brief"}], [BRIEF]),
+        (f"be brief\n{BILLING}", f"be brief\n{BILLING}"),
+        (BILLING, None),
+        ("", None),
+    ],
+)
+def test_a_line_for_anthropics_billing_stands_in_nobody_elses_prompt(system: object, content: object) -> None:
+    """It differs in every request, at the very head: no prefix cache would find anything."""
+    said = cast(list[Json], translate({"system": system})["messages"])
+    assert [one["content"] for one in said if one["role"] == "system"] == ([content] if content else [])
+
+
 @pytest.mark.parametrize(("body", "param"), REFUSED)
 def test_refusals_name_the_place(body: Json, param: str) -> None:
     with pytest.raises(InvalidMessages) as caught:
