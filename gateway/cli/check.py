@@ -10,8 +10,10 @@ from rich.table import Table
 from gateway.cli.show_table import show_table
 from gateway.composition.deployment import load_deployment
 from gateway.config.home import find_home
+from gateway.config.settings import read_text
 from gateway.money import format_usd
 from gateway.routing.snapshot import Candidate
+from gateway.rulebook.service import text_version
 
 
 def command(as_json: bool = typer.Option(False, "--json", help="Print one JSON object.")) -> None:
@@ -20,13 +22,14 @@ def command(as_json: bool = typer.Option(False, "--json", help="Print one JSON o
     snapshot = deployment.catalogue.snapshot(
         deployment.rules, deployment.prices, classifier_version="-", at_us=time.time_ns() // 1000
     )
+    rules_version = text_version(read_text(deployment.home.rules_file))
     if as_json:
         print(
             json.dumps(
                 {
                     "ok": True,
                     "home": str(deployment.home.root),
-                    "rules_version": snapshot.rules_version,
+                    "rules_version": rules_version,
                     "prices_version": snapshot.prices_version,
                     "rules": [rule.name for rule in snapshot.rules],
                     "models": {name: _price_text(one) for name, one in snapshot.candidates.items()},
@@ -39,7 +42,7 @@ def command(as_json: bool = typer.Option(False, "--json", help="Print one JSON o
         table.add_row(name, candidate.backend, f"{candidate.context_window:,}", _price_text(candidate))
     console = Console()
     show_table(table)
-    console.print(f"Rules {snapshot.rules_version}: {', '.join(rule.name for rule in snapshot.rules)}")
+    console.print(f"Rules {rules_version}: {', '.join(rule.name for rule in snapshot.rules)}")
     console.print(f"{deployment.home.config_file} and {deployment.home.rules_file} are valid.")
 
 

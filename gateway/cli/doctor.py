@@ -64,9 +64,9 @@ def command(
         console = Console()
         for finding in findings:
             mark = "[green]ok[/]" if finding.is_ok else "[yellow]--[/]" if finding.fix is None else "[red]no[/]"
-            console.print(f"{mark}  {finding.name}: {escape(finding.detail)}")
+            console.print(f"{mark}  {finding.name}: {escape(finding.detail)}", soft_wrap=True)
             if not finding.is_ok and finding.fix:
-                console.print(f"    fix: {escape(finding.fix)}")
+                console.print(f"    fix: {escape(finding.fix)}", soft_wrap=True)
     if any(not finding.is_ok and finding.fix for finding in findings):
         raise typer.Exit(1)
 

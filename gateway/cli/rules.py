@@ -113,15 +113,16 @@ async def _diff(old: str, new: str) -> str:
 
 
 async def _text(name: str) -> str:
-    return _file_text(Path(name)) if name and _is_file(name) else (await _get(name)).text
+    return _file_text(name) if _is_path(name) else (await _get(name)).text
 
 
-def _is_file(name: str) -> bool:
-    return Path(name).is_file()
+def _file_text(name: str) -> str:
+    return read_text(Path(name))
 
 
-def _file_text(path: Path) -> str:
-    return read_text(path)
+def _is_path(name: str) -> bool:
+    """Versions are bare words; a path that leads nowhere is told as one."""
+    return Path(name).is_file() or any(sign in name for sign in "/.")
 
 
 async def _apply(text: str, reason: str, *, activate: bool) -> str:

@@ -40,6 +40,8 @@ def show_keys(keys: FirstKeys | None, console: Console) -> None:
 def show_examples(url: str, app_key: str | None, console: Console) -> None:
     """Two ways to ask, ready to paste."""
     known = app_key or os.environ.get("BREAKEVEN_API_KEY")
+    if known is None:
+        console.print("\n  export BREAKEVEN_API_KEY=...   # lost? breakeven keys create --name NAME")
     console.print(
         f"""
   curl {url}/v1/chat/completions \\

@@ -135,7 +135,10 @@ class RulesService:
         """Raises NotFound."""
         found = await self._store.get(version)
         if found is None:
-            raise NotFound(f"There is no rules version {version[:64]!r}.", code="rules_version_not_found")
+            raise NotFound(
+                f"There is no rules version {version[:64]!r}; `breakeven rules list` shows those there are.",
+                code="rules_version_not_found",
+            )
         return found
 
     async def put(self, text: str, *, author: str, reason: str, expected_active: str | None) -> StoredRules:

@@ -62,9 +62,15 @@ def test_a_broken_file_is_named_with_its_line_and_not_stored(tmp_path: Path) -> 
     assert len(json.loads(run("rules", "list", "--json"))) == stored
 
 
-def test_unknown_versions_are_not_found() -> None:
-    with pytest.raises(NotFound):
+def test_unknown_versions_and_files_are_told_apart() -> None:
+    with pytest.raises(NotFound, match="`breakeven rules list`"):
         run("rules", "show", "nothing")
+    with pytest.raises(ConfigurationError, match=r"missing\.yaml: does not exist"):
+        run("rules", "diff", "missing.yaml")
+
+
+def test_check_names_the_rules_as_the_list_of_versions_does() -> None:
+    assert json.loads(run("check", "--json"))["rules_version"] == active()
 
 
 def test_the_schema_describes_a_rules_file() -> None:
