@@ -60,7 +60,7 @@ def child(command: list[str], url: str, log: Path, environment: dict[str, str]) 
         deadline = time.monotonic() + START_SECONDS
         while True:
             with contextlib.suppress(httpx.HTTPError):
-                httpx.get(url, timeout=2, trust_env=False)
+                httpx.get(url, timeout=60, trust_env=False)
                 break
             assert process.poll() is None, f"{command} ended:\n{log.read_text()}"
             assert time.monotonic() < deadline, f"{command} does not answer:\n{log.read_text()}"
@@ -69,7 +69,7 @@ def child(command: list[str], url: str, log: Path, environment: dict[str, str]) 
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(60)
+            process.wait(300)
         except subprocess.TimeoutExpired:
             process.kill()
 

@@ -23,4 +23,4 @@ def gateway() -> Iterator[Gateway]:
         yield Gateway(**json.loads(line))
         assert process.stdin is not None
         process.stdin.close()
-        process.wait(60)
+        process.wait(300)

@@ -25,4 +25,4 @@ class Gateway:
 
     def provider_calls(self) -> int:
         """How many requests reached the provider so far, over all its paths."""
-        return sum(httpx.get(f"{self.provider_url}/calls", timeout=60).json().values())
+        return sum(httpx.get(f"{self.provider_url}/calls", timeout=300).json().values())

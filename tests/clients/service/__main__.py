@@ -55,7 +55,7 @@ async def serve(provider: Provider) -> None:
         try:
             await _until_ready(f"http://127.0.0.1:{port}/readyz", process)
             owner_key = await _create_owner(environment)
-            async with httpx.AsyncClient(headers={"authorization": f"Bearer {owner_key}"}, timeout=60) as client:
+            async with httpx.AsyncClient(headers={"authorization": f"Bearer {owner_key}"}, timeout=300) as client:
                 keys = {
                     "owner_key": owner_key,
                     "key": await _create_key(client, port, "clients"),
