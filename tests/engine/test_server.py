@@ -1,6 +1,7 @@
 """The served engine as its clients meet it: a child process, the unmodified openai client, raw HTTP for the edges."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -20,6 +21,9 @@ import pytest
 pytestmark = [pytest.mark.engine, pytest.mark.integration]
 FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
 BLOCKS = 256
+SLOTS = 4
+"""As many run at once, and as many may wait."""
+PATIENCE_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +63,9 @@ def served(model_path: Path) -> Iterator[Served]:
         "--context-window",
         "2048",
         "--max-waiting",
-        "4",
+        str(SLOTS),
         "--max-concurrency",
-        "4",
+        str(SLOTS),
     )
     yield child
     stop(child.process)
@@ -69,16 +73,16 @@ def served(model_path: Path) -> Iterator[Served]:
 
 def post(served: Served, body: Any, path: str = "/v1/chat/completions") -> httpx.Response:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return httpx.post(served.url + path, content=content, timeout=120)
+    return httpx.post(served.url + path, content=content, timeout=PATIENCE_SECONDS)
 
 
 def health(served: Served) -> dict[str, Any]:
-    return httpx.get(served.url + "/health", timeout=60).json()
+    return httpx.get(served.url + "/health", timeout=PATIENCE_SECONDS).json()
 
 
-async def until_idle(client: httpx.AsyncClient) -> dict[str, Any]:
-    """Health once nothing runs any more; the test's own timeout is the limit."""
-    while (state := (await client.get("/health")).json())["running"] or state["waiting"]:
+async def until(client: httpx.AsyncClient, **numbers: int) -> dict[str, Any]:
+    """Health once it says so; the test's own timeout is the limit."""
+    while not numbers.items() <= (state := (await client.get("/health")).json()).items():
         await asyncio.sleep(0.02)
     return state
 
@@ -256,46 +260,53 @@ def test_bad_requests_are_told_what_is_wrong(
 
 def test_unknown_paths_and_models(served: Served) -> None:
     assert post(served, {"input": "x"}, "/v1/embeddings").json()["error"]["code"] == "model_not_found"
-    assert httpx.get(served.url + "/v1/models/other", timeout=60).json()["error"]["code"] == "model_not_found"
-    assert httpx.get(served.url + "/nothing", timeout=60).json()["error"]["message"]
-    assert httpx.get(served.url + "/v1/chat/completions", timeout=60).status_code == 405
+    with httpx.Client(base_url=served.url, timeout=PATIENCE_SECONDS) as client:
+        assert client.get("/v1/models/other").json()["error"]["code"] == "model_not_found"
+        assert client.get("/nothing").json()["error"]["message"]
+        assert client.get("/v1/chat/completions").status_code == 405
 
 
 async def test_a_client_that_leaves_frees_its_blocks(served: Served) -> None:
-    async with httpx.AsyncClient(base_url=served.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=served.url, timeout=PATIENCE_SECONDS) as client:
         body = {"messages": FRANCE, "max_tokens": 1500, "stream": True, "logit_bias": {"2": -100}}
         async with client.stream("POST", "/v1/chat/completions", json=body) as answer:
             async for _ in answer.aiter_bytes():
                 break
+        await until(client, running=0, waiting=0)
         whole = asyncio.create_task(client.post("/v1/chat/completions", json=body | {"stream": False}))
-        while not (await client.get("/health")).json()["running"]:
-            await asyncio.sleep(0.02)
+        await until(client, running=1)
         whole.cancel()
-        state = await until_idle(client)
+        state = await until(client, running=0, waiting=0)
         assert state["kv_blocks_free"] == state["kv_blocks_total"] == BLOCKS
         metrics = (await client.get("/metrics")).text
     assert 'breakeven_engine_requests_total{finish_reason="cancelled"} 2.0' in metrics
 
 
 async def test_a_full_queue_answers_429_and_everybody_else_is_served(served: Served) -> None:
-    async with httpx.AsyncClient(base_url=served.url, timeout=120) as client:
-        body = {"messages": FRANCE, "max_tokens": 8, "temperature": 0}
-        answers = await asyncio.gather(*(client.post("/v1/chat/completions", json=body) for _ in range(14)))
-        await until_idle(client)
-    refused = [answer for answer in answers if answer.status_code == 429]
-    accepted = [answer for answer in answers if answer.status_code == 200]
-    assert len(refused) + len(accepted) == 14
-    assert refused
+    path, endless = "/v1/chat/completions", {"max_tokens": 900, "stream": True, "logit_bias": {"0": -100, "2": -100}}
+    body = {"messages": FRANCE, "max_tokens": 8, "temperature": 0}
+    async with httpx.AsyncClient(base_url=served.url, timeout=PATIENCE_SECONDS) as client:
+        async with contextlib.AsyncExitStack() as running:
+            for _ in range(SLOTS):
+                await running.enter_async_context(client.stream("POST", path, json=body | endless))
+            await until(client, running=SLOTS)
+            waiting = [asyncio.create_task(client.post(path, json=body)) for _ in range(SLOTS)]
+            await until(client, running=SLOTS, waiting=SLOTS)
+            refused = await asyncio.gather(*(client.post(path, json=body) for _ in range(6)))
+        answers = await asyncio.gather(*waiting)
+        await until(client, running=0, waiting=0)
+    assert {answer.status_code for answer in refused} == {429}
     assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
-    assert {answer.json()["choices"][0]["message"]["content"] for answer in accepted} == {
+    assert {answer.json()["choices"][0]["message"]["content"] for answer in answers} == {
         "The capital of France is Paris."
     }
 
 
 async def test_sigterm_finishes_what_runs_and_refuses_the_rest(model_path: Path) -> None:
-    child = start(model_path, "--kv-blocks", "64", "--context-window", "512")
-    async with httpx.AsyncClient(base_url=child.url, timeout=60) as client:
-        body = {"messages": FRANCE, "max_tokens": 40, "temperature": 0, "stream": True, "logit_bias": {"2": -100}}
+    child = start(model_path, "--kv-blocks", "64", "--context-window", "512", "--drain-seconds", str(PATIENCE_SECONDS))
+    async with httpx.AsyncClient(base_url=child.url, timeout=PATIENCE_SECONDS) as client:
+        # Long enough that it still runs when a test process that stood still for a while asks how things are.
+        body = {"messages": FRANCE, "max_tokens": 200, "stream": True, "logit_bias": {"0": -100, "2": -100}}
         async with client.stream("POST", "/v1/chat/completions", json=body) as answer:
             parts = answer.aiter_text()
             text = await anext(parts)
@@ -308,14 +319,14 @@ async def test_sigterm_finishes_what_runs_and_refuses_the_rest(model_path: Path)
     assert refused.status_code == 503
     assert refused.headers["retry-after"]
     assert text.endswith("data: [DONE]\n\n")
-    assert child.process.wait(timeout=60) == 0
+    assert child.process.wait(timeout=PATIENCE_SECONDS) == 0
     stop(child.process)
 
 
 def test_a_taken_port_is_one_clear_sentence(served: Served, model_path: Path) -> None:
     port = served.url.rpartition(":")[2]
     command = [sys.executable, "-m", "local_engine", "serve", "--model", str(model_path), "--port", port]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS)
     assert done.returncode == 1
     assert f"error: Cannot listen on 127.0.0.1:{port}" in done.stderr
 
