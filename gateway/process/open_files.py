@@ -36,3 +36,8 @@ def open_files() -> int:
 def calls_within(files: int) -> int:
     """As many calls as may be under way without one failing for want of a descriptor; one at least."""
     return max(1, (files - OWN) // PER_CALL)
+
+
+def connections_within(files: int) -> int:
+    """As many callers' connections as leave a provider's for each of those calls."""
+    return max(1, files - OWN - calls_within(files))

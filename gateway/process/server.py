@@ -11,13 +11,18 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.errors import StateError
+from gateway.process.close_delimited import use_close_delimited
 from gateway.process.corked_transport import CorkedTransport
+from gateway.process.crowd import Crowd
 from gateway.process.http2_offers import without_offer
+from gateway.process.open_files import connections_within, open_files
 from gateway.process.stop_signals import TOLD_TO_STOP, stop_at_hangup
 
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
 SLOW_CLIENT_SECONDS = 60.0
+LAST_WORD_SECONDS = 0.5
+"""After its last request so soon, the end of what a client sends is no more than that. Later it is the client's end."""
 CONNECTION = "breakeven.connection"
 """The ASGI extension of our own server. `listeners` are called when the connection is lost: a task that waits for
 `http.disconnect` costs each request more than its parsing. `is_whole` is there once the request has come whole."""
@@ -95,31 +100,74 @@ class _Server(uvicorn.Server):
         yield
 
 
-def patient_protocol(seconds: float) -> type[HttpToolsProtocol]:
+def patient_protocol(
+    seconds: float, *, most: int | None = None, last_word_seconds: float = LAST_WORD_SECONDS
+) -> type[HttpToolsProtocol]:
     """HTTP/1.1 that drops a client which takes nothing for so long while there is something for it to take.
 
     Until then writing to it waits, and so does reading from upstream: its answer does not pile up here. Only a
-    connection whose buffer is full has a timer, so that nothing is paid for all the others.
+    connection whose buffer is full has a timer, so that nothing is paid for all the others. Of more than `most`
+    connections those that wait longest for a request are closed. Make it where the event loop runs.
     """
+    crowd = Crowd(connections_within(open_files()) if most is None else most)
 
     class PatientProtocol(HttpToolsProtocol):
         _patience: asyncio.TimerHandle | None = None
+        _whole_at = float("-inf")
+        _is_waiting = True
+        """For its next request, or the first."""
+        _has_ended = False
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(CorkedTransport(transport))
             self._leaving: set[Callable[[], None]] = set()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+            crowd.came(self)
 
         def data_received(self, data: bytes) -> None:
             super().data_received(without_offer(data))
+
+        def eof_received(self) -> bool:  # type: ignore[override]
+            """Whether to stay: somebody who only has nothing more to say is answered. Closing a connection looks the
+            same, and a call that nobody waits for costs money: it goes on only for who announced that it is the last.
+            """
+            is_answered = not self._is_waiting and "is_whole" in self._told
+            self._has_ended = is_answered and (not self._leaving or self._is_last_word())
+            return self._has_ended
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
             self._told: dict[object, object] = {"listeners": self._leaving}
             self.scope["extensions"] = {CONNECTION: self._told}
 
+        def on_headers_complete(self) -> None:
+            self._is_waiting = False
+            crowd.busy(self)
+            super().on_headers_complete()
+            if self.scope["http_version"] == "1.0":
+                use_close_delimited(self.cycle)
+
         def on_message_complete(self) -> None:
             super().on_message_complete()
             self._told["is_whole"] = True
+            self._whole_at = self.loop.time()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._is_waiting = self.cycle.response_complete
+            if self._is_waiting:
+                if self._has_ended:
+                    self.transport.close()
+                else:
+                    crowd.waits(self)
+
+        def _unsupported_upgrade_warning(self) -> None:
+            """Nothing to tell: what is offered beside HTTP may be ignored, and anybody could fill the log with it."""
+
+        def leave(self) -> None:
+            self.transport.close()
 
         def pause_writing(self) -> None:
             super().pause_writing()
@@ -130,10 +178,14 @@ def patient_protocol(seconds: float) -> type[HttpToolsProtocol]:
             super().resume_writing()
 
         def connection_lost(self, exc: Exception | None) -> None:
+            crowd.gone(self)
             self._forget()
             super().connection_lost(exc)
             for leave in tuple(self._leaving):
                 leave()
+
+        def _is_last_word(self) -> bool:
+            return not self.cycle.keep_alive and self.loop.time() - self._whole_at < last_word_seconds
 
         def _forget(self) -> None:
             if self._patience is not None:
@@ -153,6 +205,7 @@ async def serve_until_stopped(
     config = uvicorn.Config(
         app,
         http=patient_protocol(slow_client_seconds),
+        ws="none",
         log_level="warning",
         access_log=False,
         lifespan="off",

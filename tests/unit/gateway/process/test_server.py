@@ -2,6 +2,8 @@ import asyncio
 import os
 import signal
 import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import pytest
 from starlette.types import Receive, Scope, Send
@@ -154,3 +156,114 @@ def test_a_taken_port_comes_with_another_that_is_free() -> None:
 def test_an_address_of_another_machine_is_no_matter_of_ports() -> None:
     with pytest.raises(StateError, match=r"cannot listen on 192\.0\.2\.1:0: .*choose an address of this machine"):
         bind("192.0.2.1", 0)
+
+
+class Slow:
+    """Answers in two pieces, the second when it is told to. With `cares` it is one that leaving would cancel."""
+
+    def __init__(self, *, cares: bool) -> None:
+        self._cares = cares
+        self.has_begun = asyncio.Event()
+        self.may_end = asyncio.Event()
+        self.has_left = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._cares:
+            scope["extensions"][CONNECTION]["listeners"].add(self.has_left.set)
+        self.has_begun.set()
+        await self.may_end.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"one ", "more_body": True})
+        await send({"type": "http.response.body", "body": b"two", "more_body": False})
+
+
+@asynccontextmanager
+async def asked(app: Slow, http: type[asyncio.Protocol]) -> AsyncGenerator[int]:
+    """The port of a server; the application ends whatever becomes of the test."""
+    async with serving(app, http=http) as url:
+        try:
+            async with asyncio.timeout(300):
+                yield int(url.rpartition(":")[2])
+        finally:
+            app.may_end.set()
+
+
+LAST = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+OLD = b"GET / HTTP/1.0\r\n\r\n"
+NOT_LAST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+CHUNKED = b"4\r\none \r\n3\r\ntwo\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "cares", "body"),
+    [(LAST, True, CHUNKED), (OLD, True, b"one two"), (NOT_LAST, False, CHUNKED), (LAST, False, CHUNKED)],
+)
+async def test_who_only_has_nothing_more_to_say_is_answered(request_bytes: bytes, cares: bool, body: bytes) -> None:
+    app = Slow(cares=cares)
+    async with asked(app, patient_protocol(30.0, last_word_seconds=600.0)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request_bytes)
+        writer.write_eof()
+        await app.has_begun.wait()
+        app.may_end.set()
+        head, _, said = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+    assert head.startswith(b"HTTP/1.1 200")
+    assert said == body
+
+
+@pytest.mark.parametrize(("request_bytes", "seconds"), [(NOT_LAST, 600.0), (LAST, 0.0), (OLD, 0.0)])
+async def test_who_could_ask_more_or_ends_later_has_left_a_call_that_costs(
+    request_bytes: bytes, seconds: float
+) -> None:
+    app = Slow(cares=True)
+    async with asked(app, patient_protocol(30.0, last_word_seconds=seconds)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request_bytes)
+        await app.has_begun.wait()
+        writer.write_eof()
+        await app.has_left.wait()
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_request_cut_in_its_body_is_not_waited_for() -> None:
+    async with asked(Slow(cares=False), patient_protocol(30.0)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nhalf")
+        writer.write_eof()
+        assert await reader.read() == b""
+        writer.close()
+
+
+@pytest.mark.parametrize("headers", [[], [(b"content-length", b"7")]])
+async def test_a_caller_of_http_1_0_gets_no_chunks(headers: list[tuple[bytes, bytes]]) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"one ", "more_body": True})
+        await send({"type": "http.response.body", "body": b"two"})
+
+    async with serving(app, http=patient_protocol(30.0)) as url, asyncio.timeout(300):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n")
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+    assert b"chunked" not in head
+    assert b"connection: close" in head
+    assert (b"content-length" in head) is bool(headers)
+    assert body == b"one two"
+
+
+async def test_of_too_many_connections_those_that_wait_longest_go_and_calls_stay() -> None:
+    app = Slow(cares=True)
+    async with asked(app, patient_protocol(30.0, most=3)) as port:
+        waiting = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
+        calls = [await connect(f"http://127.0.0.1:{port}") for _ in range(3)]
+        for reader, writer in waiting:
+            assert await reader.read() == b"", "closed, though it never spoke"
+            writer.close()
+        assert not app.has_left.is_set()
+        app.may_end.set()
+        for reader, writer in calls:
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            writer.close()

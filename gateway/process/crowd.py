@@ -1,0 +1,74 @@
+"""Closes the connections that have waited longest for their next request, where there are too many to leave files for
+calls. Knows no HTTP."""
+
+import asyncio
+import logging
+from typing import Final, Protocol
+
+log = logging.getLogger(__name__)
+SPARED_SECONDS: Final = 1.0
+"""A request may be on its way on a connection that was opened, or answered, just now."""
+
+
+class Guest(Protocol):
+    """A connection, as far as it can be sent away."""
+
+    def leave(self) -> None:
+        """Close it; nobody is being answered on it."""
+        ...
+
+
+class Crowd:
+    """All connections of one server: `came`, then `busy` and `waits` by turns, then `gone`. `most` are kept."""
+
+    def __init__(self, most: int, *, spared_seconds: float = SPARED_SECONDS) -> None:
+        self._most = most
+        self._spared_seconds = spared_seconds
+        self._present = 0
+        self._waiting: dict[Guest, float] = {}
+        """Since when, the longest first."""
+        self._look: asyncio.TimerHandle | None = None
+        self._has_told = False
+        self._loop = asyncio.get_running_loop()
+
+    def came(self, guest: Guest) -> None:
+        self._present += 1
+        self.waits(guest)
+
+    def busy(self, guest: Guest) -> None:
+        self._waiting.pop(guest, None)
+
+    def waits(self, guest: Guest) -> None:
+        self._waiting[guest] = self._loop.time()
+        if self._present > self._most:
+            self._thin_out()
+
+    def gone(self, guest: Guest) -> None:
+        self._present -= 1
+        self._waiting.pop(guest, None)
+
+    def _thin_out(self) -> None:
+        """Now what has waited for long enough; later, if it is still too many, the others."""
+        if self._look is not None:
+            return
+        now = self._loop.time()
+        for guest in tuple(self._waiting)[: self._present - self._most]:
+            if (left := self._waiting[guest] + self._spared_seconds - now) > 0:
+                self._look = self._loop.call_later(left, self._look_again)
+                return
+            self._tell()
+            del self._waiting[guest]
+            guest.leave()
+
+    def _look_again(self) -> None:
+        self._look = None
+        self._thin_out()
+
+    def _tell(self) -> None:
+        if not self._has_told:
+            self._has_told = True
+            log.warning(
+                "more than %d connections are open, and this process needs the rest of the files that it may open for "
+                "calls: from now on those that wait longest for a request are closed; raise the limit (ulimit -Hn, "
+                "systemd's LimitNOFILE)", self._most,
+            )  # fmt: skip
