@@ -45,10 +45,11 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         message_lacks=_THOUGHTS | {"annotations", "audio", "function_call", "name", "reasoning", "refusal"},
         asks_for_usage=False,
     ),
-    "openrouter": Dialect(takes_cache_marks=True),
+    "openrouter": Dialect(lacks=frozenset({"models", "preset", "route"}), takes_cache_marks=True),
 }
 """By provider. Seen in what these answer 400 and 422 to, and in the request types of Groq's and Mistral's own clients;
-DeepSeek refuses nothing and answers without a limit where it does not know the limit's name."""
+DeepSeek refuses nothing and answers without a limit where it does not know the limit's name. What OpenRouter lacks here
+would let a caller name other models beside the one that was decided on."""
 
 
 def dialect_of(provider: str) -> Dialect:

@@ -40,8 +40,13 @@ OPENAI_PATHS: Final[Mapping[Operation, str]] = {**DEFAULT_PATHS, "responses": "r
 _STORED_TIMEOUTS: Final = Timeouts(first_byte_seconds=30.0, idle_seconds=30.0)
 
 
+_ESCAPE: Final = b"\\u00"
+"""May spell any letter of a member's name."""
+
+
 def _is_in_background(body: bytes) -> bool:
-    return b"background" in body and bool((decode_object(body) or {}).get("background"))
+    may_be = b"background" in body or _ESCAPE in body
+    return may_be and bool((decode_object(body) or {}).get("background"))
 
 
 class OpenAICompatibleBackend(HttpBackend):
@@ -84,8 +89,8 @@ class OpenAICompatibleBackend(HttpBackend):
             body = error_body(message, kind="invalid_request_error", code="unsupported_operation")
             raise Untranslatable(message, backend=self.name, status=404, body=body)
         is_native = call.operation == "responses"
-        if is_native and not call.is_stream and _is_in_background(call.body):
-            raise invalid("background", "what nobody waits for cannot be booked; ask for a stream, or without it")
+        if is_native and _is_in_background(call.body):
+            raise invalid("background", "what goes on when nobody listens cannot be booked; ask without it")
         exchange = Exchange(
             url=url,
             headers=self._headers | {"x-request-id": call.request_id},

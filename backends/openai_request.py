@@ -3,6 +3,7 @@
 The answer's way back is openai_format.py.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -14,6 +15,34 @@ from backends.openai_format import error_body
 from backends.protocol import Call
 
 _MESSAGES: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_DECIDED_ON: Final = frozenset(
+    {
+        "background",
+        "best_of",
+        "cache_salt",
+        "conversation",
+        "functions",
+        "input",
+        "instructions",
+        "max_completion_tokens",
+        "max_output_tokens",
+        "max_tokens",
+        "max_tool_calls",
+        "messages",
+        "model",
+        "n",
+        "plugins",
+        "previous_response_id",
+        "prompt",
+        "search_parameters",
+        "service_tier",
+        "stream",
+        "stream_options",
+        "tools",
+        "web_search_options",
+    }
+)
+"""Servers written in Go take a name in any letters, the last one wins, and we read one way of writing it."""
 _HAS_USAGE_CHUNK: Final = frozenset({"chat.completions", "completions"})
 
 
@@ -23,10 +52,12 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
 
     A renamed field's value moves unless the caller gave both. A `cache_salt` of the caller's own is removed: sharing
     another tenant's prefix cache is not theirs to choose.
-    Raises UpstreamRejected when the body is not one JSON object with distinct keys.
+    Raises UpstreamRejected when the body is not one JSON object with distinct keys, or writes one of _DECIDED_ON in
+    other letters.
     """
     try:
         members = find_members(call.body)
+        _require_plain_names(members)
         edits: dict[str, bytes | None] = {
             "model": msgspec.json.encode(call.upstream_model),
             "cache_salt": msgspec.json.encode(call.cache_salt) if call.cache_salt is not None else None,
@@ -47,6 +78,16 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
     except NotAnObject as error:
         body = error_body(str(error), kind="invalid_request_error", code="invalid_json")
         raise UpstreamRejected(str(error), status=400, body=body) from error
+
+
+def _require_plain_names(members: Iterable[str]) -> None:
+    """Raises NotAnObject."""
+    together = "\n".join(members)
+    if together == together.casefold():
+        return
+    for name in members:
+        if name != (meant := name.casefold()) and meant in _DECIDED_ON:
+            raise NotAnObject(f"{name!r} is taken for {meant!r} by some servers and not by others; write {meant!r}")
 
 
 def _without(names: frozenset[str], messages: bytes) -> bytes:

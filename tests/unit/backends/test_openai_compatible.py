@@ -299,9 +299,14 @@ async def test_an_error_is_never_shown_with_the_key() -> None:
             assert KEY not in repr(vars(caught.value)) + repr(caught.value)
 
 
-async def test_a_response_in_the_background_is_refused_because_nobody_would_book_it() -> None:
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("name", [b"background", b"b\\u0061ckground"])
+async def test_a_response_in_the_background_is_refused_because_nobody_would_book_it(
+    name: bytes, is_stream: bool
+) -> None:
+    """It goes on when its stream is left, and can then be fetched for nothing."""
     async with ScriptedProvider() as provider:
         backend = make_backend(provider, paths=OPENAI_PATHS)
         with pytest.raises(UpstreamRejected, match="background"):
-            await collect(backend, Call("responses", "m", b'{"model":"m","background":true}', False, "r-1"))
+            await collect(backend, Call("responses", "m", b'{"model":"m","%b":true}' % name, is_stream, "r-1"))
         assert not provider.received

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from backends.dialects import Dialect
+from backends.dialects import DIALECTS, Dialect
 from backends.errors import UpstreamRejected
 from backends.openai_request import build_body
 from backends.protocol import Call, Operation
@@ -84,3 +84,23 @@ def test_a_body_that_is_no_object_is_the_callers_fault(body: bytes) -> None:
         build_body(make_call(body, stream=True))
     assert caught.value.status == 400
     assert json.loads(caught.value.body)["error"]["code"] == "invalid_json"
+
+
+@pytest.mark.parametrize("name", ["Model", "MODEL", "\\u004dodel", "\u017ftream", "max_to\u212aens", "N", "Cache_Salt"])
+def test_a_name_that_other_servers_take_for_one_we_decide_on_is_refused(name: str) -> None:
+    with pytest.raises(UpstreamRejected, match="by some servers and not by others; write") as caught:
+        build_body(make_call(b'{"model":"a","%b":"expensive"}' % name.encode()))
+    assert caught.value.status == 400
+
+
+def test_other_names_may_be_written_as_their_server_likes() -> None:
+    body = b'{"model":"a","topK":1,"Models":[],"chatTemplate":"x"}'
+    assert build_body(make_call(body)) == body.replace(b'"a"', b'"up/model-1"')
+
+
+def test_openrouter_is_not_told_of_other_models_than_the_one_that_was_decided_on() -> None:
+    body = b'{"model":"a","models":["dear"],"route":"fallback","preset":"p","provider":{"sort":"price"}}'
+    assert json.loads(build_body(make_call(body), DIALECTS["openrouter"])) == {
+        "model": "up/model-1",
+        "provider": {"sort": "price"},
+    }
