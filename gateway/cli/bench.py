@@ -18,6 +18,7 @@ from gateway.config.home import Home, find_home
 from gateway.config.settings import EngineSettings, load_settings
 from gateway.economics.errors import EconomicsError
 from gateway.errors import StateError
+from gateway.process.own_machine import DIRECT
 from gateway.process.server import free_port
 
 BAR_WIDTH = 20
@@ -97,7 +98,7 @@ async def _measure_own(home: Home, settings: EngineSettings, steps: tuple[int, .
 async def _until_healthy(url: str, home: Home) -> None:
     """Return when the engine answers. Raises StateError after START_SECONDS."""
     deadline = asyncio.get_running_loop().time() + START_SECONDS
-    async with httpx.AsyncClient(base_url=url.removesuffix("/v1"), timeout=5) as client:
+    async with httpx.AsyncClient(base_url=url.removesuffix("/v1"), timeout=5, mounts=DIRECT) as client:
         while asyncio.get_running_loop().time() < deadline:
             with suppress(httpx.HTTPError):
                 if (await client.get("/health")).is_success:

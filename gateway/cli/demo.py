@@ -19,6 +19,7 @@ from gateway.cli.demo_month import run_month
 from gateway.cli.demo_summary import Summary, show, summarise
 from gateway.config.home import find_home
 from gateway.errors import ConfigurationError, StateError
+from gateway.process.own_machine import DIRECT
 from gateway.routing.decide import SIMULATE_TAG
 
 TAGS = f"demo,{SIMULATE_TAG}"
@@ -91,7 +92,9 @@ async def _run(
     async with demo_key(key) as usable:
         headers = {"authorization": f"Bearer {usable}", "x-breakeven-tags": TAGS}
         limits = httpx.Limits(max_connections=concurrency)
-        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=600, limits=limits) as client:
+        async with httpx.AsyncClient(
+            base_url=url, headers=headers, timeout=600, limits=limits, mounts=DIRECT
+        ) as client:
             await _require_gateway(client)
             ids = await _send_all(client, prompts, concurrency, max_tokens, console)
             answered = [one for one in ids if one is not None]

@@ -208,7 +208,7 @@ def _classifier(home: Home, url: str) -> str:
     active = ClassifierVersions(home.classifier_directory).history()[-1]
     what = f"{active.artefact} + {active.correction or 'no correction'}"
     try:
-        lines = httpx.get(f"{url}/metrics", timeout=3).text.splitlines()
+        lines = httpx.get(f"{url}/metrics", timeout=3, trust_env=False).text.splitlines()
     except httpx.HTTPError:
         return what
     figures = dict(line.rsplit(" ", 1) for line in lines if line.startswith("breakeven_classifier_"))
@@ -220,7 +220,7 @@ def _classifier(home: Home, url: str) -> str:
 
 def _gateway(url: str) -> Finding:
     try:
-        answer = httpx.get(f"{url}/readyz", timeout=3)
+        answer = httpx.get(f"{url}/readyz", timeout=3, trust_env=False)
         problems = "; ".join(answer.json().get("problems", []))
     except httpx.ConnectError:
         start = f"start it: breakeven serve --port {url.rpartition(':')[2]}"

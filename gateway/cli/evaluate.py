@@ -16,6 +16,7 @@ from rich.progress import track
 from classifier.exam import Question, ability_from_marks, grade, load_exam
 from classifier.load import load_artefact
 from gateway.errors import ConfigurationError
+from gateway.process.own_machine import DIRECT
 
 TIMEOUT_SECONDS = 120.0
 
@@ -42,7 +43,8 @@ def command(
     """Grade a live model on the bundled exam; costs one short answer per question."""
     questions = load_exam()
     endpoint = url.rstrip("/") + "/chat/completions"
-    with httpx.Client(timeout=TIMEOUT_SECONDS, headers={"authorization": f"Bearer {key}"} if key else {}) as client:
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    with httpx.Client(timeout=TIMEOUT_SECONDS, headers=headers, mounts=DIRECT) as client:
         asked = _ask_all(client, endpoint, model, questions, max_tokens=max_tokens, concurrency=concurrency)
         marks = list(asked if json_output else track(asked, "Asking", total=len(questions)))
     profile = build_profile(model, marks)

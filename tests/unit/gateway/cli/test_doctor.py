@@ -107,7 +107,10 @@ def test_a_journal_of_somebody_else_is_named(home: Home, monkeypatch: pytest.Mon
     assert found(home)["journal"].detail.endswith("journal is not writable")
 
 
-def test_a_gateway_that_is_not_ready_is_not_to_be_started_again(home: Home) -> None:
+def test_a_gateway_that_is_not_ready_is_not_to_be_started_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it asked through the proxy that leads to the rest of the world."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+
     class NotReady(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(503)

@@ -1,14 +1,19 @@
-"""What is said of a backend's health: news, and nothing when it comes up for the first time."""
+"""What is said of a backend's health, which is news only, and how an engine's curve is measured."""
 
 import asyncio
 from collections.abc import Sequence
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from backends.protocol import BackendHealth
 from backends.scripted import Outcome, ScriptedBackend
-from gateway.composition.engine_monitor import watch_health
+from gateway.composition.engine_monitor import measure_curve, watch_health
 from gateway.upstreams.load import Upstreams
+from tests.live_server import serving
 
 
 class Reporting(ScriptedBackend):
@@ -37,3 +42,14 @@ async def test_only_what_changed_after_it_was_up_is_news(
     with pytest.raises(asyncio.CancelledError):
         await watch_health({"local": Reporting(reports)}, Upstreams(), every_seconds=0)
     assert [record.getMessage() for record in caplog.records] == said
+
+
+async def test_an_engine_on_this_machine_is_not_measured_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(_: Request) -> JSONResponse:
+        return JSONResponse({"x_breakeven": {"decode_tokens_per_second": 10.0, "prefill_tokens_per_second": 500.0}})
+
+    for name in ("HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    async with serving(Starlette(routes=[Route("/v1/chat/completions", answer, methods=["POST"])])) as url:
+        curve = await measure_curve(f"{url}/v1", "m", sweep=(1, 2))
+    assert curve.points == [(1, 10.0), (2, 20.0)]
