@@ -12,7 +12,7 @@ from local_engine.async_engine import AsyncEngine
 from local_engine.chat import Prepared
 from local_engine.engine_core import Delta
 from local_engine.errors import StepFailed
-from local_engine.openai_answers import AnswerWire, Collected, ToolSplit, error_body
+from local_engine.openai_answers import AnswerWire, Collected, ToolSplit, error_body, usage
 from local_engine.request import Request
 
 FINISH = {"stop": "stop", "length": "length", "cancelled": "stop", "error": "stop"}
@@ -88,28 +88,37 @@ async def events(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> A
     requests: dict[int, Request] = {}
     splits = [ToolSplit(prepared.most_calls) if prepared.has_tools else None for _ in range(prepared.answers)]
     shown = [0] * prepared.answers
+    told = [0] * prepared.answers
+
+    def chunk(choice: int, delta: dict[str, Any], logprobs: Any = None, finish: str | None = None) -> bytes:
+        body = wire.chunk(choice, delta, logprobs, finish)
+        if prepared.counts_in_every_chunk:
+            body["usage"] = usage(len(prepared.prompts[prepared.prompt_of(choice)]), told[choice])
+        return event(body)
+
     async with aclosing(deltas(engine, prepared)) as parts:  # pyright: ignore[reportArgumentType]
         async for choice, delta in parts:
             if delta.error is not None:
                 yield event(error_body(delta.error, kind="server_error", code="engine_error"))
                 return
             if choice not in requests and wire.kind == "chat":
-                yield event(wire.chunk(choice, {"role": "assistant", "content": ""}))
+                yield chunk(choice, {"role": "assistant", "content": ""})
             if choice not in requests and (echo := prepared.echo_of(choice)):
-                yield event(wire.chunk(choice, {"content": echo}))
+                yield chunk(choice, {"content": echo})
             requests[choice] = delta.request
+            told[choice] += len(delta.token_ids)
             logprobs = wire.logprobs(delta.logprobs, shown[choice])
             shown[choice] += wire.width(delta.logprobs)
             text, finish, split = delta.text, FINISH.get(delta.finish_reason or ""), splits[choice]
             if split is not None:
                 text, calls = split.push(text, is_last=finish is not None)
                 for position, call in enumerate(calls, split.calls - len(calls)):
-                    yield event(wire.chunk(choice, {"tool_calls": [{"index": position} | call]}))
+                    yield chunk(choice, {"tool_calls": [{"index": position} | call]})
                 finish = "tool_calls" if finish and split.calls else finish
             if text or logprobs:
-                yield event(wire.chunk(choice, {"content": text}, logprobs))
+                yield chunk(choice, {"content": text}, logprobs)
             if finish is not None:
-                yield event(wire.chunk(choice, {}, finish=finish))
+                yield chunk(choice, {}, finish=finish)
     if prepared.wants_usage_chunk:
         ended = [requests[choice] for choice in sorted(requests)]
         yield event(wire.usage_chunk(ended, time.monotonic(), len(prepared.choices)))

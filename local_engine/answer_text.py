@@ -4,11 +4,14 @@ from local_engine.tokenizer import IncrementalDetokenizer, Tokenizer
 
 
 class AnswerText:
-    """Text comes out as soon as it is certain not to begin a stop string."""
+    """Text comes out as soon as it is certain not to begin a stop string; `includes_stop` leaves the string itself."""
 
-    def __init__(self, tokenizer: Tokenizer, stop: tuple[str, ...]) -> None:
-        self._detokenizer = IncrementalDetokenizer(tokenizer)
+    def __init__(
+        self, tokenizer: Tokenizer, stop: tuple[str, ...], *, includes_stop: bool = False, shows_special: bool = False
+    ) -> None:
+        self._detokenizer = IncrementalDetokenizer(tokenizer, shows_special=shows_special)
         self._stop = stop
+        self._includes_stop = includes_stop
         self._held = ""
         self.is_stopped = False
 
@@ -26,11 +29,12 @@ class AnswerText:
 
     def _release(self, text: str) -> str:
         held = self._held + text
-        starts = [at for at in (held.find(stop) for stop in self._stop) if at >= 0]
-        if starts:
+        found = [(at, at + len(stop)) for stop in self._stop if (at := held.find(stop)) >= 0]
+        if found:
             self.is_stopped = True
             self._held = ""
-            return held[: min(starts)]
+            start, end = min(found)
+            return held[: end if self._includes_stop else start]
         keep = max((overlap(held, stop) for stop in self._stop), default=0)
         self._held = held[len(held) - keep :]
         return held[: len(held) - keep]

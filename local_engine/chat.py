@@ -6,11 +6,19 @@ from local_engine.constraints import ConstraintCompiler, function_of, requested_
 from local_engine.errors import InvalidRequest
 from local_engine.messages import plain_message
 from local_engine.openai_answers import Kind
-from local_engine.openai_protocol import ChatRequest, Sampled, parse_chat, parse_completion, sampling_params
+from local_engine.openai_protocol import (
+    ChatRequest,
+    Sampled,
+    parse_chat,
+    parse_completion,
+    sampling_params,
+    template_names,
+)
 from local_engine.sampling_params import Constraint, SamplingParams
 from local_engine.tokenizer import Tokenizer
 
 DEFAULT_TEXT_TOKENS = 16
+MAX_BAD_WORDS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +30,7 @@ class Prepared:
     choices: list[SamplingParams]
     is_stream: bool
     wants_usage_chunk: bool
+    counts_in_every_chunk: bool
     cache_salt: str
     priority: int
     has_tools: bool = False
@@ -68,7 +77,13 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
     for tool in request.tools or ():
         function_of(tool)
     tools = None if request.tool_choice == "none" else request.tools
-    ids = model.tokenizer.encode_chat(messages, tools=tools, extra=request.chat_template_kwargs)
+    extra = template_names(
+        request.add_generation_prompt,
+        request.continue_final_message,
+        request.documents,
+        request.chat_template_kwargs,
+    )
+    ids = model.tokenizer.encode_chat(messages, tools=tools, extra=extra, with_bos=request.add_special_tokens)
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
     prepared = _prepared(
         "chat",
@@ -85,7 +100,9 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
 def prepare_completion(body: bytes, model: Model) -> Prepared:
     """Raises InvalidRequest that names the parameter."""
     request = parse_completion(body)
-    prompts = [_prompt_ids(prompt, model.tokenizer) for prompt in _prompts(request.prompt)]
+    prompts = [
+        _prompt_ids(prompt, model.tokenizer, with_bos=request.add_special_tokens) for prompt in _prompts(request.prompt)
+    ]
     prepared = _prepared(
         "text",
         request,
@@ -132,17 +149,22 @@ def _prepared(
     known = min(model.tokenizer.vocabulary_size, model.vocabulary_size)
     for ids in prompts:
         _check_ids(ids, known, kind)
+    # Without a limit the window is one; the engine core ends an answer there.
+    longest = min(max_tokens or model.context_window, model.context_window)
+    room = max(1, model.context_window - (max_tokens or 1))
+    prompts = [_truncated(ids, request.truncate_prompt_tokens, room) for ids in prompts]
+    banned = _banned(request.bad_words or [], model.tokenizer)
     if constraint is not None:
         model.constraints.check(constraint)
     choices = [
         sampling_params(
             request,
-            # Without a limit the window is one; the engine core ends an answer there.
-            max_tokens=min(max_tokens or model.context_window, model.context_window),
+            max_tokens=longest,
             eos_token_ids=model.tokenizer.eos_token_ids,
             vocabulary_size=known,
             logprobs=logprobs,
             constraint=constraint,
+            banned=banned,
             choice=choice,
         )
         for choice in range(request.choices)
@@ -153,6 +175,7 @@ def _prepared(
         choices=choices,
         is_stream=bool(request.stream),
         wants_usage_chunk=request.wants_usage_chunk,
+        counts_in_every_chunk=request.counts_in_every_chunk,
         cache_salt=request.cache_salt or "",
         priority=request.priority,
     )
@@ -183,5 +206,22 @@ def _prompts(prompt: str | list[str | int | list[int]]) -> list[str | list[int]]
     return several or [ids]
 
 
-def _prompt_ids(prompt: str | list[int], tokenizer: Tokenizer) -> list[int]:
-    return tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+def _prompt_ids(prompt: str | list[int], tokenizer: Tokenizer, *, with_bos: bool) -> list[int]:
+    return tokenizer.encode(prompt, with_bos=with_bos) if isinstance(prompt, str) else prompt
+
+
+def _truncated(ids: list[int], keep: int | None, room: int) -> list[int]:
+    """The prompt's last tokens, as many as asked for; -1 keeps what leaves the answer its room."""
+    if keep is None:
+        return ids
+    if keep == 0:
+        raise InvalidRequest("truncate_prompt_tokens is at least 1, or -1.", parameter="truncate_prompt_tokens")
+    return ids[-keep:] if keep > 0 else ids[-room:]
+
+
+def _banned(words: list[str], tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
+    """Each word's tokens, as it is cut alone and after a space."""
+    if len(words) > MAX_BAD_WORDS or not all(word.strip() for word in words):
+        raise InvalidRequest(f"bad_words takes up to {MAX_BAD_WORDS} words.", parameter="bad_words")
+    texts = [text for word in words for text in (word, f" {word}")]
+    return tuple(dict.fromkeys(tuple(tokenizer.encode(text, with_bos=False)) for text in texts))

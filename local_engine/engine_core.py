@@ -88,7 +88,10 @@ class EngineCore:
     def add(self, request: Request) -> None:
         """Queue a request; its clock starts when it arrived, not here."""
         request.longest = min(request.longest, self._context_window)
-        self._texts[request.request_id] = AnswerText(self._tokenizer, request.params.stop)
+        params = request.params
+        self._texts[request.request_id] = AnswerText(
+            self._tokenizer, params.stop, includes_stop=params.includes_stop, shows_special=params.shows_special
+        )
         if self._speculative_tokens and request.params.constraint is None:
             self._drafters[request.request_id] = NgramDrafter(self._speculative_tokens)
         self.scheduler.add(request)
@@ -179,7 +182,7 @@ class EngineCore:
         for token in drawn.token_ids:
             taken += 1
             reason = self._ends(request, token, request.output_tokens + taken)
-            if reason != "stop":
+            if reason != "stop" or request.params.includes_stop:
                 text += answer.push(token)
             if answer.is_stopped:
                 reason = "stop"

@@ -18,8 +18,9 @@ class GuidanceVocabulary:
 
     def __init__(self, tokenizer: Tokenizer, vocabulary_size: int) -> None:
         size = max(vocabulary_size, tokenizer.vocabulary_size)
-        eos = min(tokenizer.eos_token_ids, default=0)
-        self._index = LLTokenizer(tokenizer.fast.to_str(), n_vocab=size, eos_token=eos)
+        # The grammar knows one end; a model may have several, and whichever it likes best ends the answer.
+        self._ends = sorted(tokenizer.eos_token_ids)
+        self._index = LLTokenizer(tokenizer.fast.to_str(), n_vocab=size, eos_token=min(self._ends, default=0))
 
     def matcher(self, constraint: Constraint) -> "GuidanceMatcher":
         """A fresh matcher at the beginning of an answer; raises InvalidRequest for what nothing can satisfy."""
@@ -28,14 +29,15 @@ class GuidanceVocabulary:
             raise InvalidRequest(
                 f"The {constraint.kind} constraint cannot be used: {matcher.get_error()}", parameter="response_format"
             )
-        return GuidanceMatcher(matcher)
+        return GuidanceMatcher(matcher, self._ends)
 
 
 class GuidanceMatcher:
     """Where one answer stands in its constraint."""
 
-    def __init__(self, matcher: LLMatcher) -> None:
+    def __init__(self, matcher: LLMatcher, ends: list[int]) -> None:
         self._matcher = matcher
+        self._ends = ends
 
     @property
     def is_complete(self) -> bool:
@@ -46,11 +48,13 @@ class GuidanceMatcher:
         """A copy of one row with every token that may not follow at minus infinity."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
         allowed = torch.from_numpy(np.unpackbits(bits, bitorder="little")[: logits.shape[-1]].astype(bool))
+        if self._ends and allowed[self._ends[0]]:
+            allowed[[end for end in self._ends if end < len(allowed)]] = True
         return logits.masked_fill(~allowed.to(logits.device), float("-inf"))
 
     def consume(self, token_id: int) -> None:
         """Advance by a drawn token."""
-        self._matcher.consume_token(token_id)
+        self._matcher.consume_token(self._ends[0] if token_id in self._ends else token_id)
 
 
 def _from_grammar(source: str) -> Any:

@@ -141,12 +141,8 @@ def accounts(requests: list[Request], now: float, per_prompt: int) -> dict[str, 
     output_tokens = sum(request.output_tokens for request in requests)
     timings = [answer_timings(request, now) for request in requests]
     return {
-        "usage": {
-            "prompt_tokens": prompt_tokens,
-            "completion_tokens": output_tokens,
-            "total_tokens": prompt_tokens + output_tokens,
-            "prompt_tokens_details": {"cached_tokens": sum(request.cached_prompt_tokens or 0 for request in firsts)},
-        },
+        "usage": usage(prompt_tokens, output_tokens)
+        | {"prompt_tokens_details": {"cached_tokens": sum(request.cached_prompt_tokens or 0 for request in firsts)}},
         "x_breakeven": {
             "gpu_seconds": sum(timing.device_seconds for timing in timings),
             "queue_seconds": timings[0].queue_seconds,
@@ -155,6 +151,15 @@ def accounts(requests: list[Request], now: float, per_prompt: int) -> dict[str, 
             "decode_tokens_per_second": timings[0].decode_tokens_per_second,
             "mean_batch_size": mean_batch_size(timings),
         },
+    }
+
+
+def usage(prompt_tokens: int, output_tokens: int) -> dict[str, Any]:
+    """Tokens as OpenAI counts them."""
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": output_tokens,
+        "total_tokens": prompt_tokens + output_tokens,
     }
 
 

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from local_engine.errors import InvalidRequest
+from local_engine.refused_fields import REFUSED, REFUSED_IN_CHAT, refuse_fields
 from local_engine.sampling_params import Constraint, SamplingParams
 
 T = TypeVar("T")
@@ -20,9 +21,11 @@ MAX_CHOICES: Final = 16
 
 
 class StreamOptions(Struct):
-    """`include_usage` asks for a last chunk without choices that carries the usage."""
+    """`include_usage` asks for a last chunk without choices that carries the usage; `continuous_usage_stats`, beside
+    it, for the usage so far in every chunk."""
 
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
 
 
 class Sampled(Struct, kw_only=True):
@@ -42,6 +45,12 @@ class Sampled(Struct, kw_only=True):
     stop_token_ids: list[int] | None = None
     min_tokens: Annotated[int, Meta(ge=0)] | None = None
     ignore_eos: bool = False
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
+    allowed_token_ids: list[int] | None = None
+    bad_words: list[str] | None = None
+    add_special_tokens: bool = True
+    truncate_prompt_tokens: Annotated[int, Meta(ge=-1)] | None = None
     n: Annotated[int, Meta(ge=1, le=MAX_CHOICES)] | None = None
     logit_bias: dict[str, Annotated[float, Meta(ge=-100, le=100)]] | None = None
     stream: bool | None = None
@@ -54,8 +63,10 @@ class Sampled(Struct, kw_only=True):
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
-    json_schema: dict[str, Any] | None = None
+    json_schema: str | dict[str, Any] | None = None
     grammar: str | None = None
+    regex: str | None = None
+    ebnf: str | None = None
     # Known, so that they can be refused: left out silently, they would mean another answer.
     best_of: int | None = None
     use_beam_search: bool | None = None
@@ -73,15 +84,21 @@ class Sampled(Struct, kw_only=True):
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
     @property
+    def counts_in_every_chunk(self) -> bool:
+        """Whether each chunk of a stream says the usage so far."""
+        return self.wants_usage_chunk and bool(self.stream_options and self.stream_options.continuous_usage_stats)
+
+    @property
     def constraints(self) -> dict[str, Any]:
         """What the answer must match, under `structured_outputs`' names."""
         others = {
-            "json": self.json_schema if self.guided_json is None else self.guided_json,
-            "regex": self.guided_regex,
-            "choice": self.guided_choice,
-            "grammar": self.grammar if self.guided_grammar is None else self.guided_grammar,
+            "json": (self.guided_json, self.json_schema),
+            "regex": (self.guided_regex, self.regex),
+            "choice": (self.guided_choice,),
+            "grammar": (self.guided_grammar, self.grammar, self.ebnf),
         }
-        return (self.structured_outputs or {}) | {name: asked for name, asked in others.items() if asked is not None}
+        given = {name: next((one for one in asked if one is not None), None) for name, asked in others.items()}
+        return (self.structured_outputs or {}) | {name: asked for name, asked in given.items() if asked is not None}
 
 
 class ChatRequest(Sampled, kw_only=True):
@@ -95,6 +112,9 @@ class ChatRequest(Sampled, kw_only=True):
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    documents: list[dict[str, Any]] | None = None
     functions: list[Any] | None = None
 
 
@@ -107,6 +127,21 @@ class CompletionRequest(Sampled, kw_only=True):
     suffix: str | None = None
 
 
+def template_names(
+    add_generation_prompt: bool | None,
+    continue_final_message: bool | None,
+    documents: list[dict[str, Any]] | None,
+    kwargs: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """What a chat template is told beside the messages: what was said, and what kwargs add."""
+    said = {
+        "add_generation_prompt": add_generation_prompt,
+        "continue_final_message": continue_final_message,
+        "documents": documents,
+    }
+    return {name: value for name, value in said.items() if value is not None} | (kwargs or {})
+
+
 _CHAT = msgspec.json.Decoder(ChatRequest)
 _COMPLETION = msgspec.json.Decoder(CompletionRequest)
 
@@ -114,6 +149,7 @@ _COMPLETION = msgspec.json.Decoder(CompletionRequest)
 def parse_chat(body: bytes) -> ChatRequest:
     """Raises InvalidRequest that names the parameter."""
     request = parse_body(_CHAT, body)
+    refuse_fields(body, REFUSED_IN_CHAT)
     if request.functions:
         raise InvalidRequest("functions is not read any more; send tools.", parameter="functions")
     if request.top_logprobs and not request.logprobs:
@@ -125,6 +161,7 @@ def parse_chat(body: bytes) -> ChatRequest:
 def parse_completion(body: bytes) -> CompletionRequest:
     """Raises InvalidRequest that names the parameter."""
     request = parse_body(_COMPLETION, body)
+    refuse_fields(body, REFUSED)
     if request.echo and request.logprobs is not None:
         raise InvalidRequest("echo has no log-probabilities of the prompt; leave one of them out.", parameter="echo")
     if request.suffix:
@@ -172,6 +209,7 @@ def sampling_params(
     vocabulary_size: int,
     logprobs: int | None,
     constraint: Constraint | None = None,
+    banned: tuple[tuple[int, ...], ...] = (),
     choice: int = 0,
 ) -> SamplingParams:
     """The engine's own parameters for one choice; OpenAI's defaults where the body says nothing."""
@@ -179,6 +217,9 @@ def sampling_params(
     stop_ids = frozenset(request.stop_token_ids or ())
     if any(not 0 <= token < vocabulary_size for token in stop_ids):
         raise InvalidRequest(f"stop_token_ids are from 0 to {vocabulary_size - 1}.", parameter="stop_token_ids")
+    allowed = request.allowed_token_ids
+    if allowed is not None and any(not 0 <= token < vocabulary_size for token in allowed):
+        raise InvalidRequest(f"allowed_token_ids are from 0 to {vocabulary_size - 1}.", parameter="allowed_token_ids")
     ends = stop_ids | (frozenset() if request.ignore_eos else eos_token_ids)
     return SamplingParams(
         temperature=1.0 if request.temperature is None else request.temperature,
@@ -194,6 +235,10 @@ def sampling_params(
         stop=stop,
         stop_token_ids=ends,
         logit_bias=_logit_bias(request.logit_bias or {}, vocabulary_size),
+        allowed_token_ids=None if allowed is None else frozenset(allowed),
+        banned=banned,
+        includes_stop=request.include_stop_str_in_output,
+        shows_special=not request.skip_special_tokens,
         logprobs=logprobs,
         constraint=constraint,
     )

@@ -137,7 +137,7 @@ def _most_likely(scaled: torch.Tensor, top_k: int, top_p: float, min_p: float) -
 def change_logits(logits: torch.Tensor, request: Request, new_ids: list[int]) -> torch.Tensor:
     """One row after penalties, bias and bans, `new_ids` being drawn already; the row itself when nothing applies.
 
-    Presence and frequency count the answer, repetition the prompt too; `logit_bias` is added last.
+    Presence and frequency count the answer, repetition the prompt too; then `logit_bias` is added, and last come bans.
     """
     params, bans_end = request.params, _bans_end(request, len(new_ids))
     if not (params.changes_logits or bans_end):
@@ -156,7 +156,17 @@ def change_logits(logits: torch.Tensor, request: Request, new_ids: list[int]) ->
         logits[token_id] += bias
     if bans_end:
         logits[list(params.stop_token_ids)] = float("-inf")
+    if params.banned and (ends := _ends_of_banned(params.banned, request.output_token_ids + new_ids)):
+        logits[ends] = float("-inf")
+    if params.allowed_token_ids is not None:
+        allowed = torch.tensor(sorted(params.allowed_token_ids), device=logits.device)
+        logits = torch.full_like(logits, float("-inf")).index_copy(0, allowed, logits[allowed])
     return logits
+
+
+def _ends_of_banned(banned: tuple[tuple[int, ...], ...], drawn: list[int]) -> list[int]:
+    """The last tokens of those runs whose others were drawn just now."""
+    return [run[-1] for run in banned if len(run) == 1 or tuple(drawn[1 - len(run) :]) == run[:-1]]
 
 
 def leaves_logits(request: Request, drawn: int) -> bool:

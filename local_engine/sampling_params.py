@@ -38,6 +38,11 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
     stop_token_ids: frozenset[int] = frozenset()
     logit_bias: Mapping[int, float] = field(default_factory=dict[int, float])
+    allowed_token_ids: frozenset[int] | None = None
+    # Runs of tokens that the answer must not hold.
+    banned: tuple[tuple[int, ...], ...] = ()
+    includes_stop: bool = False
+    shows_special: bool = False
     logprobs: int | None = None
     constraint: Constraint | None = None
 
@@ -51,8 +56,22 @@ class SamplingParams:
             raise InvalidRequest(f"top_logprobs must be between 0 and {MAX_TOP_LOGPROBS}.", parameter="top_logprobs")
         if len(self.stop) > MAX_STOP_STRINGS or any(not text for text in self.stop):
             raise InvalidRequest(f"stop takes up to {MAX_STOP_STRINGS} non-empty strings.", parameter="stop")
+        if self.allowed_token_ids is not None:
+            self._check_allowed(self.allowed_token_ids)
         if any(not -100 <= bias <= 100 for bias in self.logit_bias.values()):
             raise InvalidRequest("logit_bias values must be between -100 and 100.", parameter="logit_bias")
+
+    def _check_allowed(self, allowed: frozenset[int]) -> None:
+        """Whatever is forbidden beside them, a token must be left to draw."""
+        if not allowed:
+            raise InvalidRequest("allowed_token_ids names no token.", parameter="allowed_token_ids")
+        if self.banned or self.constraint is not None:
+            raise InvalidRequest(
+                "allowed_token_ids stands alone, without bad_words and without a schema, expression or grammar.",
+                parameter="allowed_token_ids",
+            )
+        if self.min_tokens and allowed <= self.stop_token_ids:
+            raise InvalidRequest("min_tokens forbids all of allowed_token_ids.", parameter="allowed_token_ids")
 
     @property
     def is_greedy(self) -> bool:
@@ -63,14 +82,13 @@ class SamplingParams:
     def draws_from_answer(self) -> bool:
         """Whether the next draw needs the answer so far on the host, its last token included."""
         penalises = self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0
-        return self.constraint is not None or bool(penalises)
+        return self.constraint is not None or bool(penalises) or any(len(run) > 1 for run in self.banned)
 
     @property
     def changes_logits(self) -> bool:
         """Whether anything is added to the logits before drawing."""
-        return bool(
-            self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0 or self.logit_bias
-        )
+        penalises = self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0
+        return bool(penalises or self.logit_bias or self.banned) or self.allowed_token_ids is not None
 
 
 BOUNDS: tuple[tuple[str, float, float], ...] = (

@@ -114,13 +114,14 @@ class Tokenizer:
 class IncrementalDetokenizer:
     """Turns token ids into text as they come; bytes of an unfinished character wait for the next token."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, shows_special: bool = False) -> None:
         self._tokenizer = tokenizer
+        self._skips_special = not shows_special
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def push(self, token_id: int) -> str:
         """Text that became certain with this token."""
-        return self._decoder.decode(self._tokenizer.bytes_of(token_id))
+        return self._decoder.decode(self._tokenizer.bytes_of(token_id, skips_special=self._skips_special))
 
     def finish(self) -> str:
         """What is left: U+FFFD for a character that never ended."""

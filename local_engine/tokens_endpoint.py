@@ -7,7 +7,7 @@ import msgspec
 from local_engine.chat import Model
 from local_engine.errors import InvalidRequest
 from local_engine.messages import plain_message
-from local_engine.openai_protocol import parse_body
+from local_engine.openai_protocol import parse_body, template_names
 
 
 class TokenizeRequest(msgspec.Struct, kw_only=True):
@@ -18,6 +18,8 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
     messages: list[dict[str, Any]] | None = None
     tools: list[dict[str, Any]] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
     add_special_tokens: bool = True
     return_token_strs: bool | None = None
 
@@ -36,13 +38,18 @@ def tokenized(body: bytes, model: Model) -> dict[str, Any]:
     """Raises InvalidRequest that names the parameter."""
     request = parse_body(_TOKENIZE, body)
     text = request.prompt if request.prompt is not None else request.content
-    if (text is None) == (request.messages is None):
+    if (text is None) == (not request.messages):
         raise InvalidRequest("Send either a prompt or messages.", parameter="prompt")
     if text is not None:
         ids = model.tokenizer.encode(text, with_bos=request.add_special_tokens)
     else:
         messages = [plain_message(message, index) for index, message in enumerate(request.messages or ())]
-        ids = model.tokenizer.encode_chat(messages, tools=request.tools, extra=request.chat_template_kwargs)
+        extra = template_names(
+            request.add_generation_prompt, request.continue_final_message, None, request.chat_template_kwargs
+        )
+        ids = model.tokenizer.encode_chat(
+            messages, tools=request.tools, extra=extra, with_bos=request.add_special_tokens
+        )
     answer: dict[str, Any] = {"count": len(ids), "max_model_len": model.context_window, "tokens": ids}
     if request.return_token_strs:
         answer["token_strs"] = [model.tokenizer.decode([token], skips_special=False) for token in ids]

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import NoBadWordsLogitsProcessor, RepetitionPenaltyLogitsProcessor
 
 from local_engine.errors import InvalidRequest
 from local_engine.request import Request
@@ -155,3 +156,35 @@ def test_values_out_of_bounds_are_refused(changes: dict[str, object], parameter:
     with pytest.raises(InvalidRequest) as caught:
         SamplingParams(**changes)  # pyright: ignore[reportArgumentType]
     assert caught.value.parameter == parameter
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 30),
+    prompt=st.lists(st.integers(0, 9), min_size=1, max_size=6),
+    answer=st.lists(st.integers(0, 9), max_size=6),
+    penalty=st.sampled_from([0.5, 1.0, 1.7]),
+    banned=st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=3), min_size=1, max_size=4),
+)
+def test_repetition_and_banned_words_are_as_in_transformers(
+    seed: int, prompt: list[int], answer: list[int], penalty: float, banned: list[list[int]]
+) -> None:
+    """Drawn tokens count wherever they stand, in the request or in this step; bans look at the answer alone."""
+    logits = make_logits(seed)
+    params = SamplingParams(repetition_penalty=penalty, banned=tuple(map(tuple, banned)))
+    request = Request("r", prompt, params)
+    request.token_ids += answer[: len(answer) // 2]
+    ours = change_logits(logits, request, answer[len(answer) // 2 :])
+    theirs = logits[None]
+    if penalty != 1.0:
+        seen = torch.tensor([prompt + answer])
+        theirs = RepetitionPenaltyLogitsProcessor(penalty)(seen, theirs)  # pyright: ignore[reportArgumentType]
+    theirs = NoBadWordsLogitsProcessor(banned)(torch.tensor([answer], dtype=torch.int64), theirs)  # pyright: ignore[reportArgumentType]
+    assert torch.equal(ours, theirs[0])
+
+
+def test_only_allowed_tokens_keep_their_logits() -> None:
+    logits = make_logits(4)
+    changed = change_logits(logits, Request("r", [1], SamplingParams(allowed_token_ids=frozenset({3, 7}))), [])
+    assert changed.isfinite().nonzero().flatten().tolist() == [3, 7]
+    assert torch.equal(changed[[3, 7]], logits[[3, 7]])

@@ -1,0 +1,58 @@
+"""What other servers' clients may send and this engine does not do: refused by name, since without it the answer would
+be another one. Knows field names and sentences; decodes nothing else.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from local_engine.errors import InvalidRequest
+
+SAMPLERS: Final = "{name} is not supported; draw with temperature, top_p, top_k and min_p."
+LIMIT: Final = "{name} is not read; send max_tokens."
+SHOWN: Final = "{name} is not supported; send logprobs, or ask /tokenize for ids."
+ADAPTERS: Final = "{name} is not supported: the model is served as its file has it."
+TEXT_ONLY: Final = "{name} is not supported: this model reads and writes text."
+# The values with which a field changes nothing, and the sentence for all others; null changes nothing either.
+REFUSED: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
+    "typical_p": ((1,), SAMPLERS),
+    "tfs_z": ((1,), SAMPLERS),
+    "top_a": ((0,), SAMPLERS),
+    "mirostat": ((0,), SAMPLERS),
+    "dynatemp_range": ((0,), SAMPLERS),
+    "xtc_probability": ((0,), SAMPLERS),
+    "dry_multiplier": ((0,), SAMPLERS),
+    "top_n_sigma": ((-1, 0), SAMPLERS),
+    "logits_processors": (([],), "{name} is not supported; logit_bias, allowed_token_ids and bad_words are."),
+    "custom_logit_processor": ((), "{name} is not supported; logit_bias, allowed_token_ids and bad_words are."),
+    "repeat_penalty": ((1,), "{name} is not read; send repetition_penalty."),
+    "n_predict": ((), LIMIT),
+    "max_new_tokens": ((), LIMIT),
+    "min_new_tokens": ((0,), "{name} is not read; send min_tokens."),
+    "n_probs": ((0,), "{name} is not read; send logprobs."),
+    "stop_regex": (([],), "{name} is not supported; stop takes strings."),
+    "return_token_ids": ((False,), SHOWN),
+    "return_tokens_as_token_ids": ((False,), SHOWN),
+    "return_hidden_states": ((False,), "{name} is not supported; /v1/embeddings gives vectors."),
+    "chat_template": ((), "{name} is not read: the model's own is used; chat_template_kwargs takes its names."),
+    "lora": (([],), ADAPTERS),
+    "lora_path": ((), ADAPTERS),
+    "modalities": ((["text"], []), TEXT_ONLY),
+    "audio": ((), TEXT_ONLY),
+    "image_data": ((), TEXT_ONLY),
+    "prompt_embeds": ((), TEXT_ONLY),
+    "input_embeds": ((), TEXT_ONLY),
+}
+ECHO: Final = "{name} is for /v1/completions; continue_final_message continues a message of yours."
+REFUSED_IN_CHAT: Final[dict[str, tuple[tuple[Any, ...], str]]] = REFUSED | {"echo": ((False,), ECHO)}
+
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def refuse_fields(body: bytes, refused: dict[str, tuple[tuple[Any, ...], str]]) -> None:
+    """Raise InvalidRequest for the first of these that a body, known to be a JSON object, asks for."""
+    fields = _FIELDS.decode(body)
+    for name in refused.keys() & fields.keys():
+        neutral, sentence = refused[name]
+        if msgspec.json.decode(fields[name]) not in (None, *neutral):
+            raise InvalidRequest(sentence.format(name=name), parameter=name)
