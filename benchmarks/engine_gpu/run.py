@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,6 +73,7 @@ class Run:
         try:
             return make()
         except Exception as error:  # noqa: BLE001 - one part must not cost the others their figures
+            traceback.print_exc()  # whoever runs this has the device once, and needs the place
             self.results.setdefault("failed", {})[name] = f"{type(error).__name__}: {error}"
         finally:
             del self.results[UNDER_WAY]

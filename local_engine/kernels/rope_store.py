@@ -88,24 +88,22 @@ def _rope_store_kernel(
     tl.store(source + HALF, second.to(qkv_ptr.dtype.element_ty), mask=rotated)
 
     slot = tl.load(slots_ptr + token).to(tl.int64)
-    # A padded row of a captured graph has slot -1 and must leave the cache alone.
-    block, offset = slot // block_size, slot % block_size
-    if IS_FP8:
-        inverse_scale = tl.where(is_key, k_inverse_scale, v_inverse_scale)[:, None]
-        first = tl.minimum(tl.maximum(first * inverse_scale, -LARGEST), LARGEST)
-        second = tl.minimum(tl.maximum(second * inverse_scale, -LARGEST), LARGEST)
-    first = first.to(k_cache_ptr.dtype.element_ty)
-    second = second.to(k_cache_ptr.dtype.element_ty)
-    k_target = k_cache_ptr + block * k_block_stride + offset * k_slot_stride
-    k_target += (head - Q_HEADS)[:, None] * HEAD_DIM + lane[None, :]
-    k_inside = inside & is_key[:, None] & (slot >= 0)
-    tl.store(k_target, first, mask=k_inside)
-    tl.store(k_target + HALF, second, mask=k_inside)
-    v_target = v_cache_ptr + block * v_block_stride + offset * v_slot_stride
-    v_target += (head - Q_HEADS - KV_HEADS)[:, None] * HEAD_DIM + lane[None, :]
-    v_inside = inside & is_value[:, None] & (slot >= 0)
-    tl.store(v_target, first, mask=v_inside)
-    tl.store(v_target + HALF, second, mask=v_inside)
+    if slot >= 0:  # a padded row of a captured graph has slot -1 and must leave the cache alone
+        block, offset = slot // block_size, slot % block_size
+        if IS_FP8:
+            inverse_scale = tl.where(is_key, k_inverse_scale, v_inverse_scale)[:, None]
+            first = tl.minimum(tl.maximum(first * inverse_scale, -LARGEST), LARGEST)
+            second = tl.minimum(tl.maximum(second * inverse_scale, -LARGEST), LARGEST)
+        k_target = k_cache_ptr + block * k_block_stride + offset * k_slot_stride
+        k_target += (head - Q_HEADS)[:, None] * HEAD_DIM + lane[None, :]
+        k_inside = inside & is_key[:, None]
+        tl.store(k_target, first.to(k_cache_ptr.dtype.element_ty), mask=k_inside)
+        tl.store(k_target + HALF, second.to(k_cache_ptr.dtype.element_ty), mask=k_inside)
+        v_target = v_cache_ptr + block * v_block_stride + offset * v_slot_stride
+        v_target += (head - Q_HEADS - KV_HEADS)[:, None] * HEAD_DIM + lane[None, :]
+        v_inside = inside & is_value[:, None]
+        tl.store(v_target, first.to(v_cache_ptr.dtype.element_ty), mask=v_inside)
+        tl.store(v_target + HALF, second.to(v_cache_ptr.dtype.element_ty), mask=v_inside)
 
 
 def rope_store(
