@@ -10,6 +10,8 @@ from gateway.process.news import News
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
+ANSWER_SECONDS = 30.0
+"""A connection on which nothing is heard any more must not keep a revoked key in force for as long as a report may take."""
 REFRESH_SECONDS = 30.0
 """Even if nothing seems to have changed."""
 
@@ -49,9 +51,10 @@ class ChangeWatch:
                     await self._woken.wait()
             self._woken.clear()
             try:
-                await self.look()
-            except DatabaseDown as error:
-                self._tell(str(error))
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await self.look()
+            except (DatabaseDown, TimeoutError) as error:
+                self._tell(str(error) or f"the database did not answer within {ANSWER_SECONDS:.0f} s")
                 await asyncio.sleep(LOOK_SECONDS)
             except Exception:
                 log.exception("cannot read keys and rules from the database; the last known ones stay in force")

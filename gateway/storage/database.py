@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from gateway.errors import StateError
 from gateway.storage.database_down import tell_when_down, told_as_down
+from gateway.storage.postgres import Patience, open_postgres
 
 BUSY_TIMEOUT_SECONDS = 60  # on a slow disk a first start, which the others wait for, has taken more than ten
 # FULL, although the journal is the durable copy until a row is shipped: a journal segment is deleted because the
@@ -32,10 +33,11 @@ SQLITE_PRAGMAS = (
 SCHEMA_LOCK = 0x62726B65_76656E31
 AUDIT_LOCK = 0x62726B65_76656E32
 FIRST_KEYS_LOCK = 0x62726B65_76656E33
+MIGRATING = Patience(statement_seconds=None)
 
 
-def open_database(url: str) -> AsyncEngine:
-    """`sqlite+aiosqlite:///FILE` or `postgresql+asyncpg://...`; nothing is connected yet.
+def open_database(url: str, patience: Patience = Patience()) -> AsyncEngine:  # noqa: B008 - it is frozen
+    """`sqlite+aiosqlite:///FILE` or `postgresql+asyncpg://...`; nothing is connected yet. `patience` is PostgreSQL's.
 
     Raises StateError when the URL is neither, or its driver is not installed.
     """
@@ -44,18 +46,12 @@ def open_database(url: str) -> AsyncEngine:
         if backend == "sqlite":
             return _open_sqlite(url)
         if backend == "postgresql":
-            return _open_postgres(url)
+            return open_postgres(url, patience)
     except OSError as error:
         raise StateError(f"cannot use the database's directory: {error}") from error
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
         raise StateError(f"cannot use the database URL: {error}; pip install 'breakeven[postgres]'?") from error
     raise StateError(f"cannot use a {backend} database: SQLite and PostgreSQL are supported")
-
-
-def _open_postgres(url: str) -> AsyncEngine:
-    engine = create_async_engine(url, pool_size=5, max_overflow=5, pool_pre_ping=True, pool_recycle=1800)
-    tell_when_down(engine)
-    return engine
 
 
 def _open_sqlite(url: str) -> AsyncEngine:
@@ -123,16 +119,23 @@ async def lock(connection: AsyncConnection, number: int) -> None:
 
 
 async def migrate(url: str, revision: str = "head") -> None:
-    """Bring the schema to `revision`, up or down ("base" is empty). Raises StateError, also for a newer schema."""
-    engine = open_database(url)
+    """Bring the schema to `revision`, up or down ("base" is empty). Raises StateError, also for a newer schema.
+
+    Several processes may call it at the same time.
+    """
+    engine = open_database(url, MIGRATING)
     try:
-        await migrate_engine(engine, revision)
+        await _migrate_engine(engine, revision)
     finally:
         await engine.dispose()
 
 
-async def migrate_engine(engine: AsyncEngine, revision: str = "head") -> None:
-    """As `migrate`; several processes may call it at the same time."""
+async def migrate_engine(engine: AsyncEngine) -> None:
+    """As `migrate`, the database of an engine that may have less patience."""
+    await migrate(engine.url.render_as_string(hide_password=False))
+
+
+async def _migrate_engine(engine: AsyncEngine, revision: str) -> None:
     try:
         async with writing(engine) as connection:
             await lock(connection, SCHEMA_LOCK)

@@ -39,8 +39,9 @@ def tell_when_down(engine: AsyncEngine) -> None:
 
     def translate(context: ExceptionContext) -> DatabaseDown | None:
         error = context.original_exception
-        if _state(error) == READ_ONLY:
-            # After a failover: whoever is at that address now may write, but this connection never will.
+        if _state(error) == READ_ONLY or isinstance(error, TimeoutError):
+            # After a failover: whoever is at that address now may write, but this connection never will. And one on
+            # which nothing is heard cannot even be asked to roll back.
             context.is_disconnect = True
         if context.is_pre_ping or not isinstance(error, Exception):  # a cancellation is nobody's fault
             return None
@@ -57,7 +58,9 @@ def tell_when_down(engine: AsyncEngine) -> None:
 
 
 def is_down(error: BaseException) -> bool:
-    """Whether a driver says that its database cannot be used now."""
+    """Whether a driver says that its database cannot be used now; that it gave up waiting is said so, too."""
+    if isinstance(error, TimeoutError):
+        return True
     if (code := getattr(error, "sqlite_errorcode", None)) is not None:
         return code & PRIMARY_CODE in SQLITE_CODES
     state = _state(error)

@@ -4,8 +4,9 @@ from collections.abc import Callable
 import pytest
 
 from gateway.errors import DatabaseDown
-from gateway.process.change_watch import REFRESH_SECONDS, ChangeWatch
+from gateway.process.change_watch import ANSWER_SECONDS, REFRESH_SECONDS, ChangeWatch
 from gateway.process.tasks import end_tasks
+from tests.virtual_time import run
 
 
 class Recorder:
@@ -17,6 +18,7 @@ class Recorder:
         self.done: list[str] = []
         self.fails = False
         self.failures = 0
+        self.hangs = False
         self.heard: Callable[[], None] | None = None
         self.watch = ChangeWatch(
             self, head=self.read, refresh=self.refresh, follow_file=self.follow, monotonic=lambda: self.now
@@ -26,6 +28,9 @@ class Recorder:
         if self.fails:
             self.failures += 1
             raise DatabaseDown("cannot use the database")
+        if self.hangs:
+            self.hangs = False  # only this connection does
+            await asyncio.Event().wait()
         return self.head
 
     async def refresh(self) -> None:
@@ -93,3 +98,16 @@ async def test_a_database_that_is_down_ends_nothing_and_is_told_once(caplog: pyt
     assert "refresh" in seen.done
     assert "read from the database again" in caplog.records[1].message
     await end_tasks([running])
+
+
+def test_a_connection_on_which_nothing_is_heard_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene() -> list[str]:
+        seen = Recorder()
+        seen.hangs = True
+        running = asyncio.create_task(seen.watch.run())
+        await asyncio.sleep(ANSWER_SECONDS + 2)
+        await end_tasks([running])
+        return seen.done
+
+    assert run(scene)[0] == "refresh"
+    assert "the database did not answer within 30 s" in caplog.text

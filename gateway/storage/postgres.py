@@ -1,0 +1,79 @@
+"""Opens PostgreSQL so that nobody waits for ever for a server that is there and says nothing. Knows no schema."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import event
+from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.exc import TimeoutError as PoolExhausted
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
+
+from gateway.errors import DatabaseDown
+from gateway.storage.database_down import tell_when_down
+
+CONNECTIONS = 5
+MORE_CONNECTIONS = 5
+RENEW_SECONDS = 1800
+TURN_SECONDS = 15.0
+"""For one of the connections to be free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a server may take: to let us in, to say that it lives before it is asked, to do one statement.
+
+    None waits as long as it takes: a migration of much data, or for one that another process makes.
+    """
+
+    connect_seconds: float = 5.0
+    sign_of_life_seconds: float = 5.0
+    statement_seconds: float | None = 120.0
+
+
+class _Pool(AsyncAdaptedQueuePool):
+    def _do_get(self) -> ConnectionPoolEntry:
+        try:
+            return super()._do_get()
+        except PoolExhausted as error:
+            raise DatabaseDown(
+                f"all {CONNECTIONS + MORE_CONNECTIONS} connections to the database have been busy for "
+                f"{TURN_SECONDS:.0f} s; see that it answers, and what it is busy with"
+            ) from error
+
+
+def open_postgres(url: str, patience: Patience) -> AsyncEngine:
+    """Nothing is connected yet. Whatever takes too long raises DatabaseDown."""
+    engine = create_async_engine(
+        url,
+        poolclass=_Pool,
+        pool_size=CONNECTIONS,
+        max_overflow=MORE_CONNECTIONS,
+        pool_timeout=TURN_SECONDS,
+        pool_recycle=RENEW_SECONDS,
+        connect_args={"timeout": patience.connect_seconds, "command_timeout": patience.statement_seconds},
+    )
+    tell_when_down(engine)
+    driver: Any = engine.dialect.loaded_dbapi
+    broken = (OSError, TimeoutError, driver.asyncpg.PostgresError, driver.asyncpg.InterfaceError)
+    event.listen(engine.sync_engine, "checkout", _asking_for_life(patience.sign_of_life_seconds, broken))
+    return engine
+
+
+def _asking_for_life(
+    seconds: float, broken: tuple[type[Exception], ...]
+) -> Callable[[Any, ConnectionPoolEntry, object], None]:
+    """In place of SQLAlchemy's own ping, which waits as long as a statement may take."""
+
+    def ask(connection: Any, record: ConnectionPoolEntry, proxy: object) -> None:
+        def nothing(driver: Any) -> Coroutine[Any, Any, object]:
+            return driver.execute("SELECT 1", timeout=seconds)
+
+        try:
+            connection.run_async(nothing)
+        except broken as error:
+            # A new connection tells better what is wrong, and all older ones are as good as this one.
+            raise InvalidatePoolError from error
+
+    return ask

@@ -1,0 +1,89 @@
+"""A PostgreSQL that takes connections and says nothing: whoever asks hears so in bounded time, and it heals."""
+
+import asyncio
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.errors import DatabaseDown
+from gateway.storage.database import migrate, open_database
+from gateway.storage.postgres import Patience
+from tests.postgres_server import empty_postgres
+from tests.silent_postgres import silent_postgres
+
+pytestmark = pytest.mark.integration
+PATIENCE_SECONDS = 300.0
+SHORT = 0.2
+
+
+async def ask(engine: AsyncEngine) -> object:
+    async with engine.connect() as connection:
+        return (await connection.execute(text("SELECT 1"))).scalar()
+
+
+async def until_it_answers(engine: AsyncEngine) -> None:
+    """However slow this machine is for the little patience that the test gave it."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            try:
+                assert await ask(engine) == 1
+                return
+            except DatabaseDown:
+                await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("patience", "held"),
+    [
+        (Patience(connect_seconds=SHORT), 0),
+        (Patience(connect_seconds=1.0, sign_of_life_seconds=SHORT), 1),
+        (Patience(connect_seconds=1.0, sign_of_life_seconds=SHORT), 5),
+    ],
+    ids=["before the first connection", "with a connection in the pool", "with all of them"],
+)
+async def test_a_server_that_falls_silent_is_told_as_down_and_heals(
+    postgres_directory: str, patience: Patience, held: int
+) -> None:
+    await empty_postgres(postgres_directory)
+    async with silent_postgres(postgres_directory) as (proxy, url):
+        engine = open_database(url, patience)
+        for _ in range(held):
+            await until_it_answers(engine)
+        await asyncio.gather(*(until_it_answers(engine) for _ in range(held)))
+        proxy.silence()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            for _ in range(2):
+                with pytest.raises(DatabaseDown, match="see that it runs"):
+                    await ask(engine)
+        proxy.speak()
+        await until_it_answers(engine)
+        await engine.dispose()
+
+
+async def test_a_question_under_way_is_given_up(postgres_directory: str) -> None:
+    await empty_postgres(postgres_directory)
+    async with silent_postgres(postgres_directory) as (proxy, url), asyncio.timeout(PATIENCE_SECONDS):
+        engine = open_database(url, Patience(statement_seconds=3.0))
+        await until_it_answers(engine)
+        async with engine.connect() as connection:
+            proxy.silence()
+            with pytest.raises(DatabaseDown, match="TimeoutError"):
+                await connection.execute(text("SELECT 1"))
+            assert connection.invalidated, "it is not asked to roll back either"
+        proxy.speak()
+        await until_it_answers(engine)
+        await engine.dispose()
+
+
+async def test_a_migration_may_take_as_long_as_it_needs(postgres_directory: str) -> None:
+    """It waits for one that another process makes; the other stands still here."""
+    url = await empty_postgres(postgres_directory)
+    engine = open_database(url, Patience(statement_seconds=None))
+    async with engine.connect() as connection:
+        await connection.execute(text("SELECT pg_sleep(1)"))
+        driver = (await connection.get_raw_connection()).driver_connection
+        assert driver is not None
+        assert driver._config.command_timeout is None
+    await engine.dispose()
+    await migrate(url)

@@ -1,0 +1,59 @@
+"""A PostgreSQL server that can fall silent: connections are taken and kept, and not a byte comes back."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+SOCKET = ".s.PGSQL.5432"
+
+
+class SilentPostgres:
+    """In front of a real one's socket directory."""
+
+    def __init__(self, directory: str) -> None:
+        self._behind = Path(directory, SOCKET)
+        self._speaks = asyncio.Event()
+        self._speaks.set()
+        self._writers: list[asyncio.StreamWriter] = []
+
+    def silence(self) -> None:
+        self._speaks.clear()
+
+    def speak(self) -> None:
+        """Whatever was held back comes now."""
+        self._speaks.set()
+
+    async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        its_reader, its_writer = await asyncio.open_unix_connection(self._behind)
+        self._writers.append(its_writer)
+        await asyncio.gather(self._pass_on(reader, its_writer), self._pass_on(its_reader, writer))
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while part := await reader.read(65_536):
+                await self._speaks.wait()
+                writer.write(part)
+        except ConnectionError:
+            return
+        finally:
+            writer.close()
+
+    def close(self) -> None:
+        self.speak()
+        for writer in self._writers:
+            writer.close()
+
+
+@asynccontextmanager
+async def silent_postgres(directory: str) -> AsyncGenerator[tuple[SilentPostgres, str]]:
+    """It, and its URL."""
+    with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as own:
+        proxy = SilentPostgres(directory)
+        async with await asyncio.start_unix_server(proxy.take, Path(own, SOCKET)):
+            try:
+                yield proxy, f"postgresql+asyncpg://postgres@/postgres?host={own}"
+            finally:
+                proxy.close()
