@@ -14,6 +14,8 @@ log = logging.getLogger(__name__)
 REPORT_SECONDS = 0.5
 READ_SECONDS = 10.0
 BUSY_SECONDS = 0.25
+BOOKS_SECONDS = 20.0
+"""A worker that reports nothing for a minute holds nothing any more, so no database may keep it from reporting."""
 REST_SECONDS = 0.1  # however many requests wait for a reading
 
 
@@ -73,6 +75,11 @@ class BudgetKeeper:
                     "the store of budgets and rates is down (%s); leases are spent, then budgeted keys get 503", error
                 )
             self._is_down = True
+        except TimeoutError:
+            log.error(
+                "the database did not say within %.0f s what budgets have spent; the last known figures stay in force",
+                BOOKS_SECONDS,
+            )
         except Exception:
             log.exception("cannot read from the database what budgets have spent; the last known figures stay in force")
         return False
@@ -89,7 +96,8 @@ class BudgetKeeper:
             return False
         self._treasury.wants_reading.clear()
         is_urgent = is_urgent or not self._has_read
-        has_read = await self._treasury.counters.read_books(self._books, is_urgent=is_urgent)
+        async with asyncio.timeout(BOOKS_SECONDS):
+            has_read = await self._treasury.counters.read_books(self._books, is_urgent=is_urgent)
         self._has_read |= has_read
         self._read_at = now if self._has_read else self._read_at
         return has_read

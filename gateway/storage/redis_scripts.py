@@ -3,20 +3,23 @@
 Keys, all below one prefix:
 
     epoch                   the server's run id and when these counters began; another one after a flush or restart
-    EPOCH:meta              opened, begun, began_at, read, windows
+    EPOCH:meta              opened, begun, began_at, read, windows, heard
     EPOCH:books             account -> spent, as the books had it at the last reading
     EPOCH:account:ACCOUNT   worker -> "total:spent:unsent:as_of", a Holding; "tight" -> nothing is leased ahead until
     workers                 worker -> when it was last heard of
     rate:BUCKET             level, at
 
-A new epoch leases nothing until every worker had time to say what it holds and the books have been read.
+A new epoch leases nothing until every worker had time to say what it holds and the books have been read. Nor does an
+old one in which nobody was heard for a while: the server hung, or nobody reached it. That while counts as no silence of
+anybody's, or what they went on spending would be leased again to whoever comes back first.
 """
 
 SILENT_MS = 60_000
 KEEP_MS = 600_000
 TIGHT_MS = 5000
+STANDSTILL_MS = 20_000
 
-CONSTANTS = f"local SILENT, KEEP, TIGHT = {SILENT_MS}, {KEEP_MS}, {TIGHT_MS}"
+CONSTANTS = f"local SILENT, KEEP, TIGHT, STANDSTILL = {SILENT_MS}, {KEEP_MS}, {TIGHT_MS}, {STANDSTILL_MS}"
 
 # KEYS[1] is `epoch`, ARGV[1] the epoch the caller knows, ARGV[2] the prefix. Answers {'epoch', NAME} for another.
 PRELUDE = (
@@ -36,6 +39,13 @@ local meta = ARGV[2] .. epoch .. ':meta'
 local books = ARGV[2] .. epoch .. ':books'
 local accounts = ARGV[2] .. epoch .. ':account:'
 local workers = ARGV[2] .. 'workers'
+local heard = tonumber(redis.call('HGET', meta, 'heard') or now)
+if now - heard > STANDSTILL then
+  redis.call('HSET', meta, 'opened', now)
+  local seen = redis.call('ZRANGE', workers, 0, -1, 'WITHSCORES')
+  for i = 1, #seen, 2 do redis.call('ZADD', workers, seen[i + 1] + now - heard, seen[i]) end
+end
+redis.call('HSET', meta, 'heard', now)
 local function hold(account, worker, total, spent, unsent, as_of)
   local key = accounts .. account
   if total == '0' and spent == '0' then

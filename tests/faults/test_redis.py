@@ -4,18 +4,20 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
+from redis.asyncio import Redis
 
 from backends.scripted import Outcome, follow
 from gateway.errors import BudgetExhausted, Overloaded
 from gateway.limits.admission import Admission, parse_limits
 from gateway.limits.budget_keeper import BudgetKeeper
-from gateway.limits.counters import Account, Booked, budget_account
+from gateway.limits.counters import Account, Booked, Holding, budget_account
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import window_id
 from gateway.process.tasks import end_tasks
-from gateway.storage.redis_counters import RedisCounters, connect
+from gateway.storage.redis_counters import PREFIX, RedisCounters, connect
 from tests.redis_server import RedisServer
 from tests.rig import Rig
 
@@ -135,6 +137,40 @@ async def test_a_flush_gives_nothing_back_that_was_spent(pair: tuple[Worker, Wor
     server.flush()
     spent = 600 + sum(await asyncio.gather(one.spend_all(10), two.spend_all(10)))
     assert spent == 1000
+
+
+async def test_a_server_that_stood_still_waits_for_what_everybody_holds(
+    server: RedisServer,
+) -> None:
+    """Whoever comes back first must not be given what the others went on spending meanwhile."""
+    one, two = (RedisCounters(connect(server.url), worker=name, settle_seconds=3600.0) for name in "ab")
+    client = connect(server.url)
+
+    async def books() -> Booked:
+        return Booked({ACCOUNT: 0}, frozenset({ACCOUNT.window}))
+
+    nothing = Holding(0, 0, 0, 0)
+    await one.read_books(books)
+    [meta] = [key async for key in client.scan_iter("*:meta")]
+    await client.hset(meta, "opened", 0)  # the time after a start is over  # pyright: ignore[reportGeneralTypeIssues]
+    held = await one.lease(ACCOUNT, limit=1000 * NANO, holding=nothing, need=600 * NANO, want=600 * NANO)
+    assert held.amount == 600 * NANO
+    await _stand_still(client, meta, seconds=90)
+    grant = await two.lease(ACCOUNT, limit=1000 * NANO, holding=nothing, need=600 * NANO, want=600 * NANO)
+    assert grant.is_unread
+    await client.hset(meta, "opened", 0)  # pyright: ignore[reportGeneralTypeIssues]
+    grant = await two.lease(ACCOUNT, limit=1000 * NANO, holding=nothing, need=600 * NANO, want=600 * NANO)
+    assert (grant.amount, grant.held) == (0, 600 * NANO)
+    for each in (one, two, client):
+        await each.aclose()
+
+
+async def _stand_still(client: "Redis", meta: str, *, seconds: int) -> None:
+    """As if nobody had been heard for so long: everything that was noted is that much older."""
+    ago = -1000 * seconds
+    await client.hincrby(meta, "heard", ago)  # pyright: ignore[reportGeneralTypeIssues]
+    for worker in cast(list[str], await client.zrange(f"{PREFIX}workers", 0, -1)):
+        await client.zincrby(f"{PREFIX}workers", ago, worker)
 
 
 async def test_a_restart_gives_nothing_back_that_was_spent(pair: tuple[Worker, Worker], server: RedisServer) -> None:

@@ -13,6 +13,7 @@ from gateway.limits.treasury import Treasury
 from gateway.limits.values import window_id
 from gateway.process.tasks import end_tasks
 from tests.unit.gateway.ledger.builders import make_entry
+from tests.virtual_time import run
 
 NOW_US = 1_795_000_000_000_000
 ACCOUNT = budget_account("k", window_id("month", NOW_US))
@@ -55,11 +56,14 @@ class Rig:
         self.spent = spent
         self.readings = 0
         self.fails = False
+        self.hangs = False
         self.keeper = BudgetKeeper(self.treasury, self.read, busy_seconds=0.0)
 
     async def read(self) -> Booked:
         if self.fails:
             raise OSError("no database")
+        if self.hangs:
+            await asyncio.Event().wait()
         self.readings += 1
         return Booked({ACCOUNT: self.spent}, frozenset({ACCOUNT.window}))
 
@@ -84,6 +88,24 @@ async def test_it_starts_although_something_is_down(what: str, caplog: pytest.Lo
     setattr(rig.counters if what == "is_down" else rig, what, False)
     assert await rig.keeper.step()
     assert rig.readings == 1
+
+
+def test_a_database_that_never_answers_does_not_keep_it_from_reporting(caplog: pytest.LogCaptureFixture) -> None:
+    """A minute without a report, and what it holds would be leased again to others."""
+
+    async def scene() -> int:
+        rig = Rig()
+        await rig.keeper.start()
+        rig.treasury.wants_reading.set()
+        rig.hangs = True
+        running = asyncio.create_task(rig.keeper.run())
+        reported = len(rig.counters.reported)
+        await asyncio.sleep(60)
+        await end_tasks([running])
+        return len(rig.counters.reported) - reported
+
+    assert run(scene) > 1
+    assert "the database did not say within 20 s what budgets have spent" in caplog.text
 
 
 async def test_while_it_is_down_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
