@@ -35,10 +35,13 @@ ERROR_TYPES: Final[Mapping[int, str]] = {
 }
 
 
-def messages_error(status: int, message: str, *, request_id: str | None = None) -> bytes:
+def messages_error(status: int, message: str, *, request_id: str | None = None, details: Fields | None = None) -> bytes:
     """An error body in Anthropic's shape; its type follows the status."""
     kind = ERROR_TYPES.get(status, "invalid_request_error" if 400 <= status < 500 else "api_error")
-    error = {"type": "error", "error": {"type": kind, "message": message}}
+    said: Fields = {"type": kind, "message": message}
+    if details:
+        said["details"] = details
+    error: Fields = {"type": "error", "error": said}
     return msgspec.json.encode(error | ({"request_id": request_id} if request_id else {}))
 
 

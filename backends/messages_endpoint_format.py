@@ -16,7 +16,6 @@ _BILLING_LINE: Final = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
 
 _BOUND: Final = {
     "mcp_servers": "an MCP server's tools run at the provider; this model cannot call them",
-    "thread": "is kept at Anthropic; send the whole conversation, or ask one of its models",
     "compaction": "only Anthropic's models summarise a conversation so",
     "inference_geo": "where an answer is computed can only be chosen at Anthropic",
     "billing_policy": "who is billed can only be chosen at Anthropic",
@@ -33,7 +32,11 @@ class InvalidMessages(ValueError):
 
 
 class UnsayableMessages(InvalidMessages):
-    """It says something that no other format can."""
+    """It says something that no other format can; `details` are for a client that knows what to do then."""
+
+    def __init__(self, param: str, why: str, details: Fields | None = None) -> None:
+        super().__init__(param, why)
+        self.details = details
 
 
 def chat_body_from_messages(body: bytes, *, keeps_cache_marks: bool = False) -> bytes:
@@ -45,6 +48,9 @@ def chat_body_from_messages(body: bytes, *, keeps_cache_marks: bool = False) -> 
     for name, why in _BOUND.items():
         if fields.get(name):
             raise UnsayableMessages(name, why)
+    if part_of(fields, "thread").get("type", "create") != "create":
+        why = "what was said before is kept at Anthropic; send the whole conversation, or ask one of its models"
+        raise UnsayableMessages("thread", why, {"error_code": "thread_not_found"})
     limit = fields.get("max_tokens")
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise InvalidMessages("max_tokens", "must be a positive integer")

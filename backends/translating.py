@@ -93,8 +93,10 @@ class TranslatingBackend:
         try:
             body = chat_body_from_messages(call.body, keeps_cache_marks=self._takes_cache_marks)
         except InvalidMessages as error:
-            kind = Untranslatable if isinstance(error, UnsayableMessages) else UpstreamRejected
-            raise kind(str(error), backend=self.name, status=400, body=messages_error(400, str(error))) from error
+            is_unsayable = isinstance(error, UnsayableMessages)
+            body = messages_error(400, str(error), details=error.details if is_unsayable else None)
+            kind = Untranslatable if is_unsayable else UpstreamRejected
+            raise kind(str(error), backend=self.name, status=400, body=body) from error
         try:
             inner = await self._inner.open(_as_chat(call, body))
         except UpstreamRejected as error:

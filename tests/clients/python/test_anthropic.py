@@ -63,6 +63,20 @@ def test_a_streamed_tool_call(client: anthropic.Anthropic, gateway: Gateway) -> 
     assert call.input == {"city": "Paris"}
 
 
+def test_its_tool_runner_which_would_have_the_conversation_kept_goes_on_without(
+    client: anthropic.Anthropic, gateway: Gateway
+) -> None:
+    @anthropic.beta_tool
+    def weather(city: str) -> str:
+        """The weather in a city."""
+        return f"{city} is sunny"
+
+    asked: Any = {"model": gateway.model, "max_tokens": 100, "messages": ASKED}
+    block = client.beta.messages.tool_runner(**asked, tools=[weather]).until_done().content[0]
+    assert block.type == "text"
+    assert block.text == "The tool said: Paris is sunny"
+
+
 def test_structured_output(client: anthropic.Anthropic, gateway: Gateway) -> None:
     answer = client.messages.parse(model=gateway.model, max_tokens=100, messages=ASKED, output_format=City)
     assert answer.parsed_output == City(name="Paris", population=7)

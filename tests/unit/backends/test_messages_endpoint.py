@@ -436,3 +436,13 @@ async def test_only_what_another_format_could_say_may_go_to_another_model(
         await backend.open(Call("messages", "m", json.dumps(asked).encode(), False, "r1"))
     assert isinstance(refused.value, Untranslatable) is may_another_be_asked
     assert refused.value.status == 400
+
+
+async def test_a_conversation_kept_elsewhere_is_refused_so_that_clients_send_it_whole() -> None:
+    """Anthropic's tool runners ask for a thread with every first request."""
+    backend = TranslatingBackend(ScriptedBackend("one", follow([Outcome()])))
+    asked = LEAST | {"thread": {"type": "continue", "previous_message_id": "msg_1"}}
+    with pytest.raises(Untranslatable) as refused:
+        await backend.open(Call("messages", "m", json.dumps(asked).encode(), False, "r1"))
+    assert json.loads(refused.value.body)["error"]["details"] == {"error_code": "thread_not_found"}
+    assert translate({"thread": {"type": "create"}}) == translate({})
