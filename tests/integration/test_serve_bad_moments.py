@@ -1,11 +1,13 @@
 """`breakeven serve` when its surroundings go: its terminal, the reader of its output; and a second one in its home."""
 
+import contextlib
 import os
 import re
 import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,6 +68,19 @@ def read_until_ready(pipe: int) -> str:
     return said.decode()
 
 
+def booked(home: Path) -> list[str]:
+    with contextlib.closing(sqlite3.connect(home / "breakeven.db", timeout=PATIENCE_SECONDS)) as connection:
+        found = connection.execute("SELECT status FROM entries JOIN dimensions ON dimensions.id = dimension_id")
+        return [status for (status,) in found]
+
+
+def until_booked(home: Path, statuses: list[str]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (found := booked(home)) != statuses:
+        assert time.monotonic() < deadline, f"booked are {found}"
+        time.sleep(0.05)
+
+
 def test_a_closed_terminal_ends_it_in_order_and_meanwhile_it_is_alone_in_its_home(home: Path) -> None:
     """The output's reader goes first and the hangup comes twice, as when a terminal with a shell in it is closed."""
     environment, port = environment_of(home), free_port()
@@ -88,6 +103,8 @@ def test_a_closed_terminal_ends_it_in_order_and_meanwhile_it_is_alone_in_its_hom
         os.close(reading)
         asked = {"model": "auto", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
         headers, url = {"authorization": f"Bearer {key[1]}"}, f"http://127.0.0.1:{port}/v1/chat/completions"
+        assert httpx.post(url, json=asked, headers=headers, timeout=PATIENCE_SECONDS).status_code == 200
+        until_booked(home, ["completed"])  # an end waits twenty seconds for the writer, but it runs already
         with httpx.stream("POST", url, json=asked, headers=headers, timeout=PATIENCE_SECONDS) as answer:
             pieces = answer.iter_text()
             next(pieces)
@@ -98,7 +115,4 @@ def test_a_closed_terminal_ends_it_in_order_and_meanwhile_it_is_alone_in_its_hom
     finally:
         serving.kill()
         serving.wait()
-    connection = sqlite3.connect(home / "breakeven.db")
-    booked = connection.execute("SELECT status FROM entries JOIN dimensions ON dimensions.id = dimension_id").fetchall()
-    connection.close()
-    assert booked == [("completed",)], "shipped before it ended"
+    assert booked(home) == ["completed"] * 2, "shipped before it ended"

@@ -32,6 +32,7 @@ pytestmark = pytest.mark.integration
 VERSIONS = sorted(path.name for path in Path(__file__).parent.glob("*.tar.xz"))
 EVERYTHING = SumsQuery(0, 2**60, ())
 Expected = Mapping[str, Any]
+PATIENCE_SECONDS = 300
 
 
 @pytest.fixture(params=VERSIONS)
@@ -47,12 +48,15 @@ def older(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Home, Expecte
 
 @asynccontextmanager
 async def lives(home: Home, *, database: str | None = None) -> AsyncGenerator[Gateway]:
-    """Started, and stopped again, as `breakeven serve` does."""
+    """Started, its journal shipped, and stopped again, as `breakeven serve` does."""
     deployment = load_deployment(home, environ={})
     settings = deployment.settings.model_copy(update={"database": database})
     gateway = await open_gateway(replace(deployment, settings=settings))
     try:
         await gateway.start()
+        async with asyncio.timeout(PATIENCE_SECONDS):  # a start waits twenty seconds for its writer, then goes on
+            while gateway.shipper.gauges()["unshipped_entries"]:
+                await asyncio.sleep(0.05)
         yield gateway
     finally:
         await gateway.stop()
@@ -65,7 +69,6 @@ async def test_everything_is_booked_as_that_version_would_have(older: tuple[Home
         "some are in the journal alone"
     )
     async with lives(home) as gateway:
-        assert gateway.shipper.gauges()["unshipped_entries"] == 0
         [sums] = await gateway.stores.reports.sums(EVERYTHING)
         assert sums.requests == len(expected["entries"])
     assert [list(row) for row in rows(home.root, ENTRIES)] == expected["entries"]
@@ -121,7 +124,7 @@ async def test_a_home_of_a_version_to_come_is_refused_and_left_as_it_is(
     with pytest.raises(StateError, match=r"newer Breakeven .*start that version or a newer one, or restore the backup"):
         await open_gateway(load_deployment(home, environ={}))
     for thread in driver_threads() - before:
-        await asyncio.to_thread(thread.join, 60)
+        await asyncio.to_thread(thread.join, PATIENCE_SECONDS)
         assert not thread.is_alive(), "a connection to the database is left open"
     for segment in journal.rglob("*.seg"):
         assert segment.read_bytes() == (home.journal_directory / segment.relative_to(journal)).read_bytes()
