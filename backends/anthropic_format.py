@@ -47,6 +47,7 @@ _BESIDE: Final = "compaction"
 """The iteration whose tokens are billed beside those that the usage itself sums up."""
 _ELSEWHERE: Final = frozenset({"advisor_message", "fallback_message"})
 """Iterations of another model, at its prices."""
+_AT_NO_SURCHARGE: Final = frozenset({"standard", "global", "not_available"})
 
 
 def parse_messages_usage(wire: object) -> Usage:
@@ -61,7 +62,6 @@ def parse_messages_usage(wire: object) -> Usage:
     found = cast(list[object], iterations) if isinstance(iterations, list) else []
     parts = [cast(Fields, part) for part in found if isinstance(part, dict)]
     counted = [_tokens(usage), *(_tokens(part) for part in parts if part.get("type") == _BESIDE)]
-    tier = usage.get("service_tier")
     return checked(
         Usage(
             input_tokens=sum(one.input_tokens for one in counted),
@@ -70,13 +70,19 @@ def parse_messages_usage(wire: object) -> Usage:
             cache_write_1h_tokens=sum(one.cache_write_1h_tokens for one in counted),
             output_tokens=sum(one.output_tokens for one in counted),
             reasoning_tokens=sum(one.reasoning_tokens for one in counted),
-            service_tier=tier if isinstance(tier, str) else None,
+            service_tier=service_tier(usage),
             web_searches=token_count(
                 part_of(usage, "server_tool_use").get("web_search_requests"), "web_search_requests"
             ),
             other_tool_calls=sum(part.get("type") in _ELSEWHERE for part in parts),
         )
     )
+
+
+def service_tier(said: Mapping[str, object]) -> str | None:
+    """What a token's price depends on beside its kind, in a usage or a request: `fast`, `us`, `fast+us` or a tier."""
+    asked = (text_of(said, "speed"), text_of(said, "inference_geo"))
+    return "+".join(one for one in asked if one and one not in _AT_NO_SURCHARGE) or text_of(said, "service_tier")
 
 
 def _tokens(usage: Mapping[str, object]) -> Usage:

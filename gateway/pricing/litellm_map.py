@@ -29,6 +29,8 @@ PROVIDERS = {
 """litellm's provider names and ours. It has no OpenRouter prices; those come from genai-prices."""
 MODES = ("chat", "responses", "embedding")
 SERVICES = {"batches": "batch", "flex": "flex", "priority": "priority"}
+SURCHARGES = ("fast", "us")
+"""Of Anthropic's: for faster answers, and for such as are computed in one country."""
 CLASSES = {
     "input_cost_per_token": "input",
     "output_cost_per_token": "output",
@@ -91,6 +93,7 @@ def parse_fields(fields: Fields, *, from_us: int, source: str) -> ModelPrices | 
     base = {"input": standard.get("input", 0), "output": standard.get("output", 0), **standard}
     ladder = ladder_of(base, {above: table for (service, above), table in tables.items() if above and not service})
     services = {SERVICES[name]: service_of(name, base, ladder, tables) for name in SERVICES if (name, 0) in tables}
+    services |= surcharges_of(fields)
     return ModelPrices(
         ladder=ladder,
         from_us=from_us,
@@ -98,6 +101,13 @@ def parse_fields(fields: Fields, *, from_us: int, source: str) -> ModelPrices | 
         services=services,
         off_peak=off_peak_of(fields.get("off_peak_pricing"), ladder),
     )
+
+
+def surcharges_of(fields: Fields) -> dict[str, Service]:
+    if fields.get("litellm_provider") != "anthropic":
+        return {}
+    terms: Fields = fields.get("provider_specific_entry") or {}
+    return {name: Service(multiplier=Fraction(terms[name])) for name in SURCHARGES if name in terms}
 
 
 def by_table(fields: Fields) -> dict[tuple[str, int], Classes]:

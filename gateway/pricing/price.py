@@ -175,11 +175,15 @@ read_counts: Callable[[Usage], tuple[int, ...]] = attrgetter(*COUNTS)
 
 
 def service(prices: ModelPrices, service_tier: str | None) -> tuple[Ladder, Fraction]:
-    """The price list and the multiplier of a service tier. Raises UnknownServiceTier."""
+    """The price list and the multiplier of a service tier, or of several joined by `+`. Raises UnknownServiceTier."""
     name = (service_tier or "").lower()
     if name in prices.services:
         terms = prices.services[name]
         return terms.ladder or prices.ladder, terms.multiplier
+    if "+" in name and all(part in prices.services for part in name.split("+")):
+        joined = [prices.services[part] for part in name.split("+")]
+        if all(one.ladder is None for one in joined):
+            return prices.ladder, math.prod((one.multiplier for one in joined), start=ONE)
     if name not in prices.standard_tiers:
         raise UnknownServiceTier(f"service tier {service_tier!r} has no price in {prices.source}")
     return prices.ladder, ONE

@@ -144,11 +144,19 @@ class PricesText(LadderText):
     batch: ServiceText | None = None
     flex: ServiceText | None = None
     priority: ServiceText | None = None
+    fast: ServiceText | None = None
+    us: ServiceText | None = None
     off_peak: OffPeakText | None = None
 
     def prices(self, file: "FileText | None" = None) -> ModelPrices:
         """With what `file` says for all its models."""
-        services = {"batch": self.batch, "flex": self.flex, "priority": self.priority}
+        services = {
+            "batch": self.batch,
+            "flex": self.flex,
+            "priority": self.priority,
+            "fast": self.fast,
+            "us": self.us,
+        }
         return ModelPrices(
             ladder=self.ladder(),
             from_us=start_of_day_us(self.from_),

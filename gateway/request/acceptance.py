@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from backends.json_splice import NotAnObject, splice
 from backends.protocol import Operation
 from gateway.access.keys import KeyRecord
-from gateway.errors import InvalidRequest, ModelLimited, ModelNotFound, NoEligibleModel
+from gateway.errors import Forbidden, InvalidRequest, ModelLimited, ModelNotFound, NoEligibleModel
 from gateway.limits.admission import Admission
 from gateway.request.bookkeeping import Bookkeeper
 from gateway.request.cost_bounds import OUTPUT_BOUND_TOKENS
@@ -37,7 +37,13 @@ class Acceptance:
     now_us: Callable[[], int]
 
     async def open(self, incoming: Incoming, view: RequestView, key: KeyRecord, started_at: float) -> Run:
-        """Raises what `decide` raises, BudgetExhausted, RateLimitExceeded, Overloaded or LedgerUnavailable."""
+        """Raises what `decide` raises, Forbidden, BudgetExhausted, RateLimitExceeded, Overloaded, LedgerUnavailable."""
+        if view.hosted_tools.asks_other_models and key.allowed_models is not None:
+            raise Forbidden(
+                f"The key {key.name!r} may use some models only, and this request names others beside its `model` "
+                "(`fallbacks`, or an advisor among its tools). Send it without them.",
+                code="model_not_allowed",
+            )
         limited: ModelLimited | None = None
         while True:
             try:

@@ -7,12 +7,14 @@ from typing import Final
 
 import msgspec
 
+from backends.anthropic_format import service_tier
 from backends.protocol import Operation
 
 
 class Part(msgspec.Struct):
     type: str = "text"
     text: str | None = None
+    image_url: msgspec.Raw = msgspec.Raw(b"")
 
 
 class Message(msgspec.Struct):
@@ -53,6 +55,7 @@ class ChatBody(Body):
 class CompletionBody(Body):
     prompt: str | list[str | int | list[int]] = ""
     n: int | None = None
+    best_of: int | None = None
 
 
 class EmbeddingBody(msgspec.Struct):
@@ -83,6 +86,9 @@ class ResponsesBody(msgspec.Struct):
     max_tool_calls: object = None
     text: ResponsesText | None = None
     service_tier: str | None = None
+    previous_response_id: object = None
+    conversation: object = None
+    prompt: object = None
 
 
 class Block(msgspec.Struct):
@@ -120,6 +126,9 @@ class MessagesBody(CountBody, kw_only=True):
     """The same, to be answered."""
 
     max_tokens: int
+    speed: object = None
+    inference_geo: object = None
+    fallbacks: object = None
 
 
 AnyBody = ChatBody | CompletionBody | EmbeddingBody | ResponsesBody | CountBody
@@ -131,3 +140,10 @@ DECODERS: Final[dict[Operation, msgspec.json.Decoder[AnyBody]]] = {
     "messages": msgspec.json.Decoder(MessagesBody),
     "messages.count_tokens": msgspec.json.Decoder(CountBody),
 }
+
+
+def tier_of(body: AnyBody) -> str | None:
+    """The service tier that is asked for. Anthropic bills both that it can be asked for alike, so neither is noted."""
+    if isinstance(body, MessagesBody):
+        return service_tier({"speed": body.speed, "inference_geo": body.inference_geo})
+    return None if isinstance(body, EmbeddingBody | CountBody) else body.service_tier

@@ -42,8 +42,15 @@ def _longest_output(view: RequestView) -> int:
     return (view.max_output_tokens or OUTPUT_BOUND_TOKENS) * view.choices
 
 
+def _longest_input(candidate: Candidate, view: RequestView) -> int:
+    """Twice the estimate, which is by characters: real tokenizers differ by less. As much for what the estimate does
+    not look at (calls of tools, schemas, fields to come), and a whole window where the body does not tell."""
+    longest = max(view.input_tokens * 2, round(view.body_bytes * 2 / CHARACTERS_PER_TOKEN))
+    return max(longest, candidate.context_window) if view.is_open_ended else longest
+
+
 def _most(candidate: Candidate, view: RequestView, limit: int) -> int | None:
-    input_tokens = view.input_tokens * 2  # the estimate is by characters; real tokenizers differ by less
+    input_tokens = _longest_input(candidate, view)
     if candidate.speed is not None:
         return compute_cost(candidate.speed, input_tokens, limit).total_pico_usd
     if candidate.prices is None:

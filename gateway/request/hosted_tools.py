@@ -16,7 +16,7 @@ from gateway.request.bodies import AnyBody, ChatBody, MessagesBody, ResponsesBod
 ASSUMED_CALLS: Final = 5
 ESCAPE: Final = b"\\u00"
 """May spell any word below, so it counts as each of them."""
-MARKS: Final = (b"search", b"code_interpreter", b"image_generation", b"shell", b"web_fetch")
+MARKS: Final = (b"search", b"code_interpreter", b"image_generation", b"shell", b"web_fetch", b"advisor")
 """A body with none of these names no such tool: most agents' tools need not be looked at one by one."""
 RESPONSES_KINDS: Final[dict[str, ToolKind]] = {
     "file_search": "file_search",
@@ -28,14 +28,17 @@ RESPONSES_KINDS: Final[dict[str, ToolKind]] = {
 
 
 class HostedTools(NamedTuple):
-    """At most so many calls, in all, of tools of these kinds. `is_limited`: the request itself says how many."""
+    """At most so many calls, in all, of tools of these kinds. `is_limited`: the request itself says how many.
+    `asks_other_models`: models that it names itself work for the answer, at their own prices."""
 
     calls: int = 0
     kinds: frozenset[ToolKind] = frozenset()
     is_limited: bool = True
+    asks_other_models: bool = False
 
 
 NO_TOOLS: Final = HostedTools()
+OTHER_MODELS: Final = HostedTools(1, frozenset[ToolKind]({"other"}), asks_other_models=True)
 
 
 class _Tool(msgspec.Struct):
@@ -60,6 +63,8 @@ def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
     if isinstance(parsed, ChatBody):
         asked = (parsed.web_search_options, parsed.search_parameters, parsed.plugins)
         return NO_TOOLS if asked == (None, None, None) else _limited(None, "web_search")
+    if isinstance(parsed, MessagesBody) and parsed.fallbacks:
+        return OTHER_MODELS
     if not isinstance(parsed, ResponsesBody | MessagesBody) or not parsed.tools:
         return NO_TOOLS
     if ESCAPE not in body and not any(mark in body for mark in MARKS):
@@ -102,6 +107,8 @@ def _responses_kind(tool: _Tool) -> ToolKind | None:
 
 def _of_messages(tools: Sequence[msgspec.Raw]) -> HostedTools:
     parsed = [_parse_tool(raw) for raw in tools]
+    if any(isinstance(tool.type, str) and tool.type.startswith("advisor_") for tool in parsed):
+        return OTHER_MODELS
     limits = [_limited(tool.max_uses, kind) for tool in parsed if (kind := _messages_kind(tool)) is not None]
     if not limits:
         return NO_TOOLS

@@ -1,12 +1,28 @@
-"""What is written in a body: the texts of its messages, items and blocks. Pure; counts nothing."""
+"""What is written in a body: the texts of its messages, items and blocks, and what is there beside them. Pure; counts
+no tokens."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, cast
 
 from gateway.request.bodies import Block, Item, Part, Turn
 
 DEEPEST_BLOCKS: Final = 6
 """How far blocks lie inside each other in any form that Anthropic documents."""
+
+WRITTEN_OUT: Final = frozenset(
+    {
+        "text",
+        "input_text",
+        "output_text",
+        "refusal",
+        "thinking",
+        "reasoning_text",
+        "summary_text",
+        "image_url",
+        "input_image",
+    }
+)
+"""Parts whose length tells how many tokens they are at most. Of a file, a recording or a film it does not."""
 
 
 def said(turn: Turn) -> Iterator[tuple[str, str]]:
@@ -41,6 +57,34 @@ def _inner_texts(value: object, levels: int = DEEPEST_BLOCKS) -> Iterator[str]:
 def is_media(block: Block) -> bool:
     """An image, or a document that is not plain text."""
     return block.type == "image" or (block.type == "document" and not any(_inner_texts(block.source)))
+
+
+def is_open_ended(parts: Iterable[Part]) -> bool:
+    """Whether what they come to at the provider cannot be told here."""
+    return any(part.type not in WRITTEN_OUT for part in parts)
+
+
+def image_bytes(parts: Iterable[Part]) -> int:
+    """Of what are tokens by the picture and not by the byte."""
+    return sum(len(memoryview(part.image_url)) for part in parts)
+
+
+def image_bytes_of_blocks(blocks: Iterable[Block]) -> int:
+    """The same of Anthropic's, those that tools gave included."""
+    return sum(_image_bytes({"type": block.type, "source": block.source, "content": block.content}) for block in blocks)
+
+
+def _image_bytes(value: object, levels: int = DEEPEST_BLOCKS) -> int:
+    if isinstance(value, list) and levels:
+        return sum(_image_bytes(item, levels - 1) for item in cast(list[object], value))
+    if not isinstance(value, dict) or not levels:
+        return 0
+    fields = cast(dict[str, object], value)
+    if fields.get("type") != "image":
+        return _image_bytes(fields.get("content"), levels - 1)
+    source = fields.get("source")
+    data = cast(dict[str, object], source).get("data") if isinstance(source, dict) else None
+    return len(data) if isinstance(data, str) else 0
 
 
 def item_texts(item: Item) -> Iterator[str]:

@@ -1,7 +1,5 @@
 """The caller's body as the decision needs to see it: a view of some fields. The bytes themselves go on untouched."""
 
-from typing import Literal
-
 import msgspec
 
 from backends.messages_endpoint_format import without_billing_line
@@ -19,15 +17,24 @@ from gateway.request.bodies import (
     Item,
     MessagesBody,
     ResponsesBody,
+    tier_of,
 )
+from gateway.request.field_checks import checked_choices, checked_limit, invalid_field
 from gateway.request.hosted_tools import NO_TOOLS, HostedTools, hosted_tools
-from gateway.request.texts import is_media, item_texts, said, texts_of
+from gateway.request.texts import (
+    image_bytes,
+    image_bytes_of_blocks,
+    is_media,
+    is_open_ended,
+    item_texts,
+    said,
+    texts_of,
+)
 from gateway.routing.rules import EMBEDDINGS
 from gateway.upstreams.prompt_prefixes import Prefix, prefixes_of
 
 CHARACTERS_PER_TOKEN = 4.0
 TOKENS_PER_IMAGE = 1_000
-LONGEST_OUTPUT_TOKENS = 10_000_000
 # What makes a token dearer than a plain one, at any depth. An escape may spell it, so it counts as each of them.
 ESCAPE = b"\\u00"
 CACHE_MARK = b"cache_control"
@@ -37,7 +44,8 @@ IMAGE_MARK, AUDIO_MARK = b"image", b"audio"
 class RequestView(msgspec.Struct, frozen=True):
     """What admission, classification and decision look at.
 
-    `service_tier` and what follows it bound the cost; `prefixes` recognise the conversation's next turn.
+    `service_tier` and what follows it bound the cost: `body_bytes` are those of the whole body less its images', and an
+    open-ended one leans on files, or on what its provider keeps. `prefixes` recognise the conversation's next turn.
     """
 
     operation: Operation
@@ -53,6 +61,9 @@ class RequestView(msgspec.Struct, frozen=True):
     may_write_cache: bool = True
     may_have_media: bool = True
     hosted_tools: HostedTools = NO_TOOLS
+    image_bytes: int = 0
+    body_bytes: int = 0
+    is_open_ended: bool = False
     prefixes: tuple[Prefix, ...] = ()
 
 
@@ -61,19 +72,21 @@ def parse_request(operation: Operation, body: bytes) -> RequestView:
     try:
         parsed = DECODERS[operation].decode(body)
     except msgspec.ValidationError as error:
-        raise _invalid_field(str(error)) from error
+        raise invalid_field(str(error)) from error
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from error
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"The body is not UTF-8 text ({error.reason}).", code="invalid_json") from error
     except RecursionError as error:
         raise InvalidRequest("The body is nested too deeply.", code="invalid_json") from error
+    view = _view(parsed)
     return msgspec.structs.replace(
-        _view(parsed),
-        service_tier=None if isinstance(parsed, EmbeddingBody | CountBody) else parsed.service_tier,
+        view,
+        service_tier=tier_of(parsed),
         may_write_cache=CACHE_MARK in body or ESCAPE in body,
         may_have_media=IMAGE_MARK in body or AUDIO_MARK in body or ESCAPE in body,
         hosted_tools=hosted_tools(parsed, body),
+        body_bytes=len(body) - view.image_bytes,
     )
 
 
@@ -89,38 +102,35 @@ def _view(parsed: AnyBody) -> RequestView:
     return _view_embedding(parsed)
 
 
-def _invalid_field(message: str) -> InvalidRequest:
-    problem, _, path = message.partition(" - at `$")
-    field = path.removesuffix("`").lstrip(".") or None
-    if problem.startswith("Object missing required field"):
-        field = ".".join(filter(None, (field, problem.split("`")[1])))
-    where = f"{field}: " if field else ""
-    return InvalidRequest(f"{where}{problem}.", param=field)
-
-
 def _view_chat(body: ChatBody) -> RequestView:
     if not body.messages:
         raise InvalidRequest("messages: needs at least one message.", param="messages")
-    images = audio = 0
+    images = audio = images_length = 0
+    has_files = False
     turns: list[tuple[str, str]] = []
     for message in body.messages:
         texts = list(texts_of(message.content))
         if isinstance(message.content, list):
             images += sum(part.type in ("image_url", "input_image") for part in message.content)
             audio += sum(part.type == "input_audio" for part in message.content)
+            images_length += image_bytes(message.content)
+            has_files = has_files or is_open_ended(message.content)
         turns.append((message.role, "\n".join(texts)))
     tools = [*(body.tools or ()), *(body.functions or ())]
     wants_json = body.response_format is not None and body.response_format.type != "text"
-    limit = _checked_limit("max_completion_tokens", body.max_completion_tokens)
-    if limit is None:
-        limit = _checked_limit("max_tokens", body.max_tokens)
+    # Of both, which one counts is the provider's choice.
+    limits = (
+        checked_limit("max_completion_tokens", body.max_completion_tokens),
+        checked_limit("max_tokens", body.max_tokens),
+    )
+    limit = max((one for one in limits if one is not None), default=None)
     return RequestView(
         operation="chat.completions",
         model=body.model,
         is_stream=bool(body.stream),
         wants_usage_chunk=bool(body.stream_options and body.stream_options.include_usage),
         max_output_tokens=limit,
-        choices=_checked_choices(body.n),
+        choices=checked_choices("n", body.n),
         needs=_needs(
             streaming=bool(body.stream),
             tools=bool(tools),
@@ -133,19 +143,22 @@ def _view_chat(body: ChatBody) -> RequestView:
         + 4 * len(turns)
         + sum(len(bytes(tool)) for tool in tools) // 4
         + images * TOKENS_PER_IMAGE,
+        image_bytes=images_length,
+        is_open_ended=has_files,
         prefixes=_prefixes(turns),
     )
 
 
 def _view_completion(body: CompletionBody) -> RequestView:
     texts, tokens = _plain_input(body.prompt)
+    prompts = sum(not isinstance(one, int) for one in body.prompt) if isinstance(body.prompt, list) else 1
     return RequestView(
         operation="completions",
         model=body.model,
         is_stream=bool(body.stream),
         wants_usage_chunk=bool(body.stream_options and body.stream_options.include_usage),
-        max_output_tokens=_checked_limit("max_tokens", body.max_tokens or None),  # 0, with echo, scores the prompt
-        choices=_checked_choices(body.n),
+        max_output_tokens=checked_limit("max_tokens", body.max_tokens or None),  # 0, with echo, scores the prompt
+        choices=max(checked_choices("n", body.n), checked_choices("best_of", body.best_of)) * max(prompts, 1),
         needs=_needs(streaming=bool(body.stream)),
         conversation=Conversation(last_user="\n".join(texts)),
         input_tokens=tokens,
@@ -172,7 +185,9 @@ def _view_responses(body: ResponsesBody) -> RequestView:
     if body.instructions:
         items = [Item("system", body.instructions), *items]
     turns = [(item.role or "tool", "\n".join(item_texts(item))) for item in items]
-    kinds = [part.type for item in items if isinstance(item.content, list) for part in item.content]
+    parts = [part for item in items if isinstance(item.content, list) for part in item.content]
+    outputs = [part for item in items if isinstance(item.output, list) for part in item.output]
+    kinds = [part.type for part in parts]
     images, tools = kinds.count("input_image"), body.tools or []
     wanted = body.text.format.type if body.text is not None and body.text.format is not None else "text"
     return RequestView(
@@ -180,7 +195,7 @@ def _view_responses(body: ResponsesBody) -> RequestView:
         model=body.model,
         is_stream=bool(body.stream),
         wants_usage_chunk=True,
-        max_output_tokens=_checked_limit("max_output_tokens", body.max_output_tokens),
+        max_output_tokens=checked_limit("max_output_tokens", body.max_output_tokens),
         choices=1,
         needs=_needs(
             streaming=bool(body.stream),
@@ -194,12 +209,14 @@ def _view_responses(body: ResponsesBody) -> RequestView:
         + 4 * len(turns)
         + sum(len(bytes(tool)) for tool in tools) // 4
         + images * TOKENS_PER_IMAGE,
+        image_bytes=image_bytes(parts) + image_bytes(outputs),
+        is_open_ended=is_open_ended([*parts, *outputs])
+        or any((body.previous_response_id, body.conversation, body.prompt)),
         prefixes=_prefixes(turns),
     )
 
 
 def _view_messages(body: CountBody) -> RequestView:
-    """Anthropic bills both of the service tiers it can be asked for alike, so none is noted."""
     if not body.messages:
         raise InvalidRequest("messages: needs at least one message.", param="messages")
     system = [Block(text=body.system)] if isinstance(body.system, str) else body.system or []
@@ -216,7 +233,7 @@ def _view_messages(body: CountBody) -> RequestView:
         model=body.model,
         is_stream=bool(body.stream) and is_answered,
         wants_usage_chunk=True,
-        max_output_tokens=_checked_limit("max_tokens", body.max_tokens) if isinstance(body, MessagesBody) else None,
+        max_output_tokens=checked_limit("max_tokens", body.max_tokens) if isinstance(body, MessagesBody) else None,
         choices=1,
         needs=_needs(
             streaming=bool(body.stream) and is_answered,
@@ -229,6 +246,8 @@ def _view_messages(body: CountBody) -> RequestView:
         + 4 * len(turns)
         + sum(len(bytes(raw)) for raw in (*tools, *(block.input for block in blocks))) // 4
         + images * TOKENS_PER_IMAGE,
+        image_bytes=image_bytes_of_blocks(blocks),
+        is_open_ended=any(is_media(block) and block.type == "document" for block in blocks),
         prefixes=_prefixes(turns),
     )
 
@@ -261,24 +280,6 @@ def _conversation(turns: list[tuple[str, str]], *, tools: int, images: int, want
 
 def _needs(**wanted: bool) -> tuple[str, ...]:
     return tuple(name for name, is_wanted in wanted.items() if is_wanted)
-
-
-def _checked_limit(
-    name: Literal["max_tokens", "max_completion_tokens", "max_output_tokens"], value: int | None
-) -> int | None:
-    if value is None:
-        return None
-    if not 1 <= value <= LONGEST_OUTPUT_TOKENS:
-        raise InvalidRequest(f"{name}: must be from 1 to {LONGEST_OUTPUT_TOKENS:,}, not {value}.", param=name)
-    return value
-
-
-def _checked_choices(value: int | None) -> int:
-    if value is None:
-        return 1
-    if not 1 <= value <= 128:
-        raise InvalidRequest(f"n: must be from 1 to 128, not {value}.", param="n")
-    return value
 
 
 def estimate_tokens(texts: list[str]) -> int:

@@ -69,6 +69,16 @@ USAGES: list[tuple[Json, Usage]] = [
         Usage(12, output_tokens=4, other_tool_calls=1),
     ),
     ({"input_tokens": 1, "output_tokens": 2, "iterations": None}, Usage(1, output_tokens=2)),
+    *(
+        ({"input_tokens": 1, "output_tokens": 2, **said}, Usage(1, output_tokens=2, service_tier=tier))
+        for said, tier in (
+            ({"speed": "standard", "inference_geo": "not_available", "service_tier": "standard"}, "standard"),
+            ({"speed": "fast", "inference_geo": "global", "service_tier": "standard"}, "fast"),
+            ({"speed": None, "inference_geo": "us"}, "us"),
+            ({"speed": "fast", "inference_geo": "us"}, "fast+us"),
+            ({"speed": {"a": 1}, "inference_geo": ["us"]}, None),
+        )
+    ),
 ]
 
 

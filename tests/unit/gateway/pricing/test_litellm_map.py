@@ -57,6 +57,17 @@ def test_a_service_is_a_multiplier_where_all_classes_agree_and_a_list_where_not(
     assert thirds.services["priority"] == Service(ladder=Ladder(Rates(5_000_000, 5_000_000)))
 
 
+def test_anthropics_surcharges_are_services_and_nobody_elses_are() -> None:
+    terms = {"provider_specific_entry": {"us": 1.1, "fast": 2.0, "other": 9}}
+    fields = {"mode": "chat", "input_cost_per_token": 1e-06, "output_cost_per_token": 5e-06, **terms}
+    text = json.dumps(
+        {"claude": {"litellm_provider": "anthropic", **fields}, "gpt": {"litellm_provider": "openai", **fields}}
+    )
+    found = parse_litellm_map(text, as_of=date(2026, 11, 22), source="a map")
+    assert found["anthropic"]["claude"].services == {"fast": Service(Fraction(2)), "us": Service(Fraction(11, 10))}
+    assert not found["openai"]["gpt"].services
+
+
 def test_a_list_of_its_own_reprices_the_steps_too() -> None:
     prices = one(
         input_cost_per_token_above_200k_tokens=5e-06,

@@ -146,6 +146,19 @@ def test_a_tier_without_a_price_is_not_guessed() -> None:
         price(make_usage(service_tier="priority"), make_prices())
 
 
+def test_surcharges_are_multiplied_where_each_has_a_price() -> None:
+    prices = make_prices(services={"fast": Service(Fraction(2)), "us": Service(Fraction(11, 10))})
+    plain = price(WORKED, prices).total_pico_usd
+    for tier, times in (("fast", Fraction(2)), ("us", Fraction(11, 10)), ("fast+us", Fraction(22, 10))):
+        assert price(structs.replace(WORKED, service_tier=tier), prices).total_pico_usd == plain * times
+    for unknown in ("fast+eu", "fast+", "+us"):
+        with pytest.raises(UnknownServiceTier):
+            price(structs.replace(WORKED, service_tier=unknown), prices)
+    listed = make_prices(services={"fast": Service(ladder=prices.ladder), "us": Service(Fraction(11, 10))})
+    with pytest.raises(UnknownServiceTier):
+        price(structs.replace(WORKED, service_tier="fast+us"), listed)
+
+
 def test_list_keeps_the_price_before_the_discount() -> None:
     prices = make_prices(discount=Fraction(1, 10), per_request_pico_usd=100)
     cost = price(WORKED, prices)

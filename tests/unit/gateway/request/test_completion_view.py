@@ -25,3 +25,26 @@ def test_no_token_at_all_may_be_asked_for() -> None:
 )
 def test_prompts_are_measured_in_every_form(prompt: object, tokens: int) -> None:
     assert view(prompt=prompt).input_tokens == tokens
+
+
+@pytest.mark.parametrize(
+    ("fields", "answers"),
+    [
+        ({}, 1),
+        ({"prompt": ""}, 1),
+        ({"prompt": []}, 1),
+        ({"prompt": [1, 2, 3]}, 1),
+        ({"prompt": ["a", "b", "c"]}, 3),
+        ({"prompt": [[1], [2, 3]], "n": 4}, 8),
+        ({"best_of": 20}, 20),
+        ({"best_of": 2, "n": 2, "prompt": ["a", "b"]}, 4),
+    ],
+)
+def test_every_answer_that_is_billed_is_counted(fields: dict[str, object], answers: int) -> None:
+    """A prompt of several is as many, each with its own limit; of `best_of` only the best are shown."""
+    assert view(**fields).choices == answers
+
+
+def test_best_of_has_the_bounds_of_n() -> None:
+    with pytest.raises(InvalidRequest, match="best_of: must be from 1 to 128, not 129"):
+        view(best_of=129)

@@ -48,3 +48,96 @@ def test_an_escaped_field_name_is_still_that_field() -> None:
     )
     assert json.loads(body)["messages"][0]["cache_control"] == {}
     assert dearest_rate(parse_request("chat.completions", body.encode())) == IMAGE
+
+
+def held_input(asked: RequestView) -> int:
+    """Tokens of input that the bound is for, where the answer costs nothing."""
+    rates = Rates(input=1_000_000, output=0)
+    bound = bound_pico_usd(make_candidate(prices=ModelPrices(Ladder(rates), 0, "test"), context_window=200_000), asked)
+    assert bound is not None
+    return bound // 1_000_000
+
+
+HIDDEN = "hidden " * 10_000
+CALLED = {"id": "c", "type": "function", "function": {"name": "f", "arguments": HIDDEN}}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        view(messages=[{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [CALLED]}]),
+        view(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": {"description": HIDDEN}}}),
+        view(a_field_to_come=HIDDEN),
+        view([{"type": "text", "text": "the word image"}, {"type": "a part to come", "said": HIDDEN}]),
+        parse_request("responses", json.dumps({"model": "m", "input": [{"input": HIDDEN}]}).encode()),
+    ],
+)
+def test_what_the_estimate_does_not_look_at_is_held_by_its_length(asked: RequestView) -> None:
+    assert held_input(asked) >= 20_000
+    assert asked.input_tokens < 2_000
+
+
+PICTURE = "data:image/png;base64," + "A" * 400_000
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        view([{"type": "image_url", "image_url": {"url": PICTURE}}]),
+        parse_request(
+            "responses",
+            json.dumps(
+                {"model": "m", "input": [{"role": "user", "content": [{"type": "input_image", "image_url": PICTURE}]}]}
+            ).encode(),
+        ),
+        parse_request(
+            "messages",
+            json.dumps(
+                {
+                    "model": "m",
+                    "max_tokens": 1,
+                    "messages": [
+                        {
+                            "role": "user",
+                            "content": [
+                                {"type": "image", "source": {"type": "base64", "data": PICTURE}},
+                                {
+                                    "type": "tool_result",
+                                    "tool_use_id": "t",
+                                    "content": [{"type": "image", "source": {"type": "base64", "data": PICTURE}}],
+                                },
+                            ],
+                        }
+                    ],
+                }
+            ).encode(),
+        ),
+    ],
+)
+def test_a_picture_is_not_held_by_its_bytes(asked: RequestView) -> None:
+    assert held_input(asked) < 5_000
+    assert not asked.is_open_ended
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        view([{"type": "file", "file": {"file_id": "f"}}]),
+        view([{"type": "text", "text": "hear"}, {"type": "input_audio", "input_audio": {"data": "AAAA"}}]),
+        parse_request("responses", b'{"model":"m","input":"go on","previous_response_id":"resp_1"}'),
+        parse_request("responses", b'{"model":"m","input":"go on","conversation":{"id":"conv_1"}}'),
+        parse_request("responses", b'{"model":"m","prompt":{"id":"pmpt_1"}}'),
+        parse_request(
+            "messages",
+            b'{"model":"m","max_tokens":1,"messages":[{"role":"user","content":['
+            b'{"type":"document","source":{"type":"url","url":"https://example.com/long.pdf"}}]}]}',
+        ),
+    ],
+)
+def test_where_the_body_does_not_tell_a_whole_window_is_held(asked: RequestView) -> None:
+    assert held_input(asked) >= 200_000
+
+
+@pytest.mark.parametrize("limits", [(1, 900), (900, 1), (None, 900), (900, None)])
+def test_of_two_limits_the_longer_one_is_held(limits: tuple[int | None, int | None]) -> None:
+    assert view(max_completion_tokens=limits[0], max_tokens=limits[1]).max_output_tokens == 900

@@ -3,22 +3,25 @@
 import asyncio
 import json
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from backends.protocol import Operation
 from backends.scripted import Outcome, follow
+from backends.translating import TranslatingBackend
 from backends.usage import Usage
-from gateway.errors import BudgetExhausted, InvalidRequest
+from gateway.access.keys import KeyRecord, hash_key
+from gateway.errors import BudgetExhausted, Forbidden, InvalidRequest
 from gateway.limits.admission import Admission, parse_limits
 from gateway.pipeline import Incoming
-from gateway.pricing.catalogue import ModelPrices
+from gateway.pricing.catalogue import ModelPrices, Service
 from gateway.request.cost_bounds import TOOL_RESULT_TOKENS, bound_pico_usd
 from gateway.request.hosted_tools import ASSUMED_CALLS, limit_calls
 from gateway.request.view import parse_request
 from tests.builders import make_candidate, make_prices, make_snapshot
-from tests.rig import KEY, RecordingCaller, Rig
+from tests.rig import KEY, PEPPER, RecordingCaller, Rig
 
 CENT = 10**10
 PRICES = replace(make_prices(1.0, 4.0), web_search_pico_usd=CENT, file_search_pico_usd=CENT // 4)
@@ -86,7 +89,8 @@ def test_a_model_that_searches_for_a_fee_a_request_is_held_that_fee() -> None:
         bound("chat.completions", searching, web_search_options={}),
     )
     assert plain is not None
-    assert with_searches == plain + results
+    assert with_searches is not None
+    assert (with_searches - plain - results) / CENT == pytest.approx(0, abs=0.02), "the body is a few bytes longer"
 
 
 def test_an_escape_hides_no_tool() -> None:
@@ -153,6 +157,50 @@ async def test_a_tool_of_unknown_price_is_refused_under_a_budget_alone() -> None
     rig.pipeline.admission.limits = {}
     await rig.ask(web_search_options={})
     assert rig.entry.intent.cost_bound_pico_usd is None
+
+
+ADVISED: dict[str, Any] = {"tools": [{"type": "advisor_20260301", "name": "advisor", "model": "dear"}]}
+FALLEN_BACK: dict[str, Any] = {"fallbacks": [{"model": "dear"}]}
+
+
+@pytest.mark.parametrize("asked", [ADVISED, FALLEN_BACK])
+async def test_models_that_a_request_names_beside_its_own_are_for_keys_that_may_use_any_and_have_no_budget(
+    asked: dict[str, Any],
+) -> None:
+    body = body_of("messages", **asked)
+    rig = on_a_budget("1", Usage(input_tokens=10, output_tokens=4))
+    rig.pipeline.backends = {"one": TranslatingBackend(rig.one, native={"messages"})}
+    with pytest.raises(BudgetExhausted, match="leave the tool out"):
+        await send(rig, body, "messages")
+    rig.pipeline.admission.limits = {}
+    await send(rig, body, "messages")
+    restricted = KeyRecord("key-1", "test", "app", allowed_models=frozenset({"a"}))
+    rig.pipeline.keys.replace({hash_key(PEPPER, KEY): restricted})
+    with pytest.raises(Forbidden, match=r"names others beside its `model`.*Send it without them"):
+        await send(rig, body, "messages")
+    await send(rig, body_of("messages"), "messages")
+    assert len(rig.ledger.entries) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, 1),
+        ({"speed": "standard", "inference_geo": "global"}, 1),
+        ({"speed": "fast"}, 6),
+        ({"speed": "fast", "inference_geo": "us"}, 6.6),
+        ({"inference_geo": "eu"}, None),
+        ({"speed": {"not": "text"}}, 1),
+    ],
+)
+def test_fast_answers_and_such_of_one_country_are_held_at_their_price(
+    asked: dict[str, Any], expected: float | None
+) -> None:
+    dearer = replace(PRICES, services={"fast": Service(Fraction(6)), "us": Service(Fraction(11, 10))})
+    long = {"messages": [{"role": "user", "content": "word " * 10_000}]}
+    plain, held_for_it = bound("messages", dearer, **long), bound("messages", dearer, **long, **asked)
+    assert plain is not None
+    assert expected == (None if held_for_it is None else pytest.approx(held_for_it / plain, abs=0.02))
 
 
 async def test_a_key_that_stands_twice_is_told_and_nothing_is_held() -> None:
