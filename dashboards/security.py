@@ -1,5 +1,5 @@
-"""What stands before every page: response headers, and a closed door for other origins and for event channels
-without a session. Raw ASGI; knows nothing of pages.
+"""What stands before every page: response headers, a bound for bodies, and a closed door for other origins and for
+event channels without a session. Raw ASGI; knows nothing of pages.
 
 The content security policy lets run only scripts that carry this answer's nonce, so that markup smuggled into a page
 stays inert. `unsafe-eval` stays: the page framework compiles its templates in the browser.
@@ -7,13 +7,18 @@ stays inert. `unsafe-eval` stays: the page framework compiles its templates in t
 
 import secrets
 from collections.abc import Callable
-from http.cookies import SimpleCookie
 from urllib.parse import urlsplit
 
+from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "breakeven_session"
 EVENTS = "/ui/_nicegui_ws/"
+STRANGERS_BYTES = 1 << 16
+"""Of a body: a form with a key in it. What is longer would be held in memory, or laid on disk, for anybody."""
+MOST_BYTES = 8 << 20
+"""The longest text of rules, every character of it escaped."""
 
 
 def content_security_policy(nonce: str) -> str:
@@ -38,14 +43,17 @@ class Guarded:
             await self._app(scope, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        secret = session_cookie(headers.get("cookie"))
         is_change = scope["type"] == "websocket" or scope["method"] not in ("GET", "HEAD")
         if is_change and not is_same_origin(headers.get("origin"), headers.get("host")):
             await _refuse(scope, send, "This request came from another site.")
-        elif scope["path"].startswith(EVENTS) and not self._is_signed_in(session_cookie(headers.get("cookie"))):
+        elif scope["path"].startswith(EVENTS) and not self._is_signed_in(secret):
             await _refuse(scope, send, "Not signed in.")
         elif scope["type"] == "websocket":
             await self._app(scope, receive, send)
         else:
+            if is_change:
+                receive = _bounded(receive, MOST_BYTES if self._is_signed_in(secret) else STRANGERS_BYTES)
             await self._app(scope, receive, _Hardened(send))
 
 
@@ -86,14 +94,27 @@ class _Hardened:
 
 
 def session_cookie(header: str | None) -> str | None:
-    """The value of our cookie in a Cookie header."""
-    morsel = SimpleCookie(header or "").get(COOKIE)
-    return morsel.value if morsel is not None else None
+    """The value of our cookie in a Cookie header, whatever else is in it: all ports of a host share their cookies."""
+    return cookie_parser(header or "").get(COOKIE)
 
 
 def is_same_origin(origin: str | None, host: str | None) -> bool:
     """Browsers send Origin with every change; programs without one carry no cookie of ours either."""
     return origin is None or (host is not None and urlsplit(origin).netloc == host)
+
+
+def _bounded(receive: Receive, most: int) -> Receive:
+    came = 0
+
+    async def bounded() -> Message:
+        nonlocal came
+        message = await receive()
+        came += len(message.get("body", b""))
+        if came > most:
+            raise HTTPException(413, f"This is longer than {most:,} bytes.")
+        return message
+
+    return bounded
 
 
 async def _refuse(scope: Scope, send: Send, text: str) -> None:

@@ -10,7 +10,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from dashboards.security import COOKIE, Guarded, is_same_origin
+from dashboards.security import COOKIE, MOST_BYTES, STRANGERS_BYTES, Guarded, is_same_origin, session_cookie
 
 
 async def page(request: Request) -> Response:
@@ -19,6 +19,11 @@ async def page(request: Request) -> Response:
 
 async def change(request: Request) -> Response:
     return PlainTextResponse("changed")
+
+
+async def form(request: Request) -> Response:
+    async with request.form() as given:
+        return PlainTextResponse(",".join(given.keys()))
 
 
 async def events(socket: WebSocket) -> None:
@@ -32,6 +37,7 @@ def client() -> TestClient:
     routes = [
         Route("/ui/", page),
         Route("/ui/change", change, methods=["POST"]),
+        Route("/ui/form", form, methods=["POST"]),
         Route("/ui/_nicegui_ws/socket.io", change, methods=["GET", "POST"]),
         WebSocketRoute("/ui/_nicegui_ws/socket.io", events),
     ]
@@ -77,3 +83,22 @@ def test_a_missing_host_is_never_the_same_origin() -> None:
     assert not is_same_origin("http://a", None)
     assert is_same_origin("https://a:1", "a:1")
     assert not is_same_origin("https://a:2", "a:1")
+
+
+@pytest.mark.parametrize(("cookie", "most"), [("bad", STRANGERS_BYTES), ("good", MOST_BYTES)])
+def test_bodies_are_bounded_and_a_strangers_fills_no_disk(client: TestClient, cookie: str, most: int) -> None:
+    client.cookies.set(COOKIE, cookie)
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    head, end = b'--b\r\nContent-Disposition: form-data; name="key"; filename="f"\r\n\r\n', b"\r\n--b--\r\n"
+    fits = head + b"x" * (most - len(head) - len(end)) + end
+    assert client.post("/ui/form", content=fits, headers=headers).text == "key"
+    answer = client.post("/ui/form", content=fits + b"x", headers=headers)
+    assert (answer.status_code, answer.text) == (413, f"This is longer than {most:,} bytes.")
+
+
+@pytest.mark.parametrize("other", ['x={"a":1}; ', "a b=c; ", "x; ", '"x="open; ', "é=1; ", "=1; ", "path=/; ", ""])
+def test_cookies_of_other_programs_on_the_same_host_sign_nobody_out(other: str) -> None:
+    assert session_cookie(f"{other}{COOKIE}=good") == "good"
+    assert session_cookie(f"{COOKIE}=good; {other}") == "good"
+    assert session_cookie(other) is None
+    assert session_cookie(None) is None
