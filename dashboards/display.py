@@ -20,6 +20,11 @@ def dollars(text: str | Decimal | None, *, places: int | None = None) -> str:
     return f"{'−' if rounded < 0 else ''}${abs(rounded):,f}"
 
 
+def signed_dollars(text: str | Decimal) -> str:
+    """`+$1.20`, `−$1.20`, `$0.00`: a change."""
+    return f"{'+' if Decimal(text) > 0 else ''}{dollars(text)}"
+
+
 def spend(row: Mapping[str, Any]) -> str:
     """Of a group of a report: what no request of it has a price for is not $0."""
     is_unknown = row["requests"] and row["unpriced_requests"] == row["requests"] and not Decimal(row["cost_usd"])
@@ -55,6 +60,11 @@ def tokens(value: float | None) -> str:
 def share(value: float | None, *, places: int = 1) -> str:
     """`12.3 %`."""
     return UNKNOWN if value is None else f"{100 * value:,.{places}f} %".replace("-", "−")
+
+
+def signed_share(value: float) -> str:
+    """`+12.3 %`, `−12.3 %`: a change."""
+    return f"{100 * value:+,.1f} %".replace("-", "−")
 
 
 def seconds(value: float | None) -> str:

@@ -63,6 +63,7 @@ async def show(spec: PageSpec, specs: Sequence[PageSpec], view: View) -> None:
     if theme in ("dark", "light"):
         ui.add_head_html(f"<script>document.documentElement.classList.add('be-{theme}')</script>")
     ui.page_title(f"{spec.title} · Breakeven")
+    ui.query("main.q-page").props("role=presentation")  # the framework's own: ours is the main part
     with ui.element("div").classes("be-shell"):
         with ui.element("nav").classes("be-side").props('aria-label="Pages"'):
             html(_navigation(spec, specs, view))
@@ -106,6 +107,15 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
                 tone="bad",
             )
         )
+
+
+def no_requests() -> str:
+    """Where the ledger has nothing to show for a time: how something comes into it."""
+    return markup.message(
+        "No requests in this time",
+        "Point an OpenAI client at the gateway and its cost appears here within seconds. Or choose a longer "
+        "time range above; `breakeven demo --month` fills a separate database with an example month.",
+    )
 
 
 def html(text: str) -> ui.html:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from html import escape
 
 COMMAND = re.compile("`([^`]+)`")
+UNIT = re.compile(r"(?<=\d) (?=%|(?:ms|s|h|min|tok/s|k|M|G)\b)")
+MINUS = re.compile(r"−(?=\$)")
 LONG_VALUE = 11
 """More signs than this are set smaller in a tile."""
 
@@ -48,13 +50,18 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]], *, ca
     )
 
 
+def unbroken(text: str) -> str:
+    """A number stays on one line with its unit and its sign."""
+    return MINUS.sub("−\N{WORD JOINER}", UNIT.sub("\N{NO-BREAK SPACE}", text))
+
+
 def tile(label: str, value: str, note: str, *, tone: str = "", title: str = "", href: str | None = None) -> str:
     """One number: what it is, its value with unit, the time it is about, and where it comes from."""
     size = " long" if len(value) > LONG_VALUE else ""
     shown = escape(value) if href is None else f'<a href="{escape(href)}">{escape(value)}</a>'
     return (
         f'<div class="be-tile {escape(tone)}"{_title(title)}><div class="be-tile-label">{escape(label)}</div>'
-        f'<div class="be-tile-value{size}">{shown}</div><div class="be-tile-note">{escape(note)}</div></div>'
+        f'<div class="be-tile-value{size}">{shown}</div><div class="be-tile-note">{escape(unbroken(note))}</div></div>'
     )
 
 

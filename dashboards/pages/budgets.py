@@ -57,7 +57,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
 def _row(one: dict[str, Any]) -> list[Cell | str]:
     outlook = one["outlook"]
     return [
-        Cell(budget_name(one), href=spending_link(one)),
+        Cell(budget_name(one), href=spending_link(one), tone="be-nowrap"),
         display.dollars(one["month_usd"]),
         Cell("requests are refused") if one["stops"] else Cell("a warning only", tone="muted"),
         Cell(display.dollars(one["spent_usd"]), title=display.exact_dollars(one["spent_usd"])),
@@ -97,8 +97,8 @@ def _day(outlook: dict[str, Any] | None) -> Cell | str:
     if outlook is None:
         return Cell("too little is known", tone="muted")
     if outlook["runs_out"] is None:
-        return Cell("not this month", tone="good")
-    return Cell(display.day(outlook["runs_out"]), tone="bad")
+        return Cell("not this month", tone="good be-nowrap")
+    return Cell(display.day(outlook["runs_out"]), tone="bad be-nowrap")
 
 
 async def _setter(view: View, budgets: list[dict[str, Any]]) -> None:
@@ -113,7 +113,7 @@ async def _setter(view: View, budgets: list[dict[str, Any]]) -> None:
         button = ui.button("Set budget").props("no-caps unelevated")
     with grid("be-filters"):
         listed = {f"{one['scope']} {one['name']}": budget_name(one) for one in budgets}
-        gone = ui.select(listed, label="A budget that is to go").props("dense outlined").style("min-width: 15rem")
+        gone = ui.select(listed, label="Budget to remove").props("dense outlined").style("min-width: 15rem")
         remove = ui.button("Remove").props("no-caps outline color=negative")
     name.bind_visibility_from(scope, "value", lambda value: value != "all")
     for element in (gone, remove):

@@ -5,7 +5,7 @@ from html import escape
 from typing import Any
 
 from dashboards import charts, display, markup
-from dashboards.frame import View, chart, html, panel
+from dashboards.frame import View, chart, html, no_requests, panel
 from dashboards.markup import Cell, Column
 from dashboards.periods import Period, link, time_of
 
@@ -25,7 +25,11 @@ async def build(view: View) -> None:
     html(_form(view, by, then, given))
     found = await view.gateway.get("/admin/v1/reports/costs", by=wanted, **view.period.bounds(), **given)
     if not found["rows"]:
-        html(markup.message("Nothing matches", "No request in this time has all of these properties."))
+        html(
+            markup.message("Nothing matches", "No request in this time has all of these properties.")
+            if any(given.values())
+            else no_requests()
+        )
         return
     earlier_period = view.period.before()
     before = await view.gateway.get("/admin/v1/reports/costs", by=wanted, **earlier_period.bounds(), **given)
@@ -47,7 +51,7 @@ async def build(view: View) -> None:
         )
     with panel(
         "Every group",
-        f"The change is against {display.period(**earlier_period.bounds())}. Click a row for its requests.",
+        f"The change is against {display.period(**earlier_period.bounds())}. A name leads to its requests.",
     ):
         html(_table(view, found, earlier, before["total"]["cost_usd"], key_names))
         html(_downloads(view, wanted, given))
@@ -55,13 +59,17 @@ async def build(view: View) -> None:
 
 def _downloads(view: View, by: str, given: dict[str, str | None]) -> str:
     """Rows as they stand in the table, with every digit; FOCUS is the whole period for finance's own tools."""
-    files = (("costs", "csv", "These rows as CSV"), ("costs", "parquet", "as Parquet"))
-    focus = (("focus", "csv", "FOCUS 1.3 of this time as CSV"), ("focus", "parquet", "as Parquet"))
-    links = [
-        f'<a href="{escape(view.link("/export/" + report + "." + form, by=by, **given))}" download>{label}</a>'
-        for report, form, label in (*files, *focus)
-    ]
-    return f'<div class="be-actions be-downloads">Download: {" ".join(links)}</div>'
+
+    def links(report: str) -> str:
+        return " or ".join(
+            f'<a href="{escape(view.link(f"/export/{report}.{form}", by=by, **given))}" download>{label}</a>'
+            for form, label in (("csv", "CSV"), ("parquet", "Parquet"))
+        )
+
+    return (
+        f'<div class="be-actions be-downloads"><span>These rows: {links("costs")}</span>'
+        f"<span>FOCUS 1.3 of this time: {links('focus')}</span></div>"
+    )
 
 
 async def _key_names(view: View, by: list[str]) -> dict[str, str]:

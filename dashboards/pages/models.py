@@ -33,7 +33,9 @@ def _models(models: list[dict[str, Any]]) -> str:
         [
             Cell(one["name"], tone="be-name"),
             one["backend"],
-            Cell("down", tone="bad")
+            Cell("loading", tone="warn")
+            if one["is_starting"]
+            else Cell("down", tone="bad")
             if one["is_down"]
             else Cell(_kind(one), tone="warn" if one["is_simulated"] else ""),
             display.tokens(one["context_window"]),

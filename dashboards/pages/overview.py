@@ -9,7 +9,7 @@ from nicegui import ui
 
 from dashboards import charts, display, markup
 from dashboards.charts import COLOURS
-from dashboards.frame import View, chart, grid, html, panel
+from dashboards.frame import View, chart, grid, html, no_requests, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.markup import Cell, Column
 
@@ -23,13 +23,7 @@ async def build(view: View) -> None:
     found = await view.gateway.get("/admin/v1/reports/overview", **view.period.bounds())
     total = found["total"]
     if not total["requests"]:
-        html(
-            markup.message(
-                "No requests in this time",
-                "Point an OpenAI client at the gateway and its cost appears here within seconds. Or choose a longer "
-                "time range above; `breakeven demo --month` fills a separate database with an example month.",
-            )
-        )
+        html(no_requests())
         return
     html(markup.tiles(_tiles(found, view)))
     month = html('<p class="be-note be-pending">Simulating the rest of this month…</p>')
@@ -53,7 +47,7 @@ def _tiles(found: dict[str, Any], view: View) -> list[str]:
         markup.tile(
             "Spend",
             display.dollars(total["cost_usd"]),
-            label,
+            label if found["idle"] is None else f"{label}, without idle GPU rent",
             title=display.exact_dollars(total["cost_usd"]),
             href=view.link("/explorer", by="team", then="model"),
         ),
@@ -182,7 +176,11 @@ def _models(rows: list[dict[str, Any]], view: View) -> str:
         columns,
         [
             [
-                Cell(row["group"]["model"] or "none", href=view.link("/requests", model=row["group"]["model"])),
+                Cell(
+                    row["group"]["model"] or "none",
+                    href=view.link("/requests", model=row["group"]["model"]),
+                    tone="be-name",
+                ),
                 display.count(row["requests"]),
                 Cell(display.spend(row), title=display.exact_dollars(row["cost_usd"])),
                 display.dollars(row["input_usd_per_mtok"]),
@@ -231,7 +229,7 @@ def _savings(savings: list[dict[str, Any]]) -> str:
         ],
         [
             [
-                one["against"],
+                Cell(one["against"], tone="be-name"),
                 display.dollars(one["would_have_cost_usd"]),
                 Cell(display.dollars(one["saved_usd"]), tone="good" if Decimal(one["saved_usd"]) > 0 else "bad"),
                 display.share(one["saved_share"]),

@@ -1,31 +1,58 @@
 """What an edit of the rules would have done to logged traffic, as markup. Pure."""
 
+from decimal import Decimal
 from html import escape
 from typing import Any
 
 from dashboards import display, markup
-from dashboards.markup import Column
+from dashboards.markup import Cell, Column
 
 
 def replay_result(found: dict[str, Any]) -> str:
-    """Dollars, quality, first token and who moved, before and after."""
+    """In words, then dollars, quality, first token and who moved, before and after."""
     if not found["requests"]:
-        return markup.message("No traffic to replay", "The ledger has no request in the last seven days.")
-    before, after = float(found["cost_before_usd"]), float(found["cost_after_usd"])
-    change = f"{100 * (after / before - 1):+.1f} %" if before else "no spend before"
-    tiles = [
+        return markup.message(
+            "No traffic to replay",
+            "The ledger has no request in the last seven days. `breakeven demo FILE` sends some; Try it, on its own "
+            "page, shows where one prompt goes under the active rules.",
+        )
+    notes = "".join(f"<li>{escape(note)}</li>" for note in found["notes"])
+    return (
+        f'<p class="be-verdict">{escape(in_words(found))}</p><br>'
+        + markup.tiles(_tiles(found))
+        + (_moves(found["moves"]) if found["moves"] else "")
+        + (f'<ul class="be-caveats">{notes}</ul>' if notes else "")
+    )
+
+
+def in_words(found: dict[str, Any]) -> str:
+    """The answer to whoever asked what the edit does: who goes elsewhere, and what that costs."""
+    moved, refused, unpriced = (found[f"{name}_requests"] for name in ("moved", "refused", "unpriced"))
+    if not moved and not refused:
+        return f"Your edit sends none of these {_requests(found['requests'])} anywhere else."
+    said = [f"{moved:,} of {_requests(found['requests'])} would have gone to another model."]
+    if refused:
+        said.append(f"{_requests(refused)} would have been refused, and cost nothing here.")
+    if unpriced:
+        said.append(f"{_requests(unpriced)} would have no known price, and cost nothing here.")
+    before, after = Decimal(found["cost_before_usd"]), Decimal(found["cost_after_usd"])
+    if refused or unpriced:
+        return " ".join([*said, "So the two costs are not of the same requests."])
+    if before == after:
+        return " ".join([*said, f"The cost stays {display.dollars(after)}."])
+    more = f"{display.dollars(abs(after - before))} {'more' if after > before else 'less'}"
+    return " ".join([*said, f"That costs {more}: {display.dollars(after)} instead of {display.dollars(before)}."])
+
+
+def _tiles(found: dict[str, Any]) -> list[str]:
+    return [
         markup.tile("Requests", display.count(found["requests"]), display.period(found["since"], found["until"])),
         markup.tile(
             "Moved",
             display.count(found["moved_requests"]),
             f"{display.share(found['moved_requests'] / found['requests'])} go elsewhere",
         ),
-        markup.tile(
-            "Cost",
-            display.dollars(found["cost_after_usd"]),
-            f"was {display.dollars(found['cost_before_usd'])} ({change})",
-            tone="good" if after < before else "bad" if after > before else "",
-        ),
+        _cost(found),
         markup.tile("Predicted quality", _plain(found["quality_after"]), f"was {_plain(found['quality_before'])}"),
         markup.tile(
             "First token, median",
@@ -39,30 +66,49 @@ def replay_result(found: dict[str, Any]) -> str:
             tone="bad" if found["refused_requests"] else "",
         ),
     ]
-    moves = markup.table(
-        [
-            Column("From"),
-            Column("To"),
-            Column("Requests", is_number=True),
-            Column("Change of cost", is_number=True),
-        ],
-        [
-            [
-                move["from_model"],
-                move["to_model"],
-                display.count(move["requests"]),
-                display.dollars(move["cost_change_usd"]),
-            ]
-            for move in found["moves"]
-        ],
-        caption="Where requests would move",
+
+
+def _cost(found: dict[str, Any]) -> str:
+    """Coloured only where both sums are of the same requests: what is refused or unpriced saves nothing."""
+    before, after = Decimal(found["cost_before_usd"]), Decimal(found["cost_after_usd"])
+    change = display.signed_share(float(after / before - 1)) if before else "nothing spent before"
+    left_out = found["refused_requests"] + found["unpriced_requests"]
+    tone = "" if left_out or before == after else "good" if after < before else "bad"
+    note = f"was {display.dollars(before)} ({change})"
+    return markup.tile(
+        "Cost", display.dollars(after), f"{note}; without {_requests(left_out)}" if left_out else note, tone=tone
     )
-    notes = "".join(f"<li>{escape(note)}</li>" for note in found["notes"])
-    return (
-        markup.tiles(tiles)
-        + (moves if found["moves"] else "")
-        + (f'<ul class="be-caveats">{notes}</ul>' if notes else "")
-    )
+
+
+def _moves(moves: list[dict[str, Any]]) -> str:
+    columns = [
+        Column("From"),
+        Column("To"),
+        Column("Requests", is_number=True),
+        Column("Change of cost", is_number=True),
+    ]
+    rows = [
+        [
+            Cell(move["from_model"], tone="be-name"),
+            Cell(move["to_model"], tone="be-name"),
+            display.count(move["requests"]),
+            _change(move),
+        ]
+        for move in moves
+    ]
+    return markup.table(columns, rows, caption="Where requests would move")
+
+
+def _change(move: dict[str, Any]) -> Cell:
+    unknown = move["unpriced_requests"]
+    if unknown == move["requests"]:
+        return Cell("unknown", tone="warn", title="no price is known for them")
+    change = display.signed_dollars(move["cost_change_usd"])
+    return Cell(f"{change}, {unknown:,} of them unknown" if unknown else change)
+
+
+def _requests(count: int) -> str:
+    return "1 request" if count == 1 else f"{count:,} requests"
 
 
 def _plain(value: float | None) -> str:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from dashboards import display, markup
 from dashboards.charts import COLOURS
-from dashboards.frame import View, grid, html, panel
+from dashboards.frame import View, grid, html, no_requests, panel
 from dashboards.markup import Cell, Column
 
 FILTERS = ("model", "team", "project", "backend", "rule", "tag", "key_id", "status")
@@ -27,7 +27,11 @@ async def build_list(view: View) -> None:
         "/admin/v1/entries", **view.period.bounds(), **given, before=view.query("before"), limit=50
     )
     if not found["entries"]:
-        html(markup.message("No requests", "None in this time has all of these properties."))
+        html(
+            markup.message("No requests", "None in this time has all of these properties.")
+            if any(given.values())
+            else no_requests()
+        )
         return
     with panel(
         "Requests", "Times in UTC, newest first. Prompts and answers are not stored. Grey models are simulated."

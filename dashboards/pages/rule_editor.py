@@ -19,6 +19,7 @@ PAUSE_SECONDS = 0.7
 """The text is checked when nobody has typed for so long."""
 Action = Literal["check", "compare", "replay", "save", "activate"]
 ATTACH = "import('/ui/static/rules_editor.js').then((editor) => editor.attach(getElement({id})))"
+CHANGED_MEANWHILE = "rules_changed_meanwhile"
 
 
 @dataclass(slots=True)
@@ -92,10 +93,20 @@ class Editor:
             return
         body = {"text": self.code.value, "expected_active": self.base, "reason": self.reason.value or ""}
         saved = await self.view.gateway.put(RULES, {**body, "activate": activate})
-        if activate:
-            ui.navigate.to("/rules?done=activated")
-        else:
-            ui.notify(f"Saved as version {saved['version']}; it is not active yet.", type="positive")
+        ui.run_javascript("window.onbeforeunload = null")  # nothing is lost any more
+        ui.navigate.to("/rules?done=activated" if activate else f"/rules?done=saved&version={saved['version']}")
+
+    async def meet(self) -> None:
+        """Somebody else's version became active: the edit stays, beside what it would replace now."""
+        listed = await self.view.gateway.get(RULES)
+        active = await self.view.gateway.get(f"{RULES}/{listed['active']}")
+        self.base, self.base_text = active["version"], active["text"]
+        await self.compare()
+        said = (
+            f"Version {active['version']} by {active['author']} became active while you edited, so nothing was saved. "
+            "Below it stands beside your edit: take over what you want of it; saving again puts yours in its place."
+        )
+        self.verdict.set_content(f'<p class="be-problem" role="alert">{escape(said)}</p>')
 
     async def attempt(self, action: Action, *, is_asked: bool = True) -> None:
         """Do it, and say in words why it could not be done. Buttons rest while somebody waits for one."""
@@ -112,11 +123,20 @@ class Editor:
                     await self.replay()
                 case "save" | "activate":
                     await self.save(activate=action == "activate")
-        except (GatewayRefused, GatewayUnreachable) as error:
-            self.verdict.set_content(f'<p class="be-problem" role="alert">{escape(str(error))}</p>')
+        except GatewayRefused as refused:
+            if refused.code == CHANGED_MEANWHILE:
+                await self.meet()
+            else:
+                self.complain(refused)
+        except GatewayUnreachable as error:
+            self.complain(error)
         finally:
             for button in self.buttons:
                 button.enable()
+
+    def complain(self, error: Exception) -> None:
+        """In the gateway's own words, below the editor."""
+        self.verdict.set_content(f'<p class="be-problem" role="alert">{escape(str(error))}</p>')
 
 
 async def build_editor(view: View, base: str | None, base_text: str, text: str, *, may_write: bool) -> None:
@@ -127,7 +147,7 @@ async def build_editor(view: View, base: str | None, base_text: str, text: str, 
     )
     shown.classes("be-toggle")
     code = ui.codemirror(text, language="YAML", indent="  ").classes("be-editor").props('aria-label="Rules as YAML"')
-    code.set_theme("vscodeDark" if view.request.cookies.get("breakeven_theme") == "dark" else "basicLight")
+    code.set_theme("githubDark" if view.request.cookies.get("breakeven_theme") == "dark" else "githubLight")
     form_box = ui.element("div")
     hint = html(
         '<p class="be-note be-hint">Ctrl-Space suggests what may be written. A form keeps the text of rules that it '

@@ -36,8 +36,13 @@ def _editor_note(shown: dict[str, Any], *, may_write: bool) -> str:
 
 
 def _banners(view: View, listed: dict[str, Any]) -> None:
-    if view.query("done"):
-        html(f'<div class="be-banner" role="status">Version {escape(str(listed["active"]))} is active now.</div>')
+    if (done := view.query("done")) is not None:
+        said = (
+            f"Version {view.query('version')} is saved, and not active."
+            if done == "saved"
+            else f"Version {listed['active']} is active now."
+        )
+        html(f'<div class="be-banner" role="status">{escape(said)}</div>')
     if (problem := listed["problem"]) is not None:
         where = f"line {problem['line']}: " if problem["line"] else ""
         html(
@@ -57,11 +62,8 @@ def _history(view: View, listed: dict[str, Any], *, may_write: bool) -> None:
         ]
         for one in listed["versions"]
     ]
-    html(
-        markup.table(
-            [Column("Version"), Column(""), Column("Author"), Column("Why"), Column("Stored")], rows, caption="Versions"
-        )
-    )
+    columns = [Column("Version"), Column("State"), Column("Author"), Column("Why"), Column("Stored")]
+    html(markup.table(columns, rows, caption="Versions"))
     previous = listed["activations"][0]["previous"] if listed["activations"] else None
     if not may_write:
         return

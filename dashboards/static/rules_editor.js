@@ -1,4 +1,5 @@
-// Completion for the rules editor: asks the server what may be written where the cursor is. Knows no schema.
+// The rules editor's completion, name and warning before an edit is lost. Knows no schema: the server says what may be
+// written where the cursor is.
 import * as CM from "nicegui-codemirror";
 
 async function source(context) {
@@ -23,6 +24,13 @@ async function source(context) {
 export async function attach(component) {
   if (!component.editor) await component.editorPromise;
   const extension = CM.EditorState.languageData.of(() => [{ autocomplete: source }]);
-  component.editor.dispatch({ effects: CM.StateEffect.appendConfig.of(extension) });
+  const named = CM.EditorView.contentAttributes.of({ "aria-label": "Rules as YAML" });
+  component.editor.dispatch({ effects: CM.StateEffect.appendConfig.of([extension, named]) });
+  const opened = component.editor.state.doc;
+  window.onbeforeunload = (event) => {
+    // A browser asks nobody who never touched the page, and logs an error where it should.
+    const touched = navigator.userActivation?.hasBeenActive ?? true;
+    if (touched && !component.editor.state.doc.eq(opened)) event.preventDefault();
+  };
   component.$el.dataset.completes = "yes";
 }

@@ -11,7 +11,7 @@ from gateway.config.engine_curve import MeasuredEngine
 from gateway.money import format_usd
 from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import ModelPrices, PriceBook
-from gateway.routing.snapshot import Candidate
+from gateway.routing.snapshot import LOADING_SLOTS, Candidate
 
 TOKENS_PER_MTOK = 1_000_000
 
@@ -28,6 +28,7 @@ class ModelRow(BaseModel):
     is_local: bool
     is_simulated: bool
     is_down: bool
+    is_starting: bool
     free_slots: int | None
     input_usd_per_mtok: str | None
     cached_input_usd_per_mtok: str | None
@@ -205,6 +206,7 @@ def _model(candidate: Candidate, state: tuple[int, float] | None) -> ModelRow:
         is_local=candidate.is_local,
         is_simulated=candidate.is_simulated,
         is_down=slots is not None and slots < 0,
+        is_starting=slots == LOADING_SLOTS,
         free_slots=slots if slots is not None and slots >= 0 else None,
         input_usd_per_mtok=_per_mtok(rates.input if rates else None),
         cached_input_usd_per_mtok=_per_mtok(rates.cached_input if rates else None),

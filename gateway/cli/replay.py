@@ -6,14 +6,14 @@ from pathlib import Path
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.clock import now_us
 from gateway.config.settings import read_text
 from gateway.reports.replay_service import ReplayService
-from gateway.reports.replay_views import ReplayResult
+from gateway.reports.replay_views import ReplayMove, ReplayResult
 from gateway.storage.sql_feedback import SqlFeedback
 from gateway.sums import SumsQuery
 
@@ -36,13 +36,30 @@ def command(
         f"{result.requests} requests, {result.moved_requests} would move, {result.refused_requests} would be refused. "
         f"Cost ${result.cost_before_usd} -> ${result.cost_after_usd}."
     )
+    console.print(
+        f"Predicted quality {_known(result.quality_before)} -> {_known(result.quality_after)}. First token, median: "
+        f"{_known(result.time_to_first_token_before_seconds)} -> {_known(result.time_to_first_token_after_seconds)} s."
+    )
     if result.moves:
-        table = Table("from", "to", "requests")
+        table = Table("from", "to", Column("requests", justify="right"), Column("change of cost USD", justify="right"))
         for move in result.moves:
-            table.add_row(move.from_model, move.to_model, str(move.requests))
+            table.add_row(move.from_model, move.to_model, f"{move.requests:,}", _change(move))
         show_table(table)
     for note in result.notes:
         console.print(f"- {note}")
+
+
+def _change(move: ReplayMove) -> str:
+    """Signed; of whom no price is known, so much in words."""
+    if move.unpriced_requests == move.requests:
+        return "unknown"
+    sign = "" if move.cost_change_usd.startswith("-") else "+"
+    rest = f", {move.unpriced_requests:,} of them unknown" if move.unpriced_requests else ""
+    return f"{sign}{move.cost_change_usd}{rest}"
+
+
+def _known(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3f}"
 
 
 async def _replay(file: Path, days: float) -> ReplayResult:

@@ -26,12 +26,16 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Requests that went elsewhere, and by how much their cost changed (negative: cheaper)."""
+    """Requests that went elsewhere, and by how much their cost changed (negative: cheaper).
+
+    Of `unpriced` ones a cost is not known, before or after; they are not in the change.
+    """
 
     logged_model: str
     model: str
     requests: int
     cost_change_pico_usd: int
+    unpriced: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +117,12 @@ class Tally:
 
     def note_move(self, logged: LoggedRequest, model: str, cost: int | None) -> None:
         self.moved += 1
-        change = 0 if cost is None or logged.cost_pico_usd is None else cost - logged.cost_pico_usd
-        row = self.moves.setdefault((logged.model, model), [0, 0])
+        known = None if cost is None or logged.cost_pico_usd is None else cost - logged.cost_pico_usd
+        change = known or 0
+        row = self.moves.setdefault((logged.model, model), [0, 0, 0])
         row[0] += 1
         row[1] += change
+        row[2] += known is None
         example = (abs(change), logged.request_id, logged.model, model, change)
         if len(self.largest) < EXAMPLES:
             heapq.heappush(self.largest, example)
@@ -130,9 +136,7 @@ class Tally:
             refused=self.refused,
             logged=self.logged.close(),
             replayed=self.replayed.close(),
-            moves=tuple(
-                Move(before, after, count, change) for (before, after), (count, change) in sorted(self.moves.items())
-            ),
+            moves=tuple(Move(before, after, *counted) for (before, after), counted in sorted(self.moves.items())),
             largest_changes=tuple(MovedRequest(*row[1:]) for row in sorted(self.largest, reverse=True)),
             unverified=self.unverified,
         )

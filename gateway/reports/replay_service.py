@@ -179,6 +179,7 @@ def _result(diff: ReplayDiff, since_us: int, until_us: int, *, is_cut: bool) -> 
                 from_model=move.logged_model,
                 to_model=move.model,
                 requests=move.requests,
+                unpriced_requests=move.unpriced,
                 cost_change_usd=format_usd(move.cost_change_pico_usd),
             )
             for move in diff.moves

@@ -9,11 +9,15 @@ from gateway.routing.rules import RulesDocument
 
 
 class ReplayMove(BaseModel):
-    """Requests whose model changes from one to the other, and by how much their cost does (negative: cheaper)."""
+    """Requests whose model changes from one to the other, and by how much their cost does (negative: cheaper).
+
+    `unpriced_requests` of them have no known cost, before or after, and are not in the change.
+    """
 
     from_model: str
     to_model: str
     requests: int
+    unpriced_requests: int
     cost_change_usd: str
 
 

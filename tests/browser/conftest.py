@@ -42,6 +42,12 @@ class Running:
         answer.raise_for_status()
         return answer.json()
 
+    def put(self, path: str, **body: Any) -> Any:
+        headers = {"authorization": f"Bearer {self.month.owner_key}"}
+        answer = httpx.put(f"{self.gateway}{path}", json=body, headers=headers, timeout=120, trust_env=False)
+        answer.raise_for_status()
+        return answer.json()
+
 
 def ui_command(gateway: str, port: int) -> list[str]:
     """The web UI, patient: on a busy machine a report that takes minutes is no fault of the page that waits for it."""

@@ -62,6 +62,25 @@ def test_a_rule_edited_wrongly_then_rightly_replayed_activated_and_rolled_back(
     assert "rules.activate" in table
 
 
+def test_who_was_overtaken_keeps_the_edit_and_sees_what_it_would_replace(
+    browser: webdriver.Chrome, running: Running
+) -> None:
+    go(browser, running, "/rules")
+    before = running.ask("/admin/v1/rules")["active"]
+    text = running.ask(f"/admin/v1/rules/{before}")["text"]
+    set_rules(browser, "at_most: 0.4", "at_most: 0.25")
+    theirs = running.put("/admin/v1/rules", text=f"{text}# theirs\n", expected_active=before, activate=True)["version"]
+    button(browser, "Save and activate").click()
+    see(browser, f"Version {theirs} by demo-owner became active while you edited")
+    assert "theirs" in " ".join(one.text for one in browser.find_elements(By.CSS_SELECTOR, ".be-sides .del"))
+    assert "at_most: 0.25" in " ".join(one.text for one in browser.find_elements(By.CSS_SELECTOR, ".be-sides .add"))
+    button(browser, "Save").click()
+    see(browser, "is saved, and not active")
+    assert running.ask("/admin/v1/rules")["active"] == theirs
+    running.put("/admin/v1/rules", text=text, expected_active=theirs, activate=True)
+    patient(browser).until(lambda _: running.ask("/admin/v1/rules")["applied"] == before)
+
+
 def simulated_models(running: Running) -> list[str]:
     return [one["name"] for one in running.ask("/admin/v1/models")["models"] if one["is_simulated"]]
 

@@ -78,6 +78,11 @@ def test_units(shown: str, expected: str) -> None:
     assert shown == expected
 
 
+def test_changes_carry_their_sign() -> None:
+    assert [display.signed_dollars(one) for one in ("1.2", "-1.2", "0")] == ["+$1.20", "−$1.20", "$0.00"]
+    assert [display.signed_share(one) for one in (0.123, -1.5, 0.0)] == ["+12.3 %", "−150.0 %", "+0.0 %"]
+
+
 @pytest.mark.parametrize("show", [display.count, display.tokens, display.seconds, display.share, display.speed])
 def test_what_is_not_known_is_a_dash(show: object) -> None:
     assert callable(show)

@@ -79,6 +79,13 @@ def test_a_number_leads_to_what_it_is_made_of() -> None:
     assert "<a" not in markup.tile("Spend", "$5.00", "30 days")
 
 
+def test_a_number_keeps_its_unit_and_its_sign_on_one_line() -> None:
+    shown = markup.unbroken("95 % under 8.82 s · 5-95 %: −$1.00 in 3 of 4 models")
+    assert (
+        shown.replace("\N{NO-BREAK SPACE}", "_") == "95_% under 8.82_s · 5-95_%: −\N{WORD JOINER}$1.00 in 3 of 4 models"
+    )
+
+
 def test_numbers_are_set_right_and_a_caption_is_there() -> None:
     made = markup.table([Column("Spend", is_number=True)], [["$1.00"]], caption="Costs")
     assert 'class="be-number' in made

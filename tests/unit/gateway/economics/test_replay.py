@@ -277,7 +277,7 @@ def test_a_price_change_applies_to_what_was_logged_and_keeps_billed_failures() -
 def test_an_unknown_price_is_counted_and_never_free() -> None:
     diff = replay([make_logged(0.0)], make_scenario(everything_to(BIG), new=lambda _, __: None))
     assert (diff.replayed.unpriced, diff.replayed.cost_pico_usd) == (1, 0)
-    assert diff.moves[0].cost_change_pico_usd == 0
+    assert (diff.moves[0].cost_change_pico_usd, diff.moves[0].unpriced) == (0, 1)
 
 
 def test_refusals_are_counted() -> None:
@@ -294,6 +294,7 @@ def test_the_diff_says_what_moved_and_what_it_changes() -> None:
     assert diff.replayed.mean_quality == pytest.approx(0.9)
     assert [(move.logged_model, move.model, move.requests) for move in diff.moves] == [(MID, BIG, 30)]
     assert diff.cost_change_pico_usd == diff.moves[0].cost_change_pico_usd > 0
+    assert diff.moves[0].unpriced == 0
     assert len(diff.largest_changes) == 20
     assert diff.largest_changes[0].request_id == log[-1].request_id
 
