@@ -49,18 +49,20 @@ def analyse_break_even(
     period: Period | None = None,
     zone: tzinfo = UTC,
     resamples: int = 2000,
+    volume: float = 1.0,
 ) -> BreakEvenReport:
     """The whole report. `rows` are the traffic that the plan's GPUs could serve, whoever served it.
 
     With an `engine` (its measured curve at N*) requests are priced by their tokens and overflow is modelled; without
     one the ledger's own GPU-seconds per request are used and the fluid bound is reported. `zone` says where days begin
-    for the intervals. Raises NoTraffic on an empty period and NotMeasured when nothing says what a request takes.
+    for the intervals, `volume` how many times the traffic is asked about. Raises NoTraffic on an empty period and
+    NotMeasured when nothing says what a request takes.
     """
     period = period or (covering_period(rows) if rows else Period(0, 3_600_000_000))
     if not sum(row.requests for row in rows if period.holds(row)):
         rent = usd(plan.rent_pico_usd(period.hours))
         raise NoTraffic(f"idle: no request in {period.hours} hours, and {plan.name} cost ${rent:.2f} of rent meanwhile")
-    demand = build_demand(rows, period, plan=plan, hosted=hosted, engine=engine, zone=zone)
+    demand = build_demand(rows, period, plan=plan, hosted=hosted, engine=engine, zone=zone).scaled(volume)
     case = Case(
         load=demand.load,
         hosted_usd=demand.hosted_pico_usd / PICO,
@@ -98,7 +100,7 @@ def _observed(demand: Demand, period: Period) -> Observed:
         end=_iso(period.end_us),
         hours=period.hours,
         days=int(demand.day_of_hour.max()) + 1,
-        requests=demand.requests,
+        requests=round(demand.requests),
         requests_per_day=demand.requests / period.hours * 24,
         input_tokens_per_request=shape.input_tokens,
         output_tokens_per_request=shape.output_tokens,

@@ -39,12 +39,14 @@ def cost_curve(
     scales: Sequence[float],
     generator: np.random.Generator,
     zone: tzinfo = UTC,
+    volume: float = 1.0,
 ) -> list[CostPoint]:
-    """One point per scale of the observed volume, at the observed mix and day. At least one replica is kept.
+    """One point per scale of `volume` times what was observed, at the observed mix and day. At least one replica is
+    kept.
 
     Raises NoTraffic or NotMeasured, as `build_demand` does.
     """
-    demand = build_demand(rows, period, plan=plan, hosted=hosted, engine=engine, zone=zone)
+    demand = build_demand(rows, period, plan=plan, hosted=hosted, engine=engine, zone=zone).scaled(volume)
     case = Case(
         load=demand.load,
         hosted_usd=demand.hosted_pico_usd / PICO,

@@ -1,7 +1,7 @@
 """From exact hourly rows to the load that the model works with: GPU-seconds and hosted dollars of every hour."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
 import numpy as np
@@ -17,15 +17,18 @@ PICO = 1e12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """All requests of a period that the plan's GPUs could serve, whoever served them."""
+    """All requests of a period that the plan's GPUs could serve, whoever served them.
+
+    Counts are whole, but of a volume that nobody has seen: see `scaled`.
+    """
 
     load: Load
     day_of_hour: NDArray[np.int64]
     """Which local calendar day each hour belongs to, counted from 0; a day has 23 to 25 hours where clocks change."""
-    requests: int
-    input_tokens: int
-    cached_input_tokens: int
-    output_tokens: int
+    requests: float
+    input_tokens: float
+    cached_input_tokens: float
+    output_tokens: float
     hosted_pico_usd: int
     """Everything hosted, aborted requests included; the load's values leave those out."""
     variable_usd: float
@@ -37,7 +40,7 @@ class Demand:
     aborted_requests: int
     measured_gpu_seconds: float
     """Of the rows that ran on GPUs: the ledger's own, at the batch sizes that occurred."""
-    measured_requests: int
+    measured_requests: float
     measured_capacity_seconds: float
     """The same requests at the model's GPU-seconds, in full batches: what they took of the capacity."""
     prefill_share: float | None
@@ -57,6 +60,19 @@ class Demand:
     def gpu_seconds_per_request(self) -> float:
         load = self.load
         return float((load.hours * 3600 * load.busy_replicas).sum()) / self.requests
+
+    def scaled(self, factor: float) -> "Demand":
+        """The same hours, mix and requests, so many times as many of them: an hour may then have a part of one."""
+        if factor == 1.0:
+            return self
+        floats = (*_TOKEN_FIELDS, "requests", "variable_usd", *_MEASURED_FIELDS)
+        sums = ("hosted_pico_usd", "ledger_pico_usd", "list_pico_usd", "unpriced_requests", "aborted_requests")
+        return replace(
+            self,
+            load=self.load.scaled(factor),
+            **{name: getattr(self, name) * factor for name in floats},
+            **{name: round(getattr(self, name) * factor) for name in sums},
+        )
 
 
 def build_demand(
@@ -111,6 +127,7 @@ def build_demand(
     )
 
 
+_MEASURED_FIELDS = ("measured_gpu_seconds", "measured_requests", "measured_capacity_seconds")
 _TOKEN_FIELDS = ("input_tokens", "cached_input_tokens", "output_tokens")
 
 

@@ -64,19 +64,25 @@ class BreakEvenService:
         return Period(since, until)
 
     def _compute(self, query: BreakEvenQuery, rows: Sequence[HourlyTraffic], period: Period) -> BreakEvenView:
-        rows = [_scaled(row, query.volume_factor) for row in rows]
         plan, snapshot, engine = self._plan(query), self._of.snapshot(), self._of.engine()
         used = sorted({row.model for row in rows}, key=lambda name: -sum(r.requests for r in rows if r.model == name))
         candidate = pick_alternative(snapshot, query.hosted_model, used)
         hosted = hosted_alternative(candidate, factor=Fraction(str(query.hosted_price_factor)))
         try:
             report = analyse_break_even(
-                rows, plan, hosted, generator=np.random.default_rng(SEED), engine=engine, period=period
+                rows,
+                plan,
+                hosted,
+                generator=np.random.default_rng(SEED),
+                engine=engine,
+                period=period,
+                volume=query.volume_factor,
             )
             crossing = report.volume.hybrid.requests_per_day if report.volume.hybrid else 0.0
             widest = max(BEYOND_HERE, min(1000.0, 1.5 * crossing / report.observed.requests_per_day))
             curve = cost_curve(
                 rows, period, plan, hosted, engine=engine, generator=np.random.default_rng(SEED),
+                volume=query.volume_factor,
                 scales=[widest * (step + 0.02) / CURVE_POINTS for step in range(CURVE_POINTS + 1)],
             )  # fmt: skip
         except EconomicsError as error:
@@ -137,14 +143,3 @@ def _offered_share(report: BreakEvenReport, plan: GpuPlan) -> float:
     """The whole load as a share of what the GPUs could serve if it came evenly."""
     busy_seconds = report.observed.requests_per_day * report.unit.gpu_seconds_per_request
     return busy_seconds / (86_400 * plan.replicas)
-
-
-def _scaled(row: HourlyTraffic, factor: float) -> HourlyTraffic:
-    if factor == 1.0:
-        return row
-    counts = (
-        "requests", "input_tokens", "cached_input_tokens", "output_tokens", "cost_pico_usd", "list_cost_pico_usd",
-        "unpriced_requests", "estimated_requests", "aborted_requests",
-    )  # fmt: skip
-    changed = {name: round(getattr(row, name) * factor) for name in counts}
-    return replace(row, **changed, gpu_seconds=row.gpu_seconds * factor)

@@ -87,7 +87,14 @@ def analyse(
     *,
     engine: Engine | None = ENGINE,
     period: Period | None = None,
+    volume: float = 1.0,
 ) -> BreakEvenReport:
     return analyse_break_even(
-        rows, plan or make_plan(), hosted, generator=np.random.default_rng(1), engine=engine, period=period
+        rows,
+        plan or make_plan(),
+        hosted,
+        generator=np.random.default_rng(1),
+        engine=engine,
+        period=period,
+        volume=volume,
     )

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from gateway.economics.errors import EconomicsError, NotMeasured, NoTraffic
+from gateway.economics.gpu_cost import Engine
 from gateway.economics.report import BreakEvenReport
 from gateway.economics.traffic import HOUR_US, GpuPlan, HostedAlternative, Period
 from tests.unit.gateway.economics.builders import (
@@ -51,6 +52,23 @@ def test_break_even_volume_is_where_the_saving_changes_sign() -> None:
     for factor, is_saving in ((0.99, False), (1.01, True)):
         rows = make_days(30, lambda _, hour, by=scale * factor: (12.0, 6.0, 2.0)[hour // 8] * by)
         assert (analyse(rows).month.plan_saving_usd > 0) == is_saving
+
+
+@pytest.mark.parametrize("engine", [ENGINE, None])
+@pytest.mark.parametrize("factor", [0.001, 0.1, 0.37, 0.5, 1.5, 40.0])
+def test_another_volume_is_no_rounding_of_every_hour(engine: Engine | None, factor: float) -> None:
+    """A few requests an hour, and a tenth of them: whole requests of each hour would be hardly any."""
+    few = [make_hour(hour, 1 + hour % 4, aborted=hour % 2, gpu_seconds=0.3) for hour in range(24 * 7)]
+    seen, other = analyse(few, engine=engine), analyse(few, engine=engine, volume=factor)
+    assert float(other.month.all_hosted_usd) == pytest.approx(float(seen.month.all_hosted_usd) * factor)
+    assert other.observed.requests_per_day == pytest.approx(seen.observed.requests_per_day * factor)
+    assert other.unit.gpu_seconds_per_request == pytest.approx(seen.unit.gpu_seconds_per_request)
+    assert other.unit.value_usd_per_hour == pytest.approx(seen.unit.value_usd_per_hour)
+    assert other.volume.hybrid == seen.volume.hybrid or (
+        other.volume.hybrid is not None
+        and seen.volume.hybrid is not None
+        and other.volume.hybrid.requests_per_day == pytest.approx(seen.volume.hybrid.requests_per_day)
+    )
 
 
 def test_a_dear_model_is_worth_a_fleet_without_hosting() -> None:
