@@ -21,9 +21,9 @@ for name in [name for name in os.environ if name.lower() in ("http_proxy", "http
 
 
 @pytest.fixture(scope="session")
-def postgres_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_directory() -> Iterator[str]:
     """The socket directory of a running PostgreSQL server."""
-    yield from run_postgres(tmp_path_factory)
+    yield from run_postgres()
 
 
 @pytest.fixture(scope="session")

