@@ -2,6 +2,7 @@
 
 BackendError
 ├── ConnectFailed        nothing was sent: safe to retry anywhere
+│   └── NoFilesLeft      this process may open no more connections, wherever they lead: says nothing of the upstream
 ├── UpstreamTimeout      no first byte in time
 ├── RateLimited          429, with Retry-After when given
 ├── UpstreamUnavailable  5xx, overloaded, or the connection was reset before the first chunk
@@ -27,6 +28,12 @@ class BackendError(Exception):
 
 class ConnectFailed(BackendError):
     """The connection could not be opened."""
+
+
+class NoFilesLeft(ConnectFailed):
+    """This process, or its machine, has as many files open as it may."""
+
+    is_retryable = False
 
 
 class UpstreamTimeout(BackendError):

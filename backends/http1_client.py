@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from backends.errors import ConnectFailed
+from backends.dialing import Dialer, is_for_want_of_files
+from backends.errors import ConnectFailed, NoFilesLeft
 from backends.http1_connection import Http1Connection
 from backends.http1_response import Http1Response
 from backends.protocol import Timeouts
@@ -46,6 +47,7 @@ class Http1Client:
         self._idle: dict[tuple[str, str, int], deque[Http1Connection]] = {}
         self._open: set[Http1Connection] = set()
         self._tls: ssl.SSLContext | None = None
+        self._dialer = Dialer()
 
     @property
     def connections(self) -> int:
@@ -99,19 +101,19 @@ class Http1Client:
 
     async def _connect(self, target: _Target, timeouts: Timeouts) -> Http1Connection:
         tls = self._context() if target.scheme == "https" else None
+
+        def make() -> Http1Connection:
+            return Http1Connection(self._backend, self._freed(target), self._open)
+
         try:
             async with asyncio.timeout(min(timeouts.connect_seconds, timeouts.first_byte_seconds)):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Http1Connection(self._backend, self._freed(target), self._open),
-                    target.host,
-                    target.port,
-                    ssl=tls,
-                    server_hostname=target.host if tls else None,
-                )
+                return await self._dialer.dial(make, target.host, target.port, tls)
         except (OSError, TimeoutError, UnicodeError) as error:
+            if is_for_want_of_files(error):
+                message = "this process may open no more files; raise the limit (ulimit -Hn, systemd's LimitNOFILE)"
+                raise NoFilesLeft(message, backend=self._backend) from error
             message = f"{self._backend} is unreachable ({type(error).__name__})"
             raise ConnectFailed(message, backend=self._backend) from error
-        return connection
 
     def _freed(self, target: _Target) -> deque[Http1Connection]:
         return self._idle.setdefault(target.origin, deque())

@@ -2,7 +2,14 @@
 
 import msgspec
 
-from backends.errors import BackendError, RateLimited, UpstreamRejected, UpstreamTimeout, UpstreamUnavailable
+from backends.errors import (
+    BackendError,
+    NoFilesLeft,
+    RateLimited,
+    UpstreamRejected,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
 from backends.json_objects import decode_object, part_of, text_of
 from backends.messages_endpoint_events import error_event, last_events
 from backends.protocol import Operation
@@ -11,6 +18,7 @@ from gateway.errors import UpstreamFailed
 from gateway.ledger.entry import ESCALATED
 from gateway.request.run import Run
 
+NO_FILES_SECONDS = 1.0
 ABOVE_EVERY_EVENT = (1 << 31) - 1
 """A sequence number for an event of our own in a stream whose events were numbered elsewhere."""
 
@@ -122,6 +130,9 @@ def _upstream_failure(run: Run, error: BackendError | None, rest_seconds: float 
         names = ", ".join(candidate.name for candidate in run.choice.order)
         message = f"Every model for this request is resting after failures: {names}. Try again later."
         return UpstreamFailed(message, status=503, retry_after_seconds=rest_seconds)
+    if isinstance(error, NoFilesLeft):
+        message = f"This gateway takes no more requests for now: {error.message}. Try again in a moment."
+        return UpstreamFailed(message, status=503, retry_after_seconds=NO_FILES_SECONDS)
     tried = "; ".join(f"{attempt.model} ({attempt.outcome})" for attempt in run.attempts)
     wait = error.retry_after_seconds if isinstance(error, (RateLimited, UpstreamUnavailable)) else None
     status = 429 if isinstance(error, RateLimited) else 504 if isinstance(error, UpstreamTimeout) else 502

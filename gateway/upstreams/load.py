@@ -4,7 +4,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from backends.errors import BackendError, RateLimited, StreamBroken, Untranslatable, UpstreamAuth, UpstreamRejected
+from backends.errors import (
+    BackendError,
+    NoFilesLeft,
+    RateLimited,
+    StreamBroken,
+    Untranslatable,
+    UpstreamAuth,
+    UpstreamRejected,
+)
 from backends.protocol import BackendHealth
 from gateway.routing.circuit_breaker import CircuitBreaker, RetryBudget
 from gateway.routing.first_token_times import FirstTokenTimes
@@ -140,7 +148,7 @@ class Upstreams:
     def failed(self, candidate: Candidate, key: str, error: BackendError, now: float) -> None:
         """A call failed. What was the caller's own fault shows that the upstream is alive."""
         breaker = self._breaker(candidate, key)
-        if isinstance(error, Untranslatable):
+        if isinstance(error, (Untranslatable, NoFilesLeft)):
             breaker.call_off(now)  # nothing was sent
         elif isinstance(error, UpstreamRejected) and not isinstance(error, StreamBroken):
             breaker.record_success()

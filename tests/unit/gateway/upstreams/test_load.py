@@ -7,6 +7,7 @@ import pytest
 from backends.errors import (
     BackendError,
     ConnectFailed,
+    NoFilesLeft,
     RateLimited,
     StreamBroken,
     Untranslatable,
@@ -50,6 +51,7 @@ def failed(upstreams: Upstreams, error: BackendError, *, key: str = "", times: i
         (StreamBroken("x"), 5, 2.0),
         (UpstreamRejected("x"), 9, 0.0),
         (Untranslatable("x"), 9, 0.0),
+        (NoFilesLeft("x"), 9, 0.0),
         (RateLimited("x"), 1, 0.0),
         (RateLimited("x", retry_after_seconds=7.0), 1, 7.0),
         (RateLimited("x", retry_after_seconds=7.0, status=None), 1, 0.0),

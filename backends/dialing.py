@@ -1,0 +1,108 @@
+"""From a name to a connection: one question to the resolver for all who wait for it, and its addresses side by side
+where the first does not answer. Knows no HTTP."""
+
+import asyncio
+import errno
+import ipaddress
+import os
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+NEXT_SECONDS: Final = 0.25
+"""RFC 8305, 5: until the next address is tried beside one that has not answered."""
+STALE_SECONDS: Final = 300.0
+"""So long what a name stood for is used while the resolver fails."""
+
+P = TypeVar("P", bound=asyncio.Protocol)
+Connecting = asyncio.Task[tuple[asyncio.Transport, P]]
+
+
+class Dialer:
+    """Used from one event loop, whose `create_connection` would ask the resolver anew for every connection (it has few
+    threads for all names) and wait at an address that swallows everything until the whole time is up."""
+
+    def __init__(self, *, next_seconds: float = NEXT_SECONDS) -> None:
+        self._next_seconds = next_seconds
+        self._asking: dict[tuple[str, int], asyncio.Task[Sequence[str]]] = {}
+        self._known: dict[tuple[str, int], tuple[float, Sequence[str]]] = {}
+
+    async def dial(self, make: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None) -> P:
+        """Raises OSError: what the last address failed with, or the resolver."""
+        addresses = await self._addresses(host, port)
+        loop = asyncio.get_running_loop()
+        name = host if tls else None
+        pending: set[Connecting[P]] = set()
+        error: BaseException | None = None
+        try:
+            for number, address in enumerate(addresses):
+                connecting = loop.create_connection(make, address, port, ssl=tls, server_hostname=name)
+                pending.add(asyncio.ensure_future(connecting))
+                is_last = number == len(addresses) - 1
+                while pending:
+                    seconds = None if is_last else self._next_seconds
+                    done, pending = await asyncio.wait(pending, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                    for one in done:
+                        if (error := one.exception()) is None:
+                            return one.result()[1]
+                    if not is_last:
+                        break
+            assert error is not None
+            raise error
+        finally:
+            await _call_off(pending)
+
+    async def _addresses(self, host: str, port: int) -> Sequence[str]:
+        if _is_address(host):
+            return (host,)
+        place = host, port
+        asking = self._asking.get(place)
+        if asking is None:
+            asking = self._asking[place] = asyncio.create_task(_resolve(host, port))
+            asking.add_done_callback(lambda task: self._answered(place, task))
+        try:
+            return await asyncio.shield(asking)
+        except OSError:
+            known_at, addresses = self._known.get(place, (float("-inf"), ()))
+            if asyncio.get_running_loop().time() - known_at > STALE_SECONDS:
+                raise
+            return addresses
+
+    def _answered(self, place: tuple[str, int], task: "asyncio.Task[Sequence[str]]") -> None:
+        del self._asking[place]
+        if not task.cancelled() and task.exception() is None:
+            self._known[place] = asyncio.get_running_loop().time(), task.result()
+
+
+def is_for_want_of_files(error: BaseException) -> bool:
+    """Whether dialing failed here and not there. A resolver that could open nothing says only that it failed."""
+    if not isinstance(error, socket.gaierror):
+        return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as own:
+        return is_for_want_of_files(own)
+    return False
+
+
+async def _resolve(host: str, port: int) -> Sequence[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+
+
+async def _call_off(pending: "set[Connecting[P]]") -> None:
+    """Those that are not needed any more, and what they may have opened in the last moment."""
+    for one in pending:
+        one.cancel()
+    for outcome in await asyncio.gather(*pending, return_exceptions=True):
+        if not isinstance(outcome, BaseException):
+            outcome[0].abort()
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
