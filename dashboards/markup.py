@@ -8,6 +8,7 @@ from html import escape
 COMMAND = re.compile("`([^`]+)`")
 UNIT = re.compile(r"(?<=\d) (?=%|(?:ms|s|h|min|tok/s|k|M|G)\b)")
 MINUS = re.compile(r"−(?=\$)")
+CONTEXT_LINES = 3
 LONG_VALUE = 11
 """More signs than this are set smaller in a tile."""
 
@@ -90,13 +91,14 @@ def diff(text: str) -> str:
 
 
 def side_by_side(old: Sequence[str], new: Sequence[str], opcodes: Iterable[tuple[str, int, int, int, int]]) -> str:
-    """Two texts beside each other, aligned by difflib's opcodes; equal runs longer than seven lines are folded."""
+    """Two texts beside each other, aligned by difflib's opcodes; of longer equal runs only what is next to a change."""
     rows: list[str] = []
     for tag, a1, a2, b1, b2 in opcodes:
-        if tag == "equal" and a2 - a1 > 7:
-            rows += [_pair(old, new, a1 + i, b1 + i, "") for i in range(3)]
-            rows.append(f'<tr class="be-fold"><td colspan="4">{a2 - a1 - 6} equal lines</td></tr>')
-            rows += [_pair(old, new, a2 - 3 + i, b2 - 3 + i, "") for i in range(3)]
+        before, after = CONTEXT_LINES if a1 else 0, CONTEXT_LINES if a2 < len(old) else 0
+        if tag == "equal" and (folded := a2 - a1 - before - after) > 1:
+            rows += [_pair(old, new, a1 + i, b1 + i, "") for i in range(before)]
+            rows.append(f'<tr class="be-fold"><td colspan="4">{folded} equal lines</td></tr>')
+            rows += [_pair(old, new, a2 - after + i, b2 - after + i, "") for i in range(after)]
             continue
         for i in range(max(a2 - a1, b2 - b1)):
             left, right = (a1 + i if a1 + i < a2 else None), (b1 + i if b1 + i < b2 else None)

@@ -17,6 +17,8 @@ LOADERS = {
     # Scalars stay text, so that no number is a float; in C, because price files have thousands of lines.
     "text": getattr(yaml, "CBaseLoader", yaml.BaseLoader),
 }
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}$"
+NO_NAME = "must begin with a letter or a digit and have no blanks: letters, digits and . _ : / @ - only, 120 at most"
 PLAIN_NUMBER = "must be a number, without a unit or a currency"
 PROBLEMS = {
     "extra_forbidden": "is not a known field",
@@ -32,12 +34,15 @@ PROBLEMS = {
     "tuple_type": "must be a list, as in [one, two]",
     "string_type": "must be text",
     "literal_error": "must be {expected}",
+    "too_short": "names too few: at least {min_length}",
     "greater_than": "must be above {gt}",
     "greater_than_equal": "must be at least {ge}",
     "less_than": "must be below {lt}",
     "less_than_equal": "must be at most {le}",
 }
 """What pydantic finds wrong, as somebody who edits a file would say it."""
+OTHER_KIND = frozenset({"list_type", "literal_error"})
+"""A field that may be a word or a list is not the one of the two."""
 YAML_PROBLEMS = {
     "mapping values are not allowed": "; is the line, or the one above it, indented as it should be?",
     "cannot start any token": "; indent with spaces, not tabs, and put text that begins with a sign into quotes",
@@ -111,13 +116,29 @@ def validate_yaml(schema: type[Schema], text: str, name: str) -> Schema:
 
 def problem_of(found: ErrorDetails) -> str:
     """What is wrong with a field; in pydantic's words where nobody would need others."""
+    if found["type"] == "string_pattern_mismatch" and found.get("ctx", {}).get("pattern") == NAME_PATTERN:
+        return NO_NAME
     if (known := PROBLEMS.get(found["type"])) is None:
         return found["msg"].removeprefix("Value error, ")
     return known.format(**found.get("ctx", {}))
 
 
+def problem_among(found: Sequence[ErrorDetails], first: ErrorDetails) -> str:
+    """What is wrong where `first` is; of a field that may be one thing or another, what is wrong with the one it is."""
+    path = path_of(first["loc"])
+    here = [one for one in found if path_of(one["loc"]) == path]
+    if any(one["type"] not in OTHER_KIND for one in here):
+        here = [one for one in here if one["type"] not in OTHER_KIND]
+    return ", or ".join(dict.fromkeys(problem_of(one) for one in here))
+
+
+def path_of(location: Path) -> Path:
+    """Where an error is, without pydantic's names for what a field may be, such as `list[str]`."""
+    return tuple(part for part in location if "[" not in str(part))
+
+
 def field_of(path: Path) -> str:
-    return ".".join(str(part) for part in path)
+    return ".".join(str(part) for part in path_of(path))
 
 
 def children(node: yaml.Node) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:

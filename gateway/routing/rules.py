@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from gateway.errors import ConfigurationError
 from gateway.money import parse_usd
-from gateway.yaml_document import parse_yaml, problem_of
+from gateway.yaml_document import NAME_PATTERN, parse_yaml, path_of, problem_among
 
 MAX_BYTES = 1_000_000
 CASCADED = "chat.completions"
@@ -21,7 +21,7 @@ EMBEDDINGS = "embeddings"
 
 Need = Literal["streaming", "tools", "json_schema", "vision", "audio", "reasoning"]
 Ability = Literal[Need, "embeddings"]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}$")]
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 
 def _unique(values: list[str]) -> list[str]:
@@ -201,9 +201,9 @@ def parse_rules(text: str, *, file: str = "rules.yaml", known_models: frozenset[
         found = error.errors(include_url=False)
         # A misspelt field is also a missing one: name the misspelling.
         first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
-        path = tuple(part for part in first["loc"] if part != "from_")
+        path = tuple(part for part in path_of(first["loc"]) if part != "from_")
         raise ConfigurationError(
-            problem_of(first),
+            problem_among(found, first),
             file=file,
             line=written.line(path),
             field=".".join(str(part) for part in path),

@@ -37,7 +37,8 @@ def test_the_documented_example_is_valid() -> None:
         ("[small-local]}", "[small-lokal]}", 12, "unknown model 'small-lokal'; known: mid-hosted, small-local"),
         ("at_most: 0.35", "at_most: easy", 14, "must be a number"),
         ("at_most: 0.35", "at_most: 0.35, at_least: 0.5", 14, "can never match"),
-        ("tags: [private]", "tags: []", 11, "at least 1 item"),
+        ("tags: [private]", "tags: []", 11, "names too few: at least 1"),
+        ("name: easy", "name: easy ones", 13, "have no blanks"),
         ("choose: {from: any}", "when: {tags: [x]}\n    choose: {from: any}", 17, "last rule must have no `when`"),
         ("    when: {tags: [private]}\n", "", 10, "can never match"),
         ("name: easy", "name: default", 16, "used twice"),
@@ -59,6 +60,20 @@ def test_an_error_names_the_line(old: str, new: str, line: int, says: str) -> No
     assert says in caught.value.problem
     assert caught.value.line == line
     assert str(caught.value).startswith(f"rules.yaml:{line}: ")
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ("[]", "names too few: at least 1"),
+        ("[small-local, small-local]", "an item is listed twice"),
+        ("everything", "must be a list, as in [one, two], or must be 'any', 'hosted' or 'local'"),
+    ],
+)
+def test_a_field_that_is_a_word_or_a_list_says_what_it_may_be(given: str, problem: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_rules(GOOD.replace("from: any", f"from: {given}"))
+    assert (caught.value.field, caught.value.problem) == ("rules.2.choose.from", problem)
 
 
 @pytest.mark.parametrize(
