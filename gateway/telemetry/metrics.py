@@ -90,6 +90,15 @@ class Metrics:
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(f"breakeven_{name}", text, ("model",), buckets=buckets, registry=self.registry)
 
+    def _paid_elsewhere(self, entry: Entry) -> int:
+        """Pico-USD that stand under the model of an attempt without an answer, as in the books."""
+        moved = 0
+        for one in entry.attempts:
+            if one.paid_to is not None and one.cost_pico_usd:
+                self._counter(self._cost, one.model).inc(one.cost_pico_usd / 1e12)
+                moved += one.cost_pico_usd
+        return moved
+
     def settled(self, entry: Entry) -> None:
         """Count a settled request."""
         model = entry.model
@@ -109,7 +118,7 @@ class Metrics:
         if entry.cost is None:
             self._counter(self._unpriced, model).inc()
         else:
-            usual.cost.inc(entry.cost.total_pico_usd / 1e12)
+            usual.cost.inc((entry.cost.total_pico_usd - self._paid_elsewhere(entry)) / 1e12)
         if entry.is_usage_estimated:
             self._counter(self._estimated, model).inc()
         if entry.gpu_seconds:
