@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 
+from gateway.errors import DatabaseDown
 from gateway.ledger.batch import Batch
 from gateway.ledger.shipper import EntrySink
 from gateway.limits.admission import Admission
@@ -75,11 +76,9 @@ class BudgetKeeper:
                     "the store of budgets and rates is down (%s); leases are spent, then budgeted keys get 503", error
                 )
             self._is_down = True
-        except TimeoutError:
-            log.error(
-                "the database did not say within %.0f s what budgets have spent; the last known figures stay in force",
-                BOOKS_SECONDS,
-            )
+        except (DatabaseDown, TimeoutError) as error:
+            why = str(error) or f"the database did not answer within {BOOKS_SECONDS:.0f} s"
+            log.error("what budgets have spent is not known anew, the last known figures stay in force: %s", why)
         except Exception:
             log.exception("cannot read from the database what budgets have spent; the last known figures stay in force")
         return False

@@ -105,7 +105,7 @@ def test_a_database_that_never_answers_does_not_keep_it_from_reporting(caplog: p
         return len(rig.counters.reported) - reported
 
     assert run(scene) > 1
-    assert "the database did not say within 20 s what budgets have spent" in caplog.text
+    assert "figures stay in force: the database did not answer within 20 s" in caplog.text
 
 
 async def test_while_it_is_down_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
