@@ -10,6 +10,8 @@ import msgspec
 from backends.anthropic_format import service_tier
 from backends.protocol import Operation
 
+ABSENT: Final = msgspec.Raw(b"")
+
 
 class Part(msgspec.Struct):
     type: str = "text"
@@ -47,9 +49,9 @@ class ChatBody(Body):
     tools: list[msgspec.Raw] | None = None
     functions: list[msgspec.Raw] | None = None
     response_format: Format | None = None
-    web_search_options: object = None
-    search_parameters: object = None
-    plugins: object = None
+    web_search_options: msgspec.Raw = ABSENT
+    search_parameters: msgspec.Raw = ABSENT
+    plugins: msgspec.Raw = ABSENT
 
 
 class CompletionBody(Body):
@@ -83,7 +85,7 @@ class ResponsesBody(msgspec.Struct):
     stream: bool | None = False
     max_output_tokens: int | None = None
     tools: list[msgspec.Raw] | None = None
-    max_tool_calls: object = None
+    max_tool_calls: msgspec.Raw = ABSENT
     text: ResponsesText | None = None
     service_tier: str | None = None
     previous_response_id: object = None
@@ -98,7 +100,7 @@ class Block(msgspec.Struct):
     text: str | None = None
     content: object = None
     source: object = None
-    input: msgspec.Raw = msgspec.Raw(b"")
+    input: msgspec.Raw = ABSENT
 
 
 class Turn(msgspec.Struct):

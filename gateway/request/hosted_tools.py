@@ -11,7 +11,7 @@ import msgspec
 
 from backends.json_splice import find_members, splice
 from gateway.pricing.price import ToolKind
-from gateway.request.bodies import AnyBody, ChatBody, MessagesBody, ResponsesBody
+from gateway.request.bodies import ABSENT, AnyBody, ChatBody, MessagesBody, ResponsesBody
 
 ASSUMED_CALLS: Final = 5
 ESCAPE: Final = b"\\u00"
@@ -22,7 +22,6 @@ RESPONSES_KINDS: Final[dict[str, ToolKind]] = {
     "file_search": "file_search",
     "code_interpreter": "other",
     "image_generation": "other",
-    "shell": "other",
     "x_search": "other",
 }
 
@@ -42,9 +41,11 @@ OTHER_MODELS: Final = HostedTools(1, frozenset[ToolKind]({"other"}), asks_other_
 
 
 class _Tool(msgspec.Struct):
-    type: object = None
-    max_uses: object = None
-    environment: object = None
+    """Nothing in it is read before it is asked for: no odd number or text elsewhere hides what kind of tool it is."""
+
+    type: msgspec.Raw = ABSENT
+    max_uses: msgspec.Raw = ABSENT
+    environment: msgspec.Raw = ABSENT
 
 
 _TOOL: Final = msgspec.json.Decoder(_Tool)
@@ -54,15 +55,23 @@ def _parse_tool(raw: msgspec.Raw | bytes) -> _Tool:
     """What is no object is the provider's to refuse."""
     try:
         return _TOOL.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return _Tool()
+
+
+def _value(raw: msgspec.Raw) -> object:
+    """None where it is absent, null or nothing that a decoder takes."""
+    try:
+        return msgspec.json.decode(raw) if memoryview(raw) else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
     """What the parsed body asks for."""
     if isinstance(parsed, ChatBody):
         asked = (parsed.web_search_options, parsed.search_parameters, parsed.plugins)
-        return NO_TOOLS if asked == (None, None, None) else _limited(None, "web_search")
+        return _limited(ABSENT, "web_search") if any(map(_is_given, asked)) else NO_TOOLS
     if isinstance(parsed, MessagesBody) and parsed.fallbacks:
         return OTHER_MODELS
     if not isinstance(parsed, ResponsesBody | MessagesBody) or not parsed.tools:
@@ -72,6 +81,10 @@ def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
     if isinstance(parsed, ResponsesBody):
         return _of_responses(parsed.tools, parsed.max_tool_calls)
     return _of_messages(parsed.tools)
+
+
+def _is_given(raw: msgspec.Raw) -> bool:
+    return bytes(raw) not in (b"", b"null")
 
 
 def limit_calls(body: bytes, tools: HostedTools) -> bytes:
@@ -89,25 +102,26 @@ def limit_calls(body: bytes, tools: HostedTools) -> bytes:
     return splice(body, {"tools": b"[" + limited + b"]"}, members)
 
 
-def _of_responses(tools: Sequence[msgspec.Raw], most: object) -> HostedTools:
+def _of_responses(tools: Sequence[msgspec.Raw], most: msgspec.Raw) -> HostedTools:
     kinds: set[ToolKind] = {kind for raw in tools if (kind := _responses_kind(_parse_tool(raw))) is not None}
     return _limited(most, *kinds) if kinds else NO_TOOLS
 
 
 def _responses_kind(tool: _Tool) -> ToolKind | None:
     """None for what the caller runs, and for what is billed by its tokens alone."""
-    name = tool.type if isinstance(tool.type, str) else ""
+    name = _name(tool)
     if name.startswith("web_search"):
         return "other" if name.startswith("web_search_preview") else "web_search"
-    if name == "shell" and isinstance(tool.environment, dict):
-        place = cast(dict[str, object], tool.environment)
-        return None if place.get("type") == "local" else "other"
+    if name == "shell":
+        place = _value(tool.environment)
+        is_local = isinstance(place, dict) and cast(dict[str, object], place).get("type") == "local"
+        return None if is_local else "other"
     return RESPONSES_KINDS.get(name)
 
 
 def _of_messages(tools: Sequence[msgspec.Raw]) -> HostedTools:
     parsed = [_parse_tool(raw) for raw in tools]
-    if any(isinstance(tool.type, str) and tool.type.startswith("advisor_") for tool in parsed):
+    if any(_name(tool).startswith("advisor_") for tool in parsed):
         return OTHER_MODELS
     limits = [_limited(tool.max_uses, kind) for tool in parsed if (kind := _messages_kind(tool)) is not None]
     if not limits:
@@ -117,20 +131,26 @@ def _of_messages(tools: Sequence[msgspec.Raw]) -> HostedTools:
 
 
 def _messages_kind(tool: _Tool) -> ToolKind | None:
-    name = tool.type if isinstance(tool.type, str) else ""
+    name = _name(tool)
     if name.startswith("web_search_"):
         return "web_search"
     return "free" if name.startswith("web_fetch_") else None
 
 
-def _limited(most: object, *kinds: ToolKind) -> HostedTools:
+def _name(tool: _Tool) -> str:
+    name = _value(tool.type)
+    return name if isinstance(name, str) else ""
+
+
+def _limited(most: msgspec.Raw, *kinds: ToolKind) -> HostedTools:
     """A limit that is no whole number is the provider's to refuse."""
-    calls = most if isinstance(most, int) and not isinstance(most, bool) and most >= 0 else ASSUMED_CALLS
-    return HostedTools(calls, frozenset(kinds), most is not None)
+    said = _value(most)
+    calls = said if isinstance(said, int) and not isinstance(said, bool) and said >= 0 else ASSUMED_CALLS
+    return HostedTools(calls, frozenset(kinds), _is_given(most))
 
 
 def _with_limit(raw: bytes) -> bytes:
     tool = _parse_tool(raw)
-    if _messages_kind(tool) is None or tool.max_uses is not None:
+    if _messages_kind(tool) is None or _is_given(tool.max_uses):
         return raw
     return splice(raw, {"max_uses": b"%d" % ASSUMED_CALLS})

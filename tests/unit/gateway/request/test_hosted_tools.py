@@ -98,6 +98,16 @@ def test_an_escape_hides_no_tool() -> None:
     assert parse_request("responses", body).hosted_tools.calls == ASSUMED_CALLS
 
 
+@pytest.mark.parametrize("odd", ["1e400", "[" * 900 + "]" * 900, "[1, 2]"])
+def test_nothing_odd_beside_it_hides_a_tool(odd: str) -> None:
+    raw = odd.encode()
+    tool = b'{"environment": %s, "type": "web_search", "max_uses": %s}' % (raw, raw)
+    body = b'{"model": "auto", "input": "hello", "tools": [%s]}' % tool
+    assert parse_request("responses", body).hosted_tools.calls == ASSUMED_CALLS
+    body = b'{"model": "auto", "messages": [{"role": "user", "content": "a"}], "plugins": %s}' % raw
+    assert parse_request("chat.completions", body).hosted_tools.calls == ASSUMED_CALLS
+
+
 @pytest.mark.parametrize(
     ("operation", "fields", "written"),
     [
