@@ -100,11 +100,11 @@ async def test_a_file_that_is_no_database_is_said_by_whoever_connects(tmp_path: 
     await engine.dispose()
 
 
-async def test_a_wrong_name_or_address_is_said_without_the_password(postgres_directory: str, tmp_path: Path) -> None:
+async def test_a_wrong_name_or_address_is_said_without_the_password(postgres_directory: str) -> None:
     nowhere = "postgresql+asyncpg://postgres:secret@/"
     for url, said in (
         (f"{nowhere}missing?host={postgres_directory}", 'database "missing" does not exist'),
-        (f"{nowhere}postgres?host={tmp_path}", "No such file"),
+        (f"{nowhere}postgres?host=/nowhere", "No such file"),
     ):
         with pytest.raises(DatabaseDown, match=said) as caught:
             await migrate(url)
