@@ -11,30 +11,41 @@ import typer
 from gateway import __version__
 from gateway.errors import BreakevenError
 
-# name -> (module, summary). A module exposes `app` (a typer.Typer with subcommands) or `command` (one function).
-COMMANDS: dict[str, tuple[str, str]] = {
-    "serve": ("gateway.cli.serve", "Set up what is missing, then start the engine, the gateway and the web UI."),
-    "check": ("gateway.cli.check", "Validate the configuration and the rules, offline."),
-    "doctor": ("gateway.cli.doctor", "Say what works on this machine, what does not, and the fix."),
-    "demo": ("gateway.cli.demo", "Send a file of prompts through the running endpoint and show where they went."),
-    "keys": ("gateway.cli.keys", "Create, list, change and revoke API keys."),
-    "rules": ("gateway.cli.rules", "List, show, diff, apply, activate and roll back routing rules."),
-    "replay": ("gateway.cli.replay", "Re-decide logged traffic under other rules, prices or models."),
-    "costs": ("gateway.cli.costs", "What was spent, by model, team, project, tag, key, provider, rule or time."),
-    "export": ("gateway.cli.export", "The books as FOCUS 1.3, and every report as CSV or Parquet."),
-    "reconcile": ("gateway.cli.reconcile", "The books beside a provider's usage or cost export."),
-    "forecast": ("gateway.cli.forecast", "Where spend is heading, how a budget fares, which days were unusual."),
-    "break-even": ("gateway.cli.break_even", "Whether owning the GPU pays at your traffic, and from what volume."),
-    "what-if": ("gateway.cli.what_if", "What if we rented GPUs that we do not have, for another model."),
-    "prices": ("gateway.cli.prices", "List, import, diff and re-apply the dated price catalogue."),
-    "retention": ("gateway.cli.retention", "Forget single requests and stored texts that are old enough."),
-    "logs": ("gateway.cli.logs", "Show ledger entries."),
-    "train": ("gateway.cli.train", "Train the classifier, or adapt it to your own labels."),
-    "classify": ("gateway.cli.classify", "Run the data path's classifier over a file of prompts."),
-    "evaluate": ("gateway.cli.evaluate", "Grade a live model and write its profile."),
-    "classifier": ("gateway.cli.classifier", "Learn from feedback, promote a classifier, roll back."),
-    "calibrate": ("gateway.cli.calibrate", "Calibrate a routing threshold to a quality target."),
-    "bench": ("gateway.cli.bench", "Measure the engine's throughput curve."),
+# By panel of the help: name -> (module, summary). A module exposes `app` (a typer.Typer with subcommands) or `command`
+# (one function).
+COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
+    "Start": {
+        "serve": ("gateway.cli.serve", "Set up what is missing, then start the engine, the gateway and the web UI."),
+        "check": ("gateway.cli.check", "Validate the configuration and the rules, offline."),
+        "doctor": ("gateway.cli.doctor", "Say what works on this machine, what does not, and the fix."),
+        "demo": ("gateway.cli.demo", "Send a file of prompts through the running endpoint and show where they went."),
+    },
+    "Keys and rules": {
+        "keys": ("gateway.cli.keys", "Create, list, change and revoke API keys."),
+        "rules": ("gateway.cli.rules", "List, show, diff, apply, activate and roll back routing rules."),
+        "replay": ("gateway.cli.replay", "Re-decide logged traffic under other rules, prices or models."),
+    },
+    "Money": {
+        "costs": ("gateway.cli.costs", "What was spent, by model, team, project, tag, key, provider, rule or time."),
+        "export": ("gateway.cli.export", "The books as FOCUS 1.3, and every report as CSV or Parquet."),
+        "reconcile": ("gateway.cli.reconcile", "The books beside a provider's usage or cost export."),
+        "forecast": ("gateway.cli.forecast", "Where spend is heading, how a budget fares, which days were unusual."),
+        "break-even": ("gateway.cli.break_even", "Whether owning the GPU pays at your traffic, and from what volume."),
+        "what-if": ("gateway.cli.what_if", "What if we rented GPUs that we do not have, for another model."),
+        "prices": ("gateway.cli.prices", "List, import, diff and re-apply the dated price catalogue."),
+    },
+    "Single requests": {
+        "logs": ("gateway.cli.logs", "Show ledger entries."),
+        "retention": ("gateway.cli.retention", "Forget single requests and stored texts that are old enough."),
+    },
+    "Classifier and engine": {
+        "train": ("gateway.cli.train", "Train the classifier, or adapt it to your own labels."),
+        "classify": ("gateway.cli.classify", "Run the data path's classifier over a file of prompts."),
+        "evaluate": ("gateway.cli.evaluate", "Grade a live model and write its profile."),
+        "classifier": ("gateway.cli.classifier", "Learn from feedback, promote a classifier, roll back."),
+        "calibrate": ("gateway.cli.calibrate", "Calibrate a routing threshold to a quality target."),
+        "bench": ("gateway.cli.bench", "Measure the engine's throughput curve."),
+    },
 }
 INTERRUPTED = 128 + signal.SIGINT
 
@@ -59,15 +70,16 @@ def build(chosen: str | None) -> typer.Typer:
             print(f"breakeven {__version__}")
             raise typer.Exit
 
-    for name, (module, summary) in COMMANDS.items():
-        if name != chosen:
-            app.command(name, help=summary)(_elsewhere)
-            continue
-        loaded = import_module(module)
-        if isinstance(sub := getattr(loaded, "app", None), typer.Typer):
-            app.add_typer(sub, name=name, help=summary)
-        else:
-            app.command(name, help=summary)(cast("Callable[..., None]", loaded.command))
+    for panel, commands in COMMANDS.items():
+        for name, (module, summary) in commands.items():
+            if name != chosen:
+                app.command(name, help=summary, rich_help_panel=panel)(_elsewhere)
+                continue
+            loaded = import_module(module)
+            if isinstance(sub := getattr(loaded, "app", None), typer.Typer):
+                app.add_typer(sub, name=name, help=summary)
+            else:
+                app.command(name, help=summary)(cast("Callable[..., None]", loaded.command))
     return app
 
 

@@ -47,7 +47,7 @@ def typed(page: Path) -> Iterator[str]:
 
 def options_of(words: list[str]) -> tuple[set[str], bool]:
     """The options of the command that these words begin with, and whether there is such a command."""
-    if words[0] not in COMMANDS:
+    if not any(words[0] in commands for commands in COMMANDS.values()):
         return set(), False
     here = cast("Any", typer.main.get_command(build(words[0])))
     for word in words:
