@@ -1,7 +1,7 @@
 """A backend's answer, in OpenAI's chunks, as Anthropic's messages and events for a caller who speaks those. Pure."""
 
 import json
-from collections.abc import Mapping, Sized
+from collections.abc import Collection, Mapping, Sized
 from typing import Final, Literal, cast
 
 import msgspec
@@ -19,6 +19,7 @@ STOP_REASONS: Final[Mapping[str, str]] = {
     "function_call": "tool_use",
     "content_filter": "refusal",
 }
+NOT_STOPPED: Final[Fields] = {"stop_reason": None, "stop_sequence": None}
 _BLOCK_START: Final = b"event: content_block_start\n"
 _BLOCK_STOP: Final = b"event: content_block_stop\n"
 ERROR_TYPES: Final[Mapping[int, str]] = {
@@ -56,7 +57,9 @@ def error_event(status: int, message: str) -> bytes:
     return b"event: error\ndata: " + messages_error(status, message) + b"\n\n"
 
 
-def message_from_answer(body: bytes, usage: Usage | None, *, message_id: str, model: str) -> bytes:
+def message_from_answer(
+    body: bytes, usage: Usage | None, *, message_id: str, model: str, stop_sequences: Collection[object] = ()
+) -> bytes:
     """A whole OpenAI chat answer as a message. `usage` is the metered one; without it the counts are 0."""
     document = decode_object(body) or {}
     choice = _first(document.get("choices"))
@@ -71,8 +74,8 @@ def message_from_answer(body: bytes, usage: Usage | None, *, message_id: str, mo
         function = part_of(call, "function")
         tool_input = decode_object((text_of(function, "arguments") or "").encode()) or {}
         content.append({"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": tool_input})
-    reason = _with_calls(choice.get("finish_reason"), _calls(message))
-    return msgspec.json.encode(_message(message_id, model, content, _stop_reason(reason), usage_wire(usage)))
+    stop = _stop(_with_calls(choice.get("finish_reason"), _calls(message)), _stop_sequence(choice, stop_sequences))
+    return msgspec.json.encode(_message(message_id, model, content, usage_wire(usage), stop))
 
 
 def usage_wire(usage: Usage | None) -> Fields:
@@ -87,9 +90,9 @@ def usage_wire(usage: Usage | None) -> Fields:
     }
 
 
-def last_events(finish_reason: object, usage: Usage) -> bytes:
+def last_events(finish_reason: object, usage: Usage, stop_sequence: str | None = None) -> bytes:
     """The end of a stream whose blocks are closed."""
-    delta: Fields = {"stop_reason": _stop_reason(finish_reason), "stop_sequence": None}
+    delta = _stop(finish_reason, stop_sequence)
     return _event("message_delta", delta=delta, usage=usage_wire(usage)) + _event("message_stop")
 
 
@@ -123,7 +126,9 @@ class MessagesEventWriter:
     the event before the last.
     """
 
-    def __init__(self, *, message_id: str, model: str, input_tokens: int) -> None:
+    def __init__(
+        self, *, message_id: str, model: str, input_tokens: int, stop_sequences: Collection[object] = ()
+    ) -> None:
         self._message_id = message_id
         self._model = model
         self._input_tokens = input_tokens
@@ -134,6 +139,8 @@ class MessagesEventWriter:
         self._tools: dict[int, int] = {}  # tool call -> content block index
         self._open_tools: dict[int, list[str]] = {}  # content block index -> arguments so far
         self._finish_reason = "stop"
+        self._stop_sequences = stop_sequences
+        self._stop_sequence: str | None = None
         self._usage: Usage | None = None
 
     def write(self, chunk: Chunk) -> bytes:
@@ -150,16 +157,19 @@ class MessagesEventWriter:
             return b"".join([*events, *self._end()])
         document = decode_object(chunk.payload[6:]) if chunk.payload else None
         if document is not None:
-            events += self._delta(part_of(_first(document.get("choices")), "delta"))
+            choice = _first(document.get("choices"))
+            self._stop_sequence = _stop_sequence(choice, self._stop_sequences) or self._stop_sequence
+            events += self._delta(part_of(choice, "delta"))
         return b"".join(events)
 
     def _start(self) -> bytes:
         usage = usage_wire(Usage(input_tokens=self._input_tokens))
-        return _event("message_start", message=_message(self._message_id, self._model, [], None, usage))
+        return _event("message_start", message=_message(self._message_id, self._model, [], usage, NOT_STOPPED))
 
     def _end(self) -> list[bytes]:
         usage = self._usage or Usage(input_tokens=self._input_tokens)
-        return [*self._close(is_last=True), last_events(_with_calls(self._finish_reason, self._tools), usage)]
+        reason = _with_calls(self._finish_reason, self._tools)
+        return [*self._close(is_last=True), last_events(reason, usage, self._stop_sequence)]
 
     def _delta(self, delta: Mapping[str, object]) -> list[bytes]:
         events: list[bytes] = []
@@ -213,15 +223,14 @@ class MessagesEventWriter:
         return _event("content_block_delta", index=self._next_index - 1, delta=delta)
 
 
-def _message(message_id: str, model: str, content: list[Fields], stop_reason: str | None, usage: Fields) -> Fields:
+def _message(message_id: str, model: str, content: list[Fields], usage: Fields, stop: Fields) -> Fields:
     return {
         "id": message_id,
         "type": "message",
         "role": "assistant",
         "model": model,
         "content": content,
-        "stop_reason": stop_reason,
-        "stop_sequence": None,
+        **stop,
         "usage": usage,
     }
 
@@ -230,8 +239,19 @@ def _event(kind: str, **fields: object) -> bytes:
     return f"event: {kind}\ndata: ".encode() + json.dumps({"type": kind, **fields}).encode() + b"\n\n"
 
 
-def _stop_reason(finish_reason: object) -> str:
-    return STOP_REASONS.get(finish_reason, "end_turn") if isinstance(finish_reason, str) else "end_turn"
+def _stop(finish_reason: object, stop_sequence: str | None) -> Fields:
+    """Why an answer ended."""
+    if finish_reason == "stop" and stop_sequence is not None:
+        return {"stop_reason": "stop_sequence", "stop_sequence": stop_sequence}
+    reason = STOP_REASONS.get(finish_reason, "end_turn") if isinstance(finish_reason, str) else "end_turn"
+    return {"stop_reason": reason, "stop_sequence": None}
+
+
+def _stop_sequence(choice: Mapping[str, object], asked: Collection[object]) -> str | None:
+    """Which of the caller's ended the answer, where a server says so: OpenAI's format has no place for it, vLLM and
+    SGLang each have their own."""
+    found = (text_of(choice, name) for name in ("stop_reason", "matched_stop"))
+    return next((text for text in found if text is not None and text in asked), None)
 
 
 def _with_calls(finish_reason: object, calls: Sized) -> object:

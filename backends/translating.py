@@ -5,6 +5,7 @@ Knows no adapter: whoever wraps one says what it answers by itself.
 
 import time
 from collections.abc import AsyncGenerator, Callable, Collection
+from typing import cast
 
 import msgspec
 
@@ -102,13 +103,17 @@ class TranslatingBackend:
         except UpstreamRejected as error:
             error.body = messages_error_from(error.body, error.status or 400, error.message)
             raise
-        message_id, model = f"msg_{call.request_id}", call.upstream_model
+        message_id, model, stops = f"msg_{call.request_id}", call.upstream_model, _stop_sequences(call.body)
         if call.is_stream:
-            writer = MessagesEventWriter(message_id=message_id, model=model, input_tokens=call.input_tokens)
+            writer = MessagesEventWriter(
+                message_id=message_id, model=model, input_tokens=call.input_tokens, stop_sequences=stops
+            )
             return _WrittenReply(inner, writer.write)
         return _WrittenReply(
             inner,
-            lambda chunk: message_from_answer(chunk.payload, chunk.usage, message_id=message_id, model=model),
+            lambda chunk: message_from_answer(
+                chunk.payload, chunk.usage, message_id=message_id, model=model, stop_sequences=stops
+            ),
         )
 
 
@@ -129,6 +134,12 @@ class _WrittenReply:
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def _stop_sequences(body: bytes) -> Collection[object]:
+    """Those of a message; the search spares most bodies their second reading."""
+    found = (decode_object(body) or {}).get("stop_sequences") if b'"stop_sequences"' in body else None
+    return cast(list[object], found) if isinstance(found, list) else ()
 
 
 def _as_chat(call: Call, body: bytes) -> Call:

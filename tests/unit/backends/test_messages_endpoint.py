@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.anthropic_request import build_messages_body
-from backends.chat_chunks import Answer, Head
+from backends.chat_chunks import Answer, Head, done_chunk
 from backends.chat_view import parse_chat
 from backends.errors import Untranslatable, UpstreamRejected
+from backends.http_reply import PlainReply
 from backends.messages_endpoint_events import (
     MessagesEventWriter,
     error_event,
@@ -21,7 +22,7 @@ from backends.messages_endpoint_events import (
 )
 from backends.messages_endpoint_format import InvalidMessages, chat_body_from_messages
 from backends.openai_format import OpenAIStreamReader
-from backends.protocol import Call
+from backends.protocol import Call, Chunk, Reply
 from backends.scripted import Outcome, ScriptedBackend, follow
 from backends.translating import TranslatingBackend
 from backends.usage import Usage
@@ -446,3 +447,42 @@ async def test_a_conversation_kept_elsewhere_is_refused_so_that_clients_send_it_
         await backend.open(Call("messages", "m", json.dumps(asked).encode(), False, "r1"))
     assert json.loads(refused.value.body)["error"]["details"] == {"error_code": "thread_not_found"}
     assert translate({"thread": {"type": "create"}}) == translate({})
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"stop_reason": "END"}, ("stop_sequence", "END")),  # vLLM
+        ({"matched_stop": "END"}, ("stop_sequence", "END")),  # SGLang
+        ({"stop_reason": 128009}, ("end_turn", None)),  # a token's number
+        ({"stop_reason": "end_turn"}, ("end_turn", None)),  # nothing that was asked for
+        ({}, ("end_turn", None)),
+    ],
+)
+def test_a_stop_sequence_is_named_where_a_server_names_it(said: Json, expected: tuple[str, str | None]) -> None:
+    ending: Json = {"index": 0, "finish_reason": "stop", **said}
+    asked: dict[str, Any] = {"message_id": "msg_1", "model": "m", "stop_sequences": ["x", "END"]}
+    body = json.dumps({"choices": [ending | {"message": {"content": "a"}}]}).encode()
+    whole = json.loads(message_from_answer(body, None, **asked))
+    writer = MessagesEventWriter(**asked, input_tokens=1)
+    payload = b"data: " + json.dumps({"choices": [ending | {"delta": {"content": "a"}}]}).encode() + b"\n\n"
+    events = writer.write(Chunk(payload, finish_reason="stop")) + writer.write(done_chunk())
+    (delta,) = [json.loads(line[6:])["delta"] for line in events.splitlines() if b'"message_delta"' in line[6:]]
+    for one in (whole, delta):
+        assert (one["stop_reason"], one["stop_sequence"]) == expected
+
+
+class Stopping(ScriptedBackend):
+    """An engine that says what stopped it."""
+
+    async def open(self, call: Call) -> Reply:
+        choice = {"message": {"content": "a"}, "finish_reason": "stop", "stop_reason": "END"}
+        return PlainReply(Chunk(json.dumps({"choices": [choice]}).encode(), is_done=True))
+
+
+@pytest.mark.parametrize(("asked", "told"), [({"stop_sequences": ["END"]}, "END"), ({}, None), ({"top_k": 1}, None)])
+async def test_what_stopped_an_engine_is_told_to_whoever_asked_for_it(asked: Json, told: str | None) -> None:
+    backend = TranslatingBackend(Stopping("one", follow([Outcome()])))
+    reply = await backend.open(Call("messages", "m", json.dumps(LEAST | asked).encode(), False, "r1"))
+    (chunk,) = [chunk async for chunk in reply]
+    assert json.loads(chunk.payload)["stop_sequence"] == told
