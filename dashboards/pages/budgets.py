@@ -44,7 +44,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
     columns = [
         Column("Budget"),
         Column("A month", is_number=True),
-        Column("When it is spent", title="A warning, or 429 for every further request until the month ends"),
+        Column("At its end", title="A warning, or 429 for every further request until the month ends"),
         Column("Spent so far", is_number=True),
         Column("Used"),
         Column("Month will come to", is_number=True, title="5 to 95 % of simulated months"),
@@ -59,7 +59,7 @@ def _row(one: dict[str, Any]) -> list[Cell | str]:
     return [
         Cell(budget_name(one), href=spending_link(one), tone="be-nowrap"),
         display.dollars(one["month_usd"]),
-        Cell("requests are refused") if one["stops"] else Cell("a warning only", tone="muted"),
+        Cell("requests are refused") if one["stops"] else Cell("a warning", tone="muted"),
         Cell(display.dollars(one["spent_usd"]), title=display.exact_dollars(one["spent_usd"])),
         gauge(one["spent_share"]),
         display.UNKNOWN

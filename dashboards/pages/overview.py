@@ -170,7 +170,7 @@ def _models(rows: list[dict[str, Any]], view: View) -> str:
         Column("$ / M blended", is_number=True),
         Column("$ / request", is_number=True),
         Column("First token, p50 / p95", is_number=True, title="Streams only"),
-        Column("Decode, p50", is_number=True),
+        Column("Tok/s, p50", is_number=True, title="decode: tokens per second of one stream"),
     ]
     return markup.table(
         columns,
@@ -189,7 +189,7 @@ def _models(rows: list[dict[str, Any]], view: View) -> str:
                 display.dollars(row["cost_per_request_usd"]),
                 f"{display.seconds(row['time_to_first_token_p50_seconds'])} / "
                 f"{display.seconds(row['time_to_first_token_p95_seconds'])}",
-                display.speed(row["decode_tokens_per_second_p50"]),
+                display.speed(row["decode_tokens_per_second_p50"]).removesuffix(" tok/s"),
             ]
             for row in rows
         ],
@@ -229,10 +229,10 @@ def _savings(savings: list[dict[str, Any]]) -> str:
         ],
         [
             [
-                Cell(one["against"], tone="be-name"),
+                one["against"],
                 display.dollars(one["would_have_cost_usd"]),
                 Cell(display.dollars(one["saved_usd"]), tone="good" if Decimal(one["saved_usd"]) > 0 else "bad"),
-                display.share(one["saved_share"]),
+                display.share(one["saved_share"], places=0),
             ]
             for one in savings
         ],
