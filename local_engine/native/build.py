@@ -64,8 +64,15 @@ def _load(name: str, flags: tuple[str, ...]) -> ctypes.CDLL | None:
         return None
     source = FOLDER / f"{name}.cpp"
     library = _cache_folder() / f"{name}-{_fingerprint(source, flags, compiler)}.so"
-    if not library.exists() and not _compile(compiler, flags, source, library):
-        return None
+    if library.exists() or _compile(compiler, flags, source, library):
+        return _open(library)
+    # A service's account may have no home to keep it in: then it is compiled at every start, and open it needs no file.
+    with tempfile.TemporaryDirectory() as scratch:
+        own = Path(scratch) / library.name
+        return _open(own) if _compile(compiler, flags, source, own) else None
+
+
+def _open(library: Path) -> ctypes.CDLL | None:
     try:
         return ctypes.CDLL(str(library))
     except OSError:

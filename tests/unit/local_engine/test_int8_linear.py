@@ -1,5 +1,7 @@
 """The native int8 product against an integer reference, bitwise, and its independence of neighbours."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -48,3 +50,9 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
 
 def test_a_row_of_zeros_is_zero() -> None:
     assert Int8Linear(torch.randn(8, 32), None)(torch.zeros(1, 32)).eq(0).all()
+
+
+def test_who_has_no_folder_to_keep_it_in_has_it_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert load_int8_linear.__wrapped__() is not None
