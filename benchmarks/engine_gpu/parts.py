@@ -128,6 +128,7 @@ def decode(built: engine.Engine, rows: int, ceiling: float, sizes: Sizes) -> dic
         "device_share": share(alone, ceiling),
         "overhead_share": max(0.0, 1 - (rows / bare) / step_seconds),
         "served_step_seconds": step_seconds,
+        "fuses_one_row": float(rows == 1 and built.runner.model.fuses_one_row),
     }
 
 

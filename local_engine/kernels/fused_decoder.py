@@ -1,9 +1,11 @@
 """The decoder's forward pass out of fused kernels: six launches and four products a layer, none waiting for the host.
+For one row of dense weights, norms, activation and residual stand inside the products: seven launches a layer in all.
 
 The same weights, caches and batches as `DecoderModel`, so a runner can hold either.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -11,10 +13,11 @@ from torch.nn import functional as F
 from local_engine.attention.protocol import AttentionBatch
 from local_engine.attention.triton_attention import TritonAttention
 from local_engine.config import ModelConfig
+from local_engine.kernels.gemv import gemv
 from local_engine.kernels.rms_norm import add_rms_norm, rms_norm
 from local_engine.kernels.rope_store import HeadNorms, rope_store
 from local_engine.kernels.silu_mul import silu_mul
-from local_engine.layers.linear import LinearBuilder, StoredLinears
+from local_engine.layers.linear import DenseLinear, Linear, LinearBuilder, StoredLinears
 from local_engine.layers.rotary import rotation_tables
 from local_engine.model import DecoderModel, KvCache, Layer
 from local_engine.weights import WeightSource
@@ -50,6 +53,8 @@ class FusedDecoder(DecoderModel):
         self._kv_scales = attention.kv_scales
         cos, sin = rotation_tables(config, context_window)
         self._cos_sin = (cos.to(self.device), sin.to(self.device))
+        # Whether a step of one row takes the seven launches; who has a device to measure on decides.
+        self.fuses_one_row = False
         self._head_norms = [_head_norms(layer, config.norm_epsilon) for layer in self._layers]
 
     def forward(
@@ -59,12 +64,14 @@ class FusedDecoder(DecoderModel):
 
         A slot of -1 in the batch marks a padded row: its keys go nowhere and its state means nothing.
         """
+        if self.fuses_one_row and len(token_ids) == 1:
+            return self._forward_one(token_ids, positions, caches, batch)
         residual = F.embedding(token_ids, self._embedding)
         epsilon = self.config.norm_epsilon
         x = rms_norm(residual, self._layers[0].input_norm, epsilon)
         following = [layer.input_norm for layer in self._layers[1:]] + [self._final_norm]
         for index, layer in enumerate(self._layers):
-            attended = self._attend_fused(index, x, positions, caches[index], batch)
+            attended = self._attend_fused(index, layer.qkv(x), positions, caches[index], batch)
             x = add_rms_norm(layer.output(attended), residual, layer.feed_forward_norm, epsilon)
             x = add_rms_norm(layer.down(silu_mul(layer.gate_up(x))), residual, following[index], epsilon)
         return x
@@ -75,13 +82,33 @@ class FusedDecoder(DecoderModel):
 
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
         """The same in the model's own type, for the sampling kernel that reads it directly."""
+        if self.fuses_one_row and len(hidden) == 1:
+            return _one_row(hidden, self._head)
         return self._head(hidden)
 
-    def _attend_fused(
-        self, index: int, x: torch.Tensor, positions: torch.Tensor, cache: KvCache, batch: AttentionBatch
+    @property
+    def can_fuse_one_row(self) -> bool:
+        """Whether all matrices are dense, so that one row's step can take the seven launches."""
+        products = [p for layer in self._layers for p in (layer.qkv, layer.output, layer.gate_up, layer.down)]
+        return all(isinstance(product, DenseLinear) for product in (*products, self._head))
+
+    def _forward_one(
+        self, token_ids: torch.Tensor, positions: torch.Tensor, caches: list[KvCache], batch: AttentionBatch
     ) -> torch.Tensor:
-        config, layer = self.config, self._layers[index]
-        qkv = layer.qkv(x)
+        """`forward` for one row."""
+        state, epsilon = F.embedding(token_ids, self._embedding), self.config.norm_epsilon
+        for index, layer in enumerate(self._layers):
+            qkv = _one_row(state, layer.qkv, norm=layer.input_norm, eps=epsilon)
+            attended = self._attend_fused(index, qkv, positions, caches[index], batch)
+            state = _one_row(attended, layer.output, residual=state)
+            wide = _one_row(state, layer.gate_up, norm=layer.feed_forward_norm, eps=epsilon, gates=True)
+            state = _one_row(wide, layer.down, residual=state)
+        return rms_norm(state, self._final_norm, epsilon)
+
+    def _attend_fused(
+        self, index: int, qkv: torch.Tensor, positions: torch.Tensor, cache: KvCache, batch: AttentionBatch
+    ) -> torch.Tensor:
+        config = self.config
         rope_store(
             qkv,
             self._cos_sin,
@@ -93,8 +120,14 @@ class FusedDecoder(DecoderModel):
             k_scale=self._kv_scales.k,
             v_scale=self._kv_scales.v,
         )
-        q = qkv.view(len(x), -1, config.head_size)[:, : config.heads]
-        return self._attention.attend(q, cache.keys, cache.values, batch).view(len(x), -1)
+        rows = len(qkv)
+        q = qkv.view(rows, -1, config.head_size)[:, : config.heads]
+        return self._attention.attend(q, cache.keys, cache.values, batch).view(rows, -1)
+
+
+def _one_row(x: torch.Tensor, linear: Linear, **fused: Any) -> torch.Tensor:
+    assert isinstance(linear, DenseLinear), "ask can_fuse_one_row first"
+    return gemv(x, linear.weight, linear.bias, **fused)
 
 
 def _head_norms(layer: Layer, epsilon: float) -> HeadNorms | None:

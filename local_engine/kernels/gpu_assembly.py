@@ -82,7 +82,7 @@ def build_gpu_runner(
         progress=progress,
         stored=StoredLinears(nibbles, stored_int4_linear) if plan.weights == "int4" else None,
     )
-    return GpuRunner(
+    runner = GpuRunner(
         model,
         blocks=plan.blocks,
         block_size=plan.block_size,
@@ -90,3 +90,6 @@ def build_gpu_runner(
         context_window=plan.context_window,
         max_rows=plan.max_rows,
     )
+    if not plan.is_deterministic:
+        runner.choose_one_row()
+    return runner

@@ -6,6 +6,7 @@ import torch
 from local_engine.attention.triton_paged_decode import paged_decode
 from local_engine.attention.triton_paged_extend import paged_extend
 from local_engine.kernels.fp8 import quantise_rows
+from local_engine.kernels.gemv import gemv
 from local_engine.kernels.int4 import Int4Weight, dequantise, int4_matmul
 from local_engine.kernels.rms_norm import add_rms_norm
 from local_engine.kernels.rope_store import HeadNorms, rope_store
@@ -70,6 +71,25 @@ def test_layers() -> None:
         rope_store(qkv, (turns, turns), tokens, tokens, (cache, cache), q_heads=HEADS, norms=norms)
         rope_store(qkv, (turns, turns), tokens.int(), tokens.int(), (cache.to(FP8), cache.to(FP8)), q_heads=HEADS)
     check(kernels, 5, "LDG.E.128", "STG.E.128")
+
+
+def test_one_row() -> None:
+    """The four products of a layer of an 8B model, and its head: vectors of 16 bytes, and few enough registers that
+    five programs share a multiprocessor."""
+    x, wide, norm = torch.zeros(1, HIDDEN, dtype=BF16), torch.zeros(1, 14_336, dtype=BF16), torch.zeros(HIDDEN)
+    square = torch.zeros(HIDDEN, HIDDEN, dtype=BF16)
+    gate_up, down = torch.zeros(2 * 14_336, HIDDEN, dtype=BF16), torch.zeros(HIDDEN, 14_336, dtype=BF16)
+    with compiling() as kernels:
+        gemv(x, square, norm=norm.to(BF16), eps=1e-5)
+        gemv(x, square, residual=x)
+        gemv(x, gate_up, norm=norm.to(BF16), eps=1e-5, gates=True)
+        gemv(wide, down, residual=x)
+        gemv(x, gate_up)
+    check(kernels, 5)
+    for kernel in kernels:
+        assert "LDG.E.128" in kernel.sass or "LDGSTS.E" in kernel.sass, kernel.name
+        assert kernel.registers <= 100, kernel
+        assert kernel.shared_bytes <= 40 * 1024, kernel.name
 
 
 def test_int4() -> None:

@@ -1,5 +1,7 @@
 """The fused forward pass against the plain one: prompts, cached prefixes and decode rows, for every kind of layer."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -49,6 +51,27 @@ def test_logits_equal_the_plain_models_step_after_step(*, has_qkv_bias: bool, ha
         assert relative_error(fused.run(batch), wanted) < 1e-5
         for request, _ in step:
             request.token_ids.append(42)
+
+
+def test_one_row_takes_fewer_launches_to_the_same_logits() -> None:
+    """One layer and few tokens: the interpreter takes milliseconds for each of a product's outputs."""
+    config = replace(make_config(has_qkv_bias=True, has_qk_norm=True), layers=1, vocabulary_size=64)
+    plan = GpuPlan(weights="float32", kv_dtype=torch.float32, blocks=16, context_window=128, max_rows=4)
+    fused, plain = build_gpu_runner(config, make_weights(config), plan, CPU), plain_runner(config)
+    assert fused.model.can_fuse_one_row
+    assert not fused.model.fuses_one_row, "nothing is measured without a device"
+    fused.model.fuses_one_row = True
+    request = make_request("a", [*range(20)], [3, 1])
+    for start in (0, 20):
+        batch = make_batch((request, start))
+        assert relative_error(fused.run(batch), plain.run(batch)) < 1e-5
+        request.token_ids.append(42)
+
+
+def test_only_dense_matrices_are_fused() -> None:
+    config = make_config()
+    plan = GpuPlan(weights="int4", kv_dtype=torch.bfloat16, blocks=16, context_window=128, max_rows=4)
+    assert not build_gpu_runner(config, make_weights(config), plan, CPU).model.can_fuse_one_row
 
 
 def test_decode_steps_that_the_device_drives_by_itself() -> None:

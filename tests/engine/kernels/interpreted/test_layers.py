@@ -1,9 +1,12 @@
 """The kernels between the matrix products: norms, activation, rotary embedding with the cache write."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from local_engine.kernels import reference
+from local_engine.kernels.gemv import gemv, rows_per_program
 from local_engine.kernels.rms_norm import add_rms_norm, rms_norm
 from local_engine.kernels.rope_store import HeadNorms, rope_store
 from local_engine.kernels.silu_mul import silu_mul
@@ -24,6 +27,39 @@ def test_rms_norm(columns: int) -> None:
 def test_silu_mul(columns: int, dtype: torch.dtype, bound: float) -> None:
     gate_up = torch.randn(3, 2 * columns, generator=torch.Generator().manual_seed(1)).to(dtype)
     assert relative_error(silu_mul(gate_up), reference.silu_mul(gate_up)) < bound
+
+
+@pytest.mark.parametrize(("rows", "columns", "per_program"), [(24, 64, 1), (7, 100, 2), (10, 1500, 4)])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_one_row_is_as_its_parts(rows: int, columns: int, per_program: int, *, has_bias: bool) -> None:
+    """One pass over the columns and two, the last program's outputs beyond the end."""
+    torch.manual_seed(rows)
+    x, norm, weight = torch.randn(1, columns), torch.randn(columns), torch.randn(2 * rows, columns)
+    bias, residual = torch.randn(2 * rows) if has_bias else None, torch.randn(1, 2 * rows)
+    plain = torch.nn.functional.linear(x, weight, bias)
+    normed = torch.nn.functional.linear(reference.rms_norm(x, norm, 1e-5), weight, bias)
+    product = partial(gemv, x, weight, bias, per_program=per_program)
+    assert relative_error(product(), plain) < 1e-5
+    assert relative_error(product(residual=residual), plain + residual) < 1e-5
+    assert relative_error(product(norm=norm, eps=1e-5), normed) < 1e-5
+    gated = product(norm=norm, eps=1e-5, gates=True)
+    assert gated.shape == (1, rows)
+    assert relative_error(gated, reference.silu_mul(normed)) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("rows", "gates", "wanted"),
+    [(64, False, 1), (1024, False, 1), (2048, False, 2), (4096, False, 4), (128_256, False, 4), (14_336, True, 2)],
+)
+def test_programs_are_enough_for_a_large_device(rows: int, wanted: int, *, gates: bool) -> None:
+    assert rows_per_program(rows, gates=gates) == wanted
+
+
+def test_one_row_rounds_where_the_separate_kernels_do() -> None:
+    torch.manual_seed(2)
+    x, weight, residual = torch.randn(1, 64).half(), torch.randn(32, 64).half(), torch.randn(1, 32).half() * 100
+    product = (x.float() @ weight.float().T).half()
+    assert torch.equal(gemv(x, weight, residual=residual), (product.float() + residual.float()).half())
 
 
 @pytest.mark.parametrize(("q_heads", "kv_heads", "dim"), [(4, 2, 64), (9, 3, 64), (2, 2, 80)])

@@ -1,0 +1,127 @@
+"""One row times a dense matrix, with what stands before and after it in a layer: the norm, the bias, silu and multiply,
+the residual. A step of one answer is bound by reading the weights and by the number of its launches.
+
+Rounds where the separate kernels round, so that both ways through a layer differ by the order of sums alone.
+"""
+# pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
+# The kernel's body is Triton's language, whose types are not Python's.
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from local_engine.kernels.launch import ceil_divide, next_power_of_2
+
+MAX_BLOCK = 1024
+MAX_ROWS = 4
+# Programs that a large device runs at once, roughly: fewer would leave part of it idle.
+PROGRAMS = 1024
+
+
+@triton.jit
+def _gemv_kernel(
+    x_ptr,
+    norm_ptr,
+    weight_ptr,
+    bias_ptr,
+    residual_ptr,
+    out_ptr,
+    rows,
+    columns,
+    eps,
+    NORMS: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
+    ADDS: tl.constexpr,
+    GATES: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    kind = x_ptr.dtype.element_ty
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    lane = tl.arange(0, BLOCK)
+    inverse = 1.0
+    if NORMS:
+        squares = tl.zeros([BLOCK], tl.float32)
+        for first in range(0, columns, BLOCK):
+            part = tl.load(x_ptr + first + lane, mask=first + lane < columns, other=0.0).to(tl.float32)
+            squares += part * part
+        inverse = tl.rsqrt(tl.sum(squares, axis=0) / columns + eps)
+
+    total = tl.zeros([ROWS, BLOCK], tl.float32)
+    total_up = tl.zeros([ROWS, BLOCK], tl.float32)
+    start = row.to(tl.int64)[:, None] * columns
+    up = tl.full([], rows, tl.int64) * columns
+    for first in tl.range(0, columns, BLOCK, num_stages=3):
+        column = first + lane
+        inside = column < columns
+        x = tl.load(x_ptr + column, mask=inside, other=0.0).to(tl.float32)
+        if NORMS:
+            x = x * inverse * tl.load(norm_ptr + column, mask=inside, other=0.0).to(tl.float32)
+            x = x.to(kind).to(tl.float32)
+        at = weight_ptr + start + column[None, :]
+        present = (row < rows)[:, None] & inside[None, :]
+        total += tl.load(at, mask=present, other=0.0).to(tl.float32) * x[None, :]
+        if GATES:
+            total_up += tl.load(at + up, mask=present, other=0.0).to(tl.float32) * x[None, :]
+
+    value = tl.sum(total, axis=1)
+    if HAS_BIAS:
+        value += tl.load(bias_ptr + row, mask=row < rows, other=0.0).to(tl.float32)
+    if GATES:
+        value_up = tl.sum(total_up, axis=1)
+        if HAS_BIAS:
+            value_up += tl.load(bias_ptr + rows + row, mask=row < rows, other=0.0).to(tl.float32)
+        gate = value.to(kind).to(tl.float32)
+        value = gate * tl.sigmoid(gate) * value_up.to(kind).to(tl.float32)
+    if ADDS:
+        value = value.to(kind).to(tl.float32) + tl.load(residual_ptr + row, mask=row < rows, other=0.0).to(tl.float32)
+    tl.store(out_ptr + row, value.to(out_ptr.dtype.element_ty), mask=row < rows)
+
+
+def gemv(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    norm: Tensor | None = None,
+    eps: float = 0.0,
+    residual: Tensor | None = None,
+    gates: bool = False,
+    per_program: int | None = None,
+) -> Tensor:
+    """x [1, columns] @ weight.T + bias as [1, rows], x normed by `norm` before and `residual` added after, if given.
+
+    With `gates` the weight is gate and up, [2 * rows, columns], and the result silu(gate) * up.
+    `per_program` outputs are computed by one program; left out, as many as leave the device enough programs.
+    """
+    assert x.shape[0] == 1, "one row"
+    columns = weight.shape[1]
+    rows = weight.shape[0] // 2 if gates else weight.shape[0]
+    out = torch.empty((1, rows), dtype=x.dtype, device=x.device)
+    per_program = per_program or rows_per_program(rows, gates=gates)
+    _gemv_kernel[(ceil_divide(rows, per_program),)](
+        x,
+        x if norm is None else norm,
+        weight,
+        x if bias is None else bias,
+        x if residual is None else residual,
+        out,
+        rows,
+        columns,
+        eps,
+        NORMS=norm is not None,
+        HAS_BIAS=bias is not None,
+        ADDS=residual is not None,
+        GATES=gates,
+        ROWS=per_program,
+        BLOCK=min(MAX_BLOCK, next_power_of_2(columns)),
+        num_warps=4,
+    )
+    return out
+
+
+def rows_per_program(rows: int, *, gates: bool) -> int:
+    """A power of two; a gated output reads two rows of the weight."""
+    most = MAX_ROWS // 2 if gates else MAX_ROWS
+    return max(1, min(most, 1 << max(0, (rows // PROGRAMS).bit_length() - 1)))
