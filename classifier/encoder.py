@@ -1,8 +1,8 @@
 """Text to one fixed-length vector: hand features beside the mean of static token vectors. No heads, no labels."""
 
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from struct import Struct
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,9 @@ from classifier.words import Vocabulary
 
 LIMIT = 4.0
 HAND = len(FEATURE_NAMES)
+_FLOATS = np.dtype(np.float32)
+_PLACES = np.dtype(np.intp)
+_HAND_FEATURES = Struct(f"{HAND}f")
 _DAMPED = np.log1p(np.arange(20_000, dtype=np.float32))
 """What a word counts for by how often it occurs; more often than this no capped text can hold one."""
 
@@ -53,16 +56,19 @@ class Encoder:
         return found
 
     def _measure(self, text: str) -> Encoding:
-        reading = read(text, self.vocabulary)
-        vector = np.frombuffer(array("f", reading.hand + [0.0] * self.token_vectors.shape[1]), dtype=np.float32)
-        weights = _DAMPED.take(reading.piece_counts, mode="clip")
-        weights *= self.token_weights.take(reading.piece_ids)
-        if len(weights):
+        hand, ids, counts, is_readable = read(text, self.vocabulary)
+        vector = np.zeros(self.size, _FLOATS)
+        _HAND_FEATURES.pack_into(vector.data, 0, *hand)
+        if ids:
+            size = len(ids)
+            places = np.fromiter(ids, _PLACES, size)
+            weights = _DAMPED.take(np.fromiter(counts, _PLACES, size), None, None, "clip")
+            weights *= self.token_weights.take(places)
             pooled = vector[HAND:]
-            np.dot(weights, self.token_vectors.take(reading.piece_ids, axis=0).astype(np.float32), out=pooled)
+            weights.dot(self.token_vectors.take(places, 0).astype(_FLOATS), pooled)
             pooled *= self.token_scale
             pooled /= np.add.reduce(weights)
-        return Encoding(vector, reading.is_readable)
+        return Encoding(vector, is_readable)
 
     def measure_all(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Raw vectors of many texts, one a row."""

@@ -2,9 +2,9 @@
 
 import math
 import re
-from array import array
+from collections import Counter
 from collections.abc import Sequence
-from operator import mul
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +16,11 @@ from classifier.words import Vocabulary, cap, clean
 
 Vector = NDArray[np.float32]
 
-_OPTION = re.compile(r"^[ \t]*\(?([A-J])[.):][ \t]*(.*)$", re.MULTILINE)
-_NAMED = re.compile(r" (?<=[a-z,;] )[A-Z](?=[a-z])")  # opens with a literal, which is what a search is fast at
+# These two open with a literal, which is what a search is fast at.
+_OPTION = re.compile(r"\n[ \t]*\(?[A-J][.):][ \t]*(.*)")
+_NAMED = re.compile(r" (?<=[a-z,;] )[A-Z](?=[a-z])")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
 _RELATIONS = tuple(GROUP_NAMES.index(name) for name in ("compare", "each", "condition", "sequence"))
 _GROUPS = len(GROUP_NAMES)
 _RARE = 9.0
@@ -70,20 +73,18 @@ class Reading(NamedTuple):
     """
 
     hand: list[float]
-    piece_ids: NDArray[np.int64]
-    piece_counts: NDArray[np.int64]
+    piece_ids: Sequence[int]
+    piece_counts: Sequence[int]
     is_readable: bool
 
 
-class _Tally(NamedTuple):
-    """How often each word occurs, in order of first occurrence, and what only chunks tell."""
+class _Seen(NamedTuple):
+    """A cleaned text, the same in lower case, and all its words in their order."""
 
-    chunks: int
-    letters: int
-    words: dict[str, int]
-    numbers: Sequence[str]
-    sentences: int
-    may_have_options: bool
+    capped: str
+    lowered: str
+    words: Sequence[str]
+    different_words: int
 
 
 def visible_text(conversation: Conversation) -> str:
@@ -102,66 +103,49 @@ def is_readable(text: str) -> bool:
 def read(text: str, vocabulary: Vocabulary) -> Reading:
     """Never raises on any str; cost is bounded by the cap."""
     capped = clean(cap(text))
-    tally = _count(capped, vocabulary)
-    words = sum(tally.words.values())
-    ids: list[int] = []
-    repeats: list[int] = []
-    rarities: list[float] = []
+    lowered = capped.lower()
+    # What is done once a word is left to loops that run within the interpreter: it is those that cost.
+    words = vocabulary.split(lowered)
+    counts = Counter(words)
+    known = [*map(vocabulary.look_up, counts)]
+    pieces = [word.pieces for word in known]
+    ids = [*chain.from_iterable(pieces)]
+    repeats = [*counts.values()]
     tags = [0] * (_GROUPS + len(MARKS))
-    for word, count in tally.words.items():
-        known = vocabulary.look_up(word)
-        for piece in known.pieces:
-            ids.append(piece)
-            repeats.append(count)
-        if known.rarity >= 0.0:
-            rarities.append(known.rarity)
-        if known.tags:
-            for tag in known.tags:
-                tags[tag] += count
+    for word, count in zip(known, repeats, strict=True):
+        for tag in word.tags:
+            tags[tag] += count
+    if len(ids) > len(known):
+        repeats = [count for spelling, count in zip(pieces, repeats, strict=True) for _ in spelling]
+    rarities = [word.rarity for word in known if word.rarity >= 0.0]
     alphabetic = len(rarities) or 1
     log = math.log1p
-    hand = [
-        *_shape(text, capped, tally, words, tags[_GROUPS:]),
+    logs = [log(count) if count else 0.0 for count in tags]
+    seen = _Seen(capped, lowered, words, len(counts))
+    hand = _shape(len(text.strip()), seen, logs[_GROUPS:])  # blanks are the cheapest padding
+    hand += (
         sum(rarities) / alphabetic,
         max(rarities) if rarities else 0.0,
         len([rarity for rarity in rarities if rarity > _RARE]) / alphabetic,
-        sum(repeats) / (words or 1) - 1.0,
-        log(sum([tags[group] for group in _RELATIONS])) * log(words) / 4.0,
-        *map(log, tags[:_GROUPS]),
-    ]
-    pieces = np.frombuffer(array("q", ids + repeats), dtype=np.int64)
-    return Reading(hand, pieces[: len(ids)], pieces[len(ids) :], bool(rarities) or any(map(str.isalnum, capped)))
+        sum(repeats) / (len(words) or 1) - 1.0,
+        log(sum([tags[group] for group in _RELATIONS])) * log(len(words)) / 4.0,
+    )
+    hand += logs[:_GROUPS]
+    return Reading(hand, ids, repeats, bool(rarities) or any(map(str.isalnum, capped)))
 
 
-def _count(capped: str, vocabulary: Vocabulary) -> _Tally:
-    chunks = capped.lower().split()
-    counts: dict[str, int] = {}
-    numbers: list[str] = []
-    sentences, may_have_options = 0, False
-    for chunk in chunks:
-        known = vocabulary.split(chunk)
-        for word in known.words:
-            counts[word] = counts.get(word, 0) + 1
-        if known.numbers:
-            numbers += known.numbers
-        if known.ends_sentence:
-            sentences += 1
-        if known.may_be_option:
-            may_have_options = True
-    # Every printable character of ASCII is in a word or is a mark; elsewhere accents have been stripped.
-    letters = len("".join(chunks)) if capped.isascii() else sum(map(mul, map(len, counts), counts.values()))
-    return _Tally(len(chunks), letters, counts, numbers, sentences, may_have_options)
-
-
-def _shape(text: str, capped: str, tally: _Tally, words: int, marks: list[int]) -> list[float]:
+def _shape(characters: int, seen: _Seen, marks: list[float]) -> list[float]:
+    """`characters` of the whole text; `marks` are the logs of how often each kind of mark occurs."""
     log = math.log1p
-    chunks, letters, different, numbers, sentences, may_have_options = tally
-    size, some = len(capped) or 1, words or 1
-    length = log(len(text.strip()))  # blanks are the cheapest padding
+    capped, lowered, words, different_words = seen
+    numbers: list[str] = _NUMBER.findall(lowered)
+    sentences = len(_SENTENCE_END.findall(lowered))
+    size, some = len(capped) or 1, len(words) or 1
+    length = log(characters)
     money, backslashes, operators, brackets, code_marks, questions, quotes, commas = marks
-    options = _options(capped) if may_have_options else []
+    options: list[str] = _OPTION.findall("\n" + capped)  # the lettered answers to choose from, without their letters
     option_words = sum([len(option.split()) for option in options])
-    stem_words = max(chunks - option_words - len(options), 0)
+    stem_words = max(len(lowered.split()) - option_words - len(options), 0)
     return [
         length,
         length * length / 10.0,
@@ -169,20 +153,20 @@ def _shape(text: str, capped: str, tally: _Tally, words: int, marks: list[int]) 
         log(capped.count("\n")),
         log(sentences),
         log(stem_words / (sentences or 1)),
-        letters / some,
-        len(different) / some,
+        len("".join(words)) / some,
+        different_words / some,
         *_number_shape(numbers, size),
-        log(money),
-        log(backslashes),
-        log(operators),
-        log(brackets),
-        log(code_marks),
-        float("```" in capped or "def " in capped or "#include" in capped or "import " in capped),
-        log(questions),
-        log(quotes),
-        log(commas),
+        money,
+        backslashes,
+        operators,
+        brackets,
+        code_marks,
+        1.0 if "```" in capped or "def " in capped or "#include" in capped or "import " in capped else 0.0,
+        questions,
+        quotes,
+        commas,
         *_option_shape(options, option_words),
-        log(len(_NAMED.findall(capped))),
+        log(len(_NAMED.findall(capped))) if capped != lowered else 0.0,
         0.0 if capped.isascii() else sum([not character.isascii() for character in capped]) / size,
         min(len(numbers) / some, 0.5),
     ]
@@ -193,18 +177,14 @@ def _number_shape(numbers: Sequence[str], size: int) -> tuple[float, ...]:
     if not numbers:
         return (0.0, 0.0, 0.0, 0.0, 0.0)
     log = math.log1p
+    lengths = [*map(len, numbers)]
     return (
-        sum(map(len, numbers)) / size,
+        sum(lengths) / size,
         log(len(numbers)),
         log(len(set(numbers))),
-        log(min(max(map(len, numbers)), 12)),
-        log(sum(["." in number for number in numbers])),
+        log(min(max(lengths), 12)),
+        log(len([number for number in numbers if "." in number])),
     )
-
-
-def _options(capped: str) -> list[str]:
-    """The lettered answers to choose from, without their letters."""
-    return [words for _, words in _OPTION.findall(capped)]
 
 
 def _option_shape(options: list[str], option_words: int) -> tuple[float, ...]:

@@ -14,11 +14,11 @@ MAX_WORD_CHARACTERS = 40
 FIRST_COMMON_ID = 1996  # pieces from here on are sorted by frequency in BERT's vocabulary
 UNKNOWN_PIECE = "[UNK]"
 
-# Words, single ideographs, single punctuation marks: the split that BERT's uncased vocabulary was made with.
+# Words, single ideographs, single punctuation marks: the split that BERT's uncased vocabulary was made with. In ASCII
+# the short pattern finds the same, faster.
 _IDEOGRAPHS = "\u3400-\u9fff\uf900-\ufaff"
 _TOKEN = re.compile(rf"[^\W_{_IDEOGRAPHS}]+|[{_IDEOGRAPHS}]|[^\w\s]|_")
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_OPTION_LETTER = re.compile(r"\(?[a-j][.):]")
+_ASCII_TOKEN = re.compile(r"[a-z0-9]+|\S")
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2060\ufeff\ufffd\ud800-\udfff]")
 
 
@@ -39,31 +39,11 @@ def clean(text: str) -> str:
 def split_words(text: str) -> list[str]:
     """Lower-case words and punctuation marks, accents stripped."""
     text = text.lower()
-    if not text.isascii():
-        text = "".join(mark for mark in unicodedata.normalize("NFD", text) if unicodedata.category(mark) != "Mn")
-    return _TOKEN.findall(text)
+    return _ASCII_TOKEN.findall(text) if text.isascii() else _TOKEN.findall(strip_accents(text))
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """What stands between two blanks: its words and marks, its numbers, and whether it ends a sentence or may letter
-    an option (in lower case, so that whoever asks has to look again)."""
-
-    words: tuple[str, ...]
-    numbers: tuple[str, ...]
-    ends_sentence: bool
-    may_be_option: bool
-
-
-def split_chunk(chunk: str) -> Chunk:
-    """A text without blanks, in lower case; neither a word nor a number ever reaches across a blank."""
-    words = tuple(split_words(chunk))
-    return Chunk(
-        (chunk,) if words == (chunk,) else words,  # one string for both: fewer places in memory to look at
-        tuple(_NUMBER.findall(chunk)),
-        chunk.endswith((".", "!", "?")),
-        _OPTION_LETTER.match(chunk) is not None,
-    )
+def strip_accents(text: str) -> str:
+    return "".join([mark for mark in unicodedata.normalize("NFD", text) if unicodedata.category(mark) != "Mn"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +74,8 @@ class Remembered(dict[str, Found]):
 
 
 class Vocabulary:
-    """Greedy longest-match word pieces over a fixed list; chunks and words are remembered, up to a bound.
+    """Greedy longest-match word pieces over a fixed list; words, and their spelling without accents, are remembered,
+    up to a bound.
 
     `tags` are whatever the caller wants to know of certain words at the same look-up. A word that cannot be spelt
     from the vocabulary is one unknown piece.
@@ -102,15 +83,22 @@ class Vocabulary:
 
     def __init__(self, pieces: Sequence[str], tags: Mapping[str, tuple[int, ...]] | None = None) -> None:
         self._ids = {piece: number for number, piece in enumerate(pieces)}
+        self._inner_ids = {piece[2:]: number for piece, number in self._ids.items() if piece.startswith("##")}
         self._tags = tags or {}
         self._unknown = (self._ids[UNKNOWN_PIECE],)
         self._longest = min(MAX_WORD_CHARACTERS, max(len(piece) for piece in pieces))
         # Bound to the dictionaries themselves: what is remembered costs no call of Python.
-        self.split: Callable[[str], Chunk] = Remembered(split_chunk).__getitem__
+        self._strip: Callable[[str], str] = Remembered(strip_accents).__getitem__
         self.look_up: Callable[[str], Word] = Remembered(self._find).__getitem__
 
     def __len__(self) -> int:
         return len(self._ids)
+
+    def split(self, text: str) -> list[str]:
+        """`split_words` of a text in lower case; no accent is of a letter on the other side of a blank."""
+        if text.isascii():
+            return _ASCII_TOKEN.findall(text)
+        return _TOKEN.findall(" ".join([part if part.isascii() else self._strip(part) for part in text.split()]))
 
     def _find(self, word: str) -> Word:
         whole = self._ids.get(word)
@@ -120,14 +108,13 @@ class Vocabulary:
 
     def _spell(self, word: str) -> tuple[int, ...]:
         spelt: list[int] = []
-        start = 0
-        while start < len(word):
-            prefix = "##" if start else ""
-            for end in range(min(len(word), start + self._longest), start, -1):
-                piece = self._ids.get(prefix + word[start:end])
+        start, size, find = 0, len(word), self._ids.get
+        while start < size:
+            for end in range(min(size, start + self._longest), start, -1):
+                piece = find(word[start:end])
                 if piece is not None:
                     spelt.append(piece)
-                    start = end
+                    start, find = end, self._inner_ids.get
                     break
             else:
                 return self._unknown

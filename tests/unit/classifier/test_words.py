@@ -11,12 +11,10 @@ from classifier.load import SHIPPED
 from classifier.words import (
     MAX_REMEMBERED,
     MAX_WORD_CHARACTERS,
-    Chunk,
     Remembered,
     Vocabulary,
     cap,
     clean,
-    split_chunk,
     split_words,
 )
 
@@ -62,10 +60,21 @@ def test_a_word_outside_the_alphabet_is_unknown() -> None:
     assert Vocabulary(["[UNK]", "a", "##b"]).look_up("abb").pieces == (1, 2, 2)
 
 
-def test_a_chunk_tells_what_stands_in_it() -> None:
-    assert split_chunk("a.") == Chunk(("a", "."), (), ends_sentence=True, may_be_option=True)
-    assert split_chunk("1,000.5km") == Chunk(("1", ",", "000", ".", "5km"), ("1,000.5",), False, False)
-    assert split_chunk("\u0308") == Chunk((), (), False, False)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "snake_case: x=1,000.5km (or so)...\n\tend",
+        "größe naïve İ5 ΑΣ x\u0308 \u0308 e\u0301\u0327",
+        "ascii and größe, größe again",
+        "你好，世界 5\u03086",
+        "a\xa0b\u2028c\x85d\x1ce",
+        "ö" * (MAX_WORD_CHARACTERS + 1) + " ö",
+    ],
+)
+def test_a_vocabulary_splits_as_is_defined_however_often_it_is_asked(text: str) -> None:
+    vocabulary, lowered = Vocabulary(PIECES), text.lower()
+    assert [vocabulary.split(lowered) for _ in range(2)] == [split_words(text)] * 2
 
 
 def test_what_is_remembered_is_found_once_and_bounded() -> None:
