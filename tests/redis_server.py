@@ -32,7 +32,9 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        patient = f"socket_timeout={PATIENCE_SECONDS}&socket_connect_timeout={PATIENCE_SECONDS}"
+        patient = "&".join(
+            f"{what}={PATIENCE_SECONDS}" for what in ("socket_timeout", "socket_connect_timeout", "timeout")
+        )
         return f"redis://127.0.0.1:{self.port}/0?{patient}"
 
     @property

@@ -5,20 +5,17 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from gateway.errors import StoreDown
+from gateway.storage.redis_client import open_client
 
 ANSWER_SECONDS = 2.0
 
 
 def connect_bytes(url: str) -> "Redis":
-    """Nothing is connected yet, and nothing is tried twice behind our back."""
-    return Redis.from_url(
-        url, socket_connect_timeout=ANSWER_SECONDS, socket_timeout=ANSWER_SECONDS, retry=Retry(NoBackoff(), 0)
-    )
+    """A client of that server; nothing is connected yet."""
+    return open_client(url, connect_seconds=ANSWER_SECONDS, answer_seconds=ANSWER_SECONDS, decodes=False)
 
 
 @asynccontextmanager

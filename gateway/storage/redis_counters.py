@@ -9,13 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
 from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError
 
 from gateway.limits.counters import Account, Books, CountersDown, Grant, Holding, Rate, Shortage, Standing
 from gateway.limits.local_counters import LocalCounters
+from gateway.storage.redis_client import open_client
 from gateway.storage.redis_scripts import BEGIN_READING, END_READING, LEASE, REPORT, TAKE
 
 log = logging.getLogger(__name__)
@@ -23,7 +22,6 @@ PREFIX = "{breakeven}:"
 """The braces keep all keys in one slot of a cluster."""
 CONNECT_SECONDS = 1.0
 ANSWER_SECONDS = 2.0
-CONNECTIONS = 64
 READ_EVERY_MS = 9000
 READ_URGENTLY_EVERY_MS = 200
 SETTLE_SECONDS = 1.5
@@ -31,15 +29,8 @@ SETTLE_SECONDS = 1.5
 
 
 def connect(url: str) -> "Redis":
-    """A client of that server; nothing is connected yet, and nothing is tried twice behind our back."""
-    return Redis.from_url(
-        url,
-        decode_responses=True,
-        socket_connect_timeout=CONNECT_SECONDS,
-        socket_timeout=ANSWER_SECONDS,
-        max_connections=CONNECTIONS,
-        retry=Retry(NoBackoff(), 0),
-    )
+    """A client of that server; nothing is connected yet."""
+    return open_client(url, connect_seconds=CONNECT_SECONDS, answer_seconds=ANSWER_SECONDS, decodes=True)
 
 
 class RedisCounters:

@@ -13,10 +13,11 @@ from backends.scripted import Outcome, follow
 from gateway.errors import BudgetExhausted, Overloaded
 from gateway.limits.admission import Admission, parse_limits
 from gateway.limits.budget_keeper import BudgetKeeper
-from gateway.limits.counters import Account, Booked, Holding, budget_account
+from gateway.limits.counters import Account, Booked, CountersDown, Holding, Rate, budget_account
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import window_id
 from gateway.process.tasks import end_tasks
+from gateway.storage.redis_client import CONNECTIONS
 from gateway.storage.redis_counters import PREFIX, RedisCounters, connect
 from tests.redis_server import RedisServer
 from tests.rig import Rig
@@ -210,4 +211,39 @@ async def test_a_stream_under_way_ends_with_length_once_its_lease_is_spent(serve
     assert rig.entry.error == "budget_reached"
     with pytest.raises(Overloaded):
         await rig.ask(stream=True)
+    await counters.aclose()
+
+
+async def test_a_server_that_takes_no_changes_is_as_good_as_down_and_a_forgotten_script_is_nothing(
+    server: RedisServer,
+) -> None:
+    """Out of memory, a replica after a failover, still loading its data; scripts are gone after a restart."""
+    counters, client = RedisCounters(connect(server.url), worker="a"), connect(server.url)
+    rate = Rate("team:red", 1.0, 60)
+    await counters.report({})
+    for broken, mended in (
+        (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0")),
+        (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE")),
+    ):
+        await client.execute_command(*broken)
+        with pytest.raises(CountersDown):
+            await counters.report({})
+        with pytest.raises(CountersDown):
+            await counters.lease(ACCOUNT, limit=NANO, holding=Holding(0, 0, 0, 0), need=1, want=1)
+        assert await counters.take([rate]) is None, "counted here"
+        await client.execute_command(*mended)
+        await counters.report({})
+    await client.script_flush()
+    await counters.report({})
+    assert await counters.take([rate]) is None
+    for each in (counters, client):
+        await each.aclose()
+
+
+async def test_more_calls_at_once_than_connections_are_no_outage(server: RedisServer) -> None:
+    """Else budgeted keys would be refused, and rates counted here as well as there."""
+    counters = RedisCounters(connect(server.url), worker="a")
+    nothing = Holding(0, 0, 0, 0)
+    leases = [counters.lease(ACCOUNT, limit=NANO, holding=nothing, need=1, want=1) for _ in range(5 * CONNECTIONS)]
+    assert {grant.is_unread for grant in await asyncio.gather(*leases)} == {True}, "it answered, to everybody"
     await counters.aclose()

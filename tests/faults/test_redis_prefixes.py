@@ -116,7 +116,7 @@ async def test_a_stream_is_bounded_and_forgets_itself(redis_server: RedisServer)
     for number in range(400):
         await channel.tell([WarmNote("t", b"%d" % number, "m", 2944, HOUR)], only_replica=False)
     await channel.aclose()
-    with redis.Redis.from_url(redis_server.url) as client:
+    with redis.Redis("127.0.0.1", redis_server.port) as client:
         records = int(client.xlen(PREFIX))  # pyright: ignore[reportArgumentType]
         assert 10 <= records <= 10 + REDIS_TRIMS_AT_ONCE
         assert 0 < int(client.ttl(PREFIX)) <= HOUR  # pyright: ignore[reportArgumentType]
