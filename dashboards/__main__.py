@@ -47,7 +47,10 @@ def main() -> None:
             answer_seconds=asked.answer_seconds,
         )
     )
-    uvicorn.run(app, host=asked.host, port=asked.port, log_level="warning", server_header=False, access_log=False)
+    # The other parser keeps a head of any length, for anybody.
+    uvicorn.run(
+        app, host=asked.host, port=asked.port, http="h11", log_level="warning", server_header=False, access_log=False
+    )
 
 
 def _end_with_parent(parent: int) -> None:

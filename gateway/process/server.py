@@ -23,6 +23,12 @@ KEEP_ALIVE_SECONDS = 75
 SLOW_CLIENT_SECONDS = 60.0
 LAST_WORD_SECONDS = 0.5
 """After its last request so soon, the end of what a client sends is no more than that. Later it is the client's end."""
+LONGEST_HEAD_BYTES = 1 << 16
+"""Beyond what comes with its first bytes. The parser itself keeps whatever comes, for anybody."""
+HEAD_TOO_LONG = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    b"content-length: 60\r\nconnection: close\r\n\r\nThe head of this request is too long; send shorter headers.\n"
+)
 CONNECTION = "breakeven.connection"
 """The ASGI extension of our own server. `listeners` are called when the connection is lost: a task that waits for
 `http.disconnect` costs each request more than its parsing. `is_whole` is there once the request has come whole."""
@@ -107,7 +113,8 @@ def patient_protocol(
 
     Until then writing to it waits, and so does reading from upstream: its answer does not pile up here. Only a
     connection whose buffer is full has a timer, so that nothing is paid for all the others. Of more than `most`
-    connections those that wait longest for a request are closed. Make it where the event loop runs.
+    connections those that wait longest for a request are closed, and those at once that send neither the end of a head
+    nor a part of a body for too long. Make it where the event loop runs.
     """
     crowd = Crowd(connections_within(open_files()) if most is None else most)
 
@@ -117,6 +124,9 @@ def patient_protocol(
         _is_waiting = True
         """For its next request, or the first."""
         _has_ended = False
+        _unread_bytes = 0
+        _has_advanced = False
+        """Since data came last: a head began or ended, or there was a part of a body."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(CorkedTransport(transport))
@@ -127,7 +137,11 @@ def patient_protocol(
             crowd.came(self)
 
         def data_received(self, data: bytes) -> None:
+            self._has_advanced = False
             super().data_received(without_offer(data))
+            self._unread_bytes = 0 if self._has_advanced else self._unread_bytes + len(data)
+            if self._unread_bytes > LONGEST_HEAD_BYTES:
+                self._refuse_head()
 
         def eof_received(self) -> bool:  # type: ignore[override]
             """Whether to stay: somebody who only has nothing more to say is answered. Closing a connection looks the
@@ -138,16 +152,23 @@ def patient_protocol(
             return self._has_ended
 
         def on_message_begin(self) -> None:
+            self._has_advanced = True
             super().on_message_begin()
             self._told: dict[object, object] = {"listeners": self._leaving}
             self.scope["extensions"] = {CONNECTION: self._told}
 
         def on_headers_complete(self) -> None:
+            self._has_advanced = True
             self._is_waiting = False
             crowd.busy(self)
             super().on_headers_complete()
+            self.headers = []  # what follows a body in chunks must not join them: nobody in front of us looked at it
             if self.scope["http_version"] == "1.0":
                 use_close_delimited(self.cycle)
+
+        def on_body(self, body: bytes) -> None:
+            self._has_advanced = True
+            super().on_body(body)
 
         def on_message_complete(self) -> None:
             super().on_message_complete()
@@ -183,6 +204,11 @@ def patient_protocol(
             super().connection_lost(exc)
             for leave in tuple(self._leaving):
                 leave()
+
+        def _refuse_head(self) -> None:
+            if self._is_waiting:
+                self.transport.write(HEAD_TOO_LONG)
+            self.transport.close()
 
         def _is_last_word(self) -> bool:
             return not self.cycle.keep_alive and self.loop.time() - self._whole_at < last_word_seconds
