@@ -85,8 +85,8 @@ class InvalidRequest(RequestError):
 class ContextTooLong(InvalidRequest):
     """The prompt does not fit any model that may serve it."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, param="messages", code="context_length_exceeded")
+    def __init__(self, message: str, *, param: str = "messages") -> None:
+        super().__init__(message, param=param, code="context_length_exceeded")
 
 
 class BodyTooLarge(RequestError):

@@ -306,7 +306,8 @@ def _choice(
 
 def _refuse(request: RequestFacts, rule: str, weighed: list[Ranked]) -> NoReturn:
     reasons = {ranked.candidate.name: ranked.rejected or "not chosen" for ranked in weighed}
-    raise refusal(request.facts, rule, reasons, widest=max(ranked.candidate.context_window for ranked in weighed))
+    widest = max(ranked.candidate.context_window for ranked in weighed)
+    raise refusal(request.operation, request.facts, rule, reasons, widest=widest)
 
 
 def _refuse_without_pool(request: RequestFacts, rule: Rule, snapshot: Snapshot) -> NoReturn:

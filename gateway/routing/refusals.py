@@ -21,17 +21,24 @@ NONE_EMBEDS: Final = (
 ABLE: Final = (
     "A provider's key in the environment brings able models; what your own can do is `supports` in rules.yaml."
 )
+PROMPTS: Final = {"responses": "input", "embeddings": "input", "completions": "prompt"}
+"""What the prompt is called, where it is not `messages`."""
 AGAIN: Final = "Ask again in a few seconds; an engine that does not come up says why in engine.log."
 MOST_LISTED: Final = 20
 
 
-def refusal(facts: Facts, rule: str, reasons: Mapping[str, str], *, widest: int) -> NoEligibleModel | ContextTooLong:
+def refusal(
+    operation: str, facts: Facts, rule: str, reasons: Mapping[str, str], *, widest: int
+) -> NoEligibleModel | ContextTooLong:
     """Of candidates that were weighed, by their names; `widest` is the largest of their windows."""
     if all(TOO_LONG in reason for reason in reasons.values()):
+        limit = "max_output_tokens" if operation == "responses" else "max_tokens"
         return ContextTooLong(
             f"This prompt is about {facts.input_tokens:,} tokens long"
             + (f" and asks for {facts.max_output_tokens:,} more" if facts.max_output_tokens else "")
-            + f"; the widest model allowed here takes {widest:,}. Shorten the prompt or lower max_tokens."
+            + f"; the widest model allowed here takes {widest:,}. Shorten the prompt"
+            + (f" or lower {limit}." if facts.max_output_tokens else "."),
+            param=PROMPTS.get(operation, "messages"),
         )
     if all(reason.startswith(LACKS) for reason in reasons.values()):
         return NoCapableModel(rule, reasons, advice=ABLE)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from gateway.errors import ContextTooLong, ModelNotFound, NoCapableModel, NoEligibleModel
@@ -141,6 +143,23 @@ def test_capabilities_and_windows_reject() -> None:
     with pytest.raises(NoEligibleModel) as refused:  # the one that has tools has no room
         decide(make_request(input_tokens=900_000, needs=("tools",)), snapshot)
     assert not isinstance(refused.value, NoCapableModel)
+
+
+@pytest.mark.parametrize(
+    ("changes", "param", "advice"),
+    [
+        ({}, "messages", "Shorten the prompt."),
+        ({"max_output_tokens": 9}, "messages", "Shorten the prompt or lower max_tokens."),
+        ({"operation": "responses", "max_output_tokens": 9}, "input", "Shorten the prompt or lower max_output_tokens."),
+        ({"operation": "completions"}, "prompt", "Shorten the prompt."),
+    ],
+)
+def test_a_prompt_that_is_too_long_is_called_as_its_endpoint_calls_it(
+    changes: dict[str, Any], param: str, advice: str
+) -> None:
+    with pytest.raises(ContextTooLong) as refused:
+        decide(make_request(input_tokens=2_000_000, **changes), make_snapshot())
+    assert (refused.value.param, str(refused.value).endswith(advice)) == (param, True)
 
 
 def test_refusing_says_why_for_each() -> None:
