@@ -7,11 +7,12 @@ import numpy as np
 import yaml
 
 from classifier.adaptation import read_adaptation
-from classifier.artefact import Artefact, read_artefact
+from classifier.artefact import Artefact, ArtefactError, read_artefact
 from classifier.encoder import Encoder
 from classifier.item_response import ItemResponseClassifier, Traits
 from classifier.lexicon import build_index
 from classifier.profiles import Curve, CurveBook, FamilyPrior
+from classifier.protocol import Conversation
 from classifier.words import Vocabulary
 
 SHIPPED = Path(__file__).parent / "artefact"
@@ -20,11 +21,21 @@ PRIORS = Path(__file__).parent / "model_priors.yaml"
 
 def load_artefact(path: Path | None = None) -> ItemResponseClassifier:
     """The shipped artefact, or the one in that folder, bound to no model yet. Raises ArtefactError."""
-    artefact = read_artefact(path or SHIPPED)
-    adaptation = read_adaptation(artefact)
-    return ItemResponseClassifier(
-        build_encoder(artefact), build_traits(artefact), build_book(artefact), adaptation=adaptation
-    )
+    folder = path or SHIPPED
+    try:
+        artefact = read_artefact(folder)
+        classifier = ItemResponseClassifier(
+            build_encoder(artefact),
+            build_traits(artefact),
+            build_book(artefact),
+            adaptation=read_adaptation(artefact),
+        )
+        classifier.classify(Conversation("one prompt"))  # tensors of other shapes show here, not at the first request
+    except (LookupError, TypeError, ValueError) as error:
+        raise ArtefactError(
+            f"{folder} is not an artefact of this version ({type(error).__name__}: {error}): train it again"
+        ) from error
+    return classifier
 
 
 def build_encoder(artefact: Artefact) -> Encoder:

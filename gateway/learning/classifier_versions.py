@@ -3,9 +3,12 @@
 Versions are never changed; `active.json` is replaced whole, so a reader sees the old choice or the new one.
 """
 
+import fcntl
 import json
 import os
 import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -41,22 +44,28 @@ class ClassifierVersions:
         """Every choice, oldest first; the last is in force. Never empty."""
         try:
             rows: list[dict[str, Any]] = json.loads(self.active_file.read_text("utf-8"))
-            return [Active(**row) for row in rows]
+            return [Active(**row) for row in rows] or [Active()]
         except FileNotFoundError:
             return [Active()]
         except (OSError, ValueError, TypeError) as error:
             raise StateError(f"{self.active_file} cannot be read ({error}); restore it, or delete it") from error
 
     def activate(self, chosen: Active) -> None:
-        self._write([*self.history(), chosen])
+        """Raises StateError, and changes nothing, when it could not be opened."""
+        self._frozen(chosen.artefact)
+        if chosen.correction is not None:
+            self.correction(chosen.correction)
+        with self._alone():
+            self._write([*self.history(), chosen])
 
     def rollback(self) -> Active:
         """Back to the choice before. Raises StateError when there is none."""
-        history = self.history()
-        if len(history) < 2:
-            raise StateError("there is no earlier classifier to go back to; the shipped one is in force")
-        self._write(history[:-1])
-        return history[-2]
+        with self._alone():
+            history = self.history()
+            if len(history) < 2:
+                raise StateError("there is no earlier classifier to go back to; the shipped one is in force")
+            self._write(history[:-1])
+            return history[-2]
 
     def corrections(self) -> list[str]:
         return sorted(path.stem for path in self._directory.glob("corrections/*.json"))
@@ -85,6 +94,7 @@ class ClassifierVersions:
         """A copy of a trained or adapted artefact. Raises StateError when it is none."""
         try:
             name = read_artefact(folder).sha256[:16]
+            load_artefact(folder)
         except ArtefactError as error:
             raise StateError(str(error)) from error
         shutil.copytree(folder, self._directory / "artefacts" / name, dirs_exist_ok=True)
@@ -97,14 +107,26 @@ class ClassifierVersions:
 
     def open_frozen(self) -> ItemResponseClassifier:
         """The artefact in force, without its correction."""
-        name = self.history()[-1].artefact
+        try:
+            return self._frozen(self.history()[-1].artefact)
+        except StateError as error:
+            raise StateError(f"{error}; `breakeven classifier rollback` goes back to the one before") from error
+
+    def _frozen(self, name: str) -> ItemResponseClassifier:
         try:
             return load_artefact(None if name == SHIPPED else self._directory / "artefacts" / name)
         except ArtefactError as error:
-            raise StateError(f"{error}; `breakeven classifier rollback` goes back to the one before") from error
+            raise StateError(str(error)) from error
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """Two who promote at once are both in the history: it is read and written by one at a time."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        with (self._directory / "active.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def _write(self, history: list[Active]) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
         draft = self.active_file.with_suffix(".draft")
         draft.write_text(json.dumps([asdict(one) for one in history], indent=1) + "\n", "utf-8")
         os.replace(draft, self.active_file)

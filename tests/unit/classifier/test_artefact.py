@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from classifier.artefact import MANIFEST, WEIGHTS, ArtefactError, read_artefact, write_artefact
-from classifier.load import SHIPPED
+from classifier.load import SHIPPED, load_artefact
 
 TENSORS = {"b": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.array([1, -2], dtype=np.int8)}
 
@@ -42,6 +42,27 @@ def test_a_foreign_manifest_is_refused(tmp_path: Path, content: str, message: st
     (tmp_path / MANIFEST).write_text(content)
     with pytest.raises(ArtefactError, match=message):
         read_artefact(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("keep", "shape"),
+    [("nothing of the model", None), ("all but a tensor", None), ("everything", (40, 2))],
+    ids=["no model", "no tensor", "other shape"],
+)
+def test_an_artefact_of_another_version_is_refused_when_it_is_loaded(
+    tmp_path: Path, keep: str, shape: tuple[int, int] | None
+) -> None:
+    shipped = read_artefact(SHIPPED)
+    tensors, facts = dict(shipped.tensors), {"model": dict(shipped.facts["model"])}
+    if keep == "nothing of the model":
+        facts = {}
+    if keep == "all but a tensor":
+        del tensors["covariance"]
+    if shape:
+        tensors["trait_weights"] = np.zeros(shape, dtype=np.float32)
+    write_artefact(tmp_path, tensors, shipped.pieces, facts)
+    with pytest.raises(ArtefactError, match=r"not an artefact of this version .* train it again"):
+        load_artefact(tmp_path)
 
 
 def test_nothing_there(tmp_path: Path) -> None:

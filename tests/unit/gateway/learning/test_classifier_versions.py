@@ -1,5 +1,6 @@
 """Versions of the classifier: chosen by one file, gone back by one call, damage told with what to do."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -46,9 +47,33 @@ def test_an_adapted_artefact_can_be_stored_and_chosen(tmp_path: Path) -> None:
 
 def test_damage_is_told(tmp_path: Path) -> None:
     versions = ClassifierVersions(tmp_path)
-    versions.activate(Active(SHIPPED, "gone", "test", 1))
-    with pytest.raises(StateError, match="no usable correction gone"):
+    name = versions.add_correction(Correction({"a": (0.5, 0.0)}), {})
+    versions.activate(Active(SHIPPED, name, "test", 1))
+    (tmp_path / "corrections" / f"{name}.json").unlink()
+    with pytest.raises(StateError, match=f"no usable correction {name}"):
         versions.open()
     versions.active_file.write_text("{")
     with pytest.raises(StateError, match="restore it, or delete it"):
         versions.history()
+    versions.active_file.write_text("[]")
+    assert versions.history() == [Active()]
+
+
+def test_what_cannot_be_opened_is_not_put_in_force(tmp_path: Path) -> None:
+    versions = ClassifierVersions(tmp_path / "classifier")
+    name = versions.add_artefact(SHIPPED_FOLDER)
+    weights = tmp_path / "classifier" / "artefacts" / name / "weights.bin"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    for chosen, message in ((Active(name), "damaged or mixed"), (Active(SHIPPED, "gone"), "no usable correction gone")):
+        with pytest.raises(StateError, match=message):
+            versions.activate(chosen)
+    assert versions.history() == [Active()]
+
+
+def test_everybody_who_promotes_at_once_is_in_the_history(tmp_path: Path) -> None:
+    names = [ClassifierVersions(tmp_path).add_correction(Correction({"a": (0.1 * n, 0.0)}), {}) for n in range(8)]
+    with ThreadPoolExecutor(len(names)) as pool:
+        done = [pool.submit(ClassifierVersions(tmp_path).activate, Active(SHIPPED, name)) for name in names]
+        for one in done:
+            one.result()
+    assert sorted(str(one.correction) for one in ClassifierVersions(tmp_path).history()[1:]) == sorted(names)
