@@ -11,7 +11,7 @@ from gateway.process.news import News
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 ANSWER_SECONDS = 30.0
-"""A connection on which nothing is heard any more must not keep a revoked key in force for as long as a report may take."""
+"""A connection on which nothing is heard must not keep a revoked key in force for as long as a report may take."""
 REFRESH_SECONDS = 30.0
 """Even if nothing seems to have changed."""
 

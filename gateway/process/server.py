@@ -129,7 +129,8 @@ def patient_protocol(
         """Since data came last: a head began or ended, or there was a part of a body."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(CorkedTransport(transport))
+            self._corked = CorkedTransport(transport)
+            super().connection_made(self._corked)
             self._leaving: set[Callable[[], None]] = set()
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -149,6 +150,7 @@ def patient_protocol(
             """
             is_answered = not self._is_waiting and "is_whole" in self._told
             self._has_ended = is_answered and (not self._leaving or self._is_last_word())
+            self._corked.flush()  # the event loop closes what is below it, and an answer may be complete here
             return self._has_ended
 
         def on_message_begin(self) -> None:

@@ -347,3 +347,21 @@ async def test_what_follows_a_body_joins_no_headers_and_has_an_end_too() -> None
         writer.write(IN_CHUNKS + b"5\r\nhello\r\n0\r\nx-long: ")
         assert await heard_while_talking(reader, writer) == b""
     assert app.calls == 3
+
+
+async def test_an_answer_that_is_complete_when_the_end_comes_is_sent() -> None:
+    """However the two fall into the turns of the event loop."""
+
+    async def at_once(scope: Scope, receive: Receive, send: Send) -> None:
+        for _ in range(int(scope["path"][1:])):
+            await asyncio.sleep(0)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    async with serving(at_once, http=patient_protocol(30.0)) as url, asyncio.timeout(300):
+        for turns in range(20):
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+            writer.write(b"GET /%d HTTP/1.1\r\nhost: x\r\n\r\n" % turns)
+            writer.write_eof()
+            assert (await reader.read()).endswith(b"\r\n\r\nok"), turns
+            writer.close()
