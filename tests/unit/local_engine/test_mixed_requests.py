@@ -21,13 +21,13 @@ from local_engine.tokenizer import Tokenizer, byte_alphabet
 from tests.unit.local_engine.scripted import VOCABULARY, SlotRunner, make_request
 
 END = VOCABULARY - 1
-LENGTH = 14
+LENGTH = 24
 HOT: dict[str, object] = {"temperature": 2.0}
 KINDS: tuple[dict[str, object], ...] = (
     {},
     HOT | {"seed": 5},
     HOT | {"seed": 6, "top_k": 20, "top_p": 0.9, "logprobs": 2},
-    {"repetition_penalty": 1.9, "frequency_penalty": 0.7},
+    {"temperature": 1.2, "seed": 8, "repetition_penalty": 1.1, "frequency_penalty": 2.0},
     {"banned": ((40,), (50, 51), (7, 8, 9)), "logprobs": 0},
     {"allowed_token_ids": frozenset(range(30, 60)), "stop": ("A", "CD")},
     {"stop_token_ids": frozenset({END, 33, 44, 55}), "min_tokens": 4, "includes_stop": True},
@@ -81,14 +81,14 @@ prompts = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=100)
 @given(
     raw=prompts,
     block_size=st.sampled_from([1, 3, 8]),
     running=st.integers(1, 5),
     budget=st.integers(1, 24),
     spare=st.integers(0, 12),
-    drafts=st.sampled_from([0, 3]),
+    drafts=st.sampled_from([0, 3, 3]),
 )
 def test_a_mix_changes_nobodys_answer(
     raw: list[tuple[int, list[int]]], block_size: int, running: int, budget: int, spare: int, drafts: int
