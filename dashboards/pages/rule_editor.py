@@ -38,7 +38,10 @@ class Editor:
 
     async def check(self, *, is_asked: bool = True) -> bool:
         """Mark the line of the first mistake; whether there is none. Scrolls to it only when asked to check."""
+        change = self.changes
         checked = await self.view.gateway.post(f"{RULES}/validate", {"text": self.code.value})
+        if not is_asked and change != self.changes:
+            return False  # overtaken: what was asked for since has the say
         problems: list[dict[str, Any]] = checked["problems"]
         if not problems:
             self.code.decorations[:] = []
@@ -111,6 +114,7 @@ class Editor:
     async def attempt(self, action: Action, *, is_asked: bool = True) -> None:
         """Do it, and say in words why it could not be done. Buttons rest while somebody waits for one."""
         if is_asked:
+            self.changes += 1  # no check of the text as it was may write over what comes of this
             for button in self.buttons:
                 button.disable()
         try:
