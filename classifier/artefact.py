@@ -97,5 +97,7 @@ def _read(path: Path) -> bytes:
 def _checked(path: Path, sha256: str) -> bytes:
     content = _read(path)
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise ArtefactError(f"{path} does not match its manifest: the artefact is damaged or mixed")
+        raise ArtefactError(
+            f"{path} does not match its manifest: the artefact is damaged or mixed; copy it again, or train it again"
+        )
     return content
