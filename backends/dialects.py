@@ -46,10 +46,12 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         asks_for_usage=False,
     ),
     "openrouter": Dialect(lacks=frozenset({"models", "preset", "route"}), takes_cache_marks=True),
+    "xai": Dialect(lacks=frozenset({"deferred"})),
 }
 """By provider. Seen in what these answer 400 and 422 to, and in the request types of Groq's and Mistral's own clients;
 DeepSeek refuses nothing and answers without a limit where it does not know the limit's name. What OpenRouter lacks here
-would let a caller name other models beside the one that was decided on."""
+would let a caller name other models beside the one that was decided on; what xAI lacks would let one fetch an answer
+later that nobody booked."""
 
 
 def dialect_of(provider: str) -> Dialect:

@@ -98,6 +98,11 @@ def test_other_names_may_be_written_as_their_server_likes() -> None:
     assert build_body(make_call(body)) == body.replace(b'"a"', b'"up/model-1"')
 
 
+def test_xai_is_not_asked_to_keep_an_answer_for_later() -> None:
+    body = b'{"model":"a","deferred":true}'
+    assert json.loads(build_body(make_call(body), DIALECTS["xai"])) == {"model": "up/model-1"}
+
+
 def test_openrouter_is_not_told_of_other_models_than_the_one_that_was_decided_on() -> None:
     body = b'{"model":"a","models":["dear"],"route":"fallback","preset":"p","provider":{"sort":"price"}}'
     assert json.loads(build_body(make_call(body), DIALECTS["openrouter"])) == {
