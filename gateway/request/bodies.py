@@ -66,12 +66,14 @@ class EmbeddingBody(msgspec.Struct):
 
 
 class Item(msgspec.Struct):
-    """A message, or a call, its output, a reasoning: what those say is in other members."""
+    """A message, or a call, its output, a reasoning: what those say is in other members. Arguments of some calls are an
+    object, and what a computer showed is one part alone."""
 
     role: str = ""
     content: str | list[Part] | None = None
-    arguments: str | None = None
-    output: str | list[Part] | None = None
+    arguments: object = None
+    input: object = None
+    output: str | list[Part] | Part | None = None
 
 
 class ResponsesText(msgspec.Struct):

@@ -4,10 +4,15 @@ no tokens."""
 from collections.abc import Iterable, Iterator
 from typing import Final, cast
 
+import msgspec
+
 from gateway.request.bodies import Block, Item, Part, Turn
 
 DEEPEST_BLOCKS: Final = 6
 """How far blocks lie inside each other in any form that Anthropic documents."""
+
+IMAGES: Final = frozenset({"input_image", "computer_screenshot"})
+"""Parts of an item that are one."""
 
 WRITTEN_OUT: Final = frozenset(
     {
@@ -19,7 +24,7 @@ WRITTEN_OUT: Final = frozenset(
         "reasoning_text",
         "summary_text",
         "image_url",
-        "input_image",
+        *IMAGES,
     }
 )
 """Parts whose length tells how many tokens they are at most. Of a file, a recording or a film it does not."""
@@ -87,15 +92,27 @@ def _image_bytes(value: object, levels: int = DEEPEST_BLOCKS) -> int:
     return len(data) if isinstance(data, str) else 0
 
 
+def item_parts(item: Item) -> Iterator[Part]:
+    """Those of its content, then those of its output."""
+    for content in (item.content, item.output):
+        if isinstance(content, Part):
+            yield content
+        elif isinstance(content, list):
+            yield from content
+
+
 def item_texts(item: Item) -> Iterator[str]:
     yield from texts_of(item.content)
     yield from texts_of(item.output)
-    if item.arguments:
-        yield item.arguments
+    for given in (item.arguments, item.input):
+        if isinstance(given, str):
+            yield given
+        elif given is not None:
+            yield msgspec.json.encode(given).decode()
 
 
-def texts_of(content: str | list[Part] | None) -> Iterator[str]:
+def texts_of(content: str | list[Part] | Part | None) -> Iterator[str]:
     if isinstance(content, str):
         yield content
-    elif content is not None:
+    elif isinstance(content, list):
         yield from (part.text for part in content if part.text)

@@ -22,10 +22,12 @@ from gateway.request.bodies import (
 from gateway.request.field_checks import checked_choices, checked_limit, invalid_field
 from gateway.request.hosted_tools import NO_TOOLS, HostedTools, hosted_tools
 from gateway.request.texts import (
+    IMAGES,
     image_bytes,
     image_bytes_of_blocks,
     is_media,
     is_open_ended,
+    item_parts,
     item_texts,
     said,
     texts_of,
@@ -185,10 +187,9 @@ def _view_responses(body: ResponsesBody) -> RequestView:
     if body.instructions:
         items = [Item("system", body.instructions), *items]
     turns = [(item.role or "tool", "\n".join(item_texts(item))) for item in items]
-    parts = [part for item in items if isinstance(item.content, list) for part in item.content]
-    outputs = [part for item in items if isinstance(item.output, list) for part in item.output]
+    parts = [part for item in items for part in item_parts(item)]
     kinds = [part.type for part in parts]
-    images, tools = kinds.count("input_image"), body.tools or []
+    images, tools = sum(kind in IMAGES for kind in kinds), body.tools or []
     wanted = body.text.format.type if body.text is not None and body.text.format is not None else "text"
     return RequestView(
         operation="responses",
@@ -209,9 +210,8 @@ def _view_responses(body: ResponsesBody) -> RequestView:
         + 4 * len(turns)
         + sum(len(bytes(tool)) for tool in tools) // 4
         + images * TOKENS_PER_IMAGE,
-        image_bytes=image_bytes(parts) + image_bytes(outputs),
-        is_open_ended=is_open_ended([*parts, *outputs])
-        or any((body.previous_response_id, body.conversation, body.prompt)),
+        image_bytes=image_bytes(parts),
+        is_open_ended=is_open_ended(parts) or any((body.previous_response_id, body.conversation, body.prompt)),
         prefixes=_prefixes(turns),
     )
 

@@ -69,7 +69,7 @@ CALLED = {"id": "c", "type": "function", "function": {"name": "f", "arguments": 
         view(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": {"description": HIDDEN}}}),
         view(a_field_to_come=HIDDEN),
         view([{"type": "text", "text": "the word image"}, {"type": "a part to come", "said": HIDDEN}]),
-        parse_request("responses", json.dumps({"model": "m", "input": [{"input": HIDDEN}]}).encode()),
+        parse_request("responses", json.dumps({"model": "m", "input": [{"action": {"said": HIDDEN}}]}).encode()),
     ],
 )
 def test_what_the_estimate_does_not_look_at_is_held_by_its_length(asked: RequestView) -> None:

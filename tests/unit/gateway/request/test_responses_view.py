@@ -1,0 +1,49 @@
+"""Items of /v1/responses as the gateway reads them: what OpenAI takes is never refused for a form of its own."""
+
+import json
+
+import pytest
+
+from gateway.request.view import TOKENS_PER_IMAGE, RequestView, parse_request
+
+PIXEL = "data:image/png;base64," + "A" * 4000
+
+
+def view(*items: object) -> RequestView:
+    body = {"model": "m", "input": [{"role": "user", "content": "hi"}, *items]}
+    return parse_request("responses", json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "computer_call", "call_id": "c", "action": {"type": "click", "x": 1, "y": 2}},
+        {"type": "tool_search_call", "arguments": {"query": "x"}},
+        {"type": "shell_call_output", "call_id": "c", "output": [{"stdout": "a", "outcome": {"exit_code": 0}}]},
+        {"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": "t"}]},
+        {"type": "mcp_list_tools", "server_label": "s", "tools": []},
+        {"type": "of a version to come", "input": {"a": [1]}, "arguments": 3},
+    ],
+)
+def test_an_item_of_any_form_is_read(item: object) -> None:
+    assert view(item).input_tokens > view().input_tokens
+
+
+@pytest.mark.parametrize("member", ["input", "arguments", "output"])
+def test_what_a_call_says_counts_wherever_it_is_said(member: str) -> None:
+    assert view({"type": "custom_tool_call", member: "some words " * 100}).input_tokens > 200
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"type": "computer_screenshot", "image_url": PIXEL},
+        [{"type": "input_image", "image_url": PIXEL}],
+    ],
+)
+def test_a_picture_that_a_tool_gave_needs_a_model_that_sees(output: object) -> None:
+    seen = view({"type": "computer_call_output", "call_id": "c", "output": output})
+    assert "vision" in seen.needs
+    assert TOKENS_PER_IMAGE <= seen.input_tokens < TOKENS_PER_IMAGE + 50
+    assert seen.image_bytes > 4000
+    assert not seen.is_open_ended
