@@ -1,15 +1,19 @@
 """Runs scheduled batches on a GPU: a captured graph for steps of pure decoding, plain launches for all others."""
 
+import logging
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
+from triton.errors import TritonError
 
 from local_engine.attention.protocol import AttentionBatch
 from local_engine.cuda_graph import DecodeBuffers, DecodeGraphs, DecodeInputs, DecodeRow, bucket_for, bucket_sizes
 from local_engine.kernels.fused_decoder import FusedDecoder
 from local_engine.model_runner import ModelRunner, TokenPatch
 from local_engine.scheduler import Batch, Row
+
+log = logging.getLogger(__name__)
 
 
 class GpuRunner(ModelRunner):
@@ -63,14 +67,20 @@ class GpuRunner(ModelRunner):
         """Take the quicker way through a step of one row, as this device carries it out; none is quicker everywhere."""
         if self.device.type != "cuda" or not self._decoder.can_fuse_one_row:
             return
-        seconds: dict[bool, float] = {}
-        with torch.inference_mode():
-            self._buffers.fill([], 1)
-            for fuses in (False, True):
-                self._decoder.fuses_one_row = fuses
-                graphs = DecodeGraphs(self._decode, self._buffers)
-                seconds[fuses] = median_seconds(lambda graphs=graphs: graphs.run(1))
-        self._decoder.fuses_one_row = seconds[True] < seconds[False]
+        separate = self._one_row_seconds(fuses=False)
+        try:
+            fuses = self._one_row_seconds(fuses=True) < separate
+        except TritonError as error:
+            log.warning("one row at a time keeps its separate kernels, the fused one does not compile here: %s", error)
+            fuses = False
+        self._decoder.fuses_one_row = fuses
+
+    @torch.inference_mode()
+    def _one_row_seconds(self, *, fuses: bool) -> float:
+        self._decoder.fuses_one_row = fuses
+        self._buffers.fill([], 1)
+        graphs = DecodeGraphs(self._decode, self._buffers)
+        return median_seconds(lambda: graphs.run(1))
 
     def _decode(self, inputs: DecodeInputs) -> torch.Tensor:
         hidden = self._decoder.forward(inputs.token_ids, inputs.positions, self.caches, attention_batch(inputs))

@@ -4,16 +4,18 @@ from dataclasses import replace
 
 import pytest
 import torch
+from triton.errors import TritonError
 
 from local_engine.attention.cpu import CpuAttention
 from local_engine.attention.triton_attention import TritonAttention, leading_ones
 from local_engine.config import ModelConfig, WeightFormat
 from local_engine.cuda_graph import DecodeBuffers, DecodeRow
+from local_engine.kernels import gpu_runner
 from local_engine.kernels.advance import advance
 from local_engine.kernels.device_sampler import DeviceSampler, accepted
 from local_engine.kernels.fused_decoder import FusedDecoder
 from local_engine.kernels.gpu_assembly import GpuPlan, build_gpu_runner
-from local_engine.kernels.gpu_runner import attention_batch
+from local_engine.kernels.gpu_runner import GpuRunner, attention_batch
 from local_engine.layers.linear import DenseLinear
 from local_engine.model import DecoderModel
 from local_engine.model_runner import ModelRunner
@@ -66,6 +68,27 @@ def test_one_row_takes_fewer_launches_to_the_same_logits() -> None:
         batch = make_batch((request, start))
         assert relative_error(fused.run(batch), plain.run(batch)) < 1e-5
         request.token_ids.append(42)
+
+
+@pytest.mark.parametrize(("fused_seconds", "fuses"), [(1.0, True), (3.0, False), (None, False)])
+def test_the_quicker_way_is_kept_and_one_that_does_not_compile_is_not(
+    fused_seconds: float | None, monkeypatch: pytest.MonkeyPatch, *, fuses: bool
+) -> None:
+    config = replace(make_config(), layers=1, vocabulary_size=64)
+    plan = GpuPlan(weights="float32", kv_dtype=torch.float32, blocks=16, context_window=128, max_rows=4)
+    runner = build_gpu_runner(config, make_weights(config), plan, CPU)
+
+    def median_seconds(step: object) -> float:
+        if not runner.model.fuses_one_row:
+            return 2.0
+        if fused_seconds is None:
+            raise TritonError("too many registers")
+        return fused_seconds
+
+    monkeypatch.setattr(GpuRunner, "device", torch.device("cuda"))
+    monkeypatch.setattr(gpu_runner, "median_seconds", median_seconds)
+    runner.choose_one_row()
+    assert runner.model.fuses_one_row == fuses
 
 
 def test_only_dense_matrices_are_fused() -> None:
