@@ -28,7 +28,7 @@ fuzz: .venv/.dev
 lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --threads 2
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix .
