@@ -12,7 +12,7 @@ from local_engine.async_engine import AsyncEngine
 from local_engine.chat import Prepared
 from local_engine.engine_core import Delta
 from local_engine.errors import StepFailed
-from local_engine.openai_answers import AnswerWire, Collected, ToolSplit, error_body, usage
+from local_engine.openai_answers import AnswerWire, Collected, ToolSplit, ending_of, error_body, usage
 from local_engine.request import Request
 
 FINISH = {"stop": "stop", "length": "length", "cancelled": "stop", "error": "stop"}
@@ -69,7 +69,7 @@ def _choice(wire: AnswerWire, index: int, answer: Collected, prepared: Prepared)
     entry: dict[str, Any] = {
         "index": index,
         "logprobs": wire.logprobs(answer.logprobs),
-        "finish_reason": FINISH[answer.finish_reason or "stop"],
+        **ending_of(FINISH[answer.finish_reason or "stop"], answer.stop_string),
     }
     if wire.kind == "text":
         return entry | {"text": answer.text}
@@ -90,8 +90,8 @@ async def events(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> A
     shown = [0] * prepared.answers
     told = [0] * prepared.answers
 
-    def chunk(choice: int, delta: dict[str, Any], logprobs: Any = None, finish: str | None = None) -> bytes:
-        body = wire.chunk(choice, delta, logprobs, finish)
+    def chunk(choice: int, delta: dict[str, Any], logprobs: Any = None, ending: dict[str, Any] | None = None) -> bytes:
+        body = wire.chunk(choice, delta, logprobs, ending)
         if prepared.counts_in_every_chunk:
             body["usage"] = usage(len(prepared.prompts[prepared.prompt_of(choice)]), told[choice])
         return event(body)
@@ -118,7 +118,7 @@ async def events(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> A
             if text or logprobs:
                 yield chunk(choice, {"content": text}, logprobs)
             if finish is not None:
-                yield chunk(choice, {}, finish=finish)
+                yield chunk(choice, {}, ending=ending_of(finish, delta.stop_string))
     if prepared.wants_usage_chunk:
         ended = [requests[choice] for choice in sorted(requests)]
         yield event(wire.usage_chunk(ended, time.monotonic(), len(prepared.choices)))

@@ -13,15 +13,16 @@ class AnswerText:
         self._stop = stop
         self._includes_stop = includes_stop
         self._held = ""
-        self.is_stopped = False
+        self.stopped_by: str | None = None
+        """The stop string that ended it."""
 
     def push(self, token_id: int) -> str:
-        """Text that became certain with this token; sets `is_stopped` when a stop string is complete."""
+        """Text that became certain with this token; sets `stopped_by` when a stop string is complete."""
         return self._release(self._detokenizer.push(token_id))
 
     def finish(self) -> str:
         """The rest, when the answer ends without a stop string."""
-        if self.is_stopped:
+        if self.stopped_by is not None:
             return ""
         text = self._release(self._detokenizer.finish()) + self._held
         self._held = ""
@@ -29,11 +30,10 @@ class AnswerText:
 
     def _release(self, text: str) -> str:
         held = self._held + text
-        found = [(at, at + len(stop)) for stop in self._stop if (at := held.find(stop)) >= 0]
+        found = [(at, at + len(stop), stop) for stop in self._stop if (at := held.find(stop)) >= 0]
         if found:
-            self.is_stopped = True
             self._held = ""
-            start, end = min(found)
+            start, end, self.stopped_by = min(found)
             return held[: end if self._includes_stop else start]
         keep = max((overlap(held, stop) for stop in self._stop), default=0)
         self._held = held[len(held) - keep :]

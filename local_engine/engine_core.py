@@ -32,6 +32,8 @@ class Delta:
     logprobs: list[TokenLogprobs] = field(default_factory=list[TokenLogprobs])
     finish_reason: FinishReason | None = None
     error: str | None = None
+    stop_string: str | None = None
+    """Which of them ended the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,7 @@ class EngineCore:
             reason = self._ends(request, token, request.output_tokens + taken)
             if reason != "stop" or request.params.includes_stop:
                 text += answer.push(token)
-            if answer.is_stopped:
+            if answer.stopped_by is not None:
                 reason = "stop"
             if reason is not None:
                 break
@@ -200,7 +202,9 @@ class EngineCore:
             self._forget(request)
         else:
             self._draft(request, row.drafts, taken - 1)
-        return Delta(request, text, drawn.token_ids[:taken], drawn.logprobs[:taken], reason)
+        return Delta(
+            request, text, drawn.token_ids[:taken], drawn.logprobs[:taken], reason, stop_string=answer.stopped_by
+        )
 
     def _draft(self, request: Request, proposed: int, accepted: int) -> None:
         """Propose tokens for the next step to verify."""

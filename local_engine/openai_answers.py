@@ -35,10 +35,10 @@ class AnswerWire:
         return {"id": self.answer_id, "object": name, "created": self.created, "model": self.model}
 
     def chunk(
-        self, choice: int, delta: dict[str, Any], logprobs: Any = None, finish: str | None = None
+        self, choice: int, delta: dict[str, Any], logprobs: Any = None, ending: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """One stream chunk with one choice; `delta` is chat's delta, or {"text": ...}."""
-        entry: dict[str, Any] = {"index": choice, "logprobs": logprobs, "finish_reason": finish}
+        """One stream chunk with one choice; `delta` is chat's delta, or {"text": ...}; `ending` is from `ending_of`."""
+        entry = {"index": choice, "logprobs": logprobs, **(ending or {"finish_reason": None})}
         entry |= {"delta": delta} if self.kind == "chat" else {"text": delta.get("content", "")}
         return self.head(is_chunk=True) | {"choices": [entry]}
 
@@ -89,6 +89,11 @@ class AnswerWire:
         return self.tokenizer.bytes_of(token_id, skips_special=False).decode(errors="replace")
 
 
+def ending_of(finish: str, stop_string: str | None) -> dict[str, Any]:
+    """What a choice says of its end. `stop_reason` is vLLM's: which stop string ended it, if one did."""
+    return {"finish_reason": finish, "stop_reason": stop_string}
+
+
 @dataclass
 class Collected:
     """One choice of an answer that does not stream, gathered from its deltas."""
@@ -98,6 +103,7 @@ class Collected:
     logprobs: list[TokenLogprobs] = field(default_factory=list[TokenLogprobs])
     finish_reason: str | None = None
     error: str | None = None
+    stop_string: str | None = None
 
     def add(self, delta: Delta) -> None:
         """Append one delta."""
@@ -106,6 +112,7 @@ class Collected:
         self.logprobs += delta.logprobs
         self.finish_reason = delta.finish_reason
         self.error = delta.error
+        self.stop_string = delta.stop_string
 
 
 class ToolSplit:

@@ -143,6 +143,7 @@ def test_stop_strings_end_the_answer_before_them(served: Served) -> None:
     answer = post(served, {"messages": FRANCE, "temperature": 0, "stop": [" is Par", "Berlin"]}).json()
     assert answer["choices"][0]["message"]["content"] == "The capital of France"
     assert answer["choices"][0]["finish_reason"] == "stop"
+    assert answer["choices"][0]["stop_reason"] == " is Par"
 
 
 def test_logprobs_and_logit_bias(served: Served) -> None:

@@ -56,14 +56,16 @@ def test_stop_strings_cut_exactly_at_their_first_appearance(text: str, stops: tu
     for token in TOKENIZER.encode(text):
         shown += answer.push(token)
         assert not any(stop in shown for stop in stops)
-        if answer.is_stopped:
+        if answer.stopped_by is not None:
             break
     shown += answer.finish()
     # The stop string that is complete first ends the answer; of several complete at once, the one that starts first.
     ends = [text.find(stop) + len(stop) for stop in stops if stop in text]
     if not ends:
         assert shown == text
+        assert answer.stopped_by is None
         return
+    assert answer.stopped_by in stops
     seen = text[: min(ends)]
     assert shown == seen[: min(seen.find(stop) for stop in stops if stop in seen)]
 

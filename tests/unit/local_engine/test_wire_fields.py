@@ -139,6 +139,16 @@ async def test_a_stop_string_may_stay(client: httpx.AsyncClient) -> None:
     within = await choice(client, max_tokens=12, stop=stop, include_stop_str_in_output=True)
     assert within["finish_reason"] == without["finish_reason"] == "stop"
     assert within["text"] == without["text"] + stop
+    assert [one["stop_reason"] for one in (plain, without, within)] == [None, stop, stop]
+
+
+async def test_a_stream_says_which_stop_string_ended_it(client: httpx.AsyncClient) -> None:
+    stop = (await choice(client, max_tokens=12))["text"][4:6]
+    body = TEXT | {"max_tokens": 12, "stop": ["never drawn", stop], "stream": True}
+    answer = await client.post("/v1/completions", json=body)
+    *parts, last = [json.loads(line[6:])["choices"][0] for line in answer.text.split("\n\n")[:-2]]
+    assert (last["finish_reason"], last["stop_reason"]) == ("stop", stop)
+    assert all("stop_reason" not in part for part in parts)
 
 
 async def test_the_end_is_shown_to_who_asks(client: httpx.AsyncClient) -> None:
