@@ -4,7 +4,7 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import jinja2
 from jinja2 import nodes
@@ -89,8 +89,8 @@ def _compile(source: str) -> jinja2.Template:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation]
     )
-    environment.globals["raise_exception"] = _raise_exception  # pyright: ignore[reportArgumentType]
-    environment.globals["strftime_now"] = _strftime_now  # pyright: ignore[reportArgumentType]
+    names = cast(dict[str, Any], environment.globals)
+    names |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
     environment.filters["tojson"] = _to_json
     try:
         return environment.from_string(source)

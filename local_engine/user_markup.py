@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from tokenizers import Tokenizer as FastTokenizer
 
@@ -39,9 +39,9 @@ class UserMarkup:
         if isinstance(value, str):
             return self._pattern.sub(lambda found: f"{self._mark}x{self._number_of[found[0]]}x", value)
         if isinstance(value, list):
-            return [self.mark(entry) for entry in value]  # pyright: ignore[reportUnknownVariableType]
+            return [self.mark(entry) for entry in cast(list[Any], value)]
         if isinstance(value, Mapping):
-            return {self.mark(key): self.mark(entry) for key, entry in value.items()}  # pyright: ignore[reportUnknownVariableType]
+            return {self.mark(key): self.mark(entry) for key, entry in cast(Mapping[Any, Any], value).items()}
         return value
 
     def unmark(self, text: str) -> str:
@@ -70,7 +70,7 @@ class UserMarkup:
     def _rename(self, vocabulary: Any) -> Any:
         """A vocabulary is ids by token, or a list of tokens with their scores."""
         if isinstance(vocabulary, dict):
-            return {self._name(token): number for token, number in vocabulary.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            return {self._name(token): number for token, number in cast(dict[str, int], vocabulary).items()}
         return [[self._name(token), score] for token, score in vocabulary]
 
     def _name(self, token: str) -> str:

@@ -33,10 +33,11 @@ SQLITE_PRAGMAS = (
 SCHEMA_LOCK = 0x62726B65_76656E31
 AUDIT_LOCK = 0x62726B65_76656E32
 FIRST_KEYS_LOCK = 0x62726B65_76656E33
+SERVING = Patience()
 MIGRATING = Patience(statement_seconds=None)
 
 
-def open_database(url: str, patience: Patience = Patience()) -> AsyncEngine:  # noqa: B008 - it is frozen
+def open_database(url: str, patience: Patience = SERVING) -> AsyncEngine:
     """`sqlite+aiosqlite:///FILE` or `postgresql+asyncpg://...`; nothing is connected yet. `patience` is PostgreSQL's.
 
     Raises StateError when the URL is neither, or its driver is not installed.
