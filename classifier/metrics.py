@@ -80,14 +80,6 @@ def calibration_error(predicted: Array, outcome: Array, *, bins: int = 10) -> fl
     return float(sum(len(part) * abs(predicted[part].mean() - outcome[part].mean()) for part in parts) / len(predicted))
 
 
-def arena_score(accuracy: float, usd_per_thousand: float) -> float:
-    """RouterArena's S = 1.1 A C / (0.1 A + C), C falling from 1 to 0 between 0.0044 and 200 dollars, in log2."""
-    cheap, dear = math.log2(0.0044), math.log2(200.0)
-    cost = min(max((dear - math.log2(max(usd_per_thousand, 1e-9))) / (dear - cheap), 0.0), 1.0)
-    bottom = 0.1 * accuracy + cost
-    return 1.1 * accuracy * cost / bottom if bottom else 0.0
-
-
 def _average_ranks(values: Array) -> Array:
     """Ranks from 1, ties sharing their mean rank."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)

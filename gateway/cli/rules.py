@@ -113,11 +113,7 @@ async def _diff(old: str, new: str) -> str:
 
 
 async def _text(name: str) -> str:
-    return _file_text(name) if _is_path(name) else (await _get(name)).text
-
-
-def _file_text(name: str) -> str:
-    return read_text(Path(name))
+    return read_text(Path(name)) if _is_path(name) else (await _get(name)).text
 
 
 def _is_path(name: str) -> bool:

@@ -1,9 +1,9 @@
 """Judgements on answers and which requests were asked twice; see gateway.stores.FeedbackStore."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
-from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.economics.replay_outcome import ShadowPair
@@ -37,11 +37,22 @@ class SqlFeedback:
                 await connection.execute(feedback.insert(), rows)
 
     async def after(self, number: int, *, limit: int = 1000) -> Sequence[Feedback]:
-        return await self._select(select(feedback).where(feedback.c.id > number).order_by(feedback.c.id).limit(limit))
-
-    async def of_request(self, request_id: str) -> Sequence[Feedback]:
-        wanted = feedback.c.request_id == bytes.fromhex(request_id)
-        return await self._select(select(feedback).where(wanted).order_by(feedback.c.id))
+        query = select(feedback).where(feedback.c.id > number).order_by(feedback.c.id).limit(limit)
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [
+            Feedback(
+                request_id=bytes(row["request_id"]).hex(),
+                at_us=row["at_us"],
+                kind=cast("FeedbackKind", row["kind"]),
+                score=row["score"],
+                source=cast("FeedbackSource", row["source"]),
+                key_id=row["key_id"],
+                comment=row["comment"],
+                number=row["id"],
+            )
+            for row in rows
+        ]
 
     async def add_shadow(self, call: ShadowCall) -> None:
         row = {
@@ -89,20 +100,3 @@ class SqlFeedback:
         async with self._engine.connect() as connection:
             rows = (await connection.execute(query)).all()
         return [ShadowPair(model, reference, *map(int, (count, *sums))) for count, model, reference, *sums in rows]
-
-    async def _select(self, query: Select[Any]) -> list[Feedback]:
-        async with self._engine.connect() as connection:
-            rows = (await connection.execute(query)).mappings().all()
-        return [
-            Feedback(
-                request_id=bytes(row["request_id"]).hex(),
-                at_us=row["at_us"],
-                kind=cast("FeedbackKind", row["kind"]),
-                score=row["score"],
-                source=cast("FeedbackSource", row["source"]),
-                key_id=row["key_id"],
-                comment=row["comment"],
-                number=row["id"],
-            )
-            for row in rows
-        ]

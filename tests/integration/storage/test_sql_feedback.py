@@ -41,7 +41,7 @@ async def test_a_learner_goes_on_where_it_stopped(engine: AsyncEngine) -> None:
 async def test_opinions_change_and_nothing_is_forgotten(engine: AsyncEngine) -> None:
     store = SqlFeedback(engine)
     await store.add([make_feedback(1, score=0.0), make_feedback(2), make_feedback(1, score=1.0, at_us=9)])
-    assert [one.score for one in await store.of_request(request_id(1))] == [0.0, 1.0]
+    assert [one.score for one in await store.after(0) if one.request_id == request_id(1)] == [0.0, 1.0]
 
 
 async def test_a_shadow_call_is_kept_once(engine: AsyncEngine) -> None:

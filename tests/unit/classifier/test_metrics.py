@@ -69,11 +69,3 @@ def test_brier_and_calibration_error_by_hand() -> None:
     predicted = np.repeat([0.2, 0.8], 10)
     outcome = np.r_[np.ones(5), np.zeros(5), np.ones(10)]
     assert metrics.calibration_error(predicted, outcome, bins=2) == pytest.approx(0.5 * 0.3 + 0.5 * 0.2)
-
-
-@pytest.mark.parametrize(
-    ("accuracy", "usd", "score"),
-    [(1.0, 0.0044, 1.0), (0.5, 0.0044, 0.55 / 1.05), (0.7, 200.0, 0.0)],
-)
-def test_arena_score_by_hand(accuracy: float, usd: float, score: float) -> None:
-    assert metrics.arena_score(accuracy, usd) == pytest.approx(score)

@@ -27,9 +27,6 @@ class MemoryFeedback:
     async def after(self, number: int, *, limit: int = 1000) -> Sequence[Feedback]:
         return self.given[number : number + limit]
 
-    async def of_request(self, request_id: str) -> Sequence[Feedback]:
-        return [one for one in self.given if one.request_id == request_id]
-
     async def add_shadow(self, call: ShadowCall) -> None:
         raise NotImplementedError
 
