@@ -91,6 +91,8 @@ def headers_of(error: BreakevenError) -> dict[str, str]:
         headers |= error.headers
     if isinstance(error, Unauthenticated):
         headers["www-authenticate"] = "Bearer"
+    if isinstance(error, BodyTooSlow):
+        headers["connection"] = "close"
     if isinstance(error, UnsupportedEncoding):
         headers["accept-encoding"] = "gzip, deflate"
     if isinstance(error, BudgetExhausted):

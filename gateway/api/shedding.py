@@ -11,6 +11,8 @@ from gateway.process.server import CONNECTION
 
 BODY_SECONDS = 60.0
 """Between two parts of a body."""
+LEAST_BYTES_PER_SECOND = 500
+"""Of a body on the whole, beyond those seconds: a byte now and then would hold its place for days."""
 RETRY_SECONDS = 1.0
 API = "/v1/"
 UNASKED_BYTES = 1 << 16
@@ -62,6 +64,7 @@ class Shedding:
             return
         load = self._load
         body_bytes, most, is_read = 0, UNASKED_BYTES, False
+        began = asyncio.get_running_loop().time()
 
         async def counted() -> Message:
             nonlocal body_bytes, most, is_read
@@ -69,7 +72,7 @@ class Shedding:
                 return await receive()
             if load.requests > self._max_requests:
                 raise self._refusal(f"{self._max_requests:,} requests are under way here")
-            message = await self._in_time(scope, receive)
+            message = await self._in_time(scope, receive, began, body_bytes)
             size = len(message.get("body", b""))
             body_bytes += size
             load.buffered_bytes += size
@@ -90,10 +93,11 @@ class Shedding:
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
         """Of one that is never refused for what others do."""
         came, most, is_read = 0, UNASKED_BYTES, False
+        began = asyncio.get_running_loop().time()
 
         async def bounded() -> Message:
             nonlocal came, most, is_read
-            message = await (receive() if is_read else self._in_time(scope, receive))
+            message = await (receive() if is_read else self._in_time(scope, receive, began, came))
             came += len(message.get("body", b""))
             is_read = not message.get("more_body", False)
             if came > most:
@@ -102,14 +106,19 @@ class Shedding:
 
         return bounded
 
-    async def _in_time(self, scope: Scope, receive: Receive) -> Message:
+    async def _in_time(self, scope: Scope, receive: Receive, began: float, came: int) -> Message:
         if "is_whole" in scope.get("extensions", {}).get(CONNECTION, ()):
             return await receive()  # it waits for nothing
+        seconds = self._body_seconds
+        due = min(asyncio.get_running_loop().time(), began + came / LEAST_BYTES_PER_SECOND) + seconds
         try:
-            async with asyncio.timeout(self._body_seconds):
+            async with asyncio.timeout_at(due):
                 return await receive()
         except TimeoutError as error:
-            raise BodyTooSlow("The body stopped arriving; send the request again.") from error
+            raise BodyTooSlow(
+                f"The body stopped arriving for {seconds:g} seconds, or came with less than {LEAST_BYTES_PER_SECOND} "
+                "bytes a second; send the request again.",
+            ) from error
 
     def _refusal(self, why: str) -> Overloaded:
         self._load.shed += 1

@@ -29,6 +29,10 @@ HEAD_TOO_LONG = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
     b"content-length: 60\r\nconnection: close\r\n\r\nThe head of this request is too long; send shorter headers.\n"
 )
+HEAD_TOO_SLOW = (
+    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    b"content-length: 62\r\nconnection: close\r\n\r\nThe head of this request did not come in time; send it again.\n"
+)
 CONNECTION = "breakeven.connection"
 """The ASGI extension of our own server. `listeners` are called when the connection is lost: a task that waits for
 `http.disconnect` costs each request more than its parsing. `is_whole` is there once the request has come whole."""
@@ -112,17 +116,21 @@ def patient_protocol(
     """HTTP/1.1 that drops a client which takes nothing for so long while there is something for it to take.
 
     Until then writing to it waits, and so does reading from upstream: its answer does not pile up here. Only a
-    connection whose buffer is full has a timer, so that nothing is paid for all the others. Of more than `most`
-    connections those that wait longest for a request are closed, and those at once that send neither the end of a head
-    nor a part of a body for too long. Make it where the event loop runs.
+    connection whose buffer is full has a timer, so that nothing is paid for all the others. As long has a head that
+    comes in pieces, and what is left of a request that was answered already; a body is timed by who reads it. Of more
+    than `most` connections those that wait longest for a request are closed, and those at once that send neither the
+    end of a head nor a part of a body for too long. Make it where the event loop runs.
     """
     crowd = Crowd(connections_within(open_files()) if most is None else most)
 
     class PatientProtocol(HttpToolsProtocol):
         _patience: asyncio.TimerHandle | None = None
+        _haste: asyncio.TimerHandle | None = None
+        """Of what came and will not be looked at before its end: it earns no time by coming slowly."""
         _whole_at = float("-inf")
         _is_waiting = True
         """For its next request, or the first."""
+        _is_in_head = False
         _has_ended = False
         _unread_bytes = 0
         _has_advanced = False
@@ -142,7 +150,9 @@ def patient_protocol(
             super().data_received(without_offer(data))
             self._unread_bytes = 0 if self._has_advanced else self._unread_bytes + len(data)
             if self._unread_bytes > LONGEST_HEAD_BYTES:
-                self._refuse_head()
+                self._refuse_head(HEAD_TOO_LONG)
+            elif self._is_waiting and self._haste is None:
+                self._haste = self.loop.call_later(seconds, self._refuse_head, HEAD_TOO_SLOW)
 
         def eof_received(self) -> bool:  # type: ignore[override]
             """Whether to stay: somebody who only has nothing more to say is answered. Closing a connection looks the
@@ -154,14 +164,16 @@ def patient_protocol(
             return self._has_ended
 
         def on_message_begin(self) -> None:
-            self._has_advanced = True
+            self._has_advanced = self._is_in_head = True
+            self._rest()
             super().on_message_begin()
             self._told: dict[object, object] = {"listeners": self._leaving}
             self.scope["extensions"] = {CONNECTION: self._told}
 
         def on_headers_complete(self) -> None:
             self._has_advanced = True
-            self._is_waiting = False
+            self._is_waiting = self._is_in_head = False
+            self._rest()
             crowd.busy(self)
             super().on_headers_complete()
             self.headers = []  # what follows a body in chunks must not join them: nobody in front of us looked at it
@@ -203,13 +215,15 @@ def patient_protocol(
         def connection_lost(self, exc: Exception | None) -> None:
             crowd.gone(self)
             self._forget()
+            self._rest()
+            self._unset_keepalive_if_required()
             super().connection_lost(exc)
             for leave in tuple(self._leaving):
                 leave()
 
-        def _refuse_head(self) -> None:
-            if self._is_waiting:
-                self.transport.write(HEAD_TOO_LONG)
+        def _refuse_head(self, answer: bytes) -> None:
+            if self._is_waiting and self._is_in_head:
+                self.transport.write(answer)
             self.transport.close()
 
         def _is_last_word(self) -> bool:
@@ -219,6 +233,11 @@ def patient_protocol(
             if self._patience is not None:
                 self._patience.cancel()
                 self._patience = None
+
+        def _rest(self) -> None:
+            if self._haste is not None:
+                self._haste.cancel()
+                self._haste = None
 
     return PatientProtocol
 

@@ -7,6 +7,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.api.shedding import UNASKED_BYTES, Load, Shedding
 from gateway.errors import BodyTooSlow, Overloaded
+from tests.virtual_time import now, run
 
 
 class Endpoint:
@@ -111,6 +112,35 @@ async def test_a_body_that_stops_arriving_is_given_up() -> None:
     await call(shedding, never)
     assert isinstance(endpoint.refused[0], BodyTooSlow)
     assert load.requests == 0
+
+
+def every(seconds: float, size: int, times: int) -> Receive:
+    """A body in equal parts with a pause before each."""
+    left = times
+
+    async def receive() -> Message:
+        nonlocal left
+        await asyncio.sleep(seconds)
+        left -= 1
+        return {"type": "http.request", "body": b"x" * size, "more_body": left > 0}
+
+    return receive
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/admin/v1/rules"])
+def test_a_slow_upload_lives_while_it_moves_and_a_byte_now_and_then_does_not(path: str) -> None:
+    async def body_of(receive: Receive) -> tuple[list[int], float]:
+        endpoint = Endpoint()
+        endpoint.go.set()
+        shedding = Shedding(endpoint, Load(), known, max_requests=1, max_buffered_bytes=1 << 30)
+        await call(shedding, receive, path)
+        return endpoint.bodies, now()
+
+    assert run(lambda: body_of(every(1.0, 600, 3600))) == ([600 * 3600], 3600.0)
+    assert run(lambda: body_of(every(59.0, 30_000, 100))) == ([3_000_000], 5900.0)
+    bodies, until = run(lambda: body_of(every(50.0, 1, 1_000_000)))
+    assert not bodies
+    assert until < 61
 
 
 @pytest.mark.parametrize(("path", "method"), [("/healthz", "GET"), ("/metrics", "GET"), ("/admin/v1/keys", "POST")])
