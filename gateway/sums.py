@@ -115,7 +115,12 @@ class Sums:
     @property
     def is_wholly_unpriced(self) -> bool:
         """Nothing is known of what these cost, corrections included: their tokens divide no sum of money."""
-        return bool(self.unpriced_requests) and self.unpriced_requests == self.requests and not self.adjusted_requests
+        return self.was_wholly_unpriced and not self.adjusted_requests
+
+    @property
+    def was_wholly_unpriced(self) -> bool:
+        """None of these had a known price when booked: a correction gave them a sum, but none of any token class."""
+        return bool(self.unpriced_requests) and self.unpriced_requests == self.requests
 
     @property
     def gpu_seconds(self) -> float:

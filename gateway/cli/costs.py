@@ -1,7 +1,6 @@
 """`breakeven costs`: what was spent, by up to three dimensions, with unit costs and the mix they blend."""
 
 import asyncio
-import csv
 import sys
 from decimal import Decimal
 from typing import get_args
@@ -15,6 +14,8 @@ from gateway.cli.asked import Since, TimeZone, Until, read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.money import show_usd
+from gateway.reports.files import costs_file
+from gateway.reports.tables import to_csv
 from gateway.reports.views import CostQuery, CostRow, CostTable, Dimension
 
 DIMENSIONS: tuple[str, ...] = get_args(Dimension)
@@ -34,7 +35,7 @@ def command(
     if as_json:
         print(table.model_dump_json(indent=2))
     elif as_csv:
-        write_csv(table)
+        sys.stdout.write(to_csv(costs_file(table)))
     else:
         console = Console(highlight=False)
         show_table(shown(table))
@@ -56,15 +57,6 @@ def filters(where: list[str]) -> dict[str, str]:
 async def _ask(query: CostQuery) -> CostTable:
     async with open_state() as state:
         return await (await state.report_services()).books.costs(query)
-
-
-def write_csv(table: CostTable) -> None:
-    """One line a group; empty cells are unknown, never zero."""
-    figures = [name for name in CostRow.model_fields if name != "group"]
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow([*table.by, *figures])
-    for row in table.rows:
-        writer.writerow([*(row.group[name] for name in table.by), *(getattr(row, name) for name in figures)])
 
 
 def shown(table: CostTable) -> Table:
@@ -112,7 +104,7 @@ def shown(table: CostTable) -> Table:
 
 
 def sentences(table: CostTable) -> list[str]:
-    """What stands below the groups: spend without an owner, shadow calls, savings."""
+    """What stands below the groups: spend without an owner, shadow calls, idle GPUs, savings."""
     found: list[str] = []
     if table.unallocated_share is not None:
         found.append(f"Unallocated: {show_usd(table.unallocated_usd or '0')}, {table.unallocated_share:.1%} of all.")
@@ -120,11 +112,20 @@ def sentences(table: CostTable) -> list[str]:
         found.append(f"Shadow calls, included above: {show_usd(table.shadow_usd)}.")
     if (each := table.total.cost_per_successful_request_usd) is not None:
         found.append(f"A successful request cost {show_usd(each)}.")
+    if table.idle is not None:
+        idle, whole = Decimal(table.idle.idle_usd), Decimal(table.idle.idle_usd) + Decimal(table.total.cost_usd)
+        found.append(
+            f"Your own GPUs: {show_usd(table.idle.rent_usd)} of rent, {show_usd(idle)} of it idle and in no row above; "
+            f"with that the period cost {show_usd(whole)}."
+        )
+    if table.total.input_tokens and Decimal(table.total.gpu_seconds):
+        found.append("$/M in and $/M out are of requests that are charged by the token; GPU time is in $/M blended.")
     for one in table.savings:
         saved = Decimal(one.saved_usd)
         what = f"{show_usd(abs(saved))} {'less' if saved >= 0 else 'more'}"
         would = show_usd(one.would_have_cost_usd)
-        found.append(f"Everything at {one.against} would have cost {would}: this is {what}, idle GPUs included.")
+        idle_too = "" if table.idle is None else ", idle GPUs included"
+        found.append(f"Everything at {one.against} would cost {would} at today's price: this was {what}{idle_too}.")
     return found
 
 

@@ -55,9 +55,9 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class HostedAlternative:
-    """What the same requests would be charged elsewhere. `quality` is the model's q, stated in every comparison.
+    """What the same requests would be charged elsewhere, at one price list throughout: the question is what to do next.
 
-    Prices are appended, never rewritten: hours before `from_us` are charged at `earlier`, where there is one.
+    `quality` is the model's q, stated in every comparison.
     """
 
     name: str
@@ -66,13 +66,9 @@ class HostedAlternative:
     output_pico_usd_per_token: int
     request_pico_usd: int = 0
     quality: float | None = None
-    from_us: int = 0
-    earlier: "HostedAlternative | None" = None
 
     def price(self, row: HourlyTraffic) -> int:
         """The hour's bill, exact, aborted requests included: a provider charges what it sent."""
-        if self.earlier is not None and row.hour_start_us < self.from_us:
-            return self.earlier.price(row)
         fresh = row.input_tokens - row.cached_input_tokens
         return (
             fresh * self.input_pico_usd_per_token

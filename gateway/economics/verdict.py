@@ -122,7 +122,7 @@ def _odds(report: BreakEvenReport) -> str:
         return "One day of data gives no interval: whether this saving is luck cannot be said."
     text = (
         f"Resampling whole days puts the saving between {show_usd(odds.saving_low_usd)} and"
-        f" {show_usd(odds.saving_high_usd)} (5 % to 95 %), and owning is cheaper in"
+        f" {show_usd(odds.saving_high_usd)} (5% to 95%), and owning is cheaper in"
         f" {odds.probability_owning_is_cheaper:.0%} of the resamples."
     )
     return text if odds.days >= 7 else text + f" With only {odds.days} days these odds are weak."

@@ -88,6 +88,7 @@ class Books:
         everything = await self._one(bounds, filters)
         unallocated = await self._unallocated(bounds, by, filters)
         shadow = await self._one(bounds, {**filters, "operation": SHADOW})
+        idle = None if filters else await self.gpus.idle(bounds)
         spent = everything.corrected_cost_pico_usd
         return CostTable(
             since=moment_of(bounds.since_us),
@@ -99,7 +100,8 @@ class Books:
             unallocated_usd=None if unallocated is None else format_usd(unallocated),
             unallocated_share=None if unallocated is None or not spent else unallocated / spent,
             shadow_usd=format_usd(shadow.corrected_cost_pico_usd),
-            savings=[] if filters else await self._savings(bounds, await self.gpus.idle(bounds)),
+            idle=idle,
+            savings=[] if filters else await self._savings(bounds, idle),
         )
 
     async def overview(self, query: PeriodQuery) -> Overview:
@@ -174,7 +176,8 @@ class Books:
         known = [part for part in parts if not part.is_wholly_unpriced]
         priced = joined(known, by)
         timed = {part.group["model"] for part in known if part.compute_pico_usd and "model" in part.group}
-        by_token = joined([part for part in known if part.group.get("model") not in timed], by) if timed else priced
+        split = [part for part in known if part.group.get("model") not in timed and not part.was_wholly_unpriced]
+        by_token = priced if len(split) == len(known) else joined(split, by)
         ordered = sorted(groups, key=lambda group: -group.corrected_cost_pico_usd)
         return [cost_row(one, priced.get(key := _key(one, by)), by_token.get(key)) for one in ordered]
 

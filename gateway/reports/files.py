@@ -13,6 +13,7 @@ from gateway.reports.views import (
     BreakEvenQuery,
     CostQuery,
     CostRow,
+    CostTable,
     CurvePoint,
     PeriodQuery,
     Reports,
@@ -41,14 +42,7 @@ class ReportFiles:
         return await asyncio.to_thread(focus_table, groups, capacity, period)
 
     async def costs(self, query: CostQuery) -> ReportTable:
-        """The total is left out: it would be one row too many for whoever adds them up."""
-        table = await self._reports.costs(query)
-        notes: list[str] = []
-        if table.total.unpriced_requests:
-            notes.append(f"{table.total.unpriced_requests} requests of unknown price are in no cost")
-        if "tag" in table.by:
-            notes.append("a request with several tags counts in each")
-        return table_of(CostRow, table.rows, by=table.by, notes=notes)
+        return costs_file(await self._reports.costs(query))
 
     async def savings(self, query: CostQuery) -> ReportTable:
         return table_of(Savings, (await self._reports.costs(query)).savings)
@@ -67,3 +61,15 @@ class ReportFiles:
 
     async def anomalies(self, query: DailyQuery) -> ReportTable:
         return table_of(Anomaly, (await self._forecasts.anomalies(query)).unusual)
+
+
+def costs_file(table: CostTable) -> ReportTable:
+    """The total is left out: it would be one row too many for whoever adds them up."""
+    notes: list[str] = []
+    if table.total.unpriced_requests:
+        notes.append(f"{table.total.unpriced_requests} requests of unknown price are in no cost")
+    if table.idle is not None:
+        notes.append(f"{table.idle.idle_usd} USD of idle rent of your own GPUs are in no row")
+    if "tag" in table.by:
+        notes.append("a request with several tags counts in each")
+    return table_of(CostRow, table.rows, by=table.by, notes=notes)

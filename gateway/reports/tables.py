@@ -20,7 +20,8 @@ Format = Literal["csv", "parquet"]
 PLACES: Mapping[Kind, int] = {"decimal": 12, "price": 24}
 DIGITS = 38
 MEDIA_TYPES: Mapping[Format, str] = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\r", "\n")
+"""The wide ones too: Excel takes what East Asian keyboards write for an operator."""
 
 
 @dataclass(frozen=True, slots=True)

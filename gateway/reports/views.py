@@ -112,7 +112,7 @@ class CostRow(BaseModel):
 
 
 class Savings(BaseModel):
-    """What the same tokens would have cost elsewhere, less what they cost; None where that has no price."""
+    """What the same tokens would have cost elsewhere at today's price, less what they cost, idle rent included."""
 
     against: str
     would_have_cost_usd: str
@@ -121,9 +121,19 @@ class Savings(BaseModel):
     covered_requests: int
 
 
+class IdleCost(BaseModel):
+    """Rent of your own engine that no request used: rent = used + idle."""
+
+    rent_usd: str
+    used_usd: str
+    idle_usd: str
+    utilisation: float
+
+
 class CostTable(BaseModel):
-    """Groups, and the whole. `unallocated` is what has no owner among the team, project or tag grouped by; savings are
-    of everything and so only there without filters; shadow calls are in the sums and stand apart here."""
+    """Groups, and the whole. `unallocated` is what has no owner among the team, project or tag grouped by; shadow calls
+    are in the sums and stand apart here. Idle rent is in no row and not in the total; it and savings, which count it,
+    are of everything and so only there without filters."""
 
     since: datetime
     until: datetime
@@ -134,6 +144,7 @@ class CostTable(BaseModel):
     unallocated_usd: str | None
     unallocated_share: float | None
     shadow_usd: str
+    idle: IdleCost | None
     savings: list[Savings]
 
 
@@ -155,15 +166,6 @@ class SpendPoint(BaseModel):
     model: str
     requests: int
     cost_usd: str
-
-
-class IdleCost(BaseModel):
-    """Rent of your own engine that no request used: rent = used + idle."""
-
-    rent_usd: str
-    used_usd: str
-    idle_usd: str
-    utilisation: float
 
 
 class Overview(BaseModel):

@@ -4,6 +4,8 @@ import asyncio
 import csv
 import io
 import json
+import shutil
+import sqlite3
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +18,7 @@ from gateway.cli import build
 from gateway.cli.costs import cells
 from gateway.cli.demo_month import write_demo_month
 from gateway.config.home import Home
+from gateway.money import show_usd
 from gateway.reports.books import empty_row
 
 PERIOD = ("--since", "2026-10-01", "--until", "2026-12-01")
@@ -55,7 +58,28 @@ def test_csv_says_what_json_says() -> None:
     rows = list(csv.DictReader(io.StringIO(run("--csv", "--by", "model"))))
     expected = table("--by", "model")["rows"]
     assert [row["model"] for row in rows] == [row["group"]["model"] or "" for row in expected]
-    assert [row["cost_usd"] for row in rows] == [row["cost_usd"] for row in expected]
+    assert [Decimal(row["cost_usd"]) for row in rows] == [Decimal(row["cost_usd"]) for row in expected]
+
+
+def test_no_name_becomes_a_formula(monkeypatch: pytest.MonkeyPatch, home: Path, tmp_path: Path) -> None:
+    """A team may be called anything; whoever opens the file runs nothing."""
+    shutil.copytree(home, tmp_path / "named")
+    with sqlite3.connect(tmp_path / "named" / "breakeven.db") as database:
+        database.execute("update dimensions set team = '=1+1' where team = 'support'")
+    monkeypatch.setenv("BREAKEVEN_HOME", str(tmp_path / "named"))
+    rows = list(csv.DictReader(io.StringIO(run("--csv", "--by", "team"))))
+    assert "'=1+1" in [row["team"] for row in rows]
+    assert not [cell for row in rows for cell in row.values() if cell.startswith(("=", "+", "@"))]
+
+
+def test_idle_rent_is_told_beside_the_total_that_leaves_it_out() -> None:
+    idle = table()["idle"]
+    assert Decimal(idle["rent_usd"]) == Decimal(idle["used_usd"]) + Decimal(idle["idle_usd"])
+    said = " ".join(run().split())
+    whole = show_usd(Decimal(table()["total"]["cost_usd"]) + Decimal(idle["idle_usd"]))
+    assert f"{show_usd(idle['rent_usd'])} of rent, {show_usd(idle['idle_usd'])} of it idle" in said
+    assert f"with that the period cost {whole}." in said
+    assert "idle" not in run("--where", "team=support")
 
 
 def test_the_table_names_every_group() -> None:

@@ -241,13 +241,6 @@ def test_unpriced_requests_are_named() -> None:
     assert any("48 requests have no known price" in note for note in analyse(rows).caveats)
 
 
-def test_a_price_change_inside_the_period() -> None:
-    changed = replace(MINI, from_us=MARCH_2026_US + 24 * HOUR_US, earlier=LARGE)
-    rows = make_days(2)
-    both = analyse(rows, hosted=changed).unit.hosted_usd_per_request
-    assert both == (Decimal("0.000255") + Decimal("0.00425")) / 2
-
-
 def test_the_odds_of_a_close_call_are_neither_nought_nor_one() -> None:
     rows = make_noisy_days(14)
     saving = analyse(rows).month.plan_saving_usd

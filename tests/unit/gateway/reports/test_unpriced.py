@@ -81,6 +81,20 @@ async def test_once_corrected_they_count(database: AsyncEngine, books: Books) ->
     assert (await books.costs(BY_MODEL)).savings[0].covered_requests == 15
 
 
+async def test_a_correction_is_of_no_token_class(database: AsyncEngine, books: Books) -> None:
+    """What was booked without a price and corrected later has a sum, and no price per input or output token."""
+    before = (await books.costs(BY_MODEL)).total
+    await SqlLedger(database).insert([unpriced(100)])
+    await SqlAdjustments(database).book(
+        [Adjustment(request_id(100), "reprice", "r", 8_000_000, "known now")], author="test"
+    )
+    after = (await books.costs(BY_MODEL)).total
+    row = await row_of(books, "unheard-of")
+    for name in ("input_usd_per_mtok", "output_usd_per_mtok"):
+        assert getattr(row, name) is None, "it is not $0"
+        assert getattr(after, name) == getattr(before, name), "it makes the others no cheaper"
+
+
 async def test_a_model_that_is_paid_by_time_has_a_blended_price_alone(books: Books) -> None:
     row = await row_of(books, "small-local")
     assert (row.input_usd_per_mtok, row.output_usd_per_mtok) == (None, None)
