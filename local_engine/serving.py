@@ -16,6 +16,7 @@ from local_engine.choices import Wishes
 from local_engine.config import EngineConfig
 from local_engine.encoder import SentenceEncoder
 from local_engine.errors import EngineError
+from local_engine.http_protocol import BoundedProtocol
 from local_engine.openai_server import build_app
 from local_engine.packages import print_progress
 
@@ -56,7 +57,9 @@ def serve(
         running = engine.serve()
         running.start()
         app = build_app(running, engine, model_name=name, encoder=encoder)
-        server = QuietServer(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", ws="none"))
+        server = QuietServer(
+            uvicorn.Config(app, http=BoundedProtocol, log_level="warning", access_log=False, lifespan="off", ws="none")
+        )
         watcher = asyncio.create_task(stop_when_told(server, running, drain_seconds, parent))
         print_progress(f"Serving {name} on http://{host}:{bound.getsockname()[1]}")
         await server.serve(sockets=[bound])

@@ -1,17 +1,15 @@
-"""What a connection is given time for; in virtual time, so the transport is a list of what was written."""
+"""What a connection is given time for; in virtual time."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-import uvicorn
 from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
 
 from gateway.process.server import HEAD_TOO_SLOW, KEEP_ALIVE_SECONDS, patient_protocol
-from tests.virtual_time import now, run
+from tests.virtual_time import run
+from tests.virtual_wire import Wire, drip
 
 PATIENCE = 60.0
 ANSWERED = b"HTTP/1.1 204 No Content\r\n\r\n"
@@ -23,49 +21,8 @@ async def answer(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-class Wire(asyncio.Transport):
-    """Where the protocol writes; `ended` is the second at which it closed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.said = b""
-        self.ended: float | None = None
-        self.protocol: HttpToolsProtocol = patient_protocol(PATIENCE, most=9)(
-            uvicorn.Config(answer, lifespan="off", timeout_keep_alive=KEEP_ALIVE_SECONDS), ServerState(), {}
-        )
-        self.protocol.connection_made(self)
-
-    async def hear(self, data: bytes) -> None:
-        """Some bytes of the client's, and all that follows from them at once."""
-        if self.ended is None:
-            self.protocol.data_received(data)
-        for _ in range(9):
-            await asyncio.sleep(0)
-
-    def write(self, data: Any) -> None:
-        self.said += data
-
-    def is_closing(self) -> bool:
-        return self.ended is not None
-
-    def close(self) -> None:
-        if self.ended is None:
-            self.ended = now()
-            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return default
-
-
-async def drip(wire: Wire, piece: bytes) -> float:
-    """A piece every ten seconds, for an hour or until the connection is closed; the second of that."""
-    for _ in range(360):
-        if wire.ended is not None:
-            break
-        await asyncio.sleep(10)
-        await wire.hear(piece)
-    assert wire.ended is not None, "for ever"
-    return wire.ended
+def connect() -> Wire:
+    return Wire(patient_protocol(PATIENCE, most=9), answer, keep_alive_seconds=KEEP_ALIVE_SECONDS)
 
 
 Scene = Callable[[], Coroutine[Any, Any, tuple[float, bytes]]]
@@ -73,7 +30,7 @@ Scene = Callable[[], Coroutine[Any, Any, tuple[float, bytes]]]
 
 def scene(begun: bytes, piece: bytes) -> Scene:
     async def play() -> tuple[float, bytes]:
-        wire = Wire()
+        wire = connect()
         await asyncio.sleep(30)
         await wire.hear(begun)
         return await drip(wire, piece), wire.said
@@ -102,7 +59,7 @@ def test_a_body_whose_answer_is_out_is_not_taken_for_ever_and_hears_no_second_an
 
 def test_who_says_nothing_is_let_go_without_a_word() -> None:
     async def play() -> tuple[float | None, bytes]:
-        wire = Wire()
+        wire = connect()
         await asyncio.sleep(3600)
         return wire.ended, wire.said
 
@@ -111,7 +68,7 @@ def test_who_says_nothing_is_let_go_without_a_word() -> None:
 
 def test_a_head_that_comes_in_time_is_answered_and_leaves_no_timer_behind() -> None:
     async def play() -> tuple[float | None, bytes]:
-        wire = Wire()
+        wire = connect()
         for _ in range(3):
             for piece in (b"GET / HT", b"TP/1.1\r\nho", b"st: x\r\n\r\n"):
                 await asyncio.sleep(25)

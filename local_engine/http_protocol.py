@@ -1,0 +1,112 @@
+"""HTTP/1.1 whose clients have bounds: of a head's length, of the time of a request on its way, of an answer not taken.
+Knows no endpoint."""
+
+import asyncio
+from typing import Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+PATIENCE_SECONDS: Final = 60.0
+"""For a head; between two parts of a body; for a client that takes nothing of its answer."""
+LEAST_BYTES_PER_SECOND: Final = 500
+"""Of a body on the whole, beyond those seconds: a slow upload lives while it moves."""
+LONGEST_HEAD_BYTES: Final = 1 << 16
+"""Beyond what comes with its first bytes. The parser itself keeps whatever comes, for anybody."""
+
+
+def _refusal(status: str, sentence: str) -> bytes:
+    head = f"HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\n"
+    return f"{head}content-length: {len(sentence)}\r\n\r\n{sentence}".encode("ascii")
+
+
+HEAD_TOO_LONG: Final = _refusal("431 Request Header Fields Too Large", "The head is too long; send shorter headers.\n")
+HEAD_TOO_SLOW: Final = _refusal("408 Request Timeout", "The head did not come in time; send the request again.\n")
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """Only a request that came in several pieces, and an answer that does not go out, have a timer."""
+
+    _is_in_head = False
+    _is_partial = False
+    """Something of a request has come, and its end has not."""
+    _head_bytes = 0
+    _watch: asyncio.TimerHandle | None = None
+    _began_at = _came_at = 0.0
+    _body_bytes = 0
+    _patience: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        self._is_partial, before = True, self._body_bytes
+        super().data_received(data)
+        if self._is_partial:
+            self._head_bytes += len(data) if self._body_bytes == before else 0
+            if self._head_bytes > LONGEST_HEAD_BYTES:
+                self._refuse(HEAD_TOO_LONG)
+            elif self._watch is None:
+                self._began_at = self._came_at = self.loop.time()
+                self._watch = self.loop.call_later(PATIENCE_SECONDS, self._look)
+            elif self._body_bytes > before:
+                self._came_at = self.loop.time()
+
+    def on_message_begin(self) -> None:
+        self._is_partial = self._is_in_head = True
+        self._head_bytes = self._body_bytes = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head, self._head_bytes = False, 0
+        self._stop_watching()
+        super().on_headers_complete()
+        self.headers = []  # what follows a body in chunks must not join them
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._is_partial, self._head_bytes = False, 0
+        self._stop_watching()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._patience = self.loop.call_later(PATIENCE_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._forget()
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_watching()
+        self._forget()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        due = min(self._began_at + self._body_bytes / LEAST_BYTES_PER_SECOND, self._came_at) + PATIENCE_SECONDS
+        if self._is_behind():
+            due = self.loop.time() + PATIENCE_SECONDS
+        if due > self.loop.time():
+            self._watch = self.loop.call_at(due, self._look)
+        else:
+            self._refuse(HEAD_TOO_SLOW)
+
+    def _is_behind(self) -> bool:
+        """Behind a request whose answer is not out yet: nothing is read of it meanwhile, and that answer goes first."""
+        return bool(self.pipeline) or (self._is_in_head and bool(self.cycle) and not self.cycle.response_complete)
+
+    def _refuse(self, answer: bytes) -> None:
+        """A client whose body fails to come hears nothing: the endpoint waiting for it is told that it left."""
+        if self._is_in_head and not self._is_behind():
+            self.transport.write(answer)
+        self.transport.close()
+
+    def _stop_watching(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    def _forget(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None

@@ -1,0 +1,64 @@
+"""A connection of an HTTP server in virtual time: what it writes is kept, and nothing of it is a socket."""
+
+import asyncio
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from tests.virtual_time import now
+
+
+class Wire(asyncio.Transport):
+    """Where the protocol writes; `ended` is the second at which it closed."""
+
+    def __init__(self, http: type[HttpToolsProtocol], app: ASGIApp, *, keep_alive_seconds: int) -> None:
+        super().__init__()
+        self.said = b""
+        self.ended: float | None = None
+        config = uvicorn.Config(app, lifespan="off", timeout_keep_alive=keep_alive_seconds)
+        self.protocol = http(config, ServerState(), {})
+        self.protocol.connection_made(self)
+
+    async def hear(self, data: bytes) -> None:
+        """Some bytes of the client's, and all that follows from them at once."""
+        if self.ended is None:
+            self.protocol.data_received(data)
+        for _ in range(9):
+            await asyncio.sleep(0)
+
+    def write(self, data: Any) -> None:
+        self.said += data
+
+    def is_closing(self) -> bool:
+        return self.ended is not None
+
+    def close(self) -> None:
+        if self.ended is None:
+            self.ended = now()
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+    def abort(self) -> None:
+        self.close()
+
+    def pause_reading(self) -> None:
+        """Whoever drips does not notice."""
+
+    def resume_reading(self) -> None:
+        """As above."""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+
+async def drip(wire: Wire, piece: bytes, *, every: float = 10.0, times: int = 360) -> float:
+    """A piece every so many seconds, until the connection is closed, which it must be; the second of that."""
+    for _ in range(times):
+        if wire.ended is not None:
+            break
+        await asyncio.sleep(every)
+        await wire.hear(piece)
+    assert wire.ended is not None, "for ever"
+    return wire.ended
