@@ -132,7 +132,7 @@ class Admission:
         if to_pico_usd is None:
             return False
         more = max(0, to_pico_usd - hold.amount)
-        if any(purse.free < more for purse in hold.purses):
+        if any(self.treasury.free(purse) < more for purse in hold.purses):
             return False
         for purse in hold.purses:
             purse.reserve(more)
@@ -149,7 +149,7 @@ class Admission:
         more = max(0, to_pico_usd - hold.amount)
         deadline = self.treasury.monotonic() + min(wait_seconds, self.wait_seconds)
         try:  # while one is filled, another may be emptied by others
-            while lacking := next((purse for purse in hold.purses if purse.free < more), None):
+            while lacking := next((one for one in hold.purses if self.treasury.free(one) < more), None):
                 if await self.treasury.obtain(lacking, more, self._seconds_to(deadline)) is not None:
                     return False
         except CountersDown:
@@ -248,13 +248,14 @@ class Admission:
 
     async def _store_says_no(self, purse: Purse, amount: int, wait_seconds: float) -> Grant | None:
         """Reserve from the purse, filling it first where needed; the store's last word when there is not enough."""
-        while not purse.reserve(amount):
+        while not self.treasury.reserve(purse, amount):
             try:
                 refusal = await self.treasury.obtain(purse, amount, wait_seconds)
             except CountersDown as error:
                 raise Overloaded(
-                    f"The shared store that counts budgets cannot be reached ({error}), and this worker has used up "
-                    "the part of this budget that it held. Try again once the store is back.",
+                    f"The shared store that counts budgets cannot be reached ({error}), and the part of this budget "
+                    "that this worker held is used up, or was lent to it too long ago. Try again once the store is "
+                    "back.",
                     retry_after_seconds=RETRY_SECONDS,
                 ) from error
             if refusal is not None:

@@ -16,7 +16,7 @@ REPORT_SECONDS = 0.5
 READ_SECONDS = 10.0
 BUSY_SECONDS = 0.25
 BOOKS_SECONDS = 20.0
-"""A worker that reports nothing for a minute holds nothing any more, so no database may keep it from reporting."""
+"""What a worker that reports nothing has leased ends after LEASE_SECONDS, so no database may keep it from reporting."""
 REST_SECONDS = 0.1  # however many requests wait for a reading
 
 

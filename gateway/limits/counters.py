@@ -6,6 +6,10 @@ what it spent as held until the books (the database's sums) show it. So for ever
     limit >= spent according to the books + held by all workers
 
 and whatever the store forgets can be rebuilt: `spent` is read from the books, and every worker knows what it holds.
+
+A worker that nothing is heard of cannot say what it spent, so its lease ends, and for itself before it ends for the
+others. It spends nothing more LEASE_SECONDS after it asked what the store answered last. The others count all of it as
+held for SILENT_SECONDS, and then until the books are read: all that it spent has had time to come into them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,6 +18,9 @@ from typing import Protocol
 
 MONEY_UNIT = 1000
 """Shared stores count money in whole nano-USD, rounded against the spender: floats hold those up to $9 million."""
+LEASE_SECONDS = 40.0
+SILENT_SECONDS = 60.0
+"""Longer than LEASE_SECONDS by what shipping takes, or by as much as a store's clock is put forward unnoticed."""
 
 
 class CountersDown(Exception):

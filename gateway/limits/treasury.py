@@ -1,11 +1,11 @@
 """One worker's purses and how they are filled: leases from the store, readings of the books. Knows no limits' rules."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gateway.limits.counters import Account, Counters, Grant, Holding
+from gateway.clock import unstepped_seconds
+from gateway.limits.counters import LEASE_SECONDS, Account, Counters, Grant, Holding
 from gateway.limits.local_counters import LocalCounters
 from gateway.limits.purse import Purse
 
@@ -20,13 +20,14 @@ class Treasury:
     """Waits for money that is only held; tells the store about twice a second what is held here."""
 
     counters: Counters = field(default_factory=LocalCounters)
-    monotonic: Callable[[], float] = time.monotonic
+    monotonic: Callable[[], float] = unstepped_seconds
     idle_reports: int = IDLE_REPORTS
     wants_reading: asyncio.Event = field(default_factory=asyncio.Event)
     _purses: dict[Account, Purse] = field(default_factory=dict[Account, Purse])
     _queues: dict[Account, asyncio.Lock] = field(default_factory=dict[Account, asyncio.Lock])
     _wire: asyncio.Lock = field(default_factory=asyncio.Lock)
     _read: int = 0
+    _ends_at: float = float("-inf")  # of all that is leased
 
     def purse(self, account: Account, limit: int) -> Purse:
         """This worker's purse of an account; its limit is the one last named."""
@@ -35,6 +36,17 @@ class Treasury:
             purse = self._purses[account] = Purse(account, limit, as_of=self._read)
         purse.limit = limit
         return purse
+
+    def free(self, purse: Purse) -> int:
+        """What may be spent from it now. What was leased too long ago may be somebody else's by now."""
+        if self.monotonic() >= self._ends_at:
+            purse.give_back()
+        return purse.free
+
+    def reserve(self, purse: Purse, amount: int) -> bool:
+        """Set money aside for a request, if it is here."""
+        self.free(purse)
+        return purse.reserve(amount)
 
     async def obtain(self, purse: Purse, amount: int, wait_seconds: float) -> Grant | None:
         """Have `amount` free in the purse, waiting for what others hold; the refusal when it cannot be had.
@@ -46,7 +58,7 @@ class Treasury:
         purse.waiting += 1
         try:
             async with queue:  # first come, first served; those behind ask the store only when their turn comes
-                while purse.free < amount:
+                while self.free(purse) < amount:
                     grant = await self._lease(purse, amount)
                     if grant is None or grant.amount:
                         continue
@@ -69,9 +81,11 @@ class Treasury:
         Call it about twice a second. Raises CountersDown, and then nothing changed.
         """
         async with self._wire:
+            asked_at = self._begin_asking()
             purses = list(self._purses.values())
             shipped = [(purse, purse.shipped_amount) for purse in purses]
             standing = await self.counters.report({purse.account: purse.holding for purse in purses})
+            self._ends_at = asked_at + LEASE_SECONDS
             changed: dict[Account, Holding] = {}
             for purse, amount in shipped:
                 purse.await_reading(standing.begun + 1, amount)
@@ -101,14 +115,24 @@ class Treasury:
     async def _lease(self, purse: Purse, amount: int) -> Grant | None:
         """None: by the time it was this one's turn there was enough."""
         async with self._wire:
+            asked_at = self._begin_asking()
             need = amount - purse.free
             if need <= 0:
                 return None
             grant = await self.counters.lease(
                 purse.account, limit=purse.limit, holding=purse.holding, need=need, want=need + PREFETCH * amount
             )
+            self._ends_at = asked_at + LEASE_SECONDS
             purse.free += grant.amount
             return grant
+
+    def _begin_asking(self) -> float:
+        """When the store is asked: it may hear it later, never earlier. What ended by then is not claimed again."""
+        now = self.monotonic()
+        if now >= self._ends_at:
+            for purse in self._purses.values():
+                purse.give_back()
+        return now
 
 
 def _gone_at_most(grant: Grant, purse: Purse) -> int:

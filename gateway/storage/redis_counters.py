@@ -24,8 +24,9 @@ CONNECT_SECONDS = 1.0
 ANSWER_SECONDS = 2.0
 READ_EVERY_MS = 9000
 READ_URGENTLY_EVERY_MS = 200
-SETTLE_SECONDS = 1.5
-"""Three reports: what every worker needs to say what it holds after the store was emptied."""
+SETTLE_SECONDS = CONNECT_SECONDS + ANSWER_SECONDS + 1.0
+"""What every worker needs to say what it holds after the store was emptied or replaced: its report under way fails, it
+rests, and its next one finds the store."""
 
 
 def connect(url: str) -> "Redis":

@@ -11,10 +11,15 @@ Keys, all below one prefix:
 
 A new epoch leases nothing until every worker had time to say what it holds and the books have been read. Nor does an
 old one in which nobody was heard for a while: the server hung, or nobody reached it. That while counts as no silence of
-anybody's, or what they went on spending would be leased again to whoever comes back first.
+anybody's, or what they went on spending would be leased again to whoever comes back first. A server's clock that was
+put forward looks the same; one that was put back takes all that was noted with it.
+
+What a silent worker held is kept until a reading of the books has seen it; see gateway.limits.counters.
 """
 
-SILENT_MS = 60_000
+from gateway.limits.counters import SILENT_SECONDS
+
+SILENT_MS = round(SILENT_SECONDS * 1000)
 KEEP_MS = 600_000
 TIGHT_MS = 5000
 STANDSTILL_MS = 20_000
@@ -39,11 +44,12 @@ local meta = ARGV[2] .. epoch .. ':meta'
 local books = ARGV[2] .. epoch .. ':books'
 local accounts = ARGV[2] .. epoch .. ':account:'
 local workers = ARGV[2] .. 'workers'
-local heard = tonumber(redis.call('HGET', meta, 'heard') or now)
-if now - heard > STANDSTILL then
+local jump = now - tonumber(redis.call('HGET', meta, 'heard') or now)
+if jump > STANDSTILL or jump < 0 then
   redis.call('HSET', meta, 'opened', now)
+  redis.call('HDEL', meta, 'began_at')
   local seen = redis.call('ZRANGE', workers, 0, -1, 'WITHSCORES')
-  for i = 1, #seen, 2 do redis.call('ZADD', workers, seen[i + 1] + now - heard, seen[i]) end
+  for i = 1, #seen, 2 do redis.call('ZADD', workers, seen[i + 1] + jump, seen[i]) end
 end
 redis.call('HSET', meta, 'heard', now)
 local function hold(account, worker, total, spent, unsent, as_of)
@@ -79,7 +85,7 @@ for i = 1, #fields, 2 do
     tight = tonumber(fields[i + 1])
   elseif name ~= worker then
     local seen = redis.call('ZSCORE', workers, name)
-    if seen and now - tonumber(seen) < SILENT then
+    if seen and (now - tonumber(seen) < SILENT or read < tonumber(seen) + SILENT) then
       local total, spent, fresh, as_of = string.match(fields[i + 1], '(-?%d+):(%d+):(%d+):(%d+)')
       held, held_spent = held + tonumber(total), held_spent + tonumber(spent)
       if tonumber(as_of) >= read then unsent = unsent + tonumber(fresh) end
@@ -93,7 +99,7 @@ local free = tonumber(ARGV[5]) - spent - held - tonumber(ARGV[6])
 local granted = 0
 if need <= free then
   granted = need
-  if now >= tight then granted = need + math.floor(math.min(want - need, (free - need) / 8)) end
+  if now >= tight or tight > now + TIGHT then granted = need + math.floor(math.min(want - need, (free - need) / 8)) end
   hold(account, worker, string.format('%.0f', tonumber(ARGV[6]) + granted), ARGV[7], ARGV[8], ARGV[9])
 else
   redis.call('HSET', accounts .. account, 'tight', string.format('%.0f', now + TIGHT))
@@ -109,13 +115,13 @@ REPORT = (
     PRELUDE
     + """
 redis.call('ZADD', workers, now, ARGV[3])
-redis.call('ZREMRANGEBYSCORE', workers, '-inf', now - SILENT)
+redis.call('ZREMRANGEBYSCORE', workers, '-inf', now - KEEP)
 local answer = {'ok', redis.call('HGET', meta, 'begun'), redis.call('HGET', meta, 'read') or '0',
-  redis.call('HGET', meta, 'windows') or '', redis.call('ZCARD', workers)}
+  redis.call('HGET', meta, 'windows') or '', redis.call('ZCOUNT', workers, now - SILENT, '+inf')}
 for i = 4, #ARGV, 5 do
   hold(ARGV[i], ARGV[3], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4])
   local tight = redis.call('HGET', accounts .. ARGV[i], 'tight')
-  if tight and tonumber(tight) > now then answer[#answer + 1] = ARGV[i] end
+  if tight and tonumber(tight) > now and tonumber(tight) <= now + TIGHT then answer[#answer + 1] = ARGV[i] end
 end
 return answer
 """
@@ -155,16 +161,20 @@ for i, key in ipairs(KEYS) do
   local amount, capacity = tonumber(ARGV[2 * i - 1]), tonumber(ARGV[2 * i])
   local found = redis.call('HMGET', key, 'level', 'at')
   local level, at = tonumber(found[1]) or capacity, tonumber(found[2]) or now
-  level = math.min(capacity, level + capacity * math.max(0, now - at) / 60000)
+  if at > now then  -- the clock was put back
+    at = now
+    redis.call('HSET', key, 'at', string.format('%.3f', now))
+  end
+  level = math.min(capacity, level + capacity * (now - at) / 60000)
   local missing = math.min(amount, capacity) - level
   if missing > 0 then return {i, math.ceil(missing / capacity * 60000)} end
-  levels[i] = {level - amount, math.max(at, now)}
-  answer[i + 1] = math.floor(level - amount)
+  levels[i] = level - amount
+  answer[i + 1] = math.floor(levels[i])
 end
 for i, key in ipairs(KEYS) do
-  redis.call('HSET', key, 'level', string.format('%.6f', levels[i][1]), 'at', string.format('%.3f', levels[i][2]))
+  redis.call('HSET', key, 'level', string.format('%.6f', levels[i]), 'at', string.format('%.3f', now))
   local capacity = tonumber(ARGV[2 * i])
-  redis.call('PEXPIRE', key, 60000 + math.ceil(math.max(0, capacity - levels[i][1]) / capacity * 60000))
+  redis.call('PEXPIRE', key, 60000 + math.ceil(math.max(0, capacity - levels[i]) / capacity * 60000))
 end
 return answer
 """

@@ -10,60 +10,30 @@ import pytest
 from redis.asyncio import Redis
 
 from backends.scripted import Outcome, follow
-from gateway.errors import BudgetExhausted, Overloaded
+from gateway.errors import Overloaded
 from gateway.limits.admission import Admission, parse_limits
-from gateway.limits.budget_keeper import BudgetKeeper
-from gateway.limits.counters import Account, Booked, CountersDown, Holding, Rate, budget_account
+from gateway.limits.counters import (
+    LEASE_SECONDS,
+    SILENT_SECONDS,
+    Account,
+    Booked,
+    CountersDown,
+    Holding,
+    Rate,
+    budget_account,
+)
+from gateway.limits.local_counters import MINUTE_SECONDS
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import window_id
 from gateway.process.tasks import end_tasks
 from gateway.storage.redis_client import CONNECTIONS
 from gateway.storage.redis_counters import PREFIX, RedisCounters, connect
+from tests.faults.budget_worker import ACCOUNT, NANO, NOW_US, Worker
 from tests.redis_server import RedisServer
 from tests.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration]
 PATIENCE_SECONDS = 300.0
-NANO = 1000
-NOW_US = 1_795_000_000_000_000
-ACCOUNT = budget_account("k", window_id("month", NOW_US))
-
-
-class Worker:
-    """One worker's admission over real counters, with books that the test keeps."""
-
-    def __init__(self, server: RedisServer, name: str, books: dict[Account, int], *, budget: int) -> None:
-        self.counters = RedisCounters(connect(server.url), worker=name)
-        treasury = Treasury(self.counters)
-        self.admission = Admission(
-            limits={"k": parse_limits({"budget_usd": f"{budget * NANO}e-12"})}, treasury=treasury, wait_seconds=60.0
-        )
-        self._books = books
-        self.keeper = BudgetKeeper(treasury, self._read)
-        self._numbers = iter(range(10**6))
-
-    async def _read(self) -> Booked:
-        return Booked({ACCOUNT: 0, **self._books}, frozenset({ACCOUNT.window}))
-
-    async def spend(self, amount: int) -> bool:
-        """False when the budget is exhausted. Amounts are nano-dollars; what was spent is in the books at once."""
-        request = str(next(self._numbers))
-        try:
-            await self.admission.reserve(request, "k", amount * NANO, now_us=NOW_US)
-        except BudgetExhausted:
-            return False
-        self.admission.settle(request, amount * NANO)
-        return True
-
-    async def spend_all(self, amount: int) -> int:
-        """How much there was, in pieces of `amount`."""
-        spent = 0
-        while await self.spend(amount):
-            spent += amount
-        return spent
-
-
-Workers = Callable[..., Awaitable[tuple[Worker, Worker]]]
 
 
 @pytest.fixture
@@ -172,6 +142,76 @@ async def _stand_still(client: "Redis", meta: str, *, seconds: int) -> None:
     await client.hincrby(meta, "heard", ago)  # pyright: ignore[reportGeneralTypeIssues]
     for worker in cast(list[str], await client.zrange(f"{PREFIX}workers", 0, -1)):
         await client.zincrby(f"{PREFIX}workers", ago, worker)
+
+
+async def test_a_lease_ends_for_a_worker_that_is_cut_off_before_the_others_have_it(server: RedisServer) -> None:
+    """And what was spent under it counts once: first as held, however long the books are not read, then as booked."""
+    books = {ACCOUNT: 0}
+    one, two = (Worker(server, name, books, budget=1000, wait_seconds=0.0, settle_seconds=0.0) for name in "ab")
+    for worker in (one, two):
+        await worker.keeper.start()
+    assert await one.spend(40)
+    leased = one.purse.free // NANO
+    one.counters.is_cut_off = True
+    one.seconds += LEASE_SECONDS / 2
+    assert await one.spend(10)
+    one.seconds += LEASE_SECONDS / 2
+    with pytest.raises(Overloaded, match="lent to it too long ago"):
+        await one.spend(10)
+    await _be_silent(two, "a", SILENT_SECONDS)
+    spent = await two.spend_all(10)
+    assert 0 < spent <= 1000 - 40 - leased, "nobody has read what the other one spent"
+    one.ship_all()
+    books[ACCOUNT] = 50 * NANO
+    while not await two.counters.read_books(two.read, is_urgent=True):
+        await asyncio.sleep(0.05)
+    assert spent + await two.spend_all(10) == 950
+    one.counters.is_cut_off = False
+    assert await one.keeper.step()
+    assert not await one.spend(1)
+    for worker in (one, two):
+        await worker.counters.aclose()
+
+
+async def test_a_lease_that_ended_unspent_is_had_again(server: RedisServer) -> None:
+    worker = Worker(server, "a", {}, budget=1000, settle_seconds=0.0)
+    await worker.keeper.start()
+    assert await worker.spend(40)
+    worker.seconds += 10 * LEASE_SECONDS  # as a machine that slept
+    assert await worker.spend_all(10) == 960
+    await worker.counters.aclose()
+
+
+async def _be_silent(other: Worker, name: str, seconds: float) -> None:
+    """As if that worker had last been heard so long before now."""
+    await other.client.zincrby(f"{PREFIX}workers", -1000 * seconds, name)
+
+
+async def test_a_clock_that_is_put_back_stops_nothing(server: RedisServer) -> None:
+    """What was noted before is noted in the future then: readings, the end of a start, when a bucket was filled."""
+    hour = 3_600_000
+    worker = Worker(server, "a", {}, budget=1000, settle_seconds=0.0)
+    await worker.keeper.start()
+    rate = Rate("r", 2, 2)
+    assert await worker.counters.take([rate]) is None
+    [meta] = [key async for key in worker.client.scan_iter("*:meta")]
+    for what in ("opened", "heard", "began_at", "begun", "read"):
+        await worker.client.hincrby(meta, what, hour)  # pyright: ignore[reportGeneralTypeIssues]
+    await worker.client.hincrbyfloat(f"{PREFIX}rate:r", "at", hour)  # pyright: ignore[reportGeneralTypeIssues]
+    await worker.client.zincrby(f"{PREFIX}workers", hour, "a")
+    [before] = [cast(float, await worker.client.zscore(f"{PREFIX}workers", "a"))]
+    assert await worker.counters.read_books(worker.read), "not too early for one"
+    assert cast(float, await worker.client.zscore(f"{PREFIX}workers", "a")) < before - hour / 2
+    await worker.keeper.step()
+    assert await worker.spend_all(10) == 1000
+    await until(lambda: _is_refilled(worker, rate))
+    await worker.counters.aclose()
+
+
+async def _is_refilled(worker: Worker, rate: Rate) -> bool:
+    """A minute is not waited for: that it fills at all is enough."""
+    shortage = await worker.counters.take([rate])
+    return shortage is None or shortage.wait_seconds < MINUTE_SECONDS
 
 
 async def test_a_restart_gives_nothing_back_that_was_spent(pair: tuple[Worker, Worker], server: RedisServer) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
-from gateway.limits.counters import Account, Booked, Grant, Holding, Standing, budget_account
+from gateway.limits.counters import LEASE_SECONDS, Account, Booked, Grant, Holding, Standing, budget_account
 from gateway.limits.local_counters import LocalCounters
 from gateway.limits.treasury import PREFETCH, Treasury
 
@@ -88,3 +88,27 @@ async def test_a_request_for_more_than_is_left_is_refused_at_once() -> None:
     refusal = await treasury.obtain(treasury.purse(ACCOUNT, LIMIT), LIMIT, LONG_SECONDS)
     assert refusal is not None
     assert (refusal.amount, refusal.spent) == (0, 1)
+
+
+async def test_what_was_leased_too_long_ago_is_neither_spent_nor_claimed_and_what_was_spent_is() -> None:
+    seconds = 0.0
+    counters = HeardCounters()
+    treasury = Treasury(counters, monotonic=lambda: seconds)
+    purse = treasury.purse(ACCOUNT, LIMIT)
+    assert await treasury.obtain(purse, 30, 0.0) is None
+    assert treasury.reserve(purse, 30)
+    assert treasury.reserve(purse, 20)
+    purse.settle(20, 15)
+    seconds = LEASE_SECONDS / 2
+    await treasury.report()
+    assert counters.held == {ACCOUNT: 30 + PREFETCH * 30}, "all of it, for another while"
+    seconds += LEASE_SECONDS - 1
+    assert treasury.free(purse) > 0
+    seconds += 1
+    assert not treasury.reserve(purse, 1)
+    purse.settle(10, 4)
+    assert treasury.free(purse) == 0, "what a request gives back that began before is no newer"
+    await treasury.report()
+    assert counters.held == {ACCOUNT: 20 + 15 + 4}
+    assert await treasury.obtain(purse, 1, 0.0) is None
+    assert treasury.reserve(purse, 1)

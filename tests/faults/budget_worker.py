@@ -1,0 +1,92 @@
+"""One worker's admission over real counters, with books that the test keeps and a clock that it moves."""
+
+from collections.abc import Mapping
+
+from gateway.clock import unstepped_seconds
+from gateway.errors import BudgetExhausted
+from gateway.limits.admission import Admission, parse_limits
+from gateway.limits.budget_keeper import BudgetKeeper
+from gateway.limits.counters import Account, Booked, CountersDown, Grant, Holding, Standing, budget_account
+from gateway.limits.purse import Purse
+from gateway.limits.treasury import Treasury
+from gateway.limits.values import window_id
+from gateway.storage.redis_counters import RedisCounters, connect
+from tests.redis_server import RedisServer
+
+NANO = 1000
+NOW_US = 1_795_000_000_000_000
+ACCOUNT = budget_account("k", window_id("month", NOW_US))
+
+
+class CutOff(RedisCounters):
+    """The real ones, unless this worker alone is cut off from them."""
+
+    is_cut_off = False
+
+    async def lease(self, account: Account, *, limit: int, holding: Holding, need: int, want: int) -> Grant:
+        self._be_cut_off()
+        return await super().lease(account, limit=limit, holding=holding, need=need, want=want)
+
+    async def report(self, holdings: Mapping[Account, Holding]) -> Standing:
+        self._be_cut_off()
+        return await super().report(holdings)
+
+    def _be_cut_off(self) -> None:
+        if self.is_cut_off:
+            raise CountersDown("cut off")
+
+
+class Worker:
+    """`seconds` is what its clock is ahead. Amounts are nano-dollars of the one budget there is."""
+
+    def __init__(
+        self,
+        server: RedisServer,
+        name: str,
+        books: Mapping[Account, int],
+        *,
+        budget: int,
+        wait_seconds: float = 60.0,
+        settle_seconds: float = 1.5,
+    ) -> None:
+        self.client = connect(server.url)
+        self.counters = CutOff(self.client, worker=name, settle_seconds=settle_seconds)
+        self.seconds = 0.0
+        treasury = Treasury(self.counters, monotonic=lambda: unstepped_seconds() + self.seconds)
+        self.admission = Admission(
+            limits={"k": parse_limits({"budget_usd": f"{budget * NANO}e-12"})},
+            treasury=treasury,
+            wait_seconds=wait_seconds,
+        )
+        self.purse: Purse = treasury.purse(ACCOUNT, budget * NANO)
+        self._books = books
+        self.keeper = BudgetKeeper(treasury, self.read)
+        self._asked = 0
+
+    async def read(self) -> Booked:
+        """The books, as a reading finds them."""
+        return Booked({ACCOUNT: 0, **self._books}, frozenset({ACCOUNT.window}))
+
+    async def spend(self, amount: int) -> bool:
+        """False when the budget is exhausted. It is in no books before `ship_all`."""
+        self._asked += 1
+        request = str(self._asked)
+        try:
+            await self.admission.reserve(request, "k", amount * NANO, now_us=NOW_US)
+        except BudgetExhausted:
+            return False
+        self.admission.settle(request, amount * NANO)
+        return True
+
+    async def spend_all(self, amount: int) -> int:
+        """How much there was, in pieces of `amount`."""
+        spent = 0
+        while await self.spend(amount):
+            spent += amount
+        return spent
+
+    def ship_all(self) -> None:
+        """All that was spent is in the database now."""
+        every = [str(number + 1) for number in range(self._asked)]
+        self.admission.sending(every)
+        self.admission.shipped(every)
