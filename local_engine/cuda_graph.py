@@ -3,8 +3,10 @@
 Knows sizes, static buffers and capture; what a step computes is the caller's. Needs no CUDA until the first capture.
 """
 
+import gc
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -163,6 +165,18 @@ def capture_stream(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
+@contextmanager
+def uncollected() -> Generator[None]:
+    """Holds Python's garbage collector back: freeing an older graph or pinned memory would spoil a capture."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 @dataclass(frozen=True, slots=True)
 class _Captured:
     graph: torch.cuda.CUDAGraph
@@ -214,7 +228,7 @@ class DecodeGraphs:
         graph = torch.cuda.CUDAGraph()
         # Graphs share one pool: only one runs at a time, and the largest one's scratch memory serves them all.
         self._pool = self._pool or torch.cuda.graph_pool_handle()
-        with torch.cuda.graph(graph, pool=self._pool, stream=stream):
+        with uncollected(), torch.cuda.graph(graph, pool=self._pool, stream=stream):
             output = self._step(inputs)
         self._buffers.restore(saved)
         return _Captured(graph, output)

@@ -1,5 +1,7 @@
 """Buckets, padding and the buffers behind captured decode steps; the capture itself where there is a GPU."""
 
+import gc
+
 import pytest
 import torch
 
@@ -11,6 +13,7 @@ from local_engine.cuda_graph import (
     bucket_for,
     bucket_sizes,
     slot,
+    uncollected,
 )
 
 CPU = torch.device("cpu")
@@ -69,6 +72,17 @@ def test_clearing_and_restoring_leave_the_batch_as_it_was() -> None:
 
 def test_slots() -> None:
     assert [slot(position, [4, 9], 16) for position in (0, 15, 16, 31)] == [64, 79, 144, 159]
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_nothing_is_collected_while_a_step_is_captured_and_then_all_is_as_before(*, is_enabled: bool) -> None:
+    (gc.enable if is_enabled else gc.disable)()
+    try:
+        with uncollected():
+            assert not gc.isenabled()
+        assert gc.isenabled() == is_enabled
+    finally:
+        gc.enable()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: run this on a machine with an NVIDIA GPU")
