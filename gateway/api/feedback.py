@@ -49,6 +49,7 @@ def build_feedback_router(pipeline: Pipeline, entries: EntryStore, feedback: Fee
     async def give(body: FeedbackBody, request: Request) -> Recorded:  # pyright: ignore[reportUnusedFunction]
         """Say how good an answer was; `request_id` is its `x-breakeven-request-id`. Saying so again corrects it."""
         key = pipeline.keys.authenticate(credential_of(request.scope["headers"]), pipeline.now_us())
+        await pipeline.admission.admit(key.id, team=key.team, tokens=0)
         entry = await entries.get(body.request_id)
         if entry is None or not _may_judge(key, entry):
             raise request_not_found(body.request_id)

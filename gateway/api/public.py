@@ -121,6 +121,7 @@ def build_public_router(
         """Explain where a chat completion would go, without sending it. The body is the chat completion's."""
         headers = request.scope["headers"]
         key = pipeline.keys.authenticate(credential_of(headers), pipeline.now_us())
+        await pipeline.admission.admit(key.id, team=key.team, tokens=0)
         view = parse_request("chat.completions", await request.body())
         return explain(pipeline.decide(view, key, parse_tags(headers)))
 

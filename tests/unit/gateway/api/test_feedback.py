@@ -5,9 +5,14 @@ from typing import Any
 
 import pytest
 from httpx import Response
+from prometheus_client import CollectorRegistry
 
 from gateway.access.keys import Role
 from gateway.api.feedback import build_feedback_router
+from gateway.api.public import build_public_router
+from gateway.limits.local_counters import LocalCounters
+from gateway.limits.treasury import Treasury
+from gateway.limits.values import parse_limits
 from gateway.stores import Feedback, ShadowCall
 from tests.unit.gateway.api.fakes import NOW_US, AdminRig
 from tests.unit.gateway.api.test_admin_entries import make_entry
@@ -84,3 +89,18 @@ async def test_a_judgement_that_says_nothing_is_refused(body: dict[str, Any]) ->
 async def test_nobody_judges_without_a_key() -> None:
     rig = await FeedbackRig().start()
     assert rig.client.post("/v1/feedback", json={"request_id": REQUEST, "score": 1}).status_code == 401
+
+
+async def test_judging_and_asking_for_the_way_are_requests_under_the_keys_rate() -> None:
+    rig = await FeedbackRig().start()
+    rig.app.include_router(build_public_router(rig.pipeline, CollectorRegistry(), list))
+    [app] = [one.record.id for one in rig.keys.listed if one.record.role == "app"]
+    rig.pipeline.admission.limits = {app: parse_limits({"requests_per_minute": 2})}
+    rig.pipeline.admission.treasury = Treasury(LocalCounters(clock=lambda: 1000.0))
+    assert rig.give("app", score=1).status_code == 201
+    chat = {"model": "small", "messages": [{"role": "user", "content": "Hello"}]}
+    assert rig.ask("app", "POST", "/v1/route", **chat).status_code == 200
+    for refused in (rig.give("app", score=0), rig.ask("app", "POST", "/v1/route", **chat)):
+        assert refused.status_code == 429
+        assert refused.headers["retry-after"] == "30"
+    assert len(rig.feedback.given) == 1
