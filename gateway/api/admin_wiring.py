@@ -1,7 +1,6 @@
 """The admin API of one running gateway: the part of the composition root that names its stores and services."""
 
 import importlib.util
-from collections.abc import Sequence
 from datetime import date
 
 from fastapi import APIRouter
@@ -15,7 +14,7 @@ from gateway.clock import now_us
 from gateway.composition.running import Gateway
 from gateway.config.settings import LOCAL_BACKEND
 from gateway.reports.budgets_service import BudgetsService
-from gateway.reports.daily_costs import BudgetBurn, DailyCost, TooShort
+from gateway.reports.daily_costs import BudgetBurn, DailyHistory, TooShort
 from gateway.reports.replay_service import ReplayService
 from gateway.reports.services import build_report_services
 from gateway.routing.rules import RulesDocument
@@ -63,13 +62,13 @@ def build_admin(gateway: Gateway) -> APIRouter:
     )
 
 
-def _look_ahead(days: Sequence[DailyCost], budget_pico_usd: int, today: date) -> BudgetBurn | None:
+def _look_ahead(history: DailyHistory, budget_pico_usd: int, today: date) -> BudgetBurn | None:
     """Imported when first asked for: statsmodels takes seconds, and is an extra."""
     if importlib.util.find_spec("statsmodels") is None:
         return None
     from gateway.reports.outlook import burn_of_month
 
     try:
-        return burn_of_month(days, budget_pico_usd, today)
+        return burn_of_month(history, budget_pico_usd, today)
     except TooShort:
         return None

@@ -50,14 +50,18 @@ async def _ask(query: ForecastQuery) -> tuple[ForecastView, Anomalies]:
 
 def show(view: ForecastView, unusual: Anomalies, console: Console) -> None:
     """By week, the whole, the budget, and what stood out."""
-    table = Table("from", "to", "expected $", box=None, title=f"Forecast by {view.method}")
+    table = Table(
+        "from", "to", "expected $", box=None, title=f"Forecast by {view.method}",
+        caption="Days are UTC; a week adds the middles of its days' paths",
+    )  # fmt: skip
     for start in range(0, len(view.days), WEEK):
         week = view.days[start : start + WEEK]
         table.add_row(str(week[0].day), str(week[-1].day), f"{sum(float(day.expected_usd) for day in week):.4f}")
     console.print(table)
     console.print(
         f"All {len(view.days)} days: ${float(view.total_expected_usd):.4f} "
-        f"(${float(view.total_low_usd):.4f} to ${float(view.total_high_usd):.4f}), from {len(view.history)} days seen."
+        f"(90 % of the paths: ${float(view.total_low_usd):.4f} to ${float(view.total_high_usd):.4f}), "
+        f"from {len(view.history)} days seen. It is the middle of whole paths, not the sum of the weeks."
     )
     if view.budget is not None:
         console.print(budget_sentence(view.budget))

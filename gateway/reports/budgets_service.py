@@ -1,26 +1,28 @@
 """Monthly budgets beside what is spent of them and where the month is heading. Knows protocols; reads no clock."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import date
 
 from gateway.limits.values import BudgetScope
 from gateway.moments import moment_of
-from gateway.reports.daily_costs import BudgetBurn, DailyCost
-from gateway.reports.daily_history import DAY_US, read_daily_costs
+from gateway.reports.daily_costs import BudgetBurn, DailyCost, DailyHistory
+from gateway.reports.daily_history import read_daily_costs
 from gateway.stores import Budget, BudgetStore
-from gateway.sums import Dimension, ReportStore, SumsQuery
+from gateway.sums import Dimension, ReportStore
 
 HISTORY_DAYS = 60
 
-LookAhead = Callable[[Sequence[DailyCost], int, date], BudgetBurn | None]
-"""(complete days, budget in pico-USD, today) -> how the month's budget fares; None where too little is known."""
+LookAhead = Callable[[DailyHistory, int, date], BudgetBurn | None]
+"""(days, budget in pico-USD, today) -> how the budget fares by complete days; None where they are too few."""
+
+Days = tuple[tuple[DailyCost, ...], tuple[DailyCost, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One budget now. `spent_pico_usd` includes today; what `burn` says of spending does not."""
+    """One budget now, today included; what `burn` says of the days to come it learned from complete ones."""
 
     budget: Budget
     spent_pico_usd: int
@@ -28,7 +30,7 @@ class Standing:
 
 
 class BudgetsService:
-    """One per process. What is ahead changes with the day only, so it is kept for the day.
+    """One per process. What complete days say of those ahead is kept until one is added or corrected.
 
     `take_over` is called after a change: what stops must stop here and in every other worker.
     """
@@ -47,7 +49,7 @@ class BudgetsService:
         self._reports = reports
         self._look_ahead = look_ahead
         self._now_us = now_us
-        self._kept: dict[tuple[str, str, int], tuple[Sequence[DailyCost], BudgetBurn | None]] = {}
+        self._kept: dict[tuple[str, str, int], tuple[Days, BudgetBurn | None]] = {}
 
     async def standings(self) -> list[Standing]:
         """Every budget, with this month's figures."""
@@ -67,16 +69,15 @@ class BudgetsService:
 
     async def _standing(self, budget: Budget) -> Standing:
         now_us = self._now_us()
-        today, today_number = moment_of(now_us).date(), now_us // DAY_US
-        month = SumsQuery((today_number - today.day + 1) * DAY_US, (today_number + 1) * DAY_US, (), _filters(budget))
-        spent = await self._reports.sums(month)
-        days, _ = await read_daily_costs(self._reports, _filters(budget), now_us, HISTORY_DAYS)
-        key = (budget.scope, budget.name, budget.month_pico_usd)
+        today = moment_of(now_us).date()
+        history = await read_daily_costs(self._reports, _filters(budget), now_us, HISTORY_DAYS)
+        spent = sum(day.cost_pico_usd for day in history.month) + history.today_pico_usd
+        key, days = (budget.scope, budget.name, budget.month_pico_usd), (history.complete, history.month)
         kept = self._kept.get(key)
         if kept is None or kept[0] != days:
-            burn = await asyncio.to_thread(self._look_ahead, days, budget.month_pico_usd, today)
+            burn = await asyncio.to_thread(self._look_ahead, history, budget.month_pico_usd, today)
             kept = self._kept[key] = (days, burn)
-        return Standing(budget, sum(one.corrected_cost_pico_usd for one in spent), kept[1])
+        return Standing(budget, spent, None if kept[1] is None else kept[1].with_today(history.today_pico_usd, today))
 
 
 def _filters(budget: Budget) -> dict[Dimension, str | None]:

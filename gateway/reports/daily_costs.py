@@ -1,6 +1,6 @@
 """What is said of daily costs: forecasts, budget burn, unusual days. Values only: computing them is forecast.py's."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal
 
@@ -18,12 +18,26 @@ class DailyCost:
 
 
 @dataclass(frozen=True, slots=True)
+class DailyHistory:
+    """`complete` days teach a forecast, oldest first and without a gap. `month` are those that a budget of the month
+    under way has paid for, whether or not a forecast may learn from them; today so far is in neither."""
+
+    complete: tuple[DailyCost, ...]
+    month: tuple[DailyCost, ...]
+    today_pico_usd: int
+
+
+@dataclass(frozen=True, slots=True)
 class Range:
     """5 %, 50 % and 95 % of the simulated paths, pico-USD."""
 
     low_pico_usd: int
     middle_pico_usd: int
     high_pico_usd: int
+
+    def at_least(self, pico_usd: int) -> "Range":
+        ends = (self.low_pico_usd, self.middle_pico_usd, self.high_pico_usd)
+        return Range(*(max(end, pico_usd) for end in ends))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +56,10 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class BudgetBurn:
-    """`runs_out_*` are None where that share of the paths stays within the budget until the period ends."""
+    """`runs_out_*` are None where that share of the paths stays within the budget until the period ends.
+
+    `spent_pico_usd` is of complete days, until `with_today` adds what is booked of the one under way.
+    """
 
     spent_pico_usd: int
     budget_pico_usd: int
@@ -51,6 +68,22 @@ class BudgetBurn:
     runs_out_early: date | None
     runs_out_middle: date | None
     runs_out_late: date | None
+
+    def with_today(self, today_pico_usd: int, today: date) -> "BudgetBurn":
+        """What is booked already is no matter of odds: the month costs no less, and a budget below that is gone."""
+        spent = self.spent_pico_usd + today_pico_usd
+        is_gone = spent > self.budget_pico_usd
+        ends = (self.runs_out_early, self.runs_out_middle, self.runs_out_late)
+        early, middle, late = (min(end or today, today) if is_gone else end for end in ends)
+        return replace(
+            self,
+            spent_pico_usd=spent,
+            projected=self.projected.at_least(spent),
+            probability_of_exceeding=1.0 if is_gone else self.probability_of_exceeding,
+            runs_out_early=early,
+            runs_out_middle=middle,
+            runs_out_late=late,
+        )
 
 
 @dataclass(frozen=True, slots=True)

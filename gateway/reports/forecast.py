@@ -56,6 +56,7 @@ def forecast(history: Sequence[DailyCost], days: int, *, generator: np.random.Ge
 
 def burn_budget(
     history: Sequence[DailyCost],
+    spent_days: Sequence[DailyCost],
     budget_pico_usd: int,
     period_start: date,
     period_end: date,
@@ -64,22 +65,22 @@ def burn_budget(
 ) -> BudgetBurn:
     """How a budget for `period_start` to `period_end` (both included) fares; `history` ends with the last full day.
 
-    Days before the period teach the forecast but spend nothing of it. Raises TooShort, and ValueError on gaps.
+    `history` teaches the forecast, `spent_days` are the period's full days, from its first one on. Raises TooShort, and
+    ValueError on gaps.
     """
     costs = _series(history)
-    today = history[-1].day
-    spent_days = [row for row in history if period_start <= row.day <= period_end]
+    yesterday = history[-1].day
     spent = sum(row.cost_pico_usd for row in spent_days)
-    begins = max(today + timedelta(days=1), period_start)
-    skipped, left = (begins - today).days - 1, (period_end - begins).days + 1
+    begins = max(yesterday + timedelta(days=1), period_start)
+    skipped, left = (begins - yesterday).days - 1, (period_end - begins).days + 1
     if left <= 0:
-        done = _day_of_exhaustion([float(row.cost_pico_usd) for row in spent_days], 0.0, budget_pico_usd, period_start)
+        done = _day_of_exhaustion(spent_days, budget_pico_usd, period_start)
         exact = Range(spent, spent, spent)
         return BudgetBurn(spent, budget_pico_usd, exact, float(spent > budget_pico_usd), done, done, done)
     _, paths = _simulate(costs, skipped + left, generator)
     running = spent + np.cumsum(paths[skipped:], axis=0)
     totals = running[-1]
-    already = _day_of_exhaustion([float(row.cost_pico_usd) for row in spent_days], 0.0, budget_pico_usd, period_start)
+    already = _day_of_exhaustion(spent_days, budget_pico_usd, period_start)
     early, middle, late = (
         already or _crossing(np.quantile(running, share, axis=1), budget_pico_usd, begins)
         for share in (0.95, 0.5, 0.05)
@@ -122,7 +123,7 @@ def _series(history: Sequence[DailyCost]) -> FloatArray:
 
 def _simulate(costs: FloatArray, days: int, generator: np.random.Generator) -> tuple[Method, FloatArray]:
     """Paths of shape (days, PATHS), never below zero."""
-    scale = float(costs.mean())
+    scale = float(np.abs(costs).mean())  # a refund may be larger than all that was spent
     if len(costs) < LEAST_DAYS_FOR_A_LEVEL or float(costs.std()) <= 1e-9 * max(scale, 1.0):
         return "mean of the days seen", _simulate_mean(costs, days, generator)
     is_weekly = len(costs) >= LEAST_DAYS_FOR_WEEKS
@@ -173,5 +174,6 @@ def _crossing(running: FloatArray, budget: int, first: date) -> date | None:
     return first + timedelta(days=int(over[0])) if len(over) else None
 
 
-def _day_of_exhaustion(costs: Sequence[float], spent: float, budget: int, first: date) -> date | None:
-    return _crossing(spent + np.cumsum(np.array(costs, dtype=np.float64)), budget, first) if costs else None
+def _day_of_exhaustion(days: Sequence[DailyCost], budget: int, first: date) -> date | None:
+    costs = np.array([float(row.cost_pico_usd) for row in days], dtype=np.float64)
+    return _crossing(np.cumsum(costs), budget, first) if days else None

@@ -11,7 +11,7 @@ import numpy as np
 from gateway.errors import InvalidRequest
 from gateway.moments import moment_of
 from gateway.money import format_usd
-from gateway.reports.daily_costs import BudgetBurn, DailyCost, Range, TooShort
+from gateway.reports.daily_costs import BudgetBurn, DailyCost, DailyHistory, Range, TooShort
 from gateway.reports.daily_history import read_daily_costs
 from gateway.reports.forecast_views import (
     Anomalies,
@@ -35,31 +35,30 @@ class ForecastService:
 
     async def forecast(self, query: ForecastQuery) -> ForecastView:
         """Raises InvalidRequest, in a sentence, where nothing can be said."""
-        history, today_pico = await self._history(query)
-        return await asyncio.to_thread(self._forecast, query, history, today_pico)
+        return await asyncio.to_thread(self._forecast, query, await self._history(query))
 
     async def anomalies(self, query: DailyQuery) -> Anomalies:
-        history, _ = await self._history(query)
-        return await asyncio.to_thread(_anomalies, history)
+        history = await self._history(query)
+        return await asyncio.to_thread(_anomalies, history.complete)
 
-    async def _history(self, query: DailyQuery) -> tuple[Sequence[DailyCost], int]:
+    async def _history(self, query: DailyQuery) -> DailyHistory:
         filters = cast("dict[Dimension, str | None]", query.filters())
         return await read_daily_costs(self._store, filters, self._now_us(), query.history_days)
 
-    def _forecast(self, query: ForecastQuery, history: Sequence[DailyCost], today_pico: int) -> ForecastView:
+    def _forecast(self, query: ForecastQuery, history: DailyHistory) -> ForecastView:
         models, outlook = _import("gateway.reports.forecast"), _import("gateway.reports.outlook")
         try:
-            found = models.forecast(history, query.days, generator=np.random.default_rng(outlook.SEED))
-            budget = query.budget_pico_usd
-            burn = outlook.burn_of_month(history, budget, moment_of(self._now_us()).date()) if budget else None
+            found = models.forecast(history.complete, query.days, generator=np.random.default_rng(outlook.SEED))
+            budget, today = query.budget_pico_usd, moment_of(self._now_us()).date()
+            burn = outlook.burn_of_month(history, budget, today) if budget else None
         except TooShort as error:
             raise InvalidRequest(f"{error}.") from error
         return ForecastView(
             method=found.method,
-            history=[DailyPoint(day=one.day, cost_usd=format_usd(one.cost_pico_usd)) for one in history],
+            history=[DailyPoint(day=one.day, cost_usd=format_usd(one.cost_pico_usd)) for one in history.complete],
             days=[ForecastPoint(day=one.day, **_range(one.cost)) for one in found.days],
             **{f"total_{name}": text for name, text in _range(found.total).items()},
-            budget=None if burn is None else _budget(burn, today_pico),
+            budget=None if burn is None else _budget(burn.with_today(history.today_pico_usd, today)),
         )
 
 
@@ -83,10 +82,10 @@ def _anomalies(history: Sequence[DailyCost]) -> Anomalies:
     )
 
 
-def _budget(burn: BudgetBurn, today_pico: int) -> BudgetOutlookPoint:
+def _budget(burn: BudgetBurn) -> BudgetOutlookPoint:
     return BudgetOutlookPoint(
         budget_usd=format_usd(burn.budget_pico_usd),
-        spent_usd=format_usd(burn.spent_pico_usd + today_pico),
+        spent_usd=format_usd(burn.spent_pico_usd),
         **_range(burn.projected),
         probability_of_exceeding=burn.probability_of_exceeding,
         runs_out_early=burn.runs_out_early,

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.economics.traffic import HourlyTraffic
 from gateway.reports.budgets_service import BudgetsService
-from gateway.reports.daily_costs import BudgetBurn, DailyCost, TooShort
+from gateway.reports.daily_costs import BudgetBurn, DailyCost, DailyHistory, Range, TooShort
 from gateway.reports.outlook import burn_of_month
 from gateway.stores import Budget
 from gateway.sums import Sums, SumsQuery
@@ -51,11 +51,11 @@ class TenDollarsADay:
 
 async def test_spent_includes_today_and_the_outlook_rests_on_complete_days() -> None:
     store, reports = MemoryBudgets(), TenDollarsADay()
-    seen: list[tuple[Sequence[DailyCost], int, date]] = []
+    seen: list[tuple[DailyHistory, int, date]] = []
 
-    def note(days: Sequence[DailyCost], budget: int, today: date) -> BudgetBurn | None:
-        seen.append((days, budget, today))
-        return None
+    def note(history: DailyHistory, budget: int, today: date) -> BudgetBurn | None:
+        seen.append((history, budget, today))
+        return BudgetBurn(100 * USD, budget, Range(105 * USD, 150 * USD, 190 * USD), 0.0, None, None, None)
 
     async def take_over() -> None: ...
 
@@ -63,7 +63,10 @@ async def test_spent_includes_today_and_the_outlook_rests_on_complete_days() -> 
     await store.set(Budget("team", "red", 200 * USD, "ada", 1))
     [standing] = await service.standings()
     assert standing.spent_pico_usd == 110 * USD
-    assert seen == [(ten_dollars_a_day(date(2026, 11, 2), 9), 200 * USD, date(2026, 11, 11))]
+    history = DailyHistory(ten_dollars_a_day(date(2026, 11, 2), 9), ten_dollars_a_day(date(2026, 11, 1), 10), 10 * USD)
+    assert seen == [(history, 200 * USD, date(2026, 11, 11))]
+    assert standing.burn is not None
+    assert standing.burn.projected == Range(110 * USD, 150 * USD, 190 * USD), "never less than what is spent"
     assert all(query.filters == {"team": "red"} for query in reports.asked)
     await service.standings()
     assert len(seen) == 1, "the same days were simulated twice"
@@ -76,7 +79,7 @@ async def test_every_change_is_taken_over_and_only_a_change() -> None:
     async def take_over() -> None:
         taken.append(list(await store.budgets()))
 
-    def nothing_ahead(days: Sequence[DailyCost], budget: int, today: date) -> BudgetBurn | None:
+    def nothing_ahead(history: DailyHistory, budget: int, today: date) -> BudgetBurn | None:
         return None
 
     service = BudgetsService(store, TenDollarsADay(), nothing_ahead, take_over, now_us=lambda: us(NOW))
@@ -88,7 +91,8 @@ async def test_every_change_is_taken_over_and_only_a_change() -> None:
 
 
 def test_a_steady_spend_meets_the_budget_when_it_should() -> None:
-    burn = burn_of_month(ten_dollars_a_day(date(2026, 11, 1), 10), 205 * USD, date(2026, 11, 11))
+    days = ten_dollars_a_day(date(2026, 11, 1), 10)
+    burn = burn_of_month(DailyHistory(days, days, 0), 205 * USD, date(2026, 11, 11))
     assert burn.projected.middle_pico_usd == pytest.approx(300 * USD, rel=0.01)
     assert burn.projected.low_pico_usd <= burn.projected.middle_pico_usd <= burn.projected.high_pico_usd
     assert burn.probability_of_exceeding == 1
@@ -96,5 +100,6 @@ def test_a_steady_spend_meets_the_budget_when_it_should() -> None:
 
 
 def test_one_day_says_nothing() -> None:
+    days = ten_dollars_a_day(date(2026, 11, 1), 1)
     with pytest.raises(TooShort):
-        burn_of_month(ten_dollars_a_day(date(2026, 11, 1), 1), USD, date(2026, 11, 2))
+        burn_of_month(DailyHistory(days, days, 0), USD, date(2026, 11, 2))

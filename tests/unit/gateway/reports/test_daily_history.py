@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from gateway.reports.daily_costs import DailyCost
+from gateway.reports.daily_costs import DailyCost, DailyHistory
 from gateway.reports.daily_history import read_daily_costs
 from gateway.sums import Sums, SumsQuery
 from tests.unit.gateway.api.fakes import OneSum
@@ -43,8 +43,14 @@ class Ledger(OneSum):
 )
 async def test_complete_days_and_today(began: datetime, days: int, costs: list[tuple[int, int]]) -> None:
     found = await read_daily_costs(Ledger(began), {}, us(datetime(2026, 11, 4, 15, tzinfo=UTC)), days)
-    assert found == (tuple(DailyCost(date(2026, 11, day), cost) for day, cost in costs), 4)
+    month = days_of([(1, 1), (2, 2), (3, 0)])
+    assert found == DailyHistory(days_of(costs), month, 4), "what the month has paid for is its whole past"
 
 
 async def test_an_empty_ledger_has_no_days() -> None:
-    assert await read_daily_costs(Ledger(None), {}, us(datetime(2026, 10, 1, tzinfo=UTC)), 60) == ((), 0)
+    found = await read_daily_costs(Ledger(None), {}, us(datetime(2026, 10, 1, tzinfo=UTC)), 60)
+    assert found == DailyHistory((), (), 0)
+
+
+def days_of(costs: list[tuple[int, int]]) -> tuple[DailyCost, ...]:
+    return tuple(DailyCost(date(2026, 11, day), cost) for day, cost in costs)

@@ -1,14 +1,14 @@
 """Forecasts are tested by what they promise: nine totals of ten within the interval, on series with known truth."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 
 import numpy as np
 import pytest
 
+from gateway.reports.daily_costs import DailyCost, Range, TooShort
 from gateway.reports.forecast import (
-    DailyCost,
-    TooShort,
     burn_budget,
     find_unusual_days,
     forecast,
@@ -111,7 +111,7 @@ def test_a_budget_that_will_run_out() -> None:
     """About $83 a day: $1,000 of a 28-day period are gone in the second week."""
     history = make_history(make_series(35, 7))
     start = START + timedelta(days=28)
-    burn = burn_budget(history, 1000 * USD, start, start + timedelta(days=27), generator=generator())
+    burn = burn_budget(history, history[28:], 1000 * USD, start, start + timedelta(days=27), generator=generator())
     assert burn.spent_pico_usd == sum(row.cost_pico_usd for row in history[28:])
     assert burn.probability_of_exceeding > 0.99
     assert burn.runs_out_early is not None
@@ -124,7 +124,7 @@ def test_a_budget_that_will_run_out() -> None:
 def test_a_budget_that_lasts() -> None:
     history = make_history(make_series(35, 8))
     start = START + timedelta(days=28)
-    burn = burn_budget(history, 10_000 * USD, start, start + timedelta(days=27), generator=generator())
+    burn = burn_budget(history, history[28:], 10_000 * USD, start, start + timedelta(days=27), generator=generator())
     assert burn.probability_of_exceeding == 0
     assert burn.runs_out_early is None
     assert burn.projected.low_pico_usd > burn.spent_pico_usd
@@ -133,14 +133,14 @@ def test_a_budget_that_lasts() -> None:
 def test_a_budget_that_is_gone_already() -> None:
     history = make_history([100.0] * 14)
     end = START + timedelta(days=27)
-    burn = burn_budget(history, 250 * USD, START, end, generator=generator())
+    burn = burn_budget(history, history, 250 * USD, START, end, generator=generator())
     assert burn.runs_out_early == burn.runs_out_late == START + timedelta(days=2)
     assert burn.probability_of_exceeding == 1.0
 
 
 def test_a_period_that_is_over_is_exact() -> None:
     history = make_history([100.0] * 14)
-    burn = burn_budget(history, 650 * USD, START, START + timedelta(days=6), generator=generator())
+    burn = burn_budget(history, history[:7], 650 * USD, START, START + timedelta(days=6), generator=generator())
     assert burn.projected.low_pico_usd == burn.projected.high_pico_usd == 700 * USD
     assert (burn.probability_of_exceeding, burn.runs_out_middle) == (1.0, START + timedelta(days=6))
 
@@ -148,10 +148,45 @@ def test_a_period_that_is_over_is_exact() -> None:
 def test_a_period_that_has_not_begun_spends_nothing_before_it() -> None:
     history = make_history([100.0] * 14)
     start = START + timedelta(days=20)
-    burn = burn_budget(history, 350 * USD, start, start + timedelta(days=6), generator=generator())
+    burn = burn_budget(history, [], 350 * USD, start, start + timedelta(days=6), generator=generator())
     assert burn.spent_pico_usd == 0
     assert burn.projected.middle_pico_usd == 700 * USD
     assert burn.runs_out_middle == start + timedelta(days=3)
+
+
+def test_what_a_forecast_may_not_learn_from_is_spent_all_the_same() -> None:
+    """A ledger's first day is seldom whole, and somebody may ask for a short history."""
+    days = make_history([100.0] * 14)
+    burn = burn_budget(days[7:], days, 2000 * USD, START, START + timedelta(days=19), generator=generator())
+    assert (burn.spent_pico_usd, burn.projected.middle_pico_usd) == (1400 * USD, 2000 * USD)
+
+
+def test_what_today_has_cost_is_no_matter_of_odds() -> None:
+    history = make_history([10.0] * 14)
+    end = START + timedelta(days=19)
+    burn = burn_budget(history, history, 250 * USD, START, end, generator=generator())
+    today = START + timedelta(days=14)
+    assert (burn.probability_of_exceeding, burn.runs_out_middle) == (0.0, None)
+    assert burn.with_today(5 * USD, today) == replace(burn, spent_pico_usd=145 * USD), "a part of an ordinary day"
+    gone = burn.with_today(120 * USD, today)
+    assert (gone.spent_pico_usd, gone.projected) == (260 * USD, Range(260 * USD, 260 * USD, 260 * USD))
+    assert (gone.probability_of_exceeding, gone.runs_out_early, gone.runs_out_late) == (1.0, today, today)
+
+
+def test_a_budget_that_was_gone_before_today_stays_gone_since_then() -> None:
+    history = make_history([100.0] * 14)
+    burn = burn_budget(history, history, 250 * USD, START, START + timedelta(days=27), generator=generator())
+    assert burn.with_today(USD, START + timedelta(days=14)).runs_out_middle == START + timedelta(days=2)
+
+
+@pytest.mark.parametrize("refund", [-300.0, -5000.0])
+def test_a_large_refund_is_no_reason_to_expect_money(refund: float) -> None:
+    """Larger than the half, and than the whole, of what 28 days have cost."""
+    series = [20.0 + day % 3 for day in range(28)]
+    series[20] = refund
+    predicted = forecast(make_history(series), 7, generator=generator())
+    assert all(day.cost.low_pico_usd >= 0 for day in predicted.days)
+    assert predicted.total.middle_pico_usd > 0
 
 
 def test_a_strange_day_is_found_and_a_weekend_is_not_strange() -> None:
