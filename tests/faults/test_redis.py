@@ -198,6 +198,7 @@ async def test_a_clock_that_is_put_back_stops_nothing(server: RedisServer) -> No
     for what in ("opened", "heard", "began_at", "begun", "read"):
         await worker.client.hincrby(meta, what, hour)  # pyright: ignore[reportGeneralTypeIssues]
     await worker.client.hincrbyfloat(f"{PREFIX}rate:r", "at", hour)  # pyright: ignore[reportGeneralTypeIssues]
+    await worker.client.persist(f"{PREFIX}rate:r")  # as its end would be an hour later too
     await worker.client.zincrby(f"{PREFIX}workers", hour, "a")
     [before] = [cast(float, await worker.client.zscore(f"{PREFIX}workers", "a"))]
     assert await worker.counters.read_books(worker.read), "not too early for one"
