@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from backends.messages_endpoint_events import messages_error
 from gateway import __version__
 from gateway.api.addresses import ELSEWHERE, advice
+from gateway.api.documentation import build_documentation_router
 from gateway.api.messages import ENDPOINTS as MESSAGES
 from gateway.api.messages import MessagesPath
 from gateway.api.openai_errors import body_of, headers_of, status_of
@@ -83,18 +84,19 @@ class _Documented(FastAPI):
 
 
 def build_fastapi() -> FastAPI:
-    """An empty FastAPI application whose every error has OpenAI's shape."""
+    """A FastAPI application that describes itself and whose every error has OpenAI's shape."""
     app = _Documented(
         title="Breakeven",
         version=__version__,
         summary="A cost-aware LLM router and gateway with books that balance.",
-        docs_url="/docs",
+        docs_url=None,
         redoc_url=None,
     )
     handler = cast("Callable[[Request, Exception], Awaitable[Response]]", _our_error)
     app.add_exception_handler(BreakevenError, handler)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.include_router(build_documentation_router())
     return app
 
 

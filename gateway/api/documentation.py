@@ -1,0 +1,61 @@
+"""`/docs`: the API to read and to try in a browser. All that the page loads comes from here, out of the installation."""
+
+from importlib.resources import files
+from typing import Final, Literal
+
+from fastapi import APIRouter
+from fastapi.responses import FileResponse, HTMLResponse, Response
+
+PAGE: Final = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Breakeven's API</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="docs/swagger-ui.css">
+</head>
+<body>
+<div id="swagger-ui"></div>
+<noscript>This page needs JavaScript; the same is at <a href="openapi.json">openapi.json</a>.</noscript>
+<script src="docs/swagger-ui-bundle.js"></script>
+<script src="docs/start.js"></script>
+</body>
+</html>
+"""
+START: Final = """SwaggerUIBundle({url: "openapi.json", dom_id: "#swagger-ui", deepLinking: true, validatorUrl: null})
+"""
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""No other origin, and no script but these files: a page on which people paste keys."""
+HEADERS: Final = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+}
+KEPT: Final = {"cache-control": "public, max-age=3600", "x-content-type-options": "nosniff"}
+STATIC: Final = files("fastapi_offline") / "static"
+"""Of Swagger UI: all that is used of that package."""
+
+
+def build_documentation_router() -> APIRouter:
+    """Addresses are relative, so that a proxy may put the gateway under a path."""
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/docs")
+    async def page() -> HTMLResponse:  # pyright: ignore[reportUnusedFunction]
+        return HTMLResponse(PAGE, headers=HEADERS)
+
+    @router.get("/docs/start.js")
+    async def start() -> Response:  # pyright: ignore[reportUnusedFunction]
+        return Response(START, media_type="text/javascript", headers=KEPT)
+
+    @router.get("/docs/{name}")
+    async def asset(  # pyright: ignore[reportUnusedFunction]
+        name: Literal["swagger-ui-bundle.js", "swagger-ui.css"],
+    ) -> FileResponse:
+        return FileResponse(str(STATIC / name), headers=KEPT)
+
+    return router
