@@ -1,4 +1,4 @@
-"""`/docs`: the API to read and to try in a browser. All that the page loads comes from here, out of the installation."""
+"""`/docs`: the API to read and to try in a browser. All that it loads is in the installation and comes from us."""
 
 from importlib.resources import files
 from typing import Final, Literal
