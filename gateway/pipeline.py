@@ -78,6 +78,7 @@ class Pipeline:
     monotonic: Callable[[], float] = time.monotonic
     now_us: Callable[[], int] = lambda: time.time_ns() // 1000
     draw: Callable[[], float] = random.random
+    snapshot_at: Callable[[int], Snapshot] | None = None  # of a moment: prices change by date
 
     async def answer(self, incoming: Incoming, caller: Caller) -> None:
         """Serve one request to its end. Raises RequestError or LedgerUnavailable only before anything was sent."""
@@ -127,8 +128,14 @@ class Pipeline:
         require_model_access(key)
         return key, parse_request(incoming.operation, incoming.body)
 
-    def decide(self, view: RequestView, key: KeyRecord, tags: tuple[str, ...]) -> Choice:
-        """Classify and decide; also what `/v1/route` shows, so that it can never differ from the data path."""
+    def decide(self, view: RequestView, key: KeyRecord, tags: tuple[str, ...], at_us: int | None = None) -> Choice:
+        """Classify and decide; also what `/v1/route` shows, so that it can never differ from the data path.
+
+        By the prices of `at_us`, the request's own time: now when left out.
+        """
+        at_us = self.now_us() if at_us is None else at_us
+        if at_us >= self.snapshot.prices_until_us and self.snapshot_at is not None:
+            self.snapshot = self.snapshot_at(at_us)
         candidates = self.snapshot.candidates
         state = self.upstreams.state(candidates.values(), self.monotonic())
         warm = self.warm.lookup(tenant_of(key.team, key.id), view.prefixes, self.monotonic())

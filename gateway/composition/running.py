@@ -7,7 +7,6 @@ import asyncio
 import logging
 import os
 import signal
-import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -56,7 +55,6 @@ from gateway.telemetry.metrics import Metrics
 from gateway.upstreams.shared_prefixes import SharedWarmPrefixes
 
 log = logging.getLogger(__name__)
-PRICES_SECONDS = 60.0
 SHIP_AT_STOP_SECONDS = 20.0
 ADOPT_SECONDS = 30.0
 RETENTION_SECONDS = 3600.0
@@ -155,7 +153,7 @@ class Gateway:
         self.document, self.text_version = document, text_version
         models = self.deployment.catalogue.models(document)
         self.pipeline.classifier = self.classifier.bind(profiles(models))
-        self.pipeline.snapshot = self._snapshot()
+        self.pipeline.snapshot = self.snapshot_at(now_us())
         self.watch.wake()
 
     def use_curve(self, curve: MeasuredEngine) -> None:
@@ -165,7 +163,7 @@ class Gateway:
             speed = curve.speed(self.deployment.settings.engine.gpu_hour_pico_usd)
             facts[LOCAL_BACKEND] = replace(facts[LOCAL_BACKEND], speed=speed)
             self.deployment = replace(self.deployment, curve=curve)
-            self.pipeline.snapshot = self._snapshot()
+            self.pipeline.snapshot = self.snapshot_at(now_us())
 
     def problems(self) -> list[str]:
         """What keeps this process from serving, in sentences; empty when nothing does."""
@@ -201,13 +199,14 @@ class Gateway:
             work["prefixes"] = self.pipeline.warm.run()
         return work
 
-    def _snapshot(self) -> Snapshot:
+    def snapshot_at(self, at_us: int) -> Snapshot:
+        """Everything that decides, with the prices of that moment."""
         assert self.pipeline.classifier is not None
         return self.deployment.catalogue.snapshot(
             self.document,
             self.deployment.prices,
             classifier_version=self.pipeline.classifier.version,
-            at_us=now_us(),
+            at_us=at_us,
             text_version=self.text_version,
         )
 
@@ -230,7 +229,6 @@ class Gateway:
 
     async def _turn_for_ever(self) -> None:
         """What time alone changes, and what another process of this replica left in a file."""
-        priced_at = time.monotonic()
         while True:
             await asyncio.sleep(WRITE_SECONDS)
             try:
@@ -239,8 +237,8 @@ class Gateway:
                 if self.versions_watch.has_changed():
                     self.classifier = self.versions.open()
                     self.apply(self.document, self.text_version)
-                if time.monotonic() - priced_at >= PRICES_SECONDS:  # off-peak hours begin and end
-                    self.pipeline.snapshot, priced_at = self._snapshot(), time.monotonic()
+                if now_us() >= self.pipeline.snapshot.prices_until_us:  # requests see to it themselves; pages do not
+                    self.pipeline.snapshot = self.snapshot_at(now_us())
                 if isinstance(self.exposition, FleetRegistry):
                     self.exposition.write()
             except (OSError, BreakevenError):

@@ -131,6 +131,7 @@ def _put_together(
         classifier=classifier,
         document=deployment.rules,
     )
+    pipeline.snapshot_at = gateway.snapshot_at
     return gateway
 
 

@@ -6,12 +6,16 @@ input then cost as input does, 1 h writes as 5 min writes, reasoning and audio o
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MINUTE_US = 60_000_000
+DAY_US = 24 * 60 * MINUTE_US
+FOR_EVER_US = 1 << 63
+"""No time is later."""
 STANDARD_TIERS = ("", "auto", "default", "standard")
 """Names that every provider uses for its ordinary price."""
 
@@ -70,6 +74,14 @@ class Window:
     def has(self, at_us: int) -> bool:
         at = EPOCH + timedelta(microseconds=at_us)
         return at.isoweekday() in self.weekdays and self.start_minute <= at.hour * 60 + at.minute < self.end_minute
+
+    def edges_us(self, at_us: int) -> Iterator[int]:
+        """Every time later than `at_us` at which it opens or closes within a week."""
+        first = at_us // DAY_US
+        for day in range(first, first + 8):
+            if (EPOCH + timedelta(days=day)).isoweekday() in self.weekdays:
+                edges = (day * DAY_US + minute * MINUTE_US for minute in (self.start_minute, self.end_minute))
+                yield from (edge for edge in edges if edge > at_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +209,19 @@ class PriceBook:
         if index == 0:
             return None
         return self._discounted(provider, model, history[index - 1].at(at_us), at_us)
+
+    def holds_until_us(self, provider: str, upstream_model: str, at_us: int) -> int:
+        """Until when `lookup` answers what it answers at `at_us`, or earlier: exclusive, FOR_EVER_US at the latest."""
+        model = self._names.get((provider, upstream_model))
+        if model is None:
+            return FOR_EVER_US
+        history = self._records[provider, model]
+        dates = [prices.from_us for prices in history]
+        dates += [o.from_us for o in self._overrides if o.discount is not None and self._is_meant(o, provider, model)]
+        index = bisect_right(history, at_us, key=lambda prices: prices.from_us)
+        if index and (off_peak := history[index - 1].off_peak) is not None:
+            dates += [edge for window in off_peak.windows for edge in window.edges_us(at_us)]
+        return min((date for date in dates if date > at_us), default=FOR_EVER_US)
 
     def _discounted(self, provider: str, model: str, prices: ModelPrices, at_us: int) -> ModelPrices:
         terms = [

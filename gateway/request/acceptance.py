@@ -30,7 +30,7 @@ LIMITS: Mapping[Operation, str] = {"chat.completions": "max_tokens", "responses"
 class Acceptance:
     """`decide` is the pipeline's; `known_models` are the names of its present snapshot."""
 
-    decide: Callable[[RequestView, KeyRecord, tuple[str, ...]], Choice]
+    decide: Callable[[RequestView, KeyRecord, tuple[str, ...], int], Choice]
     known_models: Callable[[], frozenset[str]]
     admission: Admission
     books: Bookkeeper
@@ -46,14 +46,15 @@ class Acceptance:
             )
         limited: ModelLimited | None = None
         while True:
+            at_us = self.now_us()  # one time for the decision and the books: its price is that of this moment
             try:
-                choice = self._with_free_fallbacks(self.decide(view, key, incoming.tags), key)
+                choice = self._with_free_fallbacks(self.decide(view, key, incoming.tags, at_us), key)
             except (ModelNotFound, NoEligibleModel):
                 if limited is not None:
                     raise limited from None
                 raise
             trace = incoming.headers.get("traceparent")
-            intent = new_intent(view, key, incoming.tags, choice, accepted_at_us=self.now_us(), traceparent=trace)
+            intent = new_intent(view, key, incoming.tags, choice, accepted_at_us=at_us, traceparent=trace)
             body = self._within_bound(incoming.body, view, key)
             run = Run(view, body, choice, intent, Meter(started_at), choice.order[0], headers=incoming.headers)
             try:

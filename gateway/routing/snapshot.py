@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gateway.ledger.entry import Facts, Intent
-from gateway.pricing.catalogue import ModelPrices
+from gateway.pricing.catalogue import FOR_EVER_US, ModelPrices
 from gateway.routing.rules import EMBEDDINGS, Rule
 
 DOWN_SLOTS = -1
@@ -52,13 +52,17 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Rules and catalogue, one version each; a request is decided and priced under the one it was admitted with."""
+    """Rules and catalogue, one version each; a request is decided and priced under the one it was admitted with.
+
+    Requests from `prices_until_us` on (exclusive) need a newer one: some price then is another by its date.
+    """
 
     rules: tuple[Rule, ...]
     candidates: Mapping[str, Candidate]
     rules_version: str
     prices_version: str
     classifier_version: str
+    prices_until_us: int = FOR_EVER_US
 
 
 class RequestFacts(msgspec.Struct, frozen=True):

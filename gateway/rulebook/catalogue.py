@@ -8,7 +8,7 @@ import msgspec
 
 from classifier.protocol import ModelProfile
 from gateway.errors import ConfigurationError
-from gateway.pricing.catalogue import PriceBook
+from gateway.pricing.catalogue import FOR_EVER_US, PriceBook
 from gateway.routing.rules import EMBEDDINGS, ModelSpec, RulesDocument, parse_rules
 from gateway.routing.snapshot import Candidate, EngineSpeed, Snapshot
 
@@ -67,17 +67,18 @@ class Catalogue:
         """
         models = self.models(document)
         candidates = {name: self._candidate(name, spec, prices, at_us) for name, spec in models.items()}
+        held = (prices.holds_until_us(*self._priced_as(spec), at_us) for spec in models.values())
         return Snapshot(
             rules=tuple(document.rules),
             candidates=candidates,
             rules_version="-".join(part for part in (text_version, rules_version(document, models)) if part),
             prices_version=prices.version,
             classifier_version=classifier_version,
+            prices_until_us=min(held, default=FOR_EVER_US),
         )
 
     def _candidate(self, name: str, spec: ModelSpec, prices: PriceBook, at_us: int) -> Candidate:
         backend = self.backends[spec.backend]
-        provider, _, priced = (spec.priced_as or f"{backend.provider}/{spec.upstream_model}").partition("/")
         return Candidate(
             name=name,
             backend=spec.backend,
@@ -87,9 +88,15 @@ class Catalogue:
             supports=frozenset(spec.supports),
             is_local=backend.speed is not None,
             is_simulated=backend.is_simulated,
-            prices=None if backend.speed is not None else prices.lookup(provider, priced, at_us),
+            prices=None if backend.speed is not None else prices.lookup(*self._priced_as(spec), at_us),
             speed=backend.speed,
         )
+
+    def _priced_as(self, spec: ModelSpec) -> tuple[str, str]:
+        """The provider and model of the price list."""
+        name = spec.priced_as or f"{self.backends[spec.backend].provider}/{spec.upstream_model}"
+        provider, _, model = name.partition("/")
+        return provider, model
 
 
 def profiles(models: Mapping[str, ModelSpec]) -> Sequence[ModelProfile]:

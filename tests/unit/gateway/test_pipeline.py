@@ -1,7 +1,9 @@
 """The three invariants of the request path, driven by scripted backends and an in-memory ledger."""
 
 import asyncio
+import itertools
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -23,10 +25,10 @@ from gateway.ledger.entry import Status
 from gateway.limits.admission import Admission, parse_limits
 from gateway.pipeline import Incoming
 from gateway.routing.decide import decide
-from gateway.routing.snapshot import request_facts_of
+from gateway.routing.snapshot import Snapshot, request_facts_of
 from gateway.upstreams.starting import Starting
 from tests.builders import make_candidate, make_local, make_prices, make_snapshot
-from tests.rig import KEY, FixedClassifier, RecordingCaller, Rig
+from tests.rig import KEY, A, B, FixedClassifier, RecordingCaller, Rig
 
 
 def fault(kind: Fault, after: int = 0) -> Script:
@@ -179,6 +181,41 @@ async def test_unknown_prices_are_null_and_never_zero() -> None:
     caller = await rig.ask()
     assert rig.entry.cost is None
     assert "x-breakeven-cost-usd" not in caller.headers
+
+
+async def test_a_request_is_priced_by_its_own_time_and_not_by_a_timer() -> None:
+    """A microsecond before the new price, at it, and after: one decision, one accepted_at, one price each."""
+    change_us = 1_800_000_000_000_000
+    times = [change_us - 1, change_us, change_us + 1]
+    dearer = make_snapshot(candidates=[replace(A, prices=make_prices(2.0, 8.0)), B])
+    asked: list[int] = []
+
+    def snapshot_at(at_us: int) -> Snapshot:
+        asked.append(at_us)
+        return dearer
+
+    rig = Rig(snapshot_at=snapshot_at)
+    rig.pipeline.snapshot = replace(rig.pipeline.snapshot, prices_until_us=change_us)
+    for now_us in times:
+        rig.pipeline.now_us = lambda now_us=now_us: now_us
+        await rig.ask()
+    assert [entry.intent.accepted_at_us for entry in rig.ledger.entries] == times
+    old = 12 * 1_000_000 + 4 * 4_000_000
+    assert [entry.cost.total_pico_usd for entry in rig.ledger.entries if entry.cost] == [old, 2 * old, 2 * old]
+    assert asked == [change_us], "once, by the first who needs it"
+
+
+async def test_the_decision_and_the_books_have_one_time() -> None:
+    """Time goes on while a request is decided: a price that changes meanwhile is the next request's."""
+
+    def snapshot_at(at_us: int) -> Snapshot:
+        raise AssertionError(f"this request was accepted before {at_us}")
+
+    ticks = itertools.count()  # 0 authenticates, 1 accepts; whoever looks again is too late
+    rig = Rig(now_us=lambda: next(ticks), snapshot_at=snapshot_at)
+    rig.pipeline.snapshot = replace(rig.pipeline.snapshot, prices_until_us=2)
+    await rig.ask()
+    assert rig.entry.intent.accepted_at_us == 1
 
 
 async def test_missing_usage_is_estimated_and_flagged() -> None:

@@ -1,6 +1,7 @@
 """What the environment adds to the files, and which deployments are refused."""
 
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from gateway.config.home import Home, create_home
 from gateway.config.price_files import load_prices, own_prices, write_prices
 from gateway.errors import ConfigurationError, StateError
 from gateway.limits.values import Rates as LimitRates
-from gateway.pricing.catalogue import Ladder, Rates
+from gateway.pricing.catalogue import FOR_EVER_US, Ladder, Rates
+from gateway.pricing.price_text import start_of_day_us
+from gateway.routing.snapshot import Snapshot
 
 
 @pytest.fixture
@@ -111,3 +114,24 @@ def test_a_pepper_that_is_none_is_refused(home: Home, given: str, monkeypatch: p
     monkeypatch.setenv("BREAKEVEN_PEPPER", given)
     with pytest.raises(StateError, match="64 hexadecimal digits"):
         home.pepper()
+
+
+def test_a_snapshot_knows_when_its_prices_end(home: Home) -> None:
+    """A discount begins on 1 February 2030; that of a provider without a key here is nobody's."""
+    (home.root / "terms.yaml").write_text(
+        "overrides:\n"
+        "- {provider: openai, discount: 0.1, from: 2030-02-01}\n"
+        "- {provider: anthropic, discount: 0.1, from: 2030-01-20}\n",
+        "utf-8",
+    )
+    add(home, "\nprice_overrides: [terms.yaml]\n")
+    deployment = load_deployment(home, environ={"OPENAI_API_KEY": "x"})
+    january, february = start_of_day_us(date(2030, 1, 2)), start_of_day_us(date(2030, 2, 1))
+
+    def snapshot(at_us: int) -> Snapshot:
+        return deployment.catalogue.snapshot(
+            deployment.rules, deployment.prices, classifier_version="test", at_us=at_us
+        )
+
+    assert snapshot(january).prices_until_us == february
+    assert snapshot(february).prices_until_us == FOR_EVER_US

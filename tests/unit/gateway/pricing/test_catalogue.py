@@ -3,7 +3,17 @@ from fractions import Fraction
 
 import pytest
 
-from gateway.pricing.catalogue import Ladder, ModelRecord, OffPeak, Override, PriceBook, Rates, Window
+from gateway.pricing.catalogue import (
+    FOR_EVER_US,
+    MINUTE_US,
+    Ladder,
+    ModelRecord,
+    OffPeak,
+    Override,
+    PriceBook,
+    Rates,
+    Window,
+)
 from tests.unit.gateway.pricing.builders import at, make_file, make_prices
 
 JUNE, JULY, AUGUST = at("2026-06-01"), at("2026-07-01"), at("2026-08-01")
@@ -107,3 +117,39 @@ def test_the_hour_sets_the_price(time: str, cached: int) -> None:
 
 def test_a_record_says_its_date_and_short_price() -> None:
     assert (OLD.from_date, OLD.rates) == ("2026-06-01", Rates(2, 4))
+
+
+HALF_PRICE = (
+    Override("acme", discount=Fraction(1, 2), from_us=JULY),
+    Override("other", discount=Fraction(1, 2), from_us=JUNE + 1),
+)
+
+
+@pytest.mark.parametrize(
+    ("at_us", "until_us"),
+    [(0, JUNE), (JUNE - 1, JUNE), (JUNE, JULY), (JULY - 1, JULY), (JULY, AUGUST), (AUGUST, FOR_EVER_US)],
+)
+def test_a_price_holds_until_the_next_date_that_is_about_it(at_us: int, until_us: int) -> None:
+    assert BOOK.with_overrides(HALF_PRICE).holds_until_us("acme", "large-0601", at_us) == until_us
+
+
+def test_what_has_no_price_never_gets_another() -> None:
+    assert BOOK.with_overrides(HALF_PRICE).holds_until_us("acme", "small", JUNE) == FOR_EVER_US
+
+
+def test_off_peak_hours_end_a_price_at_their_minute() -> None:
+    """Nights of Friday (5) and Saturday; 5 June 2026 is a Friday. Every change within a fortnight is foretold."""
+    nights = (Window((5, 6), 22 * 60 + 30, 24 * 60), Window((6,), 0, 6 * 60))
+    cheap = replace(OLD, off_peak=OffPeak(nights, Ladder(Rates(1, 1))))
+    book = PriceBook([make_file(ModelRecord("large", (cheap,)))])
+    minutes = range(at("2026-06-04"), at("2026-06-18"), MINUTE_US)
+    prices = [book.lookup("acme", "large", minute) for minute in minutes]
+    changes = [minutes[n] for n in range(1, len(prices)) if prices[n] != prices[n - 1]]
+    assert len(changes) == 8
+    at_us = minutes[0]
+    for change in changes:
+        while (until := book.holds_until_us("acme", "large", at_us)) < change:
+            assert book.lookup("acme", "large", until) == book.lookup("acme", "large", at_us), "early is only wasteful"
+            at_us = until
+        assert until == change
+        at_us = change
