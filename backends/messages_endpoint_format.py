@@ -12,6 +12,8 @@ import msgspec
 from backends.json_objects import Fields, decode_object, number, part_of, text_of
 
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
+_CONTINUES: Final[Fields] = {"continue_final_message": True, "add_generation_prompt": False}
+"""Of vLLM, SGLang and our engine; the second, true where it is not said, would contradict the first."""
 _BILLING_LINE: Final = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
 
 _BOUND: Final = {
@@ -39,9 +41,10 @@ class UnsayableMessages(InvalidMessages):
         self.details = details
 
 
-def chat_body_from_messages(body: bytes, *, keeps_cache_marks: bool = False) -> bytes:
-    """An OpenAI chat body that asks the same, with `cache_control` only for those who are known to take it: others
-    refuse what they do not know. Raises InvalidMessages."""
+def chat_body_from_messages(body: bytes, *, keeps_cache_marks: bool = False, continues_last: bool = False) -> bytes:
+    """An OpenAI chat body that asks the same, with `cache_control` and the wish that an answer go on inside the
+    assistant's last message only for those who are known to take it: others refuse what they do not know. Raises
+    InvalidMessages."""
     fields = decode_object(body)
     if fields is None:
         raise InvalidMessages("body", "must be a JSON object")
@@ -56,7 +59,11 @@ def chat_body_from_messages(body: bytes, *, keeps_cache_marks: bool = False) -> 
         raise InvalidMessages("max_tokens", "must be a positive integer")
     if not isinstance(fields.get("model"), str):
         raise InvalidMessages("model", "must be a string")
-    chat: Fields = {"model": fields["model"], "messages": list(_messages(fields)), "max_tokens": limit}
+    messages = list(_messages(fields))
+    chat: Fields = {"model": fields["model"], "messages": messages, "max_tokens": limit}
+    last = messages[-1]
+    if continues_last and last["role"] == "assistant" and last["content"] and "tool_calls" not in last:
+        chat |= _CONTINUES
     for name in ("temperature", "top_p"):
         if fields.get(name) is not None:
             chat[name] = _share(fields, name)
@@ -70,7 +77,7 @@ def chat_body_from_messages(body: bytes, *, keeps_cache_marks: bool = False) -> 
     tools = [_tool(tool, f"tools[{place}]") for place, tool in enumerate(_list(fields, "tools"))]
     optional: Fields = {"user": user, "tools": tools, "response_format": _response_format(fields)}
     if not keeps_cache_marks:
-        _unmark(cast(list[Fields], chat["messages"]), tools)
+        _unmark(messages, tools)
     return msgspec.json.encode(chat | _tool_choice(fields) | {name: value for name, value in optional.items() if value})
 
 

@@ -33,8 +33,8 @@ Write = Callable[[Chunk], bytes]
 class TranslatingBackend:
     """A backend around another one; what is in `native` goes to that one as it is.
 
-    `takes_cache_marks`: its chats may carry Anthropic's `cache_control`. `now` is Unix seconds, for the date that a
-    response carries.
+    `takes_cache_marks`: its chats may carry Anthropic's `cache_control`; `continues_messages`: they may ask that the
+    answer go on inside the last message. `now` is Unix seconds, for the date that a response carries.
     """
 
     def __init__(
@@ -43,11 +43,13 @@ class TranslatingBackend:
         *,
         native: Collection[Operation] = (),
         takes_cache_marks: bool = False,
+        continues_messages: bool = False,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._inner = inner
         self._native = native
         self._takes_cache_marks = takes_cache_marks
+        self._continues_messages = continues_messages
         self._now = now
 
     @property
@@ -92,7 +94,9 @@ class TranslatingBackend:
 
     async def _open_message(self, call: Call) -> Reply:
         try:
-            body = chat_body_from_messages(call.body, keeps_cache_marks=self._takes_cache_marks)
+            body = chat_body_from_messages(
+                call.body, keeps_cache_marks=self._takes_cache_marks, continues_last=self._continues_messages
+            )
         except InvalidMessages as error:
             is_unsayable = isinstance(error, UnsayableMessages)
             body = messages_error(400, str(error), details=error.details if is_unsayable else None)

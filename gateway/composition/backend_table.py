@@ -55,10 +55,13 @@ class BackendTable:
         drains: bool = False,
         native: Collection[Operation] = (),
         takes_cache_marks: bool = False,
+        continues_messages: bool = False,
     ) -> None:
         """`native` are the operations, beyond chat's, that need no translation for this adapter."""
         marks = takes_cache_marks or dialect_of(facts.provider).takes_cache_marks
-        self.adapters[adapter.name] = TranslatingBackend(adapter, native=native, takes_cache_marks=marks)
+        self.adapters[adapter.name] = TranslatingBackend(
+            adapter, native=native, takes_cache_marks=marks, continues_messages=continues_messages
+        )
         self.facts[adapter.name] = facts
         if isinstance(adapter, KeyPool):
             self.shelves[adapter.name] = adapter
@@ -78,7 +81,7 @@ def build_backend_table(
     if engine_url is not None:
         engine = OpenAICompatibleBackend(LOCAL_BACKEND, engine_url, None, provider=LOCAL_BACKEND, health_from="engine")
         speed = curve.speed(settings.engine.gpu_hour_pico_usd)
-        table.add(engine, BackendFacts(provider=LOCAL_BACKEND, speed=speed))
+        table.add(engine, BackendFacts(provider=LOCAL_BACKEND, speed=speed), continues_messages=True)
         table.prompt_caches[LOCAL_BACKEND] = ENGINE_CACHE
         _add_embedding_model(table, settings.engine)
     for name, block in settings.backends.items():
@@ -118,6 +121,7 @@ def _add_block(table: BackendTable, name: str, block: BackendSettings, environ: 
         drains=block.on_disconnect == "drain",
         native=_native_to_block(block),
         takes_cache_marks=block.litellm is not None,
+        continues_messages=block.health_from != "models",  # an engine's own: vLLM, SGLang or ours
     )
     table.timeouts[name] = Timeouts(**block.timeouts.model_dump())
     table.prompt_caches[name] = PromptCache(**block.prompt_cache.model_dump())

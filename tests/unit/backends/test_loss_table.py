@@ -174,6 +174,7 @@ MESSAGE_SAMPLES: dict[str, tuple[Json, Json]] = {
     ),
     "search result": (MESSAGE, ask({"type": "search_result", "source": "https://x", "title": "t", "content": [SAID]})),
     "document by address": (MESSAGE, ask({"type": "document", "source": {"type": "url", "url": "https://x/y.pdf"}})),
+    "assistant's message at the end": (MESSAGE, assistant(SAID)),
 }
 
 

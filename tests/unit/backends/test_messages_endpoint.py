@@ -321,3 +321,30 @@ async def test_a_conversation_kept_elsewhere_is_refused_so_that_clients_send_it_
         await backend.open(Call("messages", "m", json.dumps(asked).encode(), False, "r1"))
     assert json.loads(refused.value.body)["error"]["details"] == {"error_code": "thread_not_found"}
     assert translate({"thread": {"type": "create"}}) == translate({})
+
+
+SAID: Json = {"role": "assistant", "content": "The capital is"}
+CALLED: Json = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]}
+THOUGHT: Json = {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}]}
+ASKED: Json = {"role": "user", "content": "hi"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "goes_on"),
+    [
+        ([ASKED, SAID], True),
+        ([ASKED, {"role": "assistant", "content": [{"type": "text", "text": "The"}]}], True),
+        ([ASKED], False),
+        ([ASKED, SAID, ASKED], False),
+        ([ASKED, CALLED], False),
+        ([ASKED, THOUGHT], False),
+        ([ASKED, {"role": "assistant", "content": ""}], False),
+    ],
+)
+def test_an_answer_goes_on_inside_the_assistants_last_message_where_that_can_be_said(
+    messages: list[Json], goes_on: bool
+) -> None:
+    body = json.dumps(LEAST | {"messages": messages}).encode()
+    plain = json.loads(chat_body_from_messages(body))
+    wish = {"continue_final_message": True, "add_generation_prompt": False} if goes_on else {}
+    assert json.loads(chat_body_from_messages(body, continues_last=True)) == plain | wish
