@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 
 from gateway.cli.address import local_url
 from gateway.composition.web_ui import WebUi, ui_supervisor
@@ -12,6 +14,8 @@ from gateway.config.settings import EngineSettings
 from gateway.errors import StateError
 from gateway.process.server import free_port
 from gateway.process.supervisor import Supervisor
+
+ENGINE_PACKAGE = "torch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,18 @@ def engine_supervisor(home: Home, engine: EngineSettings, url: str) -> Superviso
     )
 
 
+def require_engine_package(config_file: Path, package: str = ENGINE_PACKAGE) -> None:
+    """Before weights are fetched for an engine that could never start. Raises StateError."""
+    if find_spec(package) is None:
+        raise StateError(
+            f"the bundled engine needs {package}, which is not installed here: {sys.executable} -m pip install "
+            f"'breakeven[engine]' brings it; or set engine.is_enabled to false in {config_file} to run without it"
+        )
+
+
 def fetch_weights(home: Home, engine: EngineSettings) -> None:
     """Bring the engine's weights here, or find them; the child says what it does. Raises StateError."""
+    require_engine_package(home.config_file)
     wanted = [engine.model] if engine.embedding_model is None else [engine.model, engine.embedding_model]
     for model in wanted:
         command = [sys.executable, "-m", "local_engine", "fetch", "--model", model]

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.serve_children import engine_supervisor
+from gateway.cli.serve_children import engine_supervisor, require_engine_package
 from gateway.config.home import Home
 from gateway.config.settings import EngineSettings
+from gateway.errors import StateError
 
 
 @pytest.mark.parametrize(
@@ -29,3 +30,10 @@ def test_the_engine_is_told_its_models(tmp_path: Path, settings: dict[str, str],
     assert [
         part for part in command if part in {"--embedding-model", "--embedding-name", *settings.values()}
     ] == options
+
+
+def test_an_engine_that_could_never_start_is_said_before_anything_is_fetched(tmp_path: Path) -> None:
+    file = tmp_path / "breakeven.yaml"
+    require_engine_package(file, package="json")
+    with pytest.raises(StateError, match=rf"(?s)no_such_package.*breakeven\[engine\].*is_enabled.*{file}"):
+        require_engine_package(file, package="no_such_package")
