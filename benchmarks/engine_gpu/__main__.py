@@ -13,9 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engine_gpu.report import render
-from benchmarks.engine_gpu.run import Run
+from benchmarks.engine_gpu.run import Run, conclude, is_under_way, unlimited
 from benchmarks.engine_gpu.shapes import SHAPES, SMOKE, Sizes, tiny
-from benchmarks.engine_gpu.supervision import CANNOT, DONE, FAILED, LOST, supervise
+from benchmarks.engine_gpu.supervision import (
+    CANNOT,
+    DONE,
+    FAILED,
+    LOST,
+    ended_after,
+    leave,
+    run_process,
+    supervise,
+)
 from local_engine.config import ModelConfig
 from local_engine.errors import DeviceLost
 
@@ -27,32 +36,65 @@ def main(arguments: list[str] | None = None) -> int:
     if complaint is not None:
         print(complaint, file=sys.stderr)
         return CANNOT
-    if options.smoke or options.worker:
-        return measure(options)
+    if options.worker:
+        leave(measure(begin(options), options))
+    if options.smoke:
+        run = begin(options)
+        status = measure(run, options)
+        show(run.report(), is_json=options.json)
+        return status
+    return measure_in_processes(given, options)
 
-    def spawn(further: Sequence[str]) -> int:
+
+def measure_in_processes(given: Sequence[str], options: argparse.Namespace) -> int:
+    """Let processes measure, and show what they leave, whatever became of them."""
+    output: Path = options.output
+    if not options.resume:
+        output.unlink(missing_ok=True)
+
+    def spawn(further: Sequence[str], limit_seconds: float) -> int:
         command = [sys.executable, "-m", "benchmarks.engine_gpu", *given, "--worker", *further]
-        return subprocess.run(command, check=False).returncode
+        status = run_process(command, limit_seconds)
+        # Whoever ends a part that hangs gives the status of a failure, too.
+        return LOST if status == FAILED and is_under_way(output) else status
 
-    return supervise(spawn, options.budget_seconds, resumes=options.resume)
+    status = supervise(spawn, options.budget_seconds, resumes=options.resume)
+    report = conclude(output)
+    if report is None:
+        print("engine_gpu measured nothing: its process ended before the first part.", file=sys.stderr)
+        return FAILED
+    show(report, is_json=options.json)
+    return DONE if status == DONE else FAILED
 
 
-def measure(options: argparse.Namespace) -> int:
-    """Measure everything in this process; what `--output` holds already stays, if so told."""
+def begin(options: argparse.Namespace) -> Run:
+    """A run that has all its time; what `--output` holds already stays, if so told."""
     import torch
 
+    from benchmarks.engine_gpu.rivals import is_generating
     from local_engine.gpu_faults import check_answers
 
-    is_smoke, device = options.smoke, torch.device("cpu" if options.smoke else "cuda")
+    device = torch.device("cpu" if options.smoke else "cuda")
+
+    def check() -> None:
+        check_answers(device)
+        if is_generating():
+            raise DeviceLost("transformers still generates, and others would be measured beside it")
+
     # Interpreted parts take what they take: no figure of theirs means anything.
-    deadline = float("inf") if is_smoke else time.monotonic() + options.budget_seconds
-    check = partial(check_answers, device)
-    run = Run(options.output, deadline, machine(is_smoke=is_smoke), commit(), check)
+    deadline = float("inf") if options.smoke else time.monotonic() + options.budget_seconds
+    limited = unlimited if options.smoke else ended_after
+    run = Run(options.output, deadline, machine(is_smoke=options.smoke), commit(), check, limited)
     if options.resume:
         run.resume()
+    return run
+
+
+def measure(run: Run, options: argparse.Namespace) -> int:
+    """Measure everything in this process."""
     shapes = [SHAPES[name] for name in options.models]
     try:
-        if is_smoke:
+        if options.smoke:
             measure_everything(run, [tiny(shape) for shape in shapes], SMOKE, "cpu")
         else:
             measure_everything(run, shapes, Sizes(), "cuda")
@@ -60,8 +102,11 @@ def measure(options: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
         return LOST
     run.write()
-    print(json.dumps(run.report()) if options.json else render(run.report()))
     return FAILED if run.results.get("failed") else DONE
+
+
+def show(report: dict[str, Any], *, is_json: bool) -> None:
+    print(json.dumps(report) if is_json else render(report), flush=True)
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:

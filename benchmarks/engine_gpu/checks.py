@@ -9,6 +9,7 @@ from local_engine.attention.triton_paged_decode import paged_decode
 from local_engine.attention.triton_paged_extend import paged_extend
 from local_engine.attention.triton_tiles import KvScales
 from local_engine.kernels import fp8, int4, reference
+from local_engine.kernels.gemv import gemv
 from local_engine.kernels.rms_norm import add_rms_norm
 from local_engine.kernels.rope_store import HeadNorms, rope_store
 from local_engine.kernels.sampling import SamplingTensors, sample
@@ -48,10 +49,10 @@ def _paged(device: torch.device, dtype: torch.dtype) -> tuple[Paged, Paged]:
     return (host[0].to(device), host[1].to(device), host[2].to(device), host[3].to(device)), host
 
 
-def check_decode(device: torch.device, dtype: torch.dtype = BF16) -> float:
+def check_decode(device: torch.device, dtype: torch.dtype = BF16, splits: int = 8) -> float:
     on_device, host = _paged(device, dtype)
     q = torch.randn(len(LENGTHS), HEADS, DIM).to(BF16)
-    got = paged_decode(q.to(device), *on_device, scale=DIM**-0.5, kv_scales=KvScales(0.5, 2.0), splits=8)
+    got = paged_decode(q.to(device), *on_device, scale=DIM**-0.5, kv_scales=KvScales(0.5, 2.0), splits=splits)
     bounds = torch.arange(len(LENGTHS) + 1, dtype=torch.int32)
     return relative_error(got, reference.paged_attention(q, *host, bounds, scale=DIM**-0.5, k_scale=0.5, v_scale=2.0))
 
@@ -103,8 +104,19 @@ def check_int4(device: torch.device, rows: int) -> float:
     return relative_error(int4.int4_matmul(x.to(device), moved), wanted)
 
 
-def check_fp8(device: torch.device) -> float:
-    x, weight = torch.randn(20, HIDDEN).to(BF16).to(device), fp8.quantise_weight(torch.randn(512, HIDDEN).to(device))
+def check_one_row(device: torch.device, *, gates: bool) -> float:
+    """A norm before and silu after, or a residual after."""
+    x, weight, residual = (torch.randn(rows, HIDDEN).to(BF16) for rows in (1, 1024, 1))
+    if gates:
+        wanted = reference.silu_mul((reference.rms_norm(x, residual[0], 1e-5).float() @ weight.float().T).to(BF16))
+        got = gemv(x.to(device), weight.to(device), norm=residual[0].to(device), eps=1e-5, gates=True)
+        return relative_error(got, wanted)
+    wanted = (x.float() @ weight.float().T).to(BF16).float() + residual[:, :1024].float()
+    return relative_error(gemv(x.to(device), weight.to(device), residual=residual[:, :1024].to(device)), wanted)
+
+
+def check_fp8(device: torch.device, rows: int) -> float:
+    x, weight = torch.randn(rows, HIDDEN).to(BF16).to(device), fp8.quantise_weight(torch.randn(512, HIDDEN).to(device))
     values, scales = fp8.quantise_rows(x)
     wanted = reference.scaled_matmul(values.cpu(), scales.cpu(), weight.values.cpu(), weight.scales.cpu(), BF16)
     return relative_error(fp8.scaled_matmul(values, scales, weight), wanted)
@@ -131,12 +143,16 @@ def check_sampling(device: torch.device) -> float:
 CHECKS: dict[str, Callable[[torch.device], float]] = {
     "paged decode": check_decode,
     "paged decode, e4m3 cache": lambda device: check_decode(device, torch.float8_e4m3fn),
+    "paged decode in one split": lambda device: check_decode(device, splits=1),
     "paged extend, sliding window": check_extend,
     "rms norm and residual": check_norm,
     "silu and multiply": check_silu_mul,
     "rotary, head norms": check_rope,
     "int4 times a vector": lambda device: check_int4(device, 1),
     "int4 times a matrix": lambda device: check_int4(device, 33),
-    "e4m3 product": check_fp8,
+    "one row times a matrix, norm and silu": lambda device: check_one_row(device, gates=True),
+    "one row times a matrix, residual": lambda device: check_one_row(device, gates=False),
+    "e4m3 times a vector": lambda device: check_fp8(device, 1),
+    "e4m3 times a matrix": lambda device: check_fp8(device, 20),
     "sampling, a quarter of the share of tokens that differ": check_sampling,
 }

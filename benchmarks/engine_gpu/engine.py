@@ -202,7 +202,17 @@ def build_core(engine: Engine, *, max_tokens_per_step: int, runs_ahead: bool) ->
 
 def prompt_logits(engine: Engine, prompt: Sequence[int]) -> torch.Tensor:
     """Logits float32 [vocabulary] after one prompt, computed in the first blocks of the cache."""
+    return _logits(engine, prompt, 0)
+
+
+def decode_logits(engine: Engine, prompt: Sequence[int]) -> torch.Tensor:
+    """The same by a captured decode step of the last token, after the others were computed."""
+    _logits(engine, prompt[:-1], 0)
+    return _logits(engine, prompt, len(prompt) - 1)
+
+
+def _logits(engine: Engine, prompt: Sequence[int], start: int) -> torch.Tensor:
     request = Request("prompt", list(prompt), SamplingParams(temperature=0.0))
     request.block_ids = list(range(-(-len(prompt) // BLOCK_SIZE)))
-    row = Row(request=request, start=0, count=len(prompt), drafts=0, needs_logits=True)
+    row = Row(request=request, start=start, count=len(prompt) - start, drafts=0, needs_logits=True)
     return engine.runner.run(Batch((row,)))[0]

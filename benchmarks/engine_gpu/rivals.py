@@ -2,8 +2,10 @@
 
 import dataclasses
 import inspect
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import torch
@@ -13,10 +15,14 @@ from benchmarks.engine_gpu.shapes import transformers_settings
 from local_engine.config import ModelConfig
 
 # Its own defaults, and everything it has against launch and host overhead. Without the flash-attn package both attend
-# by SDPA.
+# by SDPA. Prefixes are not kept from one run to the next, on either side.
 CONFIGURATIONS: Final[dict[str, dict[str, Any]]] = {
-    "cuda graphs and asynchronous batching": {"use_cuda_graph": True, "use_async_batching": True},
-    "defaults": {},
+    "cuda graphs and asynchronous batching": {
+        "use_cuda_graph": True,
+        "use_async_batching": True,
+        "allow_block_sharing": False,
+    },
+    "defaults": {"allow_block_sharing": False},
 }
 # For what is sent at once, and for the end of the generation thread.
 ANSWER_SECONDS = 90.0
@@ -27,13 +33,24 @@ def build(shape: ModelConfig, device: torch.device, dtype: torch.dtype = torch.b
     """A causal language model of this shape with transformers' own random initialisation."""
     settings = transformers_settings(shape)
     torch.manual_seed(0)
-    with device:
+    with device, _default_type(dtype):
         model: Any = (
             transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**settings))
             if shape.family == "qwen3"
             else transformers.LlamaForCausalLM(transformers.LlamaConfig(**settings))
         )
-    return model.to(dtype).eval()
+    return model.eval()
+
+
+@contextmanager
+def _default_type(dtype: torch.dtype) -> Generator[None]:
+    """Weights are drawn in this type. Converted afterwards, the rotary frequencies would be rounded with them."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 @torch.inference_mode()
@@ -43,21 +60,33 @@ def last_logits(model: Any, prompt: Sequence[int], device: torch.device) -> torc
 
 
 def output_tokens_per_second(
-    model: Any, prompts: Sequence[Sequence[int]], output_tokens: int, settings: Mapping[str, Any], limit_seconds: float
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    output_tokens: int,
+    settings: Mapping[str, Any],
+    limit_seconds: Callable[[], float],
 ) -> float:
-    """Greedy continuous batching over all prompts, after a first run of a few that warms everything up.
+    """Greedy continuous batching over all prompts, the better of two runs after a first of a few; of one, where no
+    time is left for the other.
 
-    Raises RuntimeError where either takes longer than `limit_seconds`.
+    Raises RuntimeError where one takes longer than `limit_seconds` says at its beginning.
     """
     generation = transformers.GenerationConfig(
         max_new_tokens=output_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0
     )
+
+    def rate() -> float:
+        began = time.perf_counter()
+        return _answer(manager, prompts, output_tokens, limit_seconds()) / (time.perf_counter() - began)
+
     with _session(model, generation, settings) as manager:
         try:
-            _answer(manager, prompts[:8], output_tokens, limit_seconds)
-            began = time.perf_counter()
-            produced = _answer(manager, prompts, output_tokens, limit_seconds)
-            return produced / (time.perf_counter() - began)
+            _answer(manager, prompts[:8], output_tokens, limit_seconds())
+            best = rate()
+            # Graphs for batches of this size were captured meanwhile: the second run shows what it can do.
+            if limit_seconds() > 2 * len(prompts) * output_tokens / best:
+                best = max(best, rate())
+            return best
         finally:
             _stop(manager)
 
@@ -74,18 +103,28 @@ def best_effort(
     rates: dict[str, float] = {}
     refused: dict[str, str] = {}
     attention = model.config._attn_implementation
+
+    def limit_seconds() -> float:
+        return min(ANSWER_SECONDS, seconds_left())
+
     for name, settings in CONFIGURATIONS.items():
         try:
-            limit = min(ANSWER_SECONDS, seconds_left())
-            rates[name] = output_tokens_per_second(model, prompts, output_tokens, {**settings, **cache}, limit)
+            rates[name] = output_tokens_per_second(model, prompts, output_tokens, {**settings, **cache}, limit_seconds)
         except Exception as error:  # noqa: BLE001 - what it cannot run must not decide the comparison
             refused[name] = f"{type(error).__name__}: {error}"
         finally:
             # A session that fails at its start leaves the model with attention that only such sessions can use.
             model.set_attn_implementation(attention)
+        if is_generating():
+            break
     if not rates:
         raise RuntimeError(f"transformers' continuous batching did not run: {refused}")
     return rates, refused
+
+
+def is_generating() -> bool:
+    """Whether a session that was to stop still uses the device."""
+    return any("_run_generation_loop" in thread.name for thread in threading.enumerate())
 
 
 def _session(model: Any, generation: Any, settings: Mapping[str, Any]) -> Any:

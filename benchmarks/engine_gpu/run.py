@@ -5,6 +5,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,21 +13,33 @@ from typing import Any
 from benchmarks.engine_gpu.report import build_report
 
 UNDER_WAY = "under_way"
+# A part that takes so many times what it may need hangs; compilation on a slow processor does not.
+HANGS_AFTER = 5.0
+SHORTEST_LIMIT_SECONDS = 90.0
 
 
 def nothing() -> None:
-    """Where a part that failed cannot harm those after it."""
+    """Where a part cannot harm those after it."""
+
+
+def unlimited(_seconds: float) -> AbstractContextManager[None]:
+    """Where no part can hang."""
+    return nullcontext()
 
 
 @dataclass
 class Run:
-    """Tries parts. `check` is called after one that failed, and raises where no other could succeed in this process."""
+    """Tries parts, each within `limited` to a time after which it hangs.
+
+    `check` is called after each, and raises where no other could succeed, or be told from it, in this process.
+    """
 
     output: Path | None
     deadline: float
     machine: dict[str, Any]
     commit: str
     check: Callable[[], None] = nothing
+    limited: Callable[[float], AbstractContextManager[None]] = unlimited
     results: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def resume(self) -> None:
@@ -35,9 +48,7 @@ class Run:
             return
         self.results = json.loads(self.output.read_text(encoding="utf-8"))["results"]
         self.results.pop("left_out", None)
-        died_in = self.results.pop(UNDER_WAY, None)
-        if died_in is not None:
-            self.results.setdefault("failed", {})[died_in] = "the measuring process died in it"
+        settle(self.results)
 
     def seconds_left(self) -> float:
         """Until the budget is spent."""
@@ -55,7 +66,8 @@ class Run:
             figures = self.obtain(path, needed_seconds, measure)
             if figures is not None:
                 place[path[-1]] = figures
-            self.write()
+                self.write()
+                self.check()
         return place.get(path[-1])
 
     def obtain(self, path: tuple[str, ...], needed_seconds: float, make: Callable[[], Any]) -> Any:
@@ -70,8 +82,10 @@ class Run:
         self.results[UNDER_WAY] = name
         self.write()
         began = time.monotonic()
+        print(f"{name} begins, {left:.0f} s left", file=sys.stderr, flush=True)
         try:
-            return make()
+            with self.limited(max(SHORTEST_LIMIT_SECONDS, HANGS_AFTER * needed_seconds)):
+                return make()
         except Exception as error:  # noqa: BLE001 - one part must not cost the others their figures
             traceback.print_exc()  # whoever runs this has the device once, and needs the place
             self.results.setdefault("failed", {})[name] = f"{type(error).__name__}: {error}"
@@ -83,11 +97,41 @@ class Run:
         return None
 
     def write(self) -> None:
-        """All of it, so that a process that is killed leaves what it had."""
+        """All of it, so that a process that is killed leaves what it had: always a whole file."""
         if self.output is not None:
             self.output.parent.mkdir(parents=True, exist_ok=True)
-            self.output.write_text(json.dumps(self.report(), indent=2) + "\n", encoding="utf-8")
+            write_report(self.output, self.report())
 
     def report(self) -> dict[str, Any]:
         """The benchmark's one JSON object."""
         return build_report(self.machine, self.commit, self.results)
+
+
+def write_report(path: Path, report: dict[str, Any]) -> None:
+    """Put the file there in one move."""
+    beside = path.with_name(f"{path.name}.part")
+    beside.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    beside.replace(path)
+
+
+def settle(results: dict[str, Any]) -> None:
+    """What a process died in has failed."""
+    died_in = results.pop(UNDER_WAY, None)
+    if died_in is not None:
+        results.setdefault("failed", {})[died_in] = "the measuring process ended in it"
+
+
+def is_under_way(path: Path) -> bool:
+    """Whether the process that wrote this file ended in the middle of a part."""
+    return path.exists() and UNDER_WAY in json.loads(path.read_text(encoding="utf-8"))["results"]
+
+
+def conclude(path: Path) -> dict[str, Any] | None:
+    """The report as all processes left it, settled and written; None where none came so far."""
+    if not path.exists():
+        return None
+    left = json.loads(path.read_text(encoding="utf-8"))
+    settle(left["results"])
+    report = build_report(left["machine"], left["commit"], left["results"])
+    write_report(path, report)
+    return report

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,9 @@ from benchmarks.engine_gpu.ceilings import (
     prefill_tokens_per_second,
 )
 from benchmarks.engine_gpu.report import build_bars, build_report, render
-from benchmarks.engine_gpu.run import Run
+from benchmarks.engine_gpu.run import Run, conclude, is_under_way
 from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_600M
-from benchmarks.engine_gpu.supervision import CANNOT, DONE, FAILED, LOST, MOST_PROCESSES, supervise
+from benchmarks.engine_gpu.supervision import CANNOT, DONE, FAILED, LOST, MOST_PROCESSES, run_process, supervise
 from local_engine.errors import DeviceLost
 
 ROOT = Path(__file__).parents[3]
@@ -101,7 +102,8 @@ def test_a_part_that_takes_the_device_with_it_ends_its_process_and_the_next_goes
     output, measured = tmp_path / "report.json", list[str]()
 
     def lost() -> None:
-        raise DeviceLost("cuda computes nothing more")
+        if measured[-1] == "faults":
+            raise DeviceLost("cuda computes nothing more")
 
     def measure(name: str) -> str:
         measured.append(name)
@@ -112,7 +114,7 @@ def test_a_part_that_takes_the_device_with_it_ends_its_process_and_the_next_goes
             raise SystemExit(-signal.SIGSEGV)
         return name
 
-    def process(further: Sequence[str]) -> int:
+    def process(further: Sequence[str], _limit_seconds: float) -> int:
         run = Run(output, deadline=1e12, machine={}, commit="unknown", check=lost)
         if "--resume" in further:
             run.resume()
@@ -124,6 +126,7 @@ def test_a_part_that_takes_the_device_with_it_ends_its_process_and_the_next_goes
         except SystemExit as death:
             # A process that is killed writes nothing more.
             output.write_text(json.dumps(run.report() | {"results": run.results | {"under_way": "a/killed"}}))
+            assert is_under_way(output)
             return int(str(death.code))
         run.write()
         return FAILED
@@ -134,15 +137,82 @@ def test_a_part_that_takes_the_device_with_it_ends_its_process_and_the_next_goes
     assert results["a"] == {"first": "first", "second": "second", "third": "third"}
     assert results["failed"] == {
         "a/faults": "RuntimeError: an illegal memory access",
-        "a/killed": "the measuring process died in it",
+        "a/killed": "the measuring process ended in it",
     }
+
+
+def test_a_part_that_succeeds_and_leaves_the_device_unfit_keeps_its_figures(tmp_path: Path) -> None:
+    output, is_fit = tmp_path / "report.json", [True]
+
+    def check() -> None:
+        if not is_fit[0]:
+            raise DeviceLost("transformers still generates")
+
+    def measure() -> int:
+        is_fit[0] = False
+        return 7
+
+    run = Run(output, deadline=1e12, machine={}, commit="unknown", check=check)
+    with pytest.raises(DeviceLost):
+        run.attempt(("a", "leaves"), 1, measure)
+    assert json.loads(output.read_text())["results"] == {"a": {"leaves": 7}}
+
+
+def test_what_a_killed_process_left_is_concluded(tmp_path: Path) -> None:
+    output = tmp_path / "report.json"
+    assert conclude(output) is None
+    assert not is_under_way(output)
+    run = Run(output, deadline=1e12, machine={"gpu": "some"}, commit="abc")
+    run.attempt(("a", "first"), 1, lambda: 7)
+    run.results["under_way"] = "a/hangs"
+    run.write()
+    report = conclude(output)
+    assert report is not None
+    assert report["results"] == {"a": {"first": 7}, "failed": {"a/hangs": "the measuring process ended in it"}}
+    assert (report["machine"], report["commit"]) == ({"gpu": "some"}, "abc")
+    assert json.loads(output.read_text()) == report
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_a_part_that_hangs_ends_its_process_and_says_where() -> None:
+    code = """
+import time
+from benchmarks.engine_gpu.supervision import ended_after
+
+with ended_after(600):
+    pass
+with ended_after(0.1):
+    time.sleep(600)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert ended.returncode == FAILED
+    assert "line 8" in ended.stderr
+
+
+def test_a_process_that_outlasts_its_time_is_ended() -> None:
+    assert run_process([sys.executable, "-c", "import time; time.sleep(600)"], 0.1) == LOST
+    assert run_process([sys.executable, "-c", "raise SystemExit(2)"], 600) == CANNOT
+
+
+def test_a_part_is_limited_to_several_times_what_it_may_need(tmp_path: Path) -> None:
+    limits: list[float] = []
+
+    def limited(seconds: float) -> AbstractContextManager[None]:
+        limits.append(seconds)
+        return nullcontext()
+
+    run = Run(tmp_path / "report.json", deadline=1e12, machine={}, commit="unknown", limited=limited)
+    run.attempt(("short",), 5, lambda: 1)
+    run.obtain(("long",), 40, lambda: 1)
+    assert limits == [90, 200]
 
 
 @pytest.mark.parametrize(("statuses", "ends"), [([DONE], DONE), ([LOST, -11, DONE], DONE), ([CANNOT], CANNOT)])
 def test_processes_follow_one_another_until_one_comes_to_its_end(statuses: list[int], ends: int) -> None:
     left, told = list(statuses), list[list[str]]()
 
-    def process(further: Sequence[str]) -> int:
+    def process(further: Sequence[str], limit_seconds: float) -> int:
+        assert limit_seconds > 500
         told.append([part for part in further if part == "--resume"])
         return left.pop(0)
 
@@ -150,11 +220,17 @@ def test_processes_follow_one_another_until_one_comes_to_its_end(statuses: list[
     assert told == [[], *[["--resume"]] * (len(statuses) - 1)]
 
 
-def test_a_machine_on_which_every_process_dies_is_given_up() -> None:
-    assert supervise(lambda _: LOST, 540, resumes=True) == FAILED
-    deaths = iter([LOST] * MOST_PROCESSES)
-    supervise(lambda _: next(deaths), 540)
-    assert next(deaths, None) is None
+@pytest.mark.parametrize(("budget_seconds", "processes"), [(540, MOST_PROCESSES), (1, 1)])
+def test_a_machine_on_which_every_process_dies_is_given_up(budget_seconds: float, processes: int) -> None:
+    """And none begins when the time is up."""
+    limits: list[float] = []
+
+    def process(_further: Sequence[str], limit_seconds: float) -> int:
+        limits.append(limit_seconds)
+        return LOST
+
+    assert supervise(process, budget_seconds, resumes=True) == LOST
+    assert len(limits) == processes
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here: the benchmark would run")

@@ -31,13 +31,22 @@ def test_logits_and_served_answers_are_transformers_own(full: ModelConfig) -> No
     weights = engine.StateDictWeights(rival.state_dict())
     built = engine.build(shape, weights, kind="float32", blocks=16, max_rows=8, device=CPU)
     prompts = parts.prompts(shape, 2, 10)
-    assert relative_error(engine.prompt_logits(built, prompts[0]), rivals.last_logits(rival, prompts[0], CPU)) < 1e-5
+    wanted = rivals.last_logits(rival, prompts[0], CPU)
+    assert relative_error(engine.prompt_logits(built, prompts[0]), wanted) < 1e-5
+    assert relative_error(engine.decode_logits(built, prompts[0]), wanted) < 1e-5
     served = engine.serve(built, prompts, output_tokens=3, max_tokens_per_step=16)
     assert served.output_tokens == 6
     assert served.decode_step_seconds(2) > 0
     for prompt, answer in zip(prompts, served.answers.values(), strict=True):
         wanted = rival.generate(torch.tensor([prompt]), max_new_tokens=3, do_sample=False)
         assert answer == wanted[0, 10:].tolist()
+
+
+def test_transformers_turns_by_frequencies_that_are_not_rounded_with_its_weights() -> None:
+    rival = rivals.build(replace(LLAMA_8B, **TINY), CPU)
+    assert {weight.dtype for weight in rival.parameters()} == {torch.bfloat16}
+    assert {buffer.dtype for buffer in rival.buffers()} == {torch.float32}
+    assert torch.get_default_dtype() == torch.float32
 
 
 @pytest.mark.parametrize("draws", [True, False])
