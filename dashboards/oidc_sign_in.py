@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from dashboards.destination import HOME, destination_of
 from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable
 from dashboards.oidc import RANKS, Attempt, OidcProvider, OidcSettings, Person, SignInFailed
 from dashboards.security import COOKIE
@@ -37,21 +39,21 @@ class Attempts:
     """Sign-ins under way, each named by a cookie of its browser."""
 
     now: Callable[[], float]
-    _kept: dict[str, tuple[Attempt, float]] = field(default_factory=dict[str, tuple[Attempt, float]])
+    _kept: dict[str, tuple[Attempt, str, float]] = field(default_factory=dict[str, tuple[Attempt, str, float]])
 
-    def keep(self, attempt: Attempt) -> str:
+    def keep(self, attempt: Attempt, wanted: str) -> str:
         now = self.now()
-        self._kept = {name: one for name, one in self._kept.items() if now - one[1] < ATTEMPT_SECONDS}
+        self._kept = {name: one for name, one in self._kept.items() if now - one[2] < ATTEMPT_SECONDS}
         while len(self._kept) >= MAX_ATTEMPTS:
             self._kept.pop(next(iter(self._kept)))
         name = secrets.token_urlsafe(24)
-        self._kept[name] = (attempt, now)
+        self._kept[name] = (attempt, wanted, now)
         return name
 
-    def take(self, name: str | None) -> Attempt | None:
-        """Once: an answer cannot be used again."""
-        attempt, at = self._kept.pop(name or "", (None, 0.0))
-        return attempt if self.now() - at < ATTEMPT_SECONDS else None
+    def take(self, name: str | None) -> tuple[Attempt | None, str]:
+        """And the page that was wanted. Once: an answer cannot be used again."""
+        attempt, wanted, at = self._kept.pop(name or "", (None, HOME, 0.0))
+        return (attempt, wanted) if self.now() - at < ATTEMPT_SECONDS else (None, HOME)
 
 
 def read_oidc() -> tuple[OidcSettings, str] | None:
@@ -82,21 +84,21 @@ def build_oidc(
     is_secure = provider.settings.public_url.startswith("https://")
 
     @router.get("/ui/oidc/start")
-    async def start() -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def start(wanted: Annotated[str, Query(alias="next")] = "") -> Response:  # pyright: ignore[reportUnusedFunction]
         try:
             url, attempt = await provider.begin()
         except SignInFailed as failed:
             return _refusal(str(failed), 502)
         response = RedirectResponse(url, status_code=303)
         response.set_cookie(
-            ATTEMPT_COOKIE, attempts.keep(attempt), path="/ui/oidc", httponly=True, samesite="lax", secure=is_secure,
-            max_age=ATTEMPT_SECONDS,
+            ATTEMPT_COOKIE, attempts.keep(attempt, destination_of(wanted)), path="/ui/oidc", httponly=True,
+            samesite="lax", secure=is_secure, max_age=ATTEMPT_SECONDS,
         )  # fmt: skip
         return response
 
     @router.get("/ui/oidc/callback")
     async def callback(request: Request, state: str = "", code: str = "", error: str = "") -> Response:  # pyright: ignore[reportUnusedFunction]
-        attempt = attempts.take(request.cookies.get(ATTEMPT_COOKIE))
+        attempt, wanted = attempts.take(request.cookies.get(ATTEMPT_COOKIE))
         if attempt is None:
             return _refusal("This sign-in was begun too long ago or in another browser. Please try again.", 403)
         if error:
@@ -108,7 +110,7 @@ def build_oidc(
             return _refusal(str(failed), 403)
         except (GatewayRefused, GatewayUnreachable) as failed:
             return _refusal(f"You are known, but no session could be made: {failed}", 502)
-        response = RedirectResponse("/ui/", status_code=303)
+        response = RedirectResponse(wanted, status_code=303)
         response.set_cookie(COOKIE, secret, path="/ui", httponly=True, samesite="lax", secure=is_secure)
         response.delete_cookie(ATTEMPT_COOKIE, path="/ui/oidc")
         return response

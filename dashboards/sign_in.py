@@ -6,15 +6,15 @@ from html import escape
 from typing import Annotated
 
 import httpx
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from dashboards.destination import HOME, SIGN_IN, destination_of, sign_in_address
 from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable
 from dashboards.security import COOKIE
 from dashboards.sessions import FormTokens, Sessions, SignInLimit
 
 NONCE_COOKIE = "breakeven_form"
-HOME = "/ui/"
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>Sign in · Breakeven</title>
@@ -24,13 +24,13 @@ PAGE = """<!doctype html>
 <img src="/ui/static/mark.svg" alt="" width="40" height="40"><h1>Breakeven</h1>
 <p>Sign in with an API key of the role viewer, finance, editor or owner. The owner's key was printed when the gateway
 started for the first time; <code>breakeven keys create --role viewer --name NAME</code> makes others.</p>
-{problem}{company}<input type="hidden" name="token" value="{token}">
+{problem}{company}<input type="hidden" name="token" value="{token}"><input type="hidden" name="next" value="{wanted}">
 <label for="key">API key</label>
 <input id="key" name="key" type="password" required autofocus maxlength="200" placeholder="bk-…" spellcheck="false">
 <button type="submit">Sign in</button></form></main></body></html>"""
 
 
-COMPANY = '<a class="be-company" href="/ui/oidc/start">Sign in with {name}</a><p>Or with a key:</p>'
+COMPANY = '<a class="be-company" href="{start}">Sign in with {name}</a><p>Or with a key:</p>'
 
 
 def build_sign_in(
@@ -50,30 +50,31 @@ def build_sign_in(
     form = SignInForm(company, is_secure=is_secure)
 
     @router.get("/ui/sign-in")
-    async def show_form() -> Response:  # pyright: ignore[reportUnusedFunction]
-        return form.page()
+    async def show_form(wanted: Annotated[str, Query(alias="next")] = "") -> Response:  # pyright: ignore[reportUnusedFunction]
+        return form.page(wanted)
 
     @router.post("/ui/sign-in")
     async def sign_in(  # pyright: ignore[reportUnusedFunction]
         request: Request,
         key: Annotated[str, Form(max_length=200)] = "",
         token: Annotated[str, Form(max_length=200)] = "",
+        wanted: Annotated[str, Form(alias="next")] = "",
     ) -> Response:
         address = request.client.host if request.client else "?"
         if (wait := limit.wait_seconds(address)) > 0:
-            return form.page(f"Too many wrong keys from here. Try again in {wait:.0f} seconds.", 429)
+            return form.page(wanted, f"Too many wrong keys from here. Try again in {wait:.0f} seconds.", 429)
         if not form.is_ours(request, token):
-            return form.page("This form was too old. Please try again.", 403)
+            return form.page(wanted, "This form was too old. Please try again.", 403)
         try:
             me = await GatewayClient(http, key.strip()).get("/admin/v1/me")
         except GatewayRefused as refused:
             limit.failed(address)
-            return form.page(_why(refused), 401)
+            return form.page(wanted, _why(refused), 401)
         except GatewayUnreachable:
-            return form.page("The gateway does not answer. Is it running? `breakeven serve` starts both.", 502)
+            return form.page(wanted, "The gateway does not answer. Is it running? `breakeven serve` starts both.", 502)
         limit.succeeded(address)
         secret, _ = sessions.start(key.strip(), me["name"], me["role"], frozenset(me["permissions"]))
-        response = RedirectResponse(HOME, status_code=303)
+        response = RedirectResponse(destination_of(wanted), status_code=303)
         response.set_cookie(COOKIE, secret, path="/ui", httponly=True, samesite="lax", secure=is_secure)
         return response
 
@@ -87,7 +88,7 @@ def build_sign_in(
         if session.key_id is not None and own_key is not None:
             with contextlib.suppress(GatewayRefused, GatewayUnreachable):  # it expires within the day by itself
                 await GatewayClient(http, own_key).post(f"/admin/v1/keys/{session.key_id}/revoke")
-        response = RedirectResponse("/ui/sign-in", status_code=303)
+        response = RedirectResponse(SIGN_IN, status_code=303)
         response.delete_cookie(COOKIE, path="/ui")
         return response
 
@@ -98,19 +99,31 @@ class SignInForm:
     """The page, and whether what comes back was sent from one of ours."""
 
     def __init__(self, company: str | None, *, is_secure: bool) -> None:
-        self._link = COMPANY.format(name=escape(company)) if company else ""
+        self._company = company
         self._is_secure = is_secure
         self._tokens = FormTokens()
 
-    def page(self, problem: str = "", status: int = 200) -> Response:
+    def page(self, wanted: str, problem: str = "", status: int = 200) -> Response:
+        """`wanted` is the page to show afterwards."""
         nonce = secrets.token_urlsafe(16)
         shown = f'<p class="be-problem" role="alert">{escape(problem)}</p>' if problem else ""
-        text = PAGE.format(problem=shown, company=self._link, token=self._tokens.token(nonce))
+        text = PAGE.format(
+            problem=shown,
+            company=self._link(wanted),
+            token=self._tokens.token(nonce),
+            wanted=escape(destination_of(wanted)),
+        )
         response = HTMLResponse(text, status_code=status)
         response.set_cookie(
             NONCE_COOKIE, nonce, path="/ui", httponly=True, samesite="strict", secure=self._is_secure, max_age=3600
         )
         return response
+
+    def _link(self, wanted: str) -> str:
+        if not self._company:
+            return ""
+        start = sign_in_address(wanted, path="/ui/oidc/start")
+        return COMPANY.format(name=escape(self._company), start=escape(start))
 
     def is_ours(self, request: Request, token: str) -> bool:
         return self._tokens.is_good(request.cookies.get(NONCE_COOKIE), token)

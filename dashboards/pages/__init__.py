@@ -5,6 +5,7 @@ from fastapi.responses import RedirectResponse, Response
 from nicegui import ui
 from starlette.requests import Request
 
+from dashboards.destination import sign_in_address
 from dashboards.frame import PageSpec, show, view_of
 from dashboards.gateway_client import GatewayClient
 from dashboards.pages import (
@@ -24,7 +25,6 @@ from dashboards.pages import (
 from dashboards.security import session_cookie
 from dashboards.sessions import Sessions
 
-SIGN_IN = "/ui/sign-in"
 PAGE_SECONDS = 10.0
 """Of its own may a page take, beside what the gateway may take for one answer."""
 
@@ -56,6 +56,7 @@ def _register(spec: PageSpec, http: httpx.AsyncClient, sessions: Sessions, slowe
     async def page(request: Request) -> Response | None:  # pyright: ignore[reportUnusedFunction]
         session = sessions.find(session_cookie(request.headers.get("cookie")))
         if session is None:
-            return RedirectResponse(SIGN_IN, status_code=303)
+            wanted = f"{request.url.path}?{request.url.query}".removesuffix("?")
+            return RedirectResponse(sign_in_address(wanted), status_code=303)
         await show(spec, PAGES, view_of(request, session, GatewayClient(http, session.key)))
         return None

@@ -68,6 +68,15 @@ def test_a_person_gets_a_session_and_a_key_of_their_own_for_a_day() -> None:
     assert made["expires_at_us"] == (NOW + 24 * 3600) * 1_000_000
 
 
+def test_who_was_on_the_way_to_a_page_comes_to_it() -> None:
+    rig = Rig()
+    page = rig.browser.get("/ui/sign-in", params={"next": "/ui/rules?view=form"}).text
+    assert 'href="/ui/oidc/start?next=%2Fui%2Frules%3Fview%3Dform"' in page
+    for wanted, shown in (("/ui/rules?view=form", "/ui/rules?view=form"), ("https://evil.example/", "/ui/")):
+        sent = rig.browser.get("/ui/oidc/start", params={"next": wanted}).headers["location"]
+        assert rig.come_back(rig.provider.agree(sent)).headers["location"] == shown
+
+
 def test_signing_out_ends_the_key() -> None:
     rig = Rig()
     rig.come_back(rig.start())

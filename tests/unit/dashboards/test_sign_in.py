@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from html import escape
 from typing import Protocol
 
 import httpx
@@ -67,6 +68,21 @@ def test_a_good_key_starts_a_session_that_keeps_it_from_the_browser() -> None:
     session = rig.sessions.find(rig.client.cookies[COOKIE])
     assert session is not None
     assert session.key == "good"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shown"),
+    [("/ui/explorer?by=team&period=7d", "/ui/explorer?by=team&period=7d"), ("//evil.example/", "/ui/"), ("", "/ui/")],
+)
+def test_who_was_on_the_way_to_a_page_comes_to_it_at_the_second_try_too(wanted: str, shown: str) -> None:
+    rig = Rig()
+    form = {"next": wanted, "token": rig.token()}
+    refused = rig.client.post("/ui/sign-in", data={**form, "key": "bad"})
+    assert f'name="next" value="{escape(shown)}"' in refused.text
+    assert f'name="next" value="{escape(shown)}"' in rig.client.get("/ui/sign-in", params={"next": wanted}).text
+    assert (
+        rig.client.post("/ui/sign-in", data={**form, "token": rig.token(), "key": "good"}).headers["location"] == shown
+    )
 
 
 def test_behind_tls_cookies_are_secure() -> None:

@@ -1,0 +1,20 @@
+"""Which page somebody wanted who has to sign in first, as it is carried through the sign-in. Pure."""
+
+from urllib.parse import urlencode
+
+HOME = "/ui/"
+SIGN_IN = "/ui/sign-in"
+LONGEST = 2000
+"""More than any address of ours; what is longer goes to the first page."""
+
+
+def sign_in_address(wanted: str, *, path: str = SIGN_IN) -> str:
+    """Where to sign in, so that `wanted` (a path with its query) is shown afterwards."""
+    destination = destination_of(wanted)
+    return path if destination == HOME else f"{path}?{urlencode({'next': destination})}"
+
+
+def destination_of(wanted: str) -> str:
+    """`wanted` where it is a page of ours, whoever wrote it into the address; else the first page."""
+    is_ours = wanted.startswith(HOME) and len(wanted) <= LONGEST and wanted.isprintable() and "\\" not in wanted
+    return wanted if is_ours and not wanted.startswith((SIGN_IN, "/ui/sign-out", "/ui/oidc/")) else HOME
