@@ -17,6 +17,7 @@ class SilentPostgres:
         self._speaks = asyncio.Event()
         self._speaks.set()
         self._writers: list[asyncio.StreamWriter] = []
+        self._callers: list[asyncio.StreamWriter] = []
 
     def silence(self) -> None:
         self._speaks.clear()
@@ -25,8 +26,16 @@ class SilentPostgres:
         """Whatever was held back comes now."""
         self._speaks.set()
 
+    async def say_that_it_goes(self) -> None:
+        """To everybody that is connected, who stay so."""
+        fields = b"SFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+        for writer in self._callers:
+            writer.write(b"E" + (4 + len(fields)).to_bytes(4, "big") + fields)
+            await writer.drain()
+
     async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
+        self._callers.append(writer)
         its_reader, its_writer = await asyncio.open_unix_connection(self._behind)
         self._writers.append(its_writer)
         await asyncio.gather(self._pass_on(reader, its_writer), self._pass_on(its_reader, writer))

@@ -55,8 +55,9 @@ def open_postgres(url: str, patience: Patience) -> AsyncEngine:
         connect_args={"timeout": patience.connect_seconds, "command_timeout": patience.statement_seconds},
     )
     tell_when_down(engine)
-    driver: Any = engine.dialect.loaded_dbapi
-    broken = (OSError, TimeoutError, driver.asyncpg.PostgresError, driver.asyncpg.InterfaceError)
+    driver: Any = engine.dialect.loaded_dbapi.asyncpg
+    # The last one: a server that goes has said so, and its connection is not closed yet.
+    broken = (OSError, TimeoutError, driver.PostgresError, driver.InterfaceError, driver.InternalClientError)
     event.listen(engine.sync_engine, "checkout", _asking_for_life(patience.sign_of_life_seconds, broken))
     return engine
 

@@ -76,6 +76,19 @@ async def test_a_question_under_way_is_given_up(postgres_directory: str) -> None
         await engine.dispose()
 
 
+async def test_connections_that_the_server_gave_up_and_has_not_closed_are_replaced_unnoticed(
+    postgres_directory: str,
+) -> None:
+    await empty_postgres(postgres_directory)
+    async with silent_postgres(postgres_directory) as (proxy, url), asyncio.timeout(PATIENCE_SECONDS):
+        engine = open_database(url)
+        await asyncio.gather(*(until_it_answers(engine) for _ in range(3)))
+        await proxy.say_that_it_goes()
+        await asyncio.sleep(0.1)  # what was said has arrived; before, it would be an ordinary answer
+        assert await ask(engine) == 1
+        await engine.dispose()
+
+
 async def test_a_migration_may_take_as_long_as_it_needs(postgres_directory: str) -> None:
     """It waits for one that another process makes; the other stands still here."""
     url = await empty_postgres(postgres_directory)
