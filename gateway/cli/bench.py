@@ -15,7 +15,7 @@ from gateway.composition.engine_monitor import measure_curve
 from gateway.config.engine_curve import CurveFile, MeasuredEngine, save_engine_curve
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, find_home
-from gateway.config.settings import EngineSettings, load_settings
+from gateway.config.settings import Settings, load_settings
 from gateway.economics.errors import EconomicsError
 from gateway.errors import StateError
 from gateway.process.own_machine import DIRECT
@@ -46,12 +46,13 @@ def engine(
     home = find_home()
     if url is None:
         write_first_files(home)
-    settings = load_settings(home).engine
+    whole = load_settings(home)
+    settings = whole.engine
     console = Console(stderr=True)
     steps = parse_steps(concurrency)
     try:
         if url is None:
-            curve = asyncio.run(_measure_own(home, settings, steps, console))
+            curve = asyncio.run(_measure_own(home, whole, steps, console))
         else:
             curve = asyncio.run(measure_curve(url.rstrip("/"), settings.name, sweep=steps, progress=console.print))
         measured = save_engine_curve(home.curve_file, curve)
@@ -82,14 +83,14 @@ def parse_steps(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-async def _measure_own(home: Home, settings: EngineSettings, steps: tuple[int, ...], console: Console) -> CurveFile:
+async def _measure_own(home: Home, settings: Settings, steps: tuple[int, ...], console: Console) -> CurveFile:
     """Start the configured engine, measure it, stop it."""
     url = f"http://127.0.0.1:{free_port()}/v1"
-    console.print(f"starting {settings.model} (log: {home.engine_log})")
+    console.print(f"starting {settings.engine.model} (log: {home.engine_log})")
     child = asyncio.create_task(engine_supervisor(home, settings, url).run())
     try:
         await _until_healthy(url, home)
-        return await measure_curve(url, settings.name, sweep=steps, progress=console.print)
+        return await measure_curve(url, settings.engine.name, sweep=steps, progress=console.print)
     finally:
         child.cancel()
         await asyncio.gather(child, return_exceptions=True)

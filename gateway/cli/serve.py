@@ -56,7 +56,7 @@ def command(
     take_port = bind if workers == 1 else reserve
     with take_port(host or settings.server.host, port) as listener, _alone(home):
         if settings.engine.is_enabled:
-            fetch_weights(home, settings.engine)
+            fetch_weights(home, settings)
         remember_address(home, *listener.getsockname()[:2])
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             if workers == 1:
@@ -77,7 +77,7 @@ async def _serve(home: Home, listener: socket.socket, console: Console, *, with_
     """Everything but the engine and the web UI in this process."""
     host, port = listener.getsockname()[:2]
     settings = load_environment_settings(home)
-    children = plan_children(home, settings.engine, host=host, port=port, with_ui=with_ui)
+    children = plan_children(home, settings, host=host, port=port, with_ui=with_ui)
     addresses = children.addresses
     gateway = await open_gateway(load_deployment(home, engine_url=addresses.engine))
     keys = await create_first_keys(gateway.stores.keys)

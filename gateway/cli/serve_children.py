@@ -8,9 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gateway.cli.address import local_url
+from gateway.composition.child_secrets import secrets_in
 from gateway.composition.web_ui import WebUi, ui_supervisor
 from gateway.config.home import Home
-from gateway.config.settings import EngineSettings
+from gateway.config.settings import Settings
 from gateway.errors import StateError
 from gateway.process.server import free_port
 from gateway.process.supervisor import Supervisor
@@ -36,19 +37,20 @@ class Children:
     ui: WebUi | None
 
 
-def plan_children(home: Home, engine: EngineSettings, *, host: str, port: int, with_ui: bool) -> Children:
+def plan_children(home: Home, settings: Settings, *, host: str, port: int, with_ui: bool) -> Children:
     """Where everything will listen; nothing is started yet."""
-    url = local_url(host, port)
-    engine_url = f"http://127.0.0.1:{free_port()}/v1" if engine.is_enabled else None
-    ui = ui_supervisor(home, gateway_url=url, port=free_port(prefer=port + 1)) if with_ui else None
+    url, ui_port = local_url(host, port), free_port(prefer=port + 1)
+    engine_url = f"http://127.0.0.1:{free_port()}/v1" if settings.engine.is_enabled else None
+    ui = ui_supervisor(home, gateway_url=url, port=ui_port, withheld=secrets_in(settings)) if with_ui else None
     supervisors = [ui.supervisor] if ui else []
     if engine_url is not None:
-        supervisors.append(engine_supervisor(home, engine, engine_url))
+        supervisors.append(engine_supervisor(home, settings, engine_url))
     return Children(Addresses(url, engine_url, ui.url if ui else None), supervisors, ui)
 
 
-def engine_supervisor(home: Home, engine: EngineSettings, url: str) -> Supervisor:
+def engine_supervisor(home: Home, settings: Settings, url: str) -> Supervisor:
     """The engine as a child of this process, at the port of `url`."""
+    engine = settings.engine
     arguments = ["--model", engine.model, "--models-dir", str(home.models_directory), "--served-name", engine.name]
     if engine.embedding_model is not None:
         arguments += ["--embedding-model", engine.embedding_model, "--embedding-name", engine.embedding_name]
@@ -58,6 +60,7 @@ def engine_supervisor(home: Home, engine: EngineSettings, url: str) -> Superviso
         command=[sys.executable, "-m", "local_engine", "serve", *arguments],
         log_file=home.engine_log,
         environment={"PYTHONUNBUFFERED": "1"},
+        withheld=secrets_in(settings),
     )
 
 
@@ -70,13 +73,16 @@ def require_engine_package(config_file: Path, package: str = ENGINE_PACKAGE) -> 
         )
 
 
-def fetch_weights(home: Home, engine: EngineSettings) -> None:
+def fetch_weights(home: Home, settings: Settings) -> None:
     """Bring the engine's weights here, or find them; the child says what it does. Raises StateError."""
+    engine, secrets = settings.engine, secrets_in(settings)
+    environment = {name: value for name, value in os.environ.items() if name not in secrets}
     require_engine_package(home.config_file)
     wanted = [engine.model] if engine.embedding_model is None else [engine.model, engine.embedding_model]
     for model in wanted:
         command = [sys.executable, "-m", "local_engine", "fetch", "--model", model]
-        done = subprocess.run([*command, "--into", str(home.models_directory)], stdout=subprocess.DEVNULL, check=False)
+        command += ["--into", str(home.models_directory)]
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False, env=environment)
         if done.returncode != 0:
             raise StateError(
                 f"the engine's weights ({model}) could not be made ready, see above; "

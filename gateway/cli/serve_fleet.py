@@ -38,7 +38,7 @@ async def serve_fleet(home: Home, reserved: socket.socket, console: Console, *, 
     """Until SIGINT or SIGTERM; then the workers finish their requests before the engine ends."""
     host, port = reserved.getsockname()[:2]
     settings = load_environment_settings(home)
-    children = plan_children(home, settings.engine, host=host, port=port, with_ui=with_ui)
+    children = plan_children(home, settings, host=host, port=port, with_ui=with_ui)
     deployment = load_deployment(home, engine_url=children.addresses.engine)
     keys = await _prepare(deployment, children)
     fleet = [_worker(home, children.addresses, host, port, number, workers) for number in range(workers)]

@@ -24,7 +24,7 @@ class WebUi:
     url: str
 
 
-def ui_supervisor(home: Home, *, gateway_url: str, port: int) -> WebUi | None:
+def ui_supervisor(home: Home, *, gateway_url: str, port: int, withheld: frozenset[str]) -> WebUi | None:
     """None where the `ui` extra is not installed."""
     if importlib.util.find_spec("nicegui") is None:
         return None
@@ -32,14 +32,18 @@ def ui_supervisor(home: Home, *, gateway_url: str, port: int) -> WebUi | None:
     command = [sys.executable, "-m", "dashboards", "--gateway", gateway_url, "--port", str(port)]
     command += ["--state", state, "--exit-with-parent", str(os.getpid())]
     environment = {"PYTHONUNBUFFERED": "1"}
-    return WebUi(Supervisor("web UI", command, home.ui_log, environment), f"http://127.0.0.1:{port}/ui")
+    child = Supervisor("web UI", command, home.ui_log, environment, withheld=withheld)
+    return WebUi(child, f"http://127.0.0.1:{port}/ui")
 
 
 async def allow_company_sign_in(ui: WebUi | None, oidc: OidcSignIn | None, home: Home, keys: KeyStore) -> None:
-    """Gives the child, before it starts, the identity provider and a key with which it makes a key for each person."""
+    """Gives the child, before it starts, the identity provider, the client's secret there and a key with which it makes
+    a key for each person."""
     if ui is None or oidc is None:
         return
     given = {"BREAKEVEN_UI_OIDC": oidc.model_dump_json(), "BREAKEVEN_UI_KEY": await _ui_key(home, keys)}
+    if secret := os.environ.get(oidc.client_secret_env):
+        given[oidc.client_secret_env] = secret
     ui.supervisor.environment = {**ui.supervisor.environment, **given}
     if oidc.public_url.startswith("https://"):
         ui.supervisor.command = [*ui.supervisor.command, "--behind-tls"]

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from classifier.protocol import Classifier
 from gateway.access.keys import KeyRing
 from gateway.clock import now_us
+from gateway.composition.child_secrets import writer_environment
 from gateway.composition.deployment import Deployment
 from gateway.composition.kept_answers import open_kept_answers
 from gateway.composition.running import Gateway, stop_process
@@ -73,7 +74,8 @@ def _put_together(
     deployment: Deployment, database: AsyncEngine, claim: Claim, journal: Journal, *, workers: int
 ) -> Gateway:
     home, settings = deployment.home, deployment.settings
-    stores, sink = open_stores(database, home), RemoteSink(deployment.database_url)
+    stores = open_stores(database, home)
+    sink = RemoteSink(deployment.database_url, environment=writer_environment(deployment.settings))
     bodies = BodyKeeper(stores.bodies)
     key_ring = KeyRing(home.pepper())
     versions = ClassifierVersions(home.classifier_directory)
@@ -82,7 +84,7 @@ def _put_together(
     classifier_watch = _classifier_watch(stores, metrics)
     watching = open_watching(settings.telemetry.otlp_endpoint, metrics)
     kept = open_kept_answers(settings.redis, settings.kept_answers)
-    sharing = open_sharing(settings.redis, journal=claim.path, workers=workers)
+    sharing = open_sharing(settings.redis, home=home, journal=claim.path, workers=workers)
     admission = Admission(
         shared=deployment.shared_limits,
         treasury=Treasury(sharing.counters),

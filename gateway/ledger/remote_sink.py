@@ -7,7 +7,7 @@ line can be read by every user of the machine. It ends when its input does, so i
 import asyncio
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -24,10 +24,16 @@ class SinkFailed(ConnectionError):
 
 
 class RemoteSink:
-    """Starts its child at the first batch, and again after it died. One batch at a time."""
+    """Starts its child at the first batch, and again after it died. One batch at a time.
 
-    def __init__(self, database_url: str, *, insert_seconds: float = 120.0) -> None:
+    `environment` is the child's; ours, where nobody gives one.
+    """
+
+    def __init__(
+        self, database_url: str, *, environment: Mapping[str, str] | None = None, insert_seconds: float = 120.0
+    ) -> None:
         self._database_url = database_url
+        self._environment = environment
         self._insert_seconds = insert_seconds
         self._child: asyncio.subprocess.Process | None = None
         self._encoder = msgspec.msgpack.Encoder()
@@ -72,7 +78,7 @@ class RemoteSink:
         if self._child is None or self._child.returncode is not None:
             pipe = asyncio.subprocess.PIPE
             self._child = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", CHILD, stdin=pipe, stdout=pipe, start_new_session=True
+                sys.executable, "-m", CHILD, stdin=pipe, stdout=pipe, env=self._environment, start_new_session=True
             )
             await self._ask(self._child, self._database_url)
         return self._child

@@ -22,13 +22,15 @@ COULD_NOT_START = 126
 class Supervisor:
     """One child. `run` it as a task; cancelling the task ends the child gently, then by force.
 
-    Its output goes to `log_file`; without one, where ours goes.
+    Its output goes to `log_file`; without one, where ours goes. Its environment is ours without what is `withheld`, and
+    `environment`.
     """
 
     name: str
     command: Sequence[str]
     log_file: Path | None
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    withheld: frozenset[str] = frozenset()
     stop_seconds: float = 20.0
     on_restart: Callable[[int], None] | None = None
     restarts: int = 0
@@ -58,13 +60,14 @@ class Supervisor:
             return COULD_NOT_START
 
     async def _run_once(self) -> int:
+        inherited = {name: value for name, value in os.environ.items() if name not in self.withheld}
         with contextlib.nullcontext() if self.log_file is None else self.log_file.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *self.command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, **self.environment},
+                env={**inherited, **self.environment},
                 start_new_session=True,  # Ctrl-C is for us; we then end the child in order
             )
             self.pid = process.pid

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -49,3 +50,19 @@ async def test_the_writer_ends_with_its_input(database_url: str) -> None:
     assert child.stdin is not None
     child.stdin.close()
     assert await asyncio.wait_for(child.wait(), 60) == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="the system does not show environments")
+async def test_the_writer_has_the_environment_that_it_was_given(database_url: str) -> None:
+    given = {name: value for name, value in os.environ.items() if "KEY" not in name} | {"GIVEN_TO_IT": "x"}
+    sink = RemoteSink(database_url, environment=given)
+    with pytest.raises(SinkFailed):
+        await sink.insert(Batch.of([make_entry(1)]))  # no tables there
+    names = {line.partition(b"=")[0].decode() for line in environment_of(sink.process_id).split(b"\0") if line}
+    assert "GIVEN_TO_IT" in names
+    assert names <= given.keys()
+    await sink.aclose()
+
+
+def environment_of(process_id: int | None) -> bytes:
+    return Path(f"/proc/{process_id}/environ").read_bytes()

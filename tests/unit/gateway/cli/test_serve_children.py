@@ -6,7 +6,7 @@ import pytest
 
 from gateway.cli.serve_children import engine_supervisor, require_engine_package
 from gateway.config.home import Home
-from gateway.config.settings import EngineSettings
+from gateway.config.settings import Settings
 from gateway.errors import StateError
 
 
@@ -21,7 +21,7 @@ from gateway.errors import StateError
     ],
 )
 def test_the_engine_is_told_its_models(tmp_path: Path, settings: dict[str, str], options: list[str]) -> None:
-    engine = EngineSettings.model_validate({"model": "/models/m.gguf", "name": "m", **settings})
+    engine = Settings.model_validate({"engine": {"model": "/models/m.gguf", "name": "m", **settings}})
     command = list(engine_supervisor(Home(tmp_path), engine, "http://127.0.0.1:4711/v1").command)
     assert command[1:4] == ["-m", "local_engine", "serve"]
     assert command[4:6] == ["--model", "/models/m.gguf"]

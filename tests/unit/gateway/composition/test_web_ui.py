@@ -30,15 +30,19 @@ class Keys(MemoryKeys):
 
 
 async def key_of_a_start(home: Home, keys: Keys) -> str:
-    ui = ui_supervisor(home, gateway_url="http://127.0.0.1:1", port=2)
+    ui = ui_supervisor(home, gateway_url="http://127.0.0.1:1", port=2, withheld=frozenset({"SECRET"}))
     assert ui is not None
     await allow_company_sign_in(ui, OIDC, home, keys)
     assert ui.supervisor.command[-1] == "--behind-tls"
     assert json.loads(ui.supervisor.environment["BREAKEVEN_UI_OIDC"])["issuer"] == "https://id.example"
+    assert ui.supervisor.environment["SECRET"] == "of the client"
     return ui.supervisor.environment["BREAKEVEN_UI_KEY"]
 
 
-async def test_the_key_of_the_ui_is_kept_until_somebody_revokes_it(tmp_path: Path) -> None:
+async def test_the_key_of_the_ui_is_kept_until_somebody_revokes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET", "of the client")
     home = Home(tmp_path)
     keys = Keys(home)
     first = await key_of_a_start(home, keys)

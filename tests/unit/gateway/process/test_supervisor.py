@@ -65,3 +65,24 @@ async def test_cancelling_ends_the_child_even_if_it_will_not(tmp_path: Path, ign
         await task
     with pytest.raises(ProcessLookupError):
         os.kill(pid, signal.SIG_DFL)
+
+
+async def test_a_child_inherits_what_is_not_withheld(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOMEBODYS_KEY", "x")
+    monkeypatch.setenv("HARMLESS", "x")
+    ended = asyncio.Event()
+    code = "import os; print(*[os.environ.get(name) for name in ('SOMEBODYS_KEY', 'HARMLESS', 'ADDED')])"
+    supervisor = Supervisor(
+        "child",
+        [sys.executable, "-c", code],
+        tmp_path / "log",
+        {"ADDED": "y"},
+        withheld=frozenset({"SOMEBODYS_KEY"}),
+        on_restart=lambda _: ended.set(),
+    )
+    task = asyncio.create_task(supervisor.run())
+    await until(ended)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (tmp_path / "log").read_text().splitlines()[0] == "None x y"
