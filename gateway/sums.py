@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from gateway.economics.rent import GpuRent
 from gateway.economics.traffic import HourlyTraffic
 
 Dimension = Literal[
@@ -125,6 +126,18 @@ class Sums:
     @property
     def gpu_seconds(self) -> float:
         return self.gpu_us / 1e6
+
+
+class RentStore(Protocol):
+    """What the deployment's GPUs have cost by the hour."""
+
+    async def rents(self) -> Sequence[GpuRent]:
+        """By backend and time; nothing before a gateway was first started."""
+        ...
+
+    async def keep(self, present: Sequence[GpuRent], hour: int) -> None:
+        """From this UTC hour since the epoch on these are in force, and no others."""
+        ...
 
 
 class ReportStore(Protocol):

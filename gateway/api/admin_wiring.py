@@ -40,7 +40,7 @@ def build_admin(gateway: Gateway) -> APIRouter:
         return OwnEngine(LOCAL_BACKEND, gateway.deployment.curve, settings.gpu_hour_pico_usd)
 
     stores = gateway.stores
-    services = build_report_services(stores.reports, lambda: gateway.deployment, snapshot, now_us)
+    services = build_report_services(stores.reports, stores.rents, lambda: gateway.deployment, snapshot, now_us)
     return build_admin_router(
         pipeline=gateway.pipeline,
         prices=gateway.deployment.prices,

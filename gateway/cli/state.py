@@ -18,6 +18,7 @@ from gateway.rulebook.service import text_version
 from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql_rents import SqlRents
 from gateway.storage.sql_reports import SqlReports
 from gateway.storage.sql_rules import SqlRulesStore
 
@@ -49,7 +50,8 @@ class State:
     async def report_services(self) -> ReportServices:
         """The reports, of this deployment."""
         snapshot = await self.snapshot()
-        return build_report_services(self.reports, lambda: self.deployment, lambda: snapshot, now_us)
+        rents = SqlRents(self.database)
+        return build_report_services(self.reports, rents, lambda: self.deployment, lambda: snapshot, now_us)
 
     def snapshot_of(self, document: RulesDocument, version: str = "") -> Snapshot:
         """What it would decide by under other rules."""

@@ -26,7 +26,9 @@ from gateway.composition.key_limits import limits_of_keys, strict_budgets
 from gateway.composition.sharing import Sharing
 from gateway.composition.watching import Watching
 from gateway.config.engine_curve import MeasuredEngine, load_engine_curve
+from gateway.config.rents import present_rents
 from gateway.config.settings import LOCAL_BACKEND
+from gateway.economics.traffic import HOUR_US
 from gateway.errors import BreakevenError
 from gateway.kept_answers.body_keeper import BodyKeeper
 from gateway.kept_answers.idempotency import Idempotency
@@ -103,6 +105,7 @@ class Gateway:
         """Take over what dead workers left, load keys and rules, and begin the background work."""
         await self._adopt_abandoned()
         await self.watch.look()
+        await self.stores.rents.keep(present_rents(self.deployment.settings), now_us() // HOUR_US)
         # So that the books show what died here before anything is leased.
         await self.shipper.drain(SHIP_AT_STOP_SECONDS)
         await self.budgets.start()

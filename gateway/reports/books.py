@@ -3,18 +3,18 @@
 import calendar
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Literal, cast
 
+from gateway.economics.rent import RentHistory
 from gateway.economics.traffic import HOUR_US
 from gateway.errors import InvalidRequest
 from gateway.moments import moment_of
 from gateway.money import format_usd
 from gateway.reports.gpu_books import Bounds, GpuBooks
-from gateway.reports.plans import Rented
 from gateway.reports.savings import BY, savings
 from gateway.reports.views import (
     CostQuery,
@@ -54,10 +54,10 @@ OWNERS: tuple[Dimension, ...] = ("team", "project", "tag")
 
 @dataclass(frozen=True, slots=True)
 class BooksOf:
-    """What the books need to know of a deployment besides its ledger. `rented` are its own GPUs, if any."""
+    """What the books need to know of a deployment besides its ledger. `rented` are GPUs that it pays or paid for."""
 
     snapshot: Callable[[], Snapshot]
-    rented: Callable[[], Sequence[Rented]]
+    rented: Callable[[], Awaitable[Sequence[RentHistory]]]
     now_us: Callable[[], int]
 
 

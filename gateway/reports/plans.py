@@ -1,41 +1,15 @@
 """What break-even compares in this deployment: its own GPUs as plans, and a hosted model of its catalogue."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 
 from gateway.config.engine_curve import MeasuredEngine
-from gateway.config.settings import LOCAL_BACKEND, EngineSettings, Settings
+from gateway.config.settings import EngineSettings
 from gateway.economics.gpu_cost import Engine
 from gateway.economics.traffic import GpuPlan, HostedAlternative
 from gateway.errors import InvalidRequest
 from gateway.money import parse_usd
 from gateway.routing.snapshot import Candidate, Snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class Rented:
-    """GPUs that are paid for by the hour, whoever uses them, and the backend that they are."""
-
-    backend: str
-    provider: str
-    plan: GpuPlan
-
-
-def rented_gpus(settings: Settings) -> list[Rented]:
-    """The bundled engine, where it is switched on, and every backend of our own that has a price by the hour."""
-    found = (
-        [Rented(LOCAL_BACKEND, LOCAL_BACKEND, own_engine_plan(settings.engine))] if settings.engine.is_enabled else []
-    )
-    for name, block in settings.backends.items():
-        if block.gpu_hour_usd is not None:
-            plan = GpuPlan(
-                name=f"{name} at ${block.gpu_hour_usd} an hour",
-                gpu_hour_price_pico_usd=parse_usd(block.gpu_hour_usd),
-                is_running=True,
-            )
-            found.append(Rented(name, block.provider or name, plan))
-    return found
 
 
 def own_engine_plan(settings: EngineSettings, *, replicas: int = 1) -> GpuPlan:

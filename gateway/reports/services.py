@@ -5,12 +5,14 @@ from dataclasses import dataclass
 
 from gateway.composition.deployment import Deployment
 from gateway.config.gpu_table_file import load_gpu_table
+from gateway.config.rents import present_rents
+from gateway.economics.rent import RentHistory, histories
 from gateway.errors import InvalidRequest
 from gateway.reports.books import Books, BooksOf
 from gateway.reports.break_even_service import BreakEvenOf, BreakEvenService
 from gateway.reports.files import ReportFiles
 from gateway.reports.forecast_service import ForecastService
-from gateway.reports.plans import own_engine_plan, rented_gpus, throughput
+from gateway.reports.plans import own_engine_plan, throughput
 from gateway.reports.reconcile_service import ReconcileService
 from gateway.reports.views import (
     BreakEvenQuery,
@@ -23,7 +25,7 @@ from gateway.reports.views import (
 )
 from gateway.reports.what_if_service import WhatIfOf, WhatIfService
 from gateway.routing.snapshot import Snapshot
-from gateway.sums import ReportStore
+from gateway.sums import RentStore, ReportStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +69,17 @@ class ReportServices:
 
 def build_report_services(
     store: ReportStore,
+    rents: RentStore,
     deployment: Callable[[], Deployment],
     snapshot: Callable[[], Snapshot],
     now_us: Callable[[], int],
 ) -> ReportServices:
     """`deployment` and `snapshot` are asked anew at every question, so that the figures are of what routing uses."""
-    books = Books(store, BooksOf(snapshot, lambda: rented_gpus(deployment().settings), now_us))
+
+    async def rented() -> list[RentHistory]:
+        return histories(await rents.rents() or present_rents(deployment().settings))
+
+    books = Books(store, BooksOf(snapshot, rented, now_us))
     compared = BreakEvenOf(
         snapshot, lambda: own_engine_plan(deployment().settings.engine), lambda: throughput(deployment().curve), now_us
     )

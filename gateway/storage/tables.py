@@ -234,6 +234,16 @@ budgets = Table(
     CheckConstraint("scope in ('all', 'team', 'project')", name="scope"),
 )
 
+# What the GPUs of a backend cost by the hour, from a UTC hour since the epoch until its next row; NULL: not paid for.
+gpu_rents = Table(
+    "gpu_rents",
+    metadata,
+    Column("backend", Text, primary_key=True),
+    Column("from_hour", Integer, primary_key=True, autoincrement=False),
+    Column("provider", Text, nullable=False),
+    Column("hour_pico_usd", BigInteger),
+)
+
 rule_versions = Table(
     "rule_versions",
     metadata,

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
+from gateway.economics.rent import RentHistory
 from gateway.ledger.entry import Cost
 from gateway.reports.books import Books, BooksOf
 from gateway.reports.views import PeriodQuery
@@ -21,6 +22,10 @@ def us(moment: datetime) -> int:
     return round(moment.timestamp()) * 1_000_000
 
 
+async def no_gpus() -> list[RentHistory]:
+    return []
+
+
 async def test_the_hour_in_which_the_ledger_began_is_no_day(tmp_path: Path) -> None:
     database = open_database(f"sqlite+aiosqlite:///{tmp_path / 'x.db'}")
     await migrate_engine(database)
@@ -30,7 +35,7 @@ async def test_the_hour_in_which_the_ledger_began_is_no_day(tmp_path: Path) -> N
         for number, moment in enumerate(moments)
     ]
     await SqlLedger(database).insert(entries)
-    books = Books(SqlReports(database), BooksOf(make_snapshot, lambda: (), lambda: us(NOW + timedelta(hours=12))))
+    books = Books(SqlReports(database), BooksOf(make_snapshot, no_gpus, lambda: us(NOW + timedelta(hours=12))))
     found = (await books.overview(PeriodQuery())).forecast
     await database.dispose()
     assert found is not None

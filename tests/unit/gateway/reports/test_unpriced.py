@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.economics.rent import RentHistory
 from gateway.ledger.entry import Entry, Status
 from gateway.money import format_usd
 from gateway.reports.books import Books, BooksOf
@@ -47,7 +48,10 @@ async def database(tmp_path: Path) -> AsyncIterator[AsyncEngine]:
 
 @pytest.fixture
 def books(database: AsyncEngine) -> Books:
-    return Books(SqlReports(database), BooksOf(lambda: SNAPSHOT, list, lambda: NOW_US))
+    async def rented() -> list[RentHistory]:
+        return []
+
+    return Books(SqlReports(database), BooksOf(lambda: SNAPSHOT, rented, lambda: NOW_US))
 
 
 async def row_of(books: Books, model: str) -> CostRow:

@@ -1,0 +1,78 @@
+"""What GPUs cost by the hour and since when: a new price, or a GPU given back, leaves earlier months as they were."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRent:
+    """The hour of a backend's GPUs, all together, from a UTC hour since the epoch until the backend's next one.
+
+    `hour_pico_usd` None: they are not paid for, or not by the hour.
+    """
+
+    backend: str
+    provider: str
+    from_hour: int
+    hour_pico_usd: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RentHistory:
+    """One backend's rents, the oldest first."""
+
+    rents: tuple[GpuRent, ...]
+
+    @property
+    def backend(self) -> str:
+        return self.rents[-1].backend
+
+    @property
+    def provider(self) -> str:
+        return self.rents[-1].provider
+
+    @property
+    def hour_pico_usd(self) -> int | None:
+        """The present one."""
+        return self.rents[-1].hour_pico_usd
+
+    def pico_usd(self, start_hour: int, end_hour: int) -> int:
+        """What these hours cost; the end is exclusive."""
+        return sum(hours * price for hours, price in self._paid(start_hour, end_hour))
+
+    def hours(self, start_hour: int, end_hour: int) -> int:
+        """How many of these hours were paid for."""
+        return sum(hours for hours, _ in self._paid(start_hour, end_hour))
+
+    def _paid(self, start_hour: int, end_hour: int) -> Iterator[tuple[int, int]]:
+        """How many hours at which price."""
+        ends = [*(rent.from_hour for rent in self.rents[1:]), end_hour]
+        for rent, until in zip(self.rents, ends, strict=True):
+            hours = min(end_hour, until) - max(start_hour, rent.from_hour)
+            if hours > 0 and rent.hour_pico_usd is not None:
+                yield hours, rent.hour_pico_usd
+
+
+def histories(rents: Sequence[GpuRent]) -> list[RentHistory]:
+    """By backend, in the order of their names."""
+    ordered = sorted(rents, key=lambda rent: (rent.backend, rent.from_hour))
+    by_backend: dict[str, list[GpuRent]] = {}
+    for rent in ordered:
+        by_backend.setdefault(rent.backend, []).append(rent)
+    return [RentHistory(tuple(found)) for found in by_backend.values()]
+
+
+def rents_begun(known: Sequence[GpuRent], present: Sequence[GpuRent], hour: int) -> list[GpuRent]:
+    """What to add to `known`, so that it ends with `present` from `hour` on.
+
+    What is known first was always so: an hour before the first look cost the same as at it.
+    """
+    last = {one.backend: one.rents[-1] for one in histories(known)}
+    now = {rent.backend: rent for rent in present}
+    gone = [replace(rent, hour_pico_usd=None) for rent in last.values() if rent.backend not in now]
+    since = hour if known else 0
+    return [
+        replace(rent, from_hour=since)
+        for rent in (*present, *gone)
+        if (before := last.get(rent.backend)) is None or before != replace(rent, from_hour=before.from_hour)
+    ]

@@ -1,0 +1,42 @@
+"""Since when the deployment's GPUs have cost what they cost."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import delete, select
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from gateway.economics.rent import GpuRent, rents_begun
+from gateway.storage.database import RENTS_LOCK, lock, writing
+from gateway.storage.tables import gpu_rents
+
+
+class SqlRents:
+    """See gateway.sums.RentStore."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def rents(self) -> Sequence[GpuRent]:
+        async with self._engine.connect() as connection:
+            return await _read(connection)
+
+    async def keep(self, present: Sequence[GpuRent], hour: int) -> None:
+        async with writing(self._engine) as connection:
+            await lock(connection, RENTS_LOCK)
+            for rent in rents_begun(await _read(connection), present, hour):
+                # An hour has one price: the last that began in it.
+                same = (gpu_rents.c.backend == rent.backend) & (gpu_rents.c.from_hour == rent.from_hour)
+                await connection.execute(delete(gpu_rents).where(same))
+                await connection.execute(
+                    gpu_rents.insert().values(
+                        backend=rent.backend,
+                        from_hour=rent.from_hour,
+                        provider=rent.provider,
+                        hour_pico_usd=rent.hour_pico_usd,
+                    )
+                )
+
+
+async def _read(connection: AsyncConnection) -> list[GpuRent]:
+    query = select(gpu_rents).order_by(gpu_rents.c.backend, gpu_rents.c.from_hour)
+    return [GpuRent(**row) for row in (await connection.execute(query)).mappings()]
