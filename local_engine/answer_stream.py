@@ -12,6 +12,7 @@ from local_engine.async_engine import AsyncEngine
 from local_engine.chat import Prepared
 from local_engine.engine_core import Delta
 from local_engine.errors import StepFailed
+from local_engine.logprob_answers import LogprobWire, joined
 from local_engine.openai_answers import AnswerWire, Collected, ToolSplit, ending_of, error_body, usage
 from local_engine.request import Request
 
@@ -21,21 +22,21 @@ FINISH = {"stop": "stop", "length": "length", "cancelled": "stop", "error": "sto
 async def deltas(engine: AsyncEngine, prepared: Prepared) -> AsyncIterator[tuple[int, Delta]]:
     """Deltas of all answers as they come. A prompt's first answer computes it; the others start from its cache."""
     merged: asyncio.Queue[tuple[int, Delta]] = asyncio.Queue()
-    computed = [asyncio.Event() for _ in prepared.prompts]
+    computed = {answer: asyncio.Event() for answer in range(0, prepared.answers, len(prepared.choices))}
 
     async def follow(answer: int) -> None:
-        prompt = prepared.prompt_of(answer)
-        if answer % len(prepared.choices):
-            await computed[prompt].wait()
+        first = prepared.first_of(answer)
+        if answer != first:
+            await computed[first].wait()
         stream = engine.generate(
-            prepared.prompts[prompt],
+            prepared.prompt_of(answer).token_ids,
             prepared.params_of(answer),
             cache_salt=prepared.cache_salt,
             priority=prepared.priority,
         )
         async with aclosing(stream) as own:  # pyright: ignore[reportArgumentType]
             async for delta in own:
-                computed[prompt].set()
+                computed[first].set()
                 merged.put_nowait((answer, delta))
 
     tasks = [asyncio.create_task(follow(answer)) for answer in range(prepared.answers)]
@@ -61,14 +62,37 @@ async def whole(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> di
     if failed:
         raise StepFailed(failed)
     requests = [answer.request for answer in collected if answer.request is not None]
-    choices = [_choice(wire, index, answer, prepared) for index, answer in enumerate(collected)]
-    return wire.body(choices, requests, time.monotonic(), len(prepared.choices))
+    choices: list[dict[str, Any]] = []
+    of_prompts: list[Any] = []
+    for index, answer in enumerate(collected):
+        logprobs = _logprobs(wire, prepared, index)
+        first = requests[prepared.first_of(index)]
+        told = joined(_of_echo(logprobs, prepared, index, first), logprobs.push(answer.logprobs))
+        choices.append(_choice(wire, index, answer, prepared) | {"logprobs": told})
+        if prepared.prompt_logprobs is not None:
+            of_prompts.append(logprobs.of_prompt(first.prompt_logprobs, prepared.prompt_logprobs))
+    body = wire.body(choices, requests, time.monotonic(), len(prepared.choices))
+    if wire.kind == "chat":
+        return body | ({"prompt_logprobs": of_prompts[0]} if of_prompts else {})
+    for choice, of_prompt in zip(choices, of_prompts, strict=False):
+        choice["prompt_logprobs"] = of_prompt
+    return body
+
+
+def _logprobs(wire: AnswerWire, prepared: Prepared, answer: int) -> LogprobWire:
+    return wire.logprobs(at=len(prepared.echo_of(answer)), shows_special=prepared.shows_special)
+
+
+def _of_echo(logprobs: LogprobWire, prepared: Prepared, answer: int, first: Request) -> dict[str, Any] | None:
+    """The log-probabilities of an echoed prompt, if they are wanted; `first` is the first answer to it, under way."""
+    if not prepared.echoes or prepared.logprobs is None:
+        return None
+    return logprobs.of_echo(prepared.prompt_of(answer), first.prompt_logprobs, prepared.logprobs)
 
 
 def _choice(wire: AnswerWire, index: int, answer: Collected, prepared: Prepared) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "index": index,
-        "logprobs": wire.logprobs(answer.logprobs),
         **ending_of(FINISH[answer.finish_reason or "stop"], answer.stop_string),
     }
     if wire.kind == "text":
@@ -87,13 +111,13 @@ async def events(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> A
     """Server-sent events. A failure after the first byte is an error event, and no [DONE] follows it."""
     requests: dict[int, Request] = {}
     splits = [ToolSplit(prepared.most_calls) if prepared.has_tools else None for _ in range(prepared.answers)]
-    shown = [0] * prepared.answers
+    logprobs = [_logprobs(wire, prepared, answer) for answer in range(prepared.answers)]
     told = [0] * prepared.answers
 
-    def chunk(choice: int, delta: dict[str, Any], logprobs: Any = None, ending: dict[str, Any] | None = None) -> bytes:
-        body = wire.chunk(choice, delta, logprobs, ending)
+    def chunk(choice: int, delta: dict[str, Any], shown: Any = None, ending: dict[str, Any] | None = None) -> bytes:
+        body = wire.chunk(choice, delta, shown, ending)
         if prepared.counts_in_every_chunk:
-            body["usage"] = usage(len(prepared.prompts[prepared.prompt_of(choice)]), told[choice])
+            body["usage"] = usage(len(prepared.prompt_of(choice).token_ids), told[choice])
         return event(body)
 
     async with aclosing(deltas(engine, prepared)) as parts:  # pyright: ignore[reportArgumentType]
@@ -103,20 +127,21 @@ async def events(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> A
                 return
             if choice not in requests and wire.kind == "chat":
                 yield chunk(choice, {"role": "assistant", "content": ""})
-            if choice not in requests and (echo := prepared.echo_of(choice)):
-                yield chunk(choice, {"content": echo})
+            is_first = choice not in requests
             requests[choice] = delta.request
+            if is_first and prepared.echoes:
+                of_echo = _of_echo(logprobs[choice], prepared, choice, requests[prepared.first_of(choice)])
+                yield chunk(choice, {"content": prepared.echo_of(choice)}, of_echo)
             told[choice] += len(delta.token_ids)
-            logprobs = wire.logprobs(delta.logprobs, shown[choice])
-            shown[choice] += wire.width(delta.logprobs)
+            shown = logprobs[choice].push(delta.logprobs)
             text, finish, split = delta.text, FINISH.get(delta.finish_reason or ""), splits[choice]
             if split is not None:
                 text, calls = split.push(text, is_last=finish is not None)
                 for position, call in enumerate(calls, split.calls - len(calls)):
                     yield chunk(choice, {"tool_calls": [{"index": position} | call]})
                 finish = "tool_calls" if finish and split.calls else finish
-            if text or logprobs:
-                yield chunk(choice, {"content": text}, logprobs)
+            if text or shown:
+                yield chunk(choice, {"content": text}, shown)
             if finish is not None:
                 yield chunk(choice, {}, ending=ending_of(finish, delta.stop_string))
     if prepared.wants_usage_chunk:

@@ -127,22 +127,23 @@ class AsyncEngine:
             kv_blocks_free=self._kv_cache.pool.free_blocks,
         )
 
-    def admit(self, prompt_token_ids: list[int], answers: int = 1, parameter: str = "messages") -> "Admission":
+    def admit(
+        self, prompt_token_ids: list[int], answers: int = 1, parameter: str = "messages", *, room: int = 1
+    ) -> "Admission":
         """Take places for a request's answers; the caller gives them back by `release`.
 
         Refuses what cannot run: a prompt that leaves no room for an answer, a full queue, a process going down.
-        `parameter` is the field that the prompt came in; where there are several prompts, give the longest.
+        `parameter` is the field that the prompt came in; where there are several prompts, give the longest. `room` is
+        the least that an answer takes, 0 where none is drawn.
         """
         if self.is_draining or self.has_died:
             raise EngineDraining("The engine is shutting down.")
         if not prompt_token_ids:
             raise InvalidRequest("The prompt is empty.", parameter=parameter)
-        if len(prompt_token_ids) >= self.context_window:
-            raise ContextLengthExceeded(
-                f"This model's context window is {self.context_window} tokens; "
-                f"the prompt has {len(prompt_token_ids)} and leaves no room for an answer.",
-                parameter=parameter,
-            )
+        if len(prompt_token_ids) + room > self.context_window:
+            message = f"This model's context window is {self.context_window} tokens; the prompt has "
+            message += f"{len(prompt_token_ids)}" + (" and leaves no room for an answer." if room else ".")
+            raise ContextLengthExceeded(message, parameter=parameter)
         limit = self._max_running + self._max_waiting
         if answers > limit:
             raise InvalidRequest(

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 from local_engine.constraints import ConstraintCompiler, function_of, requested_constraint, tool_constraint
 from local_engine.errors import InvalidRequest
+from local_engine.logprob_answers import Kind
 from local_engine.messages import plain_message
-from local_engine.openai_answers import Kind
 from local_engine.openai_protocol import (
     ChatRequest,
     Sampled,
@@ -14,6 +14,7 @@ from local_engine.openai_protocol import (
     sampling_params,
     template_names,
 )
+from local_engine.prompts import Prompt, check_ids, read_prompts, truncated
 from local_engine.sampling_params import Constraint, SamplingParams
 from local_engine.tokenizer import Tokenizer
 
@@ -26,8 +27,10 @@ class Prepared:
     """A request ready to run: each of its prompts is answered once for each of `choices`, in this order."""
 
     kind: Kind
-    prompts: list[list[int]]
+    prompts: list[Prompt]
     choices: list[SamplingParams]
+    logprobs: int | None
+    prompt_logprobs: int | None
     is_stream: bool
     wants_usage_chunk: bool
     counts_in_every_chunk: bool
@@ -35,7 +38,8 @@ class Prepared:
     priority: int
     has_tools: bool = False
     most_calls: int | None = None
-    echoes: tuple[str, ...] = ()
+    echoes: bool = False
+    shows_special: bool = False
 
     @property
     def answers(self) -> int:
@@ -45,19 +49,31 @@ class Prepared:
     @property
     def longest_prompt(self) -> list[int]:
         """The one that leaves the least room."""
-        return max(self.prompts, key=len)
+        return max((prompt.token_ids for prompt in self.prompts), key=len)
 
-    def prompt_of(self, answer: int) -> int:
-        """The index of the prompt that an answer is to."""
-        return answer // len(self.choices)
+    @property
+    def draws(self) -> bool:
+        """Whether there are answers, not prompts alone."""
+        return self.choices[0].max_tokens > 0
+
+    def prompt_of(self, answer: int) -> Prompt:
+        """The prompt that an answer is to."""
+        return self.prompts[answer // len(self.choices)]
+
+    def first_of(self, answer: int) -> int:
+        """The first answer to the same prompt: it alone is told the prompt's log-probabilities."""
+        return answer - answer % len(self.choices)
 
     def params_of(self, answer: int) -> SamplingParams:
-        """How an answer is drawn."""
-        return self.choices[answer % len(self.choices)]
+        """How an answer is drawn; the first to a prompt asks for what all of them tell of it."""
+        params = self.choices[answer % len(self.choices)]
+        asked = [self.prompt_logprobs, self.logprobs if self.echoes else None]
+        wanted = max((top for top in asked if top is not None), default=None)
+        return replace(params, prompt_logprobs=wanted) if self.first_of(answer) == answer else params
 
     def echo_of(self, answer: int) -> str:
         """What an answer's text begins with."""
-        return self.echoes[self.prompt_of(answer)] if self.echoes else ""
+        return self.prompt_of(answer).text if self.echoes else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +84,11 @@ class Model:
     constraints: ConstraintCompiler
     context_window: int
     vocabulary_size: int
+
+    @property
+    def known_tokens(self) -> int:
+        """Ids from 0 on that both the model and its tokenizer know."""
+        return min(self.tokenizer.vocabulary_size, self.vocabulary_size)
 
 
 def prepare_chat(body: bytes, model: Model) -> Prepared:
@@ -84,13 +105,14 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
         request.chat_template_kwargs,
     )
     ids = model.tokenizer.encode_chat(messages, tools=tools, extra=extra, with_bos=request.add_special_tokens)
+    check_ids(ids, model.known_tokens, "messages")
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
     prepared = _prepared(
         "chat",
         request,
-        [ids],
+        [Prompt(ids)],
         model,
-        max_tokens=request.max_completion_tokens or request.max_tokens,
+        max_tokens=request.longest,
         logprobs=logprobs,
         constraint=_tool_choice(request) or requested_constraint(request.response_format, request.constraints),
     )
@@ -100,24 +122,23 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
 def prepare_completion(body: bytes, model: Model) -> Prepared:
     """Raises InvalidRequest that names the parameter."""
     request = parse_completion(body)
-    prompts = [
-        _prompt_ids(prompt, model.tokenizer, with_bos=request.add_special_tokens) for prompt in _prompts(request.prompt)
-    ]
-    prepared = _prepared(
+    prompts = read_prompts(
+        request.prompt,
+        model.tokenizer,
+        vocabulary_size=model.known_tokens,
+        with_bos=request.add_special_tokens,
+        shows_special=not request.skip_special_tokens,
+    )
+    return _prepared(
         "text",
         request,
         prompts,
         model,
-        max_tokens=request.max_tokens or DEFAULT_TEXT_TOKENS,
+        max_tokens=DEFAULT_TEXT_TOKENS if request.longest is None else request.longest,
         logprobs=request.logprobs,
         constraint=requested_constraint(request.response_format, request.constraints),
+        echoes=bool(request.echo),
     )
-    if not request.echo:
-        return prepared
-    texts = [
-        prompt if isinstance(prompt, str) else model.tokenizer.decode(prompt) for prompt in _prompts(request.prompt)
-    ]
-    return replace(prepared, echoes=tuple(texts))
 
 
 def _tool_choice(request: ChatRequest) -> Constraint | None:
@@ -139,20 +160,18 @@ def _tool_choice(request: ChatRequest) -> Constraint | None:
 def _prepared(
     kind: Kind,
     request: Sampled,
-    prompts: list[list[int]],
+    prompts: list[Prompt],
     model: Model,
     *,
     max_tokens: int | None,
     logprobs: int | None,
     constraint: Constraint | None,
+    echoes: bool = False,
 ) -> Prepared:
-    known = min(model.tokenizer.vocabulary_size, model.vocabulary_size)
-    for ids in prompts:
-        _check_ids(ids, known, kind)
     # Without a limit the window is one; the engine core ends an answer there.
-    longest = min(max_tokens or model.context_window, model.context_window)
-    room = max(1, model.context_window - (max_tokens or 1))
-    prompts = [_truncated(ids, request.truncate_prompt_tokens, room) for ids in prompts]
+    longest = model.context_window if max_tokens is None else min(max_tokens, model.context_window)
+    room = max(1, model.context_window - (1 if max_tokens is None else max_tokens))
+    prompts = [truncated(prompt, request.truncate_prompt_tokens, room) for prompt in prompts]
     banned = _banned(request.bad_words or [], model.tokenizer)
     if constraint is not None:
         model.constraints.check(constraint)
@@ -161,7 +180,7 @@ def _prepared(
             request,
             max_tokens=longest,
             eos_token_ids=model.tokenizer.eos_token_ids,
-            vocabulary_size=known,
+            vocabulary_size=model.known_tokens,
             logprobs=logprobs,
             constraint=constraint,
             banned=banned,
@@ -173,50 +192,16 @@ def _prepared(
         kind=kind,
         prompts=prompts,
         choices=choices,
+        logprobs=logprobs,
+        prompt_logprobs=request.prompt_logprobs,
+        echoes=echoes,
+        shows_special=not request.skip_special_tokens,
         is_stream=bool(request.stream),
         wants_usage_chunk=request.wants_usage_chunk,
         counts_in_every_chunk=request.counts_in_every_chunk,
         cache_salt=request.cache_salt or "",
         priority=request.priority,
     )
-
-
-def _check_ids(ids: list[int], known: int, kind: Kind) -> None:
-    """A token that the model has no vector for would fail the step of everybody beside it."""
-    parameter = "messages" if kind == "chat" else "prompt"
-    if not ids:
-        raise InvalidRequest("The prompt is empty.", parameter=parameter)
-    if not 0 <= min(ids) <= max(ids) < known:
-        wrong = max(ids) if max(ids) >= known else min(ids)
-        message = f"Token {wrong} is out of this model's vocabulary of {known} tokens."
-        raise InvalidRequest(message, parameter=parameter)
-
-
-def _prompts(prompt: str | list[str | int | list[int]]) -> list[str | list[int]]:
-    """One text or one list of ids is one prompt; a list of such is as many."""
-    if isinstance(prompt, str):
-        return [prompt]
-    ids = [token for token in prompt if isinstance(token, int)]
-    several = [entry for entry in prompt if not isinstance(entry, int)]
-    if (ids and several) or not prompt:
-        raise InvalidRequest(
-            "prompt is a text, a list of token ids, or a list of such prompts; never empty, never mixed.",
-            parameter="prompt",
-        )
-    return several or [ids]
-
-
-def _prompt_ids(prompt: str | list[int], tokenizer: Tokenizer, *, with_bos: bool) -> list[int]:
-    return tokenizer.encode(prompt, with_bos=with_bos) if isinstance(prompt, str) else prompt
-
-
-def _truncated(ids: list[int], keep: int | None, room: int) -> list[int]:
-    """The prompt's last tokens, as many as asked for; -1 keeps what leaves the answer its room."""
-    if keep is None:
-        return ids
-    if keep == 0:
-        raise InvalidRequest("truncate_prompt_tokens is at least 1, or -1.", parameter="truncate_prompt_tokens")
-    return ids[-keep:] if keep > 0 else ids[-room:]
 
 
 def _banned(words: list[str], tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:

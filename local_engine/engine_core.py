@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from local_engine.answer_text import AnswerText
+from local_engine.logprobs import TokenLogprobs
 from local_engine.request import FinishReason, Request, Status
-from local_engine.sampler import Drawn, TokenLogprobs
+from local_engine.sampler import Drawn
 from local_engine.scheduler import Batch, Row, Scheduler
 from local_engine.spec_decode import NgramDrafter
 from local_engine.steps import BegunStep, Steps
@@ -164,8 +165,10 @@ class EngineCore:
         for row, new in live:
             if row.needs_logits:
                 deltas.append(self._complete(row, new, now))
-            else:
-                self.scheduler.complete(row, [])
+                continue
+            self.scheduler.complete(row, [])
+            if not row.request.draws and row.start + row.count == row.request.prompt_tokens:
+                deltas.append(self._end_undrawn(row.request))
         return StepReport(deltas, seconds, computed - decoded, decoded, len(batch.rows))
 
     def _charge(self, batch: Batch, live: list[Row], seconds: float) -> None:
@@ -205,6 +208,12 @@ class EngineCore:
         return Delta(
             request, text, drawn.token_ids[:taken], drawn.logprobs[:taken], reason, stop_string=answer.stopped_by
         )
+
+    def _end_undrawn(self, request: Request) -> Delta:
+        """End a request that came for its prompt alone, now that it is computed."""
+        request.finish_reason = "length"
+        self._forget(request)
+        return Delta(request, finish_reason="length")
 
     def _draft(self, request: Request, proposed: int, accepted: int) -> None:
         """Propose tokens for the next step to verify."""

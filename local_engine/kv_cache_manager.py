@@ -34,12 +34,12 @@ class KvCacheManager:
     def attach_cached_prefix(self, request: Request) -> int:
         """Hold the longest cached prefix of a request that has no blocks; returns its tokens.
 
-        At least one token is always left to compute, since its logits are what the request came for.
+        What the request needs logits of is always left to compute.
         """
         if not self.has_prefix_cache:
             return 0
         self._extend_hashes(request)
-        usable = (len(request.token_ids) - 1) // self.block_size
+        usable = request.skippable_tokens // self.block_size
         for content_hash in request.block_hashes[:usable]:
             block = self.pool.find(content_hash)
             if block is None:

@@ -7,6 +7,7 @@ import torch
 
 from local_engine.attention.protocol import AttentionBatch
 from local_engine.model import DecoderModel, KvCache
+from local_engine.prompt_scores import score_prompts
 from local_engine.scheduler import Batch, Row
 from local_engine.transfer import send
 
@@ -60,7 +61,10 @@ class ModelRunner:
 
     @torch.inference_mode()
     def run(self, batch: Batch, patch: TokenPatch | None = None) -> torch.Tensor:
-        """Compute every row; float32 logits, in row order, of the last drafts + 1 positions of rows that need them."""
+        """Compute every row; float32 logits, in row order, of the last drafts + 1 positions of rows that need them.
+
+        Requests that ask for their prompt's log-probabilities are given those of the rows' positions.
+        """
         if not self._is_deterministic:
             return self._run_rows(batch.rows, patch)
         assert patch is None, "a device that runs ahead does not compute row by row"
@@ -78,6 +82,7 @@ class ModelRunner:
             self.caches,
             self.attention_batch(rows),
         )
+        score_prompts(rows, hidden, self._model.logits)
         wanted = logit_positions(rows)
         if not wanted:
             return torch.empty(0, self._model.config.vocabulary_size, device=self.device)

@@ -3,17 +3,15 @@
 import time
 import uuid
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Any, Literal
+from typing import Any
 
 from local_engine.engine_core import Delta
+from local_engine.logprob_answers import Kind, LogprobWire
+from local_engine.logprobs import TokenLogprobs
 from local_engine.metrics import AnswerTimings, answer_timings
 from local_engine.request import Request
-from local_engine.sampler import TokenLogprobs
 from local_engine.tokenizer import Tokenizer
 from local_engine.tool_calls import ToolCall, ToolCallParser
-
-Kind = Literal["chat", "text"]
 
 
 @dataclass
@@ -42,6 +40,10 @@ class AnswerWire:
         entry |= {"delta": delta} if self.kind == "chat" else {"text": delta.get("content", "")}
         return self.head(is_chunk=True) | {"choices": [entry]}
 
+    def logprobs(self, *, at: int, shows_special: bool) -> LogprobWire:
+        """For one answer, which begins after `at` characters of its choice's text."""
+        return LogprobWire(self.kind, self.tokenizer, at=at, shows_special=shows_special)
+
     def usage_chunk(self, requests: list[Request], now: float, per_prompt: int) -> dict[str, Any]:
         """The last chunk of a stream that asked for its usage."""
         return self.head(is_chunk=True) | {"choices": []} | accounts(requests, now, per_prompt)
@@ -51,42 +53,6 @@ class AnswerWire:
     ) -> dict[str, Any]:
         """The whole answer of a request that does not stream."""
         return self.head(is_chunk=False) | {"choices": choices} | accounts(requests, now, per_prompt)
-
-    def logprobs(self, entries: list[TokenLogprobs], offset: int = 0) -> dict[str, Any] | None:
-        """Log-probabilities in the endpoint's shape; None when none were asked for.
-
-        `offset` is where the first token stands in the answer's text.
-        """
-        if not entries:
-            return None
-        if self.kind == "chat":
-            return {"content": [self._chat_logprob(entry) for entry in entries], "refusal": None}
-        tokens = [self._text(entry.token_id) for entry in entries]
-        return {
-            "tokens": tokens,
-            "token_logprobs": [entry.logprob for entry in entries],
-            # This endpoint counts the drawn token among the likeliest, wherever it stands.
-            "top_logprobs": [
-                {self._text(i): value for i, value in (*entry.top, (entry.token_id, entry.logprob))}
-                for entry in entries
-            ],
-            "text_offset": list(accumulate(map(len, tokens[:-1]), initial=offset)),
-        }
-
-    def width(self, entries: list[TokenLogprobs]) -> int:
-        """Characters of these tokens."""
-        return sum(len(self._text(entry.token_id)) for entry in entries)
-
-    def _chat_logprob(self, entry: TokenLogprobs) -> dict[str, Any]:
-        top = [self._token(token_id, value) for token_id, value in entry.top]
-        return self._token(entry.token_id, entry.logprob) | {"top_logprobs": top}
-
-    def _token(self, token_id: int, logprob: float) -> dict[str, Any]:
-        raw = self.tokenizer.bytes_of(token_id, skips_special=False)
-        return {"token": raw.decode(errors="replace"), "logprob": logprob, "bytes": list(raw)}
-
-    def _text(self, token_id: int) -> str:
-        return self.tokenizer.bytes_of(token_id, skips_special=False).decode(errors="replace")
 
 
 def ending_of(finish: str, stop_string: str | None) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from msgspec import Meta, Struct
 
 from local_engine.errors import InvalidRequest
 from local_engine.refused_fields import REFUSED, REFUSED_IN_CHAT, refuse_fields
-from local_engine.sampling_params import Constraint, SamplingParams
+from local_engine.sampling_params import MAX_TOP_LOGPROBS, Constraint, SamplingParams
 
 T = TypeVar("T")
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
-TokenCount = Annotated[int, Meta(ge=1, le=10_000_000)]
+TokenCount = Annotated[int, Meta(ge=0, le=10_000_000)]
 MAX_CHOICES: Final = 16
 
 
@@ -70,7 +70,7 @@ class Sampled(Struct, kw_only=True):
     # Known, so that they can be refused: left out silently, they would mean another answer.
     best_of: int | None = None
     use_beam_search: bool | None = None
-    prompt_logprobs: int | None = None
+    prompt_logprobs: Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     priority: int = 0
 
     @property
@@ -117,6 +117,11 @@ class ChatRequest(Sampled, kw_only=True):
     documents: list[dict[str, Any]] | None = None
     functions: list[Any] | None = None
 
+    @property
+    def longest(self) -> int | None:
+        """Tokens that an answer may have, by either name."""
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
 
 class CompletionRequest(Sampled, kw_only=True):
     """`POST /v1/completions`: one prompt or several, each as text or as token ids."""
@@ -125,6 +130,11 @@ class CompletionRequest(Sampled, kw_only=True):
     logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     echo: bool | None = None
     suffix: str | None = None
+
+    @property
+    def longest(self) -> int | None:
+        """Tokens that an answer may have."""
+        return self.max_tokens
 
 
 def template_names(
@@ -155,6 +165,7 @@ def parse_chat(body: bytes) -> ChatRequest:
     if request.top_logprobs and not request.logprobs:
         raise InvalidRequest("top_logprobs needs logprobs: true.", parameter="top_logprobs")
     _refuse(request)
+    _refuse_nothing(request.longest, has_use=request.prompt_logprobs is not None)
     return request
 
 
@@ -162,14 +173,22 @@ def parse_completion(body: bytes) -> CompletionRequest:
     """Raises InvalidRequest that names the parameter."""
     request = parse_body(_COMPLETION, body)
     refuse_fields(body, REFUSED)
-    if request.echo and request.logprobs is not None:
-        raise InvalidRequest("echo has no log-probabilities of the prompt; leave one of them out.", parameter="echo")
     if request.suffix:
         raise InvalidRequest(
             "suffix is not supported: this model continues a text, it fills no gap.", parameter="suffix"
         )
     _refuse(request)
+    _refuse_nothing(request.longest, has_use=bool(request.echo) or request.prompt_logprobs is not None)
     return request
+
+
+def _refuse_nothing(longest: int | None, *, has_use: bool) -> None:
+    """Raise InvalidRequest for an answer of no tokens that does not show its prompt either."""
+    if longest == 0 and not has_use:
+        raise InvalidRequest(
+            "max_tokens is at least 1; 0 is for who wants the prompt alone, by echo or prompt_logprobs.",
+            parameter="max_tokens",
+        )
 
 
 def _refuse(request: Sampled) -> None:
@@ -180,8 +199,11 @@ def _refuse(request: Sampled) -> None:
         raise InvalidRequest("best_of is not supported; ask for n answers and choose.", parameter="best_of")
     if request.use_beam_search:
         raise InvalidRequest("Beam search is not supported; ask for n answers and choose.", parameter="use_beam_search")
-    if request.prompt_logprobs is not None:
-        raise InvalidRequest("Log-probabilities of the prompt are not computed.", parameter="prompt_logprobs")
+    if request.prompt_logprobs is not None and request.stream:
+        raise InvalidRequest(
+            "prompt_logprobs is not sent in a stream; leave stream out, or send echo and logprobs to /v1/completions.",
+            parameter="prompt_logprobs",
+        )
 
 
 def parse_body(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:

@@ -145,7 +145,9 @@ async def _body(http: HttpRequest) -> bytes:
 
 async def _answer(served: Served, http: HttpRequest, prepared: Prepared) -> Response:
     parameter = "messages" if prepared.kind == "chat" else "prompt"
-    admission = served.engine.admit(prepared.longest_prompt, prepared.answers, parameter)
+    admission = served.engine.admit(
+        prepared.longest_prompt, prepared.answers, parameter, room=1 if prepared.draws else 0
+    )
     wire = AnswerWire(prepared.kind, served.model_name, served.model.tokenizer)
     if prepared.is_stream:
         answer = events(served.engine, prepared, wire)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
+from local_engine.logprobs import TokenLogprobs
 from local_engine.sampling_params import SamplingParams
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
@@ -36,6 +37,7 @@ class Request:
     the prompt is computed.
 
     `in_flight_tokens` are drawn on the device and not known here yet; `longest` is the length at which the answer ends.
+    `prompt_logprobs` are of the prompt's tokens from the second on, as far as they are computed; none unless asked for.
     """
 
     request_id: str
@@ -56,6 +58,7 @@ class Request:
     status: Status = Status.WAITING
     finish_reason: FinishReason | None = None
     preemptions: int = 0
+    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list[TokenLogprobs])
     timings: RequestTimings = field(default_factory=RequestTimings)
 
     def __post_init__(self) -> None:
@@ -66,6 +69,20 @@ class Request:
     def prompt_tokens(self) -> int:
         """Length of the prompt."""
         return len(self.prompt_token_ids)
+
+    @property
+    def draws(self) -> bool:
+        """Whether there is an answer to draw; else the prompt is computed and that is all."""
+        return self.params.max_tokens > 0
+
+    @property
+    def skippable_tokens(self) -> int:
+        """Tokens that need not be computed if the cache has them: the last one's logits are what a request comes for,
+        and the cache has no logits to tell a prompt's log-probabilities from.
+        """
+        known = len(self.prompt_logprobs)
+        is_scoring = self.params.prompt_logprobs is not None and known < self.prompt_tokens - 1
+        return known if is_scoring else len(self.token_ids) - 1
 
     @property
     def length(self) -> int:

@@ -6,19 +6,11 @@ from dataclasses import dataclass
 import torch
 
 from local_engine.constraints import ConstraintCompiler, Matcher
+from local_engine.logprobs import TokenLogprobs
 from local_engine.request import Request
 
 # Enough candidates for almost every nucleus; a row that needs more is sorted whole.
 SHORTLIST = 256
-
-
-@dataclass(frozen=True, slots=True)
-class TokenLogprobs:
-    """Natural log-probabilities before temperature: of the drawn token, and of the most likely ones."""
-
-    token_id: int
-    logprob: float
-    top: tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,10 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """`temperature` 0 is greedy. `top_k` 0 and `top_p` 1 are off. `logprobs` is how many alternatives to report."""
+    """`temperature` 0 is greedy. `top_k` 0 and `top_p` 1 are off. `logprobs` is how many alternatives to report.
+
+    `max_tokens` 0 computes the prompt and draws nothing.
+    """
 
     temperature: float = 1.0
     top_p: float = 1.0
@@ -44,6 +47,8 @@ class SamplingParams:
     includes_stop: bool = False
     shows_special: bool = False
     logprobs: int | None = None
+    # The same of the prompt's own tokens.
+    prompt_logprobs: int | None = None
     constraint: Constraint | None = None
 
     def __post_init__(self) -> None:
@@ -99,7 +104,8 @@ BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("presence_penalty", -2.0, 2.0),
     ("frequency_penalty", -2.0, 2.0),
     ("repetition_penalty", 0.01, 10.0),
-    ("max_tokens", 1, 10_000_000),
+    ("max_tokens", 0, 10_000_000),
     ("min_tokens", 0, 10_000_000),
     ("seed", -(2**63), 2**63 - 1),
+    ("prompt_logprobs", 0, MAX_TOP_LOGPROBS),
 )

@@ -20,7 +20,7 @@ from local_engine.request import Request, Status
 class Row:
     """Tokens `start` to `start + count` of one request; drafts are the last `drafts` of them.
 
-    `needs_logits` says that the row reaches the request's last token, so that something is drawn; `preemptions`, how
+    `needs_logits` says that the row reaches the request's last token and something is drawn; `preemptions`, how
     often the request had been preempted by then.
     """
 
@@ -218,6 +218,6 @@ def _row(request: Request, count: int) -> Row:
         start=start,
         count=count,
         drafts=len(request.draft_token_ids) if reaches_end else 0,
-        needs_logits=reaches_end,
+        needs_logits=reaches_end and request.draws,
         preemptions=request.preemptions,
     )

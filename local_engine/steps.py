@@ -15,7 +15,7 @@ from local_engine.scheduler import Batch, Row
 
 
 class Runner(Protocol):
-    """Computes a batch's logits."""
+    """Computes a batch's logits, and writes `Request.prompt_logprobs` of those who ask for them."""
 
     @property
     def device(self) -> torch.device: ...

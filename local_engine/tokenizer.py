@@ -57,6 +57,18 @@ class Tokenizer:
         """Token ids of `text`; markup such as `<|im_start|>` becomes its special token."""
         return self._with_bos(self.fast.encode(text, add_special_tokens=False).ids, with_bos=with_bos)
 
+    def encode_with_offsets(self, text: str, *, with_bos: bool = True) -> tuple[list[int], list[int]]:
+        """Token ids of `text`, and at which of its characters each begins; a BOS that the text lacks, at the first."""
+        encoded = self.fast.encode(text, add_special_tokens=False)
+        begins: list[int] = []
+        before = 0
+        for start, end in encoded.offsets:
+            # Several tokens of one character begin where it does; a blank that a token's span leaves out is its own.
+            begins.append(min(start, before))
+            before = end
+        ids = self._with_bos(encoded.ids, with_bos=with_bos)
+        return ids, [0] * (len(ids) - len(begins)) + begins
+
     def decode(self, ids: Sequence[int], *, skips_special: bool = True) -> str:
         """Text of `ids`, with U+FFFD for bytes that are not UTF-8."""
         return b"".join(self.bytes_of(i, skips_special=skips_special) for i in ids).decode("utf-8", errors="replace")

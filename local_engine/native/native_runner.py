@@ -13,6 +13,7 @@ from local_engine.model_runner import block_table_of, lazy_zeros, logit_position
 from local_engine.native.build import load_decoder
 from local_engine.native.native_decoder import NativeDecoder
 from local_engine.native.packed import LANES, CLayer, CStep
+from local_engine.prompt_scores import score_prompts
 from local_engine.scheduler import Batch
 
 
@@ -36,7 +37,10 @@ class NativeRunner:
 
     @torch.inference_mode()
     def run(self, batch: Batch) -> torch.Tensor:
-        """Compute every row; float32 logits, in row order, of the last drafts + 1 positions of rows that need them."""
+        """Compute every row; float32 logits, in row order, of the last drafts + 1 positions of rows that need them.
+
+        Requests that ask for their prompt's log-probabilities are given those of the rows' positions.
+        """
         rows = batch.rows
         token_ids = torch.tensor(token_ids_of(rows))
         positions = positions_of(rows).astype(np.int32)
@@ -52,6 +56,7 @@ class NativeRunner:
         )
         self._model.threads = torch.get_num_threads()
         self._library.breakeven_forward(ctypes.byref(self._model), ctypes.byref(step), _pointer(states))
+        score_prompts(rows, states, self._logits)
         return self._logits(states[logit_positions(rows)])
 
     def _logits(self, states: torch.Tensor) -> torch.Tensor:

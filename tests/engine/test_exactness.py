@@ -98,6 +98,26 @@ def test_logits_are_within_a_thousandth(build: EngineBuilder, reference: LlamaFo
             assert value == pytest.approx(float(theirs[position, token]), abs=1e-3)
 
 
+def test_a_prompts_own_logprobs_are_those_of_one_forward_pass(
+    build: EngineBuilder, reference: LlamaForCausalLM
+) -> None:
+    """Over two chunks, in float32: what evaluation harnesses add up."""
+    engine = build()
+    ids = engine.tokenizer.encode(long_text(450))[:600]
+    assert len(ids) > 512
+    request = greedy(ids, tokens=0, prompt_logprobs=1)
+    run(engine, [request])
+    with torch.inference_mode():
+        theirs = reference(torch.tensor([ids])).logits[0, :-1].log_softmax(dim=-1)
+    ours = torch.tensor([entry.logprob for entry in request.prompt_logprobs])
+    chosen = theirs.gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+    assert float((ours - chosen).abs().max()) < 1e-3
+    assert abs(float(ours.sum() - chosen.sum())) < 1e-2
+    best = torch.tensor([entry.top[0][0] for entry in request.prompt_logprobs])
+    margins = theirs.topk(2).values.diff(dim=-1)[:, 0].abs()
+    assert not ((best != theirs.argmax(dim=-1)) & (margins > TIE)).any()
+
+
 @pytest.fixture(scope="module")
 def alone(build: EngineBuilder) -> tuple[list[list[int]], list[list[int]]]:
     """A few prompts, the first one twice, and what each gets when it runs alone."""

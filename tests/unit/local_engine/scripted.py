@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from local_engine.prompt_scores import score_prompts
 from local_engine.request import Request
 from local_engine.sampler import Drawn, Sampler
 from local_engine.sampling_params import SamplingParams
@@ -33,12 +34,20 @@ class SlotRunner:
             tokens = (row.request.token_ids + row.request.draft_token_ids)[row.start : row.start + row.count]
             for position, token in enumerate(tokens, row.start):
                 self._slots[self._slot(row.request, position)] = token
+        if any(row.request.params.prompt_logprobs is not None for row in batch.rows):
+            score_prompts(batch.rows, torch.stack(self._everywhere(batch)), lambda logits: logits)
         logits: list[torch.Tensor] = []
         for row in batch.rows:
             if row.needs_logits:
                 end = row.start + row.count
                 logits += [self._logits(row.request, upto) for upto in range(end - row.drafts, end + 1)]
         return torch.stack(logits) if logits else torch.empty(0, VOCABULARY)
+
+    def _everywhere(self, batch: Batch) -> list[torch.Tensor]:
+        """The logits of every position of the batch."""
+        return [
+            self._logits(row.request, at + 1) for row in batch.rows for at in range(row.start, row.start + row.count)
+        ]
 
     def _slot(self, request: Request, position: int) -> int:
         block = request.block_ids[position // self._block_size]

@@ -12,8 +12,9 @@ from local_engine.block_pool import BlockPool
 from local_engine.constraints import ConstraintCompiler
 from local_engine.engine_core import EngineCore
 from local_engine.kv_cache_manager import KvCacheManager
+from local_engine.logprobs import TokenLogprobs
 from local_engine.request import Request
-from local_engine.sampler import Sampler, TokenLogprobs
+from local_engine.sampler import Sampler
 from local_engine.sampling_params import Constraint
 from local_engine.scheduler import Scheduler
 from local_engine.steps import DirectSteps
@@ -32,9 +33,11 @@ KINDS: tuple[dict[str, object], ...] = (
     {"allowed_token_ids": frozenset(range(30, 60)), "stop": ("A", "CD")},
     {"stop_token_ids": frozenset({END, 33, 44, 55}), "min_tokens": 4, "includes_stop": True},
     {"constraint": Constraint("regex", "[a-f]{3,9}(xy)*"), "stop_token_ids": frozenset({END})},
+    {"prompt_logprobs": 2, "temperature": 1.0, "seed": 9},
+    {"prompt_logprobs": 1, "max_tokens": 0},
     HOT | {"seed": 7, "constraint": Constraint("json_schema", '{"enum": ["on", 12]}')},
 )
-Said = tuple[list[int], str, str | None, list[TokenLogprobs]]
+Said = tuple[list[int], str, str | None, list[TokenLogprobs], list[TokenLogprobs]]
 
 
 @cache
@@ -60,7 +63,7 @@ def run(
     core = EngineCore(steps, scheduler, tokenizer(), context_window=1000, speculative_tokens=drafts)
     requests: list[Request] = []
     for number, (kind, prompt) in enumerate(prompts):
-        requests.append(make_request(str(number), list(prompt), max_tokens=LENGTH, **KINDS[kind]))
+        requests.append(make_request(str(number), list(prompt), **{"max_tokens": LENGTH, **KINDS[kind]}))
         core.add(requests[-1])
     texts = {request.request_id: "" for request in requests}
     logprobs: dict[str, list[TokenLogprobs]] = {request.request_id: [] for request in requests}
@@ -70,7 +73,10 @@ def run(
             texts[delta.request.request_id] += delta.text
             logprobs[delta.request.request_id] += delta.logprobs
     assert cache.pool.free_blocks == blocks
-    said = [(r.output_token_ids, texts[r.request_id], r.finish_reason, logprobs[r.request_id]) for r in requests]
+    said = [
+        (r.output_token_ids, texts[r.request_id], r.finish_reason, logprobs[r.request_id], r.prompt_logprobs)
+        for r in requests
+    ]
     return said, scheduler.preemptions
 
 
@@ -104,5 +110,5 @@ def test_the_mixes_hold_preemption_and_every_end() -> None:
     raw = [(kind, [kind, 3, 1, 4]) for kind in range(len(KINDS))]
     said, preemptions = run(raw, blocks=12, block_size=3, running=5, budget=9, drafts=3)
     assert preemptions > 0
-    assert {reason for _, _, reason, _ in said} == {"stop", "length"}
-    assert said[8][1] in ('"on"', "12")
+    assert {reason for _, _, reason, *_ in said} == {"stop", "length"}
+    assert said[-1][1] in ('"on"', "12")

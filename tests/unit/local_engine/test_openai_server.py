@@ -73,13 +73,19 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("completions", {"suffix": "x"}, "suffix"),
     ("completions", {"best_of": 2}, "best_of"),
     ("completions", {"use_beam_search": True}, "use_beam_search"),
-    ("completions", {"prompt_logprobs": 0}, "prompt_logprobs"),
-    ("completions", {"echo": True, "logprobs": 0}, "echo"),
+    ("completions", {"prompt_logprobs": -1}, "prompt_logprobs"),
+    ("completions", {"prompt_logprobs": 21}, "prompt_logprobs"),
+    ("completions", {"prompt_logprobs": 0, "stream": True}, "prompt_logprobs"),
+    ("completions", {"max_tokens": 0}, "max_tokens"),
+    ("completions", {"max_tokens": 0, "echo": True, "prompt": "a" * 129}, "prompt"),
     ("completions", {"logprobs": 21}, "logprobs"),
     ("completions", {"stream_options": {"include_usage": None}}, "stream_options"),
     ("completions", {"stop_token_ids": [10**9], "min_tokens": 2}, "stop_token_ids"),
     ("completions", {"stop_token_ids": [-1], "min_tokens": 2}, "stop_token_ids"),
     ("completions", {"logit_bias": {str(VOCABULARY): 1}}, "logit_bias"),
+    ("chat/completions", {"max_tokens": 0}, "max_tokens"),
+    ("chat/completions", {"max_completion_tokens": 0}, "max_tokens"),
+    ("chat/completions", {"prompt_logprobs": 0, "stream": True}, "prompt_logprobs"),
     ("chat/completions", {"top_logprobs": 2}, "top_logprobs"),
     ("chat/completions", {"functions": [{"name": "f"}]}, "functions"),
     ("chat/completions", {"tools": [{}]}, "tools"),
@@ -151,11 +157,15 @@ async def test_logprobs_of_a_completion(client: httpx.AsyncClient, wanted: int) 
     found = choice["logprobs"]
     assert len(found["tokens"]) == len(found["token_logprobs"]) == len(found["top_logprobs"]) == 8
     for token, logprob, top in zip(found["tokens"], found["token_logprobs"], found["top_logprobs"], strict=True):
-        assert top[token] == logprob <= 0
+        # Halves of characters have one text among them, which tells of the likeliest.
+        assert logprob <= top[token] <= 0
+        assert logprob == top[token] or token == "\ufffd"
         assert 1 <= len(top) <= wanted + 1
     assert found["text_offset"][0] == 0
-    widths = [len(token) for token in found["tokens"]]
-    assert found["text_offset"] == [sum(widths[:at]) for at in range(8)]
+    assert found["text_offset"] == sorted(found["text_offset"])
+    whole = [(token, at) for token, at in zip(found["tokens"], found["text_offset"], strict=True) if token != "\ufffd"]
+    assert whole
+    assert all(choice["text"].startswith(token, at) for token, at in whole)
     chunks = await streamed(client, **settings)
     parts = [chunk["choices"][0]["logprobs"] for chunk in chunks if chunk["choices"][0]["logprobs"]]
     for name in ("tokens", "token_logprobs", "text_offset"):

@@ -146,9 +146,10 @@ def test_logprobs_are_those_of_the_model() -> None:
         ({"temperature": float("nan")}, "temperature"),
         ({"top_p": 1.1}, "top_p"),
         ({"min_p": 2.0}, "min_p"),
-        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": -1}, "max_tokens"),
         ({"stop": ("",)}, "stop"),
         ({"logprobs": 21}, "top_logprobs"),
+        ({"prompt_logprobs": 21}, "prompt_logprobs"),
         ({"logit_bias": {1: 101.0}}, "logit_bias"),
     ],
 )

@@ -45,8 +45,14 @@ def requests() -> list[Request]:
     return [Request(str(i), ids, params) for i, ids in enumerate(prompts)]
 
 
-def answers(engine: EngineCore) -> list[list[int]]:
-    running = requests()
+def scored() -> Request:
+    """A prompt whose own tokens are scored, several of them known to the cache from the others."""
+    params = SamplingParams(temperature=0.0, max_tokens=0, prompt_logprobs=2)
+    return Request("scored", [*range(40, 59), 1, 2, 3], params)
+
+
+def answers(engine: EngineCore, *others: Request) -> list[list[int]]:
+    running = [*requests(), *others]
     for request in running:
         engine.add(request)
         engine.step()
@@ -57,17 +63,22 @@ def answers(engine: EngineCore) -> list[list[int]]:
 
 @pytest.mark.parametrize(("drafts", "budget"), [(0, 64), (3, 16)])
 def test_answers_are_those_of_the_cpu_engine(drafts: int, budget: int) -> None:
-    """Cached prefixes, prompts in pieces, mixed batches and drafts included."""
+    """Cached prefixes, prompts in pieces, mixed batches and drafts included, and a prompt that is scored."""
     config = make_config()
     model = DecoderModel(
         config, make_weights(config), build_linear=DenseLinear, attention=CpuAttention(), context_window=128
     )
     plain = ModelRunner(model, blocks=BLOCKS, block_size=16, kv_dtype=torch.float32)
-    expected = answers(core(DirectSteps(plain, Sampler(CPU)), drafts=0, budget=64))
+    wanted, ours = scored(), scored()
+    expected = answers(core(DirectSteps(plain, Sampler(CPU)), drafts=0, budget=64), wanted)
     runner = build_gpu_runner(config, make_weights(config), gpu_plan(CONFIG, BLOCKS, 128), CPU)
     runner.capture()
     engine = core(GpuSteps(runner, DeviceSampler(CPU)), drafts=drafts, budget=budget)
-    assert answers(engine) == expected
+    assert answers(engine, ours) == expected
+    assert [entry.rank for entry in ours.prompt_logprobs] == [entry.rank for entry in wanted.prompt_logprobs]
+    for entry, other in zip(ours.prompt_logprobs, wanted.prompt_logprobs, strict=True):
+        assert entry.logprob == pytest.approx(other.logprob, abs=1e-4)
+        assert dict(entry.top) == pytest.approx(dict(other.top), abs=1e-4)
     assert drafts == 0 or engine.drafted_tokens > 0
 
 
