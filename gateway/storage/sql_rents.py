@@ -21,6 +21,8 @@ class SqlRents:
             return await _read(connection)
 
     async def keep(self, present: Sequence[GpuRent], hour: int) -> None:
+        if not rents_begun(await self.rents(), present, hour):
+            return  # an ordinary start writes nothing, so that it needs no database that can be written
         async with writing(self._engine) as connection:
             await lock(connection, RENTS_LOCK)
             for rent in rents_begun(await _read(connection), present, hour):
