@@ -4,6 +4,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.config.home import Home
 from gateway.errors import StateError
 from gateway.limits.counters import Counters
 from gateway.limits.local_counters import LocalCounters
@@ -25,7 +26,7 @@ class Sharing:
             await self.prefixes.aclose()
 
 
-def open_sharing(url: str | None, *, journal: Path, workers: int) -> Sharing:
+def open_sharing(url: str | None, *, home: Home, journal: Path, workers: int) -> Sharing:
     """`journal` is the directory this worker claimed; `workers` how many this replica runs. Nothing is connected yet.
 
     Raises StateError when Redis is configured and its client is not installed.
@@ -40,8 +41,8 @@ def open_sharing(url: str | None, *, journal: Path, workers: int) -> Sharing:
     except ModuleNotFoundError as error:
         raise StateError(f"Redis is configured and {error.name} is missing: pip install 'breakeven[redis]'") from error
     # A worker that is started again claims the same directory and so finds what it held under the same name.
-    worker = f"{socket.gethostname()}:{journal.resolve()}"
-    replica = f"{socket.gethostname()}:{journal.resolve().parent}"
+    replica = f"{socket.gethostname()}:{home.replica_id()}:{journal.resolve().parent}"
+    worker = f"{replica}/{journal.name}"
     return Sharing(
         RedisCounters(connect(url), worker=worker, workers=workers),
         RedisNews(connect(url)),

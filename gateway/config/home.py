@@ -87,6 +87,16 @@ class Home:
         """The secret that stored prompts and answers are sealed with; without it they cannot be read again."""
         return self._secret("bodies-key")
 
+    def replica_id(self) -> str:
+        """Made once, no other home's: machines made of one image may have the same name, and homes the same path."""
+        path = self.root / "replica-id"
+        try:
+            if not path.exists():
+                _write_once(path, secrets.token_hex(8))
+            return path.read_text("ascii")
+        except (OSError, UnicodeError) as error:
+            raise StateError(f"cannot use {path} ({error}); remove it, and a new one is made") from error
+
     def _secret(self, name: str) -> bytes:
         path = self.root / name
         try:

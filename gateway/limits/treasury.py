@@ -30,10 +30,15 @@ class Treasury:
     _ends_at: float = float("-inf")  # of all that is leased
 
     def purse(self, account: Account, limit: int) -> Purse:
-        """This worker's purse of an account; its limit is the one last named."""
+        """This worker's purse of an account; its limit is the one last named.
+
+        What was leased under a higher one goes back: who lowers a budget wants less spent from now on.
+        """
         purse = self._purses.get(account)
         if purse is None:
             purse = self._purses[account] = Purse(account, limit, as_of=self._read)
+        elif limit < purse.limit:
+            purse.give_back()
         purse.limit = limit
         return purse
 

@@ -50,7 +50,7 @@ class RedisCounters:
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
         self._client = client
-        self._worker = worker
+        self.worker = worker
         self._prefix = prefix
         self._settle_ms = round(settle_seconds * 1000)
         self._epoch = ""
@@ -84,7 +84,7 @@ class RedisCounters:
         answer = await self._in_epoch(
             LEASE,
             [
-                self._worker,
+                self.worker,
                 _name(account),
                 limit // unit,
                 *_in_units(holding, unit),
@@ -100,7 +100,7 @@ class RedisCounters:
 
     async def report(self, holdings: Mapping[Account, Holding]) -> Standing:
         by_name = {_name(account): account for account in holdings}
-        arguments: list[Any] = [self._worker]
+        arguments: list[Any] = [self.worker]
         for account, holding in holdings.items():
             arguments += [_name(account), *_in_units(holding, account.unit)]
         answer = await self._in_epoch(REPORT, arguments)

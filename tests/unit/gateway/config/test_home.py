@@ -37,6 +37,13 @@ def test_a_secret_that_was_cut_is_refused_and_never_used(left: str, tmp_path: Pa
         Home(tmp_path).bodies_key()
 
 
+def test_a_replica_keeps_its_name_and_shares_it_with_no_other(tmp_path: Path) -> None:
+    one, other = (Home(tmp_path / name) for name in ("one", "other"))
+    for home in (one, other):
+        create_home(home)
+    assert one.replica_id() == Home(one.root).replica_id() != other.replica_id()
+
+
 def test_an_unusable_home_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match="set BREAKEVEN_HOME to a writable directory"):

@@ -112,3 +112,14 @@ async def test_what_was_leased_too_long_ago_is_neither_spent_nor_claimed_and_wha
     assert counters.held == {ACCOUNT: 20 + 15 + 4}
     assert await treasury.obtain(purse, 1, 0.0) is None
     assert treasury.reserve(purse, 1)
+
+
+async def test_what_was_leased_under_a_higher_limit_is_not_spent_once_it_is_lowered() -> None:
+    treasury = Treasury(HeardCounters())
+    purse = treasury.purse(ACCOUNT, LIMIT)
+    assert await treasury.obtain(purse, 30, 0.0) is None
+    assert treasury.reserve(purse, 30)
+    assert treasury.free(treasury.purse(ACCOUNT, 2 * LIMIT)) > 0
+    assert treasury.free(treasury.purse(ACCOUNT, 40)) == 0
+    assert await treasury.obtain(purse, 11, 0.0) is not None
+    assert await treasury.obtain(purse, 10, 0.0) is None
