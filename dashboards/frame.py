@@ -60,6 +60,7 @@ async def show(spec: PageSpec, specs: Sequence[PageSpec], view: View) -> None:
     theme = view.request.cookies.get(THEME_COOKIE)
     ui.dark_mode(None if theme not in ("dark", "light") else theme == "dark")
     ui.add_head_html('<link rel="stylesheet" href="/ui/static/style.css">')
+    ui.add_head_html('<script type="module" src="/ui/static/signed_out.js"></script>')
     if theme in ("dark", "light"):
         ui.add_head_html(f"<script>document.documentElement.classList.add('be-{theme}')</script>")
     ui.page_title(f"{spec.title} · Breakeven")

@@ -42,8 +42,9 @@ def build_sign_in(
     company: str | None = None,
     own_key: str | None = None,
 ) -> APIRouter:
-    """GET and POST of `/ui/sign-in`, POST of `/ui/sign-out`. `is_secure`: cookies are sent over TLS only.
+    """GET and POST of `/ui/sign-in`, GET of `/ui/session`, POST of `/ui/sign-out`.
 
+    `is_secure`: cookies are sent over TLS only.
     `company` is the host of an identity provider; `own_key` ends the keys that were made for its people's sessions.
     """
     router = APIRouter()
@@ -77,6 +78,11 @@ def build_sign_in(
         response = RedirectResponse(destination_of(wanted), status_code=303)
         response.set_cookie(COOKIE, secret, path="/ui", httponly=True, samesite="lax", secure=is_secure)
         return response
+
+    @router.get("/ui/session")
+    async def show_session(request: Request) -> dict[str, bool]:  # pyright: ignore[reportUnusedFunction]
+        """For a page that lost its connection: whether it would be let in again."""
+        return {"is_signed_in": sessions.find(request.cookies.get(COOKIE)) is not None}
 
     @router.post("/ui/sign-out")
     async def sign_out(request: Request, csrf: Annotated[str, Form(max_length=200)] = "") -> Response:  # pyright: ignore[reportUnusedFunction]

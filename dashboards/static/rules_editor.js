@@ -1,5 +1,5 @@
-// The rules editor's completion, name and warning before an edit is lost. Knows no schema: the server says what may be
-// written where the cursor is.
+// The rules editor's completion and name; nobody loses an edit unasked, and it outlives a lost connection. Knows no
+// schema: the server says what may be written where the cursor is.
 import * as CM from "nicegui-codemirror";
 
 async function source(context) {
@@ -20,6 +20,20 @@ async function source(context) {
   };
 }
 
+const KEPT = "breakeven.edited-rules";
+
+// A page that lost its connection is loaded anew: the gateway was started again, or the session had ended.
+function restore(component, opened) {
+  const kept = JSON.parse(sessionStorage.getItem(KEPT));
+  sessionStorage.removeItem(KEPT);
+  const isText = component.$el.offsetParent !== null; // the form has its own copy of the rules
+  if (!kept || !isText || kept.edited === opened) return;
+  component.editor.dispatch({ changes: { from: 0, to: opened.length, insert: kept.edited } });
+  const overtaken = kept.opened === opened ? "" : " Meanwhile other rules became active: compare before you save.";
+  const message = `The connection was lost; your edit is here again.${overtaken}`;
+  Quasar.Notify.create({ message, timeout: 10000, position: "top" });
+}
+
 // `component` is NiceGUI's editor element.
 export async function attach(component) {
   if (!component.editor) await component.editorPromise;
@@ -29,8 +43,14 @@ export async function attach(component) {
   const opened = component.editor.state.doc;
   window.onbeforeunload = (event) => {
     // A browser asks nobody who never touched the page, and logs an error where it should.
+    const text = component.editor.state.doc.toString();
+    if (window.socket?.disconnected && text !== opened.toString()) {
+      sessionStorage.setItem(KEPT, JSON.stringify({ opened: opened.toString(), edited: text }));
+      return;
+    }
     const touched = navigator.userActivation?.hasBeenActive ?? true;
     if (touched && !component.editor.state.doc.eq(opened)) event.preventDefault();
   };
+  restore(component, opened.toString());
   component.$el.dataset.completes = "yes";
 }

@@ -85,6 +85,13 @@ def test_who_was_on_the_way_to_a_page_comes_to_it_at_the_second_try_too(wanted: 
     )
 
 
+def test_a_page_that_lost_its_connection_hears_whether_it_would_be_let_in() -> None:
+    rig = Rig()
+    assert rig.client.get("/ui/session").json() == {"is_signed_in": False}
+    rig.post("good")
+    assert rig.client.get("/ui/session").json() == {"is_signed_in": True}
+
+
 def test_behind_tls_cookies_are_secure() -> None:
     assert "Secure" in Rig(is_secure=True).post("good").headers["set-cookie"]
 

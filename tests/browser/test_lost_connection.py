@@ -1,0 +1,52 @@
+"""A page whose session ended under it: it leads to the sign-in by itself, and back to itself with what was typed."""
+
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+from dashboards.destination import sign_in_address
+from tests.browser.conftest import Running, child, drain, ui_command
+from tests.browser.pictures import wait_for_page
+from tests.browser.steps import patient, set_rules
+from tests.ports import free_port
+
+pytestmark = [pytest.mark.browser, pytest.mark.integration]
+WANTED = "/ui/rules?by=link"
+
+
+def test_an_edit_outlives_the_session(chromium: webdriver.Chrome, running: Running, tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    command = ui_command(running.gateway, port)  # without --state: the next process knows no session
+    chromium.delete_all_cookies()
+    with child(command, f"{url}/ui/healthz", tmp_path / "ui.log", {}):
+        chromium.get(f"{url}{WANTED}")
+        sign_in_here(chromium, url, running)
+        set_rules(chromium, "min_quality", "# typed and not saved\n      min_quality")
+    with child(command, f"{url}/ui/healthz", tmp_path / "ui.log", {}):
+        sign_in_here(chromium, url, running)
+        patient(chromium).until(lambda _: "# typed and not saved" in edited(chromium), "the edit is gone")
+        chromium.execute_script("window.onbeforeunload = null")
+    chromium.get("about:blank")
+    drain(chromium)
+
+
+def sign_in_here(browser: webdriver.Chrome, url: str, running: Running) -> None:
+    """Once the browser has come to the sign-in; until the page that was wanted is there."""
+    patient(browser).until(lambda one: one.current_url == f"{url}{sign_in_address(WANTED)}", "never asked to sign in")
+    patient(browser).until(lambda one: one.find_element(By.ID, "key")).send_keys(running.month.owner_key)
+    browser.find_element(By.CSS_SELECTOR, "button[type=submit]").click()
+    patient(browser).until(lambda one: one.current_url == f"{url}{WANTED}", "signed in, and somewhere else")
+    wait_for_page(browser)
+    patient(browser).until(lambda one: one.find_elements(By.CSS_SELECTOR, "[data-completes=yes]"), "no editor")
+
+
+def edited(browser: webdriver.Chrome) -> str:
+    """The whole text of the editor, also what is scrolled out of sight."""
+    return str(
+        browser.execute_script(
+            """const content = document.querySelector('.cm-content');
+            return (content.cmTile?.view ?? content.cmView?.view).state.doc.toString();"""
+        )
+    )
