@@ -63,7 +63,8 @@ def show(report: BreakEvenReport, console: Console) -> None:
     console.print(steps)
     owned = report.owned
     console.print(
-        f"Rent of the hours seen {show_usd(owned.rent_usd)}, of which idle {show_usd(owned.idle_usd)}; "
+        f"At this price the {report.observed.hours} hours seen are {show_usd(owned.rent_usd)} of rent, "
+        f"of which idle {show_usd(owned.idle_usd)}; "
         f"utilisation {owned.utilisation:.2%}{'' if owned.is_measured else ' (expected)'}."
     )
     for caveat in report.caveats:

@@ -60,7 +60,7 @@ def show(view: ForecastView, unusual: Anomalies, console: Console) -> None:
     console.print(table)
     console.print(
         f"All {len(view.days)} days: ${float(view.total_expected_usd):.4f} "
-        f"(90 % of the paths: ${float(view.total_low_usd):.4f} to ${float(view.total_high_usd):.4f}), "
+        f"(90% of the paths: ${float(view.total_low_usd):.4f} to ${float(view.total_high_usd):.4f}), "
         f"from {len(view.history)} days seen. It is the middle of whole paths, not the sum of the weeks."
     )
     if view.budget is not None:

@@ -20,9 +20,10 @@ from gateway.config.settings import Settings, load_settings
 from gateway.errors import ConfigurationError
 from gateway.money import format_usd
 from gateway.pricing.catalogue import ModelPrices, PriceBook, ProviderPrices
-from gateway.pricing.price_figures import figures
+from gateway.pricing.price_figures import figures, tool_figures
 from gateway.pricing.price_text import start_of_day_us
 from gateway.pricing.price_update import Change, append, compare, describe
+from gateway.pricing.price_yaml import decimal_text
 from gateway.pricing.reprice import Repriced
 from gateway.reports.reprice_service import RepricedModel, RepriceQuery, book_repriced, by_model, find_repriced
 from gateway.storage.sql_adjustments import SqlAdjustments
@@ -50,11 +51,14 @@ def list_prices(provider: OneProvider = None, as_json: AsJson = False) -> None:
     if as_json:
         return print_json({"version": book.version, "models": [summary(*row) for row in rows]})
     table = Table(
-        "provider", "model", "input", "cached", "output", "from", title=f"Prices {book.version}, USD per million tokens"
-    )
+        "provider", "model", "input", "cached", "output", "discount", "from",
+        title=f"List prices {book.version}, USD per million tokens; your discount is off all of them",
+    )  # fmt: skip
     for name, model, prices in rows:
-        text = dict(figures(prices))
-        table.add_row(name, model, text["input"], text.get("cached_input", ""), text["output"], prices.from_date)
+        text, discount = dict(figures(prices)), f"{decimal_text(100 * prices.discount)}%" if prices.discount else ""
+        table.add_row(
+            name, model, text["input"], text.get("cached_input", ""), text["output"], discount, prices.from_date
+        )
     return show_table(table)
 
 
@@ -70,12 +74,12 @@ def show(model: Annotated[str, typer.Argument(help="MODEL or PROVIDER/MODEL.")],
     for name, known, history in found:
         for prices in history:
             table = Table(
-                "USD per million tokens",
+                "USD per million tokens (fees: each)",
                 "",
                 title=f"{name} {known} from {prices.from_date}",
                 caption=prices.note or None,
             )
-            for figure, text in figures(prices):
+            for figure, text in (*figures(prices), *tool_figures(prices)):
                 table.add_row(figure, text)
             table.add_row("source", prices.source)
             show_table(table)
@@ -222,8 +226,9 @@ def summary(provider: str, model: str, prices: ModelPrices) -> dict[str, Any]:
         "from": prices.from_date,
         "source": prices.source,
         "note": prices.note,
-        "discount": str(prices.discount),
+        "discount": decimal_text(prices.discount),
         "usd_per_mtok": dict(figures(prices)),
+        "usd_each": dict(tool_figures(prices)),
     }
 
 

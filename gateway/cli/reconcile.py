@@ -62,7 +62,7 @@ def show(view: ReconciliationView, console: Console) -> None:
         console.print("Their export has no dollars: only tokens were compared.")
         return
     share = "" if view.difference_share is None else f" ({view.difference_share:+.2%})"
-    verdict = "agrees within 0.5 %" if view.agrees else "does not agree within 0.5 %"
+    verdict = "agrees within 0.5%" if view.agrees else "does not agree within 0.5%"
     console.print(
         f"{view.provider}, {view.first_day} to {view.last_day}: ours ${view.our_usd}, theirs ${view.their_usd}, "
         f"difference ${view.difference_usd}{share}: {verdict}."

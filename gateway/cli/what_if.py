@@ -55,7 +55,8 @@ def show(view: WhatIfView, console: Console) -> None:
         f"Against {view.hosted}, {view.requests_per_day:.0f} requests a day, a month of {view.hours_per_month:g} hours"
     )
     table = Table(
-        "GPU", "model", "$/hour", "month $", "saves $", "90 % of draws", "breaks even at", "would use", "rests on",
+        "GPU", "model", "$/hour", "month in all $", "saves $", "90% of draws", "breaks even at", "would use",
+        "rests on",
         title=title, box=None,
     )  # fmt: skip
     for one in view.answers:
@@ -67,7 +68,7 @@ def show(view: WhatIfView, console: Console) -> None:
             f"{float(one.month_usd):.2f}",
             f"{float(one.saving_usd):.2f}",
             "" if low is None or high is None else f"{float(low):.2f} to {float(high):.2f}",
-            "never" if one.break_even_utilisation is None else f"{one.break_even_utilisation:.1%}",
+            break_even(one.break_even_utilisation),
             f"{one.expected_utilisation:.1%}",
             f"{one.price_basis} price, {one.speed_basis} speed",
         )
@@ -76,3 +77,10 @@ def show(view: WhatIfView, console: Console) -> None:
         console.print(view.answers[0].verdict)
     for refused in view.refused:
         console.print(f"- {refused.model} on {refused.gpu}: {refused.reason}")
+
+
+def break_even(utilisation: float | None) -> str:
+    """Nothing can be used more than wholly; by how much it misses is worth knowing."""
+    if utilisation is None:
+        return "never"
+    return f"{utilisation:.1%}" if utilisation <= 1 else f"never ({utilisation:.0%})"

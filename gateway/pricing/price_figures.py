@@ -22,6 +22,16 @@ def figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:
         yield "off-peak hours", "; ".join(window_text(window) for window in prices.off_peak.windows)
 
 
+def tool_figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:
+    """What a call of the provider's own tools costs, in USD each; apart, because most price lists tell none."""
+    for name, fee in (
+        ("per web search", prices.web_search_pico_usd),
+        ("per file search", prices.file_search_pico_usd),
+    ):
+        if fee is not None:
+            yield name, plain(usd(fee))
+
+
 def ladder_figures(prefix: str, ladder: Ladder) -> Iterator[tuple[str, str]]:
     yield from ((prefix + name, text) for name, text in rate_texts(ladder.base))
     for step in ladder.steps:

@@ -94,7 +94,7 @@ def _rows_of(group: Sums, rented: set[str], period: Period) -> Iterator[dict[str
             **base,
             **dict.fromkeys(("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"), amount),
             "ChargeCategory": "Adjustment",
-            "ChargeDescription": f"{group.group['model']}: corrections of {group.adjusted_requests} requests",
+            "ChargeDescription": f"{group.group['model']}: corrections booked: {group.adjusted_requests}",
             "ChargeFrequency": "One-Time",
         }
 

@@ -92,7 +92,7 @@ def view_of(compared: Compared) -> ReconciliationView:
         our_usd=format_usd(ours),
         their_usd=_usd(theirs),
         difference_usd=_usd(difference),
-        difference_share=None if not theirs or difference is None else difference / theirs,
+        difference_share=None if not theirs or difference is None else difference / abs(theirs),
         agrees=None if theirs is None else agrees(ours, theirs),
         rows=[_row(row) for row in rows],
     )

@@ -55,6 +55,19 @@ def test_list_and_show() -> None:
         run("show", "nobody")
 
 
+def test_what_a_provider_charges_by_the_call_and_what_is_taken_off_is_shown(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "breakeven.yaml").write_text("price_overrides: [terms.yaml]\n")
+    (home / "terms.yaml").write_text("overrides: [{provider: openai, discount: 0.125}]\n")
+    assert "per web search" in run("show", "openai/gpt-4o-mini")
+    listed = json.loads(run("list", "--provider", "openai", "--json"))["models"]
+    row = next(row for row in listed if row["model"] == "gpt-4o-mini")
+    assert (row["discount"], row["usd_per_mtok"]["input"]) == ("0.125", "0.15")
+    assert row["usd_each"] == {"per web search": "0.01", "per file search": "0.0025"}
+    assert "12.5%" in run("list", "--provider", "openai")
+
+
 @needs_litellm
 def test_an_import_appends_what_differs_and_then_nothing(tmp_path: Path) -> None:
     directory = tmp_path / "prices"
