@@ -29,9 +29,11 @@ def patient(browser: webdriver.Chrome) -> WebDriverWait[webdriver.Chrome]:
 
 
 def button(browser: webdriver.Chrome, label: str) -> WebElement:
-    found = [one for one in browser.find_elements(By.TAG_NAME, "button") if one.text.strip() == label]
-    assert found, f"no button {label!r}"
-    return found[0]
+    """Once it is there to be seen: many come with what was done just before."""
+    return patient(browser).until(
+        lambda one: next(found for found in one.find_elements(By.TAG_NAME, "button") if found.text.strip() == label),
+        f"no button {label!r}",
+    )
 
 
 def tile(browser: webdriver.Chrome, label: str) -> WebElement:
