@@ -1,6 +1,6 @@
 """The fields of a key on a page: what it is, whose cost, and what it may use. Shown from a key, read back as one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,7 @@ class KeyFields:
             ui.input("Tier quotas", placeholder="premium=100/day").props("dense outlined maxlength=400"),
         )
 
-    def show(self, key: dict[str, Any]) -> None:
+    def show(self, key: Mapping[str, Any]) -> None:
         """A key as it is listed."""
         self.name.set_value(key["name"])
         self.team.set_value(key["team"] or "")

@@ -16,6 +16,7 @@ BUDGETS = "/admin/v1/budgets"
 SCOPES = {"all": "Everything", "team": "A team", "project": "A project"}
 FORECAST_DAYS = 30
 NEAR, LIKELY = 0.8, 0.5
+MOST_KEYS = 50
 
 
 async def build(view: View) -> None:
@@ -178,13 +179,14 @@ async def _keys(view: View) -> None:
         return
     windows = {one["limits"].get("budget_window", "month") for one in limited}
     spent = {window: await _spent(view, window) for window in windows}
-    rows: list[list[Cell | str]] = []
+    rows: list[tuple[float, list[Cell | str]]] = []
     for one in limited:
         budget, window = one["limits"]["budget_usd"], one["limits"].get("budget_window", "month")
         used = spent[window].get(one["id"], "0")
         share = float(used) / float(budget) if float(budget) else 1.0
         per = f"{display.dollars(budget)} / {window}"
-        rows.append([one["name"], one["team"] or "none", per, display.dollars(used), gauge(share)])
+        rows.append((share, [one["name"], one["team"] or "none", per, display.dollars(used), gauge(share)]))
+    nearest = sorted(rows, key=lambda row: -row[0])[:MOST_KEYS]
     columns = [
         Column("Key"),
         Column("Team"),
@@ -192,7 +194,10 @@ async def _keys(view: View) -> None:
         Column("Spent in its window", is_number=True),
         Column("Used"),
     ]
-    html(markup.table(columns, rows, caption="Budgets of keys"))
+    html(markup.table(columns, [row for _, row in nearest], caption="Budgets of keys"))
+    if len(rows) > MOST_KEYS:
+        said = f"The {MOST_KEYS} that have used most, of {len(rows):,} keys with a budget; the page Keys finds each."
+        html(f'<p class="be-note be-hint">{said}</p>')
 
 
 async def _spent(view: View, window: str) -> dict[str, str]:

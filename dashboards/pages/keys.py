@@ -1,9 +1,10 @@
 """API keys: one for each app or person, with a team, so that cost has an owner, and with limits that hold."""
 
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from html import escape
 from typing import Any
+from urllib.parse import urlencode
 
 from nicegui import ui
 
@@ -11,6 +12,7 @@ from dashboards import display, key_form, markup
 from dashboards.frame import View, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.key_fields import KeyFields
+from dashboards.key_list import MOST, KeyList, listed
 from dashboards.limit_words import limits_text
 from dashboards.markup import Cell, Column
 
@@ -38,11 +40,17 @@ async def build(view: View) -> None:
         models = [one["name"] for one in (await view.gateway.get("/admin/v1/models"))["models"]]
         with panel("New key", "The key is shown once, here. Only a hash of it is stored. Empty limits are no limits."):
             _creator(view, models)
+    find = view.query("find")
+    keys = listed(found["keys"], find=find, page=view.query("page"))
     with panel("Keys", "Times in UTC."):
-        html(_table(found["keys"]))
-    if may_write:
+        if find or len(found["keys"]) > MOST:
+            html(_search(keys, find or ""))
+        html(
+            _table(keys.shown) if keys.shown else markup.message("No such key", "No key has all of these words in it.")
+        )
+    if may_write and keys.shown:
         with panel("Change a key", CHANGE_NOTE):
-            _changer(view, found["keys"], models)
+            _changer(view, keys.shown, models)
 
 
 def _creator(view: View, models: Sequence[str]) -> None:
@@ -70,7 +78,29 @@ def _problem(error: Exception) -> str:
     return f'<p class="be-problem" role="alert">{escape(str(error))}</p>'
 
 
-def _table(keys: list[dict[str, Any]]) -> str:
+def _search(keys: KeyList, find: str) -> str:
+    """Fewer of them, and the way through the rest."""
+    steps = {"Newer keys": keys.page - 1, "Older keys": keys.page + 1}
+    links = "".join(
+        f' <a href="{escape(_address(find, page))}">{name}</a>'
+        for name, page in steps.items()
+        if 1 <= page <= keys.pages
+    )
+    shown = f'<p class="be-note be-hint">{keys.range_text}, newest first.{links}</p>' if keys.shown else ""
+    return (
+        '<form class="be-filters" method="get" action="/ui/keys" role="search">'
+        '<label class="be-field">Name, team, project, tag, role or id'
+        f'<input type="search" name="find" value="{escape(find)}" maxlength="200"></label>'
+        f'<button class="be-button" type="submit">Search</button></form>{shown}'
+    )
+
+
+def _address(find: str, page: int) -> str:
+    asked = ({"find": find} if find else {}) | ({"page": str(page)} if page > 1 else {})
+    return "/ui/keys" + (f"?{urlencode(asked)}" if asked else "")
+
+
+def _table(keys: Sequence[Mapping[str, Any]]) -> str:
     now_us = time.time_ns() // 1000
     rows = [
         [
@@ -92,7 +122,7 @@ def _table(keys: list[dict[str, Any]]) -> str:
     return markup.table([Column(name) for name in names], rows, caption="Keys")
 
 
-def _state(one: dict[str, Any], now_us: int) -> Cell:
+def _state(one: Mapping[str, Any], now_us: int) -> Cell:
     if one["revoked_at_us"]:
         return Cell(f"revoked {display.moment(one['revoked_at_us'])[:10]}", tone="bad")
     ends_at_us = one["expires_at_us"]
@@ -104,7 +134,7 @@ def _state(one: dict[str, Any], now_us: int) -> Cell:
     return Cell(f"until {key_form.last_day(ends_at_us)}", title=title)
 
 
-def _changer(view: View, keys: list[dict[str, Any]], models: Sequence[str]) -> None:
+def _changer(view: View, keys: Sequence[Mapping[str, Any]], models: Sequence[str]) -> None:
     working = {one["id"]: one for one in keys if not one["revoked_at_us"]}
     labels = {key: f"{one['name']} ({one['role']})" for key, one in working.items()}
     chosen = ui.select(labels, label="Key").props("dense outlined").style("min-width: 16rem; max-width: 26rem")
@@ -130,7 +160,7 @@ def _changer(view: View, keys: list[dict[str, Any]], models: Sequence[str]) -> N
         except (GatewayRefused, GatewayUnreachable) as error:
             problem.set_content(_problem(error))
             return
-        ui.navigate.to("/keys")
+        ui.navigate.to(f"/keys?{view.request.url.query}".removesuffix("?"))
 
     async def save_key() -> None:
         try:
