@@ -33,6 +33,11 @@ HEAD_TOO_SLOW = (
     b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain; charset=utf-8\r\n"
     b"content-length: 62\r\nconnection: close\r\n\r\nThe head of this request did not come in time; send it again.\n"
 )
+NO_REQUEST = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    b"content-length: 98\r\nconnection: close\r\n\r\n"
+    b"This is no valid HTTP/1.1 request; see to its first line, its headers and the length of its body.\n"
+)
 CONNECTION = "breakeven.connection"
 """The ASGI extension of our own server. `listeners` are called when the connection is lost: a task that waits for
 `http.disconnect` costs each request more than its parsing. `is_whole` is there once the request has come whole."""
@@ -201,6 +206,12 @@ def patient_protocol(
         def _unsupported_upgrade_warning(self) -> None:
             """Nothing to tell: what is offered beside HTTP may be ignored, and anybody could fill the log with it."""
 
+        def send_400_response(self, msg: str) -> None:
+            """Not into an answer that is going out."""
+            if self._is_waiting or not (self.pipeline or self.cycle.response_started):
+                self.transport.write(NO_REQUEST)
+            self.transport.close()
+
         def leave(self) -> None:
             self.transport.close()
 
@@ -253,7 +264,7 @@ async def serve_until_stopped(
         app,
         http=patient_protocol(slow_client_seconds),
         ws="none",
-        log_level="warning",
+        log_level="error",  # anybody could fill the log with warnings of what is no request
         access_log=False,
         lifespan="off",
         proxy_headers=False,  # the application has its own, where they matter

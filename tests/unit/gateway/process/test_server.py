@@ -13,6 +13,7 @@ from gateway.errors import StateError
 from gateway.process.server import (
     CONNECTION,
     HEAD_TOO_LONG,
+    NO_REQUEST,
     bind,
     patient_protocol,
     reserve,
@@ -365,3 +366,49 @@ async def test_an_answer_that_is_complete_when_the_end_comes_is_sent() -> None:
             writer.write_eof()
             assert (await reader.read()).endswith(b"\r\n\r\nok"), turns
             writer.close()
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", NO_REQUEST),
+        (b"BREW / HTTP/1.1\r\n\r\n", NO_REQUEST),
+        (b"GET / HTTP/1.1\r\nhost: x\r\nx-a : b\r\n\r\n", NO_REQUEST),
+        (b"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\na", NO_REQUEST),
+        (IN_CHUNKS + b"five\r\nhello\r\n", NO_REQUEST),
+    ],
+)
+async def test_what_is_no_request_is_told_so_and_does_not_fill_the_log(
+    sent: bytes, said: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with bind("127.0.0.1", 0) as listener:
+        running = asyncio.create_task(serve_until_stopped(Mirror(), listener, drain_seconds=1))
+        async with asyncio.timeout(300):
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.write(sent)
+            assert await reader.read() == said
+            writer.close()
+            os.kill(os.getpid(), signal.SIGTERM)
+            await running
+    assert not capsys.readouterr().err
+
+
+async def test_no_request_behind_one_that_is_being_answered_is_not_told_so_in_the_middle_of_that_answer() -> None:
+    app = Begun()
+    async with serving(app, http=patient_protocol(30.0)) as url, asyncio.timeout(300):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(NOT_LAST)
+        assert (await reader.readuntil(b"one\r\n")).startswith(b"HTTP/1.1 200")
+        writer.write(b"no request\r\n\r\n")
+        assert await reader.read() == b""
+        writer.close()
+
+
+class Begun:
+    """Sends a piece, and waits for its caller to leave."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"one", "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
