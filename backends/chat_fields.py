@@ -24,6 +24,12 @@ TEXTS: Final = ("user", "safety_identifier", "reasoning_effort", "service_tier")
 ToolChoice = Literal["auto", "none", "required"] | tuple[Literal["tool"], str]
 
 
+def in_background() -> UpstreamRejected:
+    """Of the Responses API, wherever it is asked."""
+    why = "what goes on when nobody listens cannot be booked; leave it out, and stream an answer that takes long"
+    return invalid("background", why)
+
+
 def untranslatable(param: str, why: str) -> Untranslatable:
     """The caller's request cannot be said in this backend's format."""
     return Untranslatable(f"{param}: {why}", status=400, body=_body(param, why, "unsupported_parameter"))

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Literal
 
-from backends.chat_fields import invalid
+from backends.chat_fields import in_background
 from backends.dialects import PLAIN, Dialect
 from backends.engine_health import parse_engine_health, parse_sglang_metrics, parse_vllm_metrics
 from backends.error_bodies import in_openai_shape
@@ -90,7 +90,7 @@ class OpenAICompatibleBackend(HttpBackend):
             raise Untranslatable(message, backend=self.name, status=404, body=body)
         is_native = call.operation == "responses"
         if is_native and _is_in_background(call.body):
-            raise invalid("background", "what goes on when nobody listens cannot be booked; ask without it")
+            raise in_background()
         exchange = Exchange(
             url=url,
             headers=self._headers | {"x-request-id": call.request_id},

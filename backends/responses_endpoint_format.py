@@ -8,7 +8,7 @@ from typing import Final, cast
 
 import msgspec
 
-from backends.chat_fields import invalid, list_of, object_of, untranslatable
+from backends.chat_fields import in_background, invalid, list_of, object_of, untranslatable
 from backends.json_objects import Fields, decode_object, part_of, text_of
 from backends.responses_endpoint_tools import Tools, arguments_of, is_among_some, parse_tools
 
@@ -28,7 +28,7 @@ SAME: Final = (
 """Fields that are called the same in both."""
 LOGPROBS: Final = "message.output_text.logprobs"
 """How `include` asks for them."""
-KEPT_ELSEWHERE: Final = ("previous_response_id", "conversation", "prompt", "background")
+KEPT_ELSEWHERE: Final = ("previous_response_id", "conversation", "prompt")
 """Fields that lean on what one provider keeps."""
 CALLS: Final = ("function_call", "custom_tool_call")
 OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
@@ -40,6 +40,8 @@ def chat_body_from_responses(body: bytes) -> bytes:
     fields = decode_object(body)
     if fields is None:
         raise invalid("body", "must be a JSON object")
+    if fields.get("background"):
+        raise in_background()
     for name in KEPT_ELSEWHERE:
         if fields.get(name):
             raise untranslatable(name, "is kept at a provider; ask a model whose provider offers the Responses API")

@@ -20,6 +20,7 @@ from backends.chat_chunks import (
     usage_chunk,
 )
 from backends.errors import Untranslatable, UpstreamRejected
+from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.protocol import Call, Chunk
 from backends.responses_endpoint_events import ResponsesEventWriter, response_from_answer
 from backends.responses_endpoint_format import chat_body_from_responses
@@ -128,7 +129,6 @@ def test_each_field_is_translated_or_dropped(given: dict[str, Any], expected: di
     [
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"conversation": "conv_1"}, "conversation"),
-        ({"background": True}, "background"),
         ({"moderation": {"policy": {"output": {"mode": "block"}}}}, "moderation"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
         ({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}, "input[0].content[0]"),
@@ -398,3 +398,20 @@ def test_the_model_is_named_as_soon_as_its_provider_does_and_until_then_as_asked
         event["response"]["model"] for event in map(json.loads, SseParser().receive(payload)) if "response" in event
     ]
     assert models == ["asked", "asked", "m"]
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("is_native", [False, True])
+async def test_work_in_the_background_is_refused_before_anything_is_sent_and_says_what_to_do(
+    is_native: bool, is_stream: bool
+) -> None:
+    inner = OpenAICompatibleBackend("one", "http://127.0.0.1:1/v1", None, paths=OPENAI_PATHS)
+    backend = TranslatingBackend(inner, native=OPENAI_PATHS if is_native else ())
+    asked = {"model": "m", "input": "hi", "background": True, "stream": is_stream}
+    with pytest.raises(UpstreamRejected) as refused:
+        await backend.open(Call("responses", "m", json.dumps(asked).encode(), is_stream, "r1"))
+    await backend.aclose()
+    assert not isinstance(refused.value, Untranslatable), "no other model could take it"
+    error = json.loads(refused.value.body)["error"]
+    assert (refused.value.status, error["param"]) == (400, "background")
+    assert "leave it out, and stream" in error["message"]
