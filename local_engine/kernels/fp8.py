@@ -34,7 +34,7 @@ def _quantise_rows_kernel(x_ptr, out_ptr, scales_ptr, columns, x_stride, LARGEST
     x = tl.load(x_ptr + row * x_stride + column, mask=inside, other=0.0).to(tl.float32)
     peak = tl.max(tl.abs(x), axis=0)
     scale = tl.where(peak > 0.0, peak / LARGEST, 1.0)
-    scaled = tl.minimum(tl.maximum(x / scale, -LARGEST), LARGEST)
+    scaled = tl.minimum(tl.maximum(x * (1.0 / scale), -LARGEST), LARGEST)
     tl.store(out_ptr + row * columns + column, scaled.to(out_ptr.dtype.element_ty), mask=inside)
     tl.store(scales_ptr + row, scale)
 

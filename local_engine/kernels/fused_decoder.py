@@ -14,6 +14,7 @@ from local_engine.attention.protocol import AttentionBatch
 from local_engine.attention.triton_attention import TritonAttention
 from local_engine.config import ModelConfig
 from local_engine.kernels.gemv import gemv
+from local_engine.kernels.linear import Fp8Linear
 from local_engine.kernels.rms_norm import add_rms_norm, rms_norm
 from local_engine.kernels.rope_store import HeadNorms, rope_store
 from local_engine.kernels.silu_mul import silu_mul
@@ -88,9 +89,9 @@ class FusedDecoder(DecoderModel):
 
     @property
     def can_fuse_one_row(self) -> bool:
-        """Whether all matrices are dense, so that one row's step can take the seven launches."""
+        """Whether all matrices are dense or e4m3, so that one row's step can take the seven launches."""
         products = [p for layer in self._layers for p in (layer.qkv, layer.output, layer.gate_up, layer.down)]
-        return all(isinstance(product, DenseLinear) for product in (*products, self._head))
+        return all(isinstance(product, (DenseLinear, Fp8Linear)) for product in (*products, self._head))
 
     def _forward_one(
         self, token_ids: torch.Tensor, positions: torch.Tensor, caches: list[KvCache], batch: AttentionBatch
@@ -126,6 +127,8 @@ class FusedDecoder(DecoderModel):
 
 
 def _one_row(x: torch.Tensor, linear: Linear, **fused: Any) -> torch.Tensor:
+    if isinstance(linear, Fp8Linear):
+        return gemv(x, linear.weight.values, linear.bias, scales=linear.weight.scales, **fused)
     assert isinstance(linear, DenseLinear), "ask can_fuse_one_row first"
     return gemv(x, linear.weight, linear.bias, **fused)
 

@@ -1,5 +1,6 @@
-"""One row times a dense matrix, with what stands before and after it in a layer: the norm, the bias, silu and multiply,
-the residual. A step of one answer is bound by reading the weights and by the number of its launches.
+"""One row times a dense or an e4m3 matrix, with what stands before and after it in a layer: the norm, rounding to e4m3,
+the bias, silu and multiply, the residual. A step of one answer is bound by reading the weights and by the number of
+its launches.
 
 Rounds where the separate kernels round, so that both ways through a layer differ by the order of sums alone.
 """
@@ -11,6 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from local_engine.kernels.fp8 import E4M3_MAX
 from local_engine.kernels.launch import ceil_divide, next_power_of_2
 
 MAX_BLOCK = 1024
@@ -24,6 +26,7 @@ def _gemv_kernel(
     x_ptr,
     norm_ptr,
     weight_ptr,
+    scales_ptr,
     bias_ptr,
     residual_ptr,
     out_ptr,
@@ -31,22 +34,37 @@ def _gemv_kernel(
     columns,
     eps,
     NORMS: tl.constexpr,
+    SCALES: tl.constexpr,
     HAS_BIAS: tl.constexpr,
     ADDS: tl.constexpr,
     GATES: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    LARGEST: tl.constexpr,
 ):
     kind = x_ptr.dtype.element_ty
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     lane = tl.arange(0, BLOCK)
     inverse = 1.0
-    if NORMS:
+    scale = 1.0
+    inverse_scale = 1.0
+    if NORMS or SCALES:
         squares = tl.zeros([BLOCK], tl.float32)
+        peaks = tl.zeros([BLOCK], tl.float32)
         for first in range(0, columns, BLOCK):
             part = tl.load(x_ptr + first + lane, mask=first + lane < columns, other=0.0).to(tl.float32)
             squares += part * part
-        inverse = tl.rsqrt(tl.sum(squares, axis=0) / columns + eps)
+            if SCALES:
+                if NORMS:
+                    part *= tl.load(norm_ptr + first + lane, mask=first + lane < columns, other=0.0).to(tl.float32)
+                peaks = tl.maximum(peaks, tl.abs(part))
+        if NORMS:
+            inverse = tl.rsqrt(tl.sum(squares, axis=0) / columns + eps)
+        if SCALES:
+            # Rounding keeps order: the largest of the rounded row is the largest, rounded.
+            peak = (tl.max(peaks, axis=0) * inverse).to(kind).to(tl.float32)
+            scale = tl.where(peak > 0.0, peak / LARGEST, 1.0)
+            inverse_scale = 1.0 / scale
 
     total = tl.zeros([ROWS, BLOCK], tl.float32)
     total_up = tl.zeros([ROWS, BLOCK], tl.float32)
@@ -59,6 +77,9 @@ def _gemv_kernel(
         if NORMS:
             x = x * inverse * tl.load(norm_ptr + column, mask=inside, other=0.0).to(tl.float32)
             x = x.to(kind).to(tl.float32)
+        if SCALES:
+            x = tl.minimum(tl.maximum(x * inverse_scale, -LARGEST), LARGEST)
+            x = x.to(weight_ptr.dtype.element_ty).to(tl.float32)
         at = weight_ptr + start + column[None, :]
         present = (row < rows)[:, None] & inside[None, :]
         total += tl.load(at, mask=present, other=0.0).to(tl.float32) * x[None, :]
@@ -66,10 +87,16 @@ def _gemv_kernel(
             total_up += tl.load(at + up, mask=present, other=0.0).to(tl.float32) * x[None, :]
 
     value = tl.sum(total, axis=1)
+    if SCALES:
+        value = value * scale * tl.load(scales_ptr + row, mask=row < rows, other=0.0)
+        value = value.to(kind).to(tl.float32)
     if HAS_BIAS:
         value += tl.load(bias_ptr + row, mask=row < rows, other=0.0).to(tl.float32)
     if GATES:
         value_up = tl.sum(total_up, axis=1)
+        if SCALES:
+            value_up = value_up * scale * tl.load(scales_ptr + rows + row, mask=row < rows, other=0.0)
+            value_up = value_up.to(kind).to(tl.float32)
         if HAS_BIAS:
             value_up += tl.load(bias_ptr + rows + row, mask=row < rows, other=0.0).to(tl.float32)
         gate = value.to(kind).to(tl.float32)
@@ -84,6 +111,7 @@ def gemv(
     weight: Tensor,
     bias: Tensor | None = None,
     *,
+    scales: Tensor | None = None,
     norm: Tensor | None = None,
     eps: float = 0.0,
     residual: Tensor | None = None,
@@ -92,7 +120,8 @@ def gemv(
 ) -> Tensor:
     """x [1, columns] @ weight.T + bias as [1, rows], x normed by `norm` before and `residual` added after, if given.
 
-    With `gates` the weight is gate and up, [2 * rows, columns], and the result silu(gate) * up.
+    `scales` float32 [weight rows, 1] belong to e4m3 weights; x is then rounded to e4m3 with a scale of its own, as
+    `quantise_rows` does. With `gates` the weight is gate and up, [2 * rows, columns], and the result silu(gate) * up.
     `per_program` outputs are computed by one program; left out, as many as leave the device enough programs.
     """
     assert x.shape[0] == 1, "one row"
@@ -104,6 +133,7 @@ def gemv(
         x,
         x if norm is None else norm,
         weight,
+        x if scales is None else scales,
         x if bias is None else bias,
         x if residual is None else residual,
         out,
@@ -111,11 +141,13 @@ def gemv(
         columns,
         eps,
         NORMS=norm is not None,
+        SCALES=scales is not None,
         HAS_BIAS=bias is not None,
         ADDS=residual is not None,
         GATES=gates,
         ROWS=per_program,
         BLOCK=min(MAX_BLOCK, next_power_of_2(columns)),
+        LARGEST=E4M3_MAX,
         num_warps=4,
     )
     return out

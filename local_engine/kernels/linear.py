@@ -14,12 +14,12 @@ class Fp8Linear:
     """e4m3 weights with a scale per output; activations are quantised by rows on the way in."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
-        self._weight = quantise_weight(weight)
-        self._bias = bias
+        self.weight = quantise_weight(weight)
+        self.bias = bias
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        out = fp8_matmul(x, self._weight)
-        return out if self._bias is None else out + self._bias
+        out = fp8_matmul(x, self.weight)
+        return out if self.bias is None else out + self.bias
 
 
 class Int4Linear:

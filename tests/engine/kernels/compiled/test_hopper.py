@@ -92,6 +92,21 @@ def test_one_row() -> None:
         assert kernel.shared_bytes <= 40 * 1024, kernel.name
 
 
+def test_one_row_of_e4m3() -> None:
+    """Half the bytes; conversions are the hardware's, two values at a time."""
+    x, wide = torch.zeros(1, HIDDEN, dtype=BF16), torch.zeros(1, 14_336, dtype=BF16)
+    gate_up, down = torch.zeros(2 * 14_336, HIDDEN, dtype=FP8), torch.zeros(HIDDEN, 14_336, dtype=FP8)
+    scales = torch.zeros(2 * 14_336, 1)
+    with compiling() as kernels:
+        gemv(x, gate_up, scales=scales, norm=x[0], eps=1e-5, gates=True)
+        gemv(wide, down, scales=scales, residual=x)
+    check(kernels, 2, "F2FP.F16.E4M3.UNPACK_B")
+    for kernel in kernels:
+        assert "LDG.E.128" in kernel.sass or "LDGSTS.E" in kernel.sass, kernel.name
+        assert kernel.registers <= 100, kernel
+        assert kernel.shared_bytes <= 40 * 1024, kernel.name
+
+
 def test_int4() -> None:
     groups = torch.zeros(HIDDEN, HIDDEN // 128, dtype=BF16)
     weight = Int4Weight(torch.zeros(HIDDEN, HIDDEN // 2, dtype=torch.uint8), groups, groups)

@@ -70,6 +70,22 @@ def test_one_row_takes_fewer_launches_to_the_same_logits() -> None:
         request.token_ids.append(42)
 
 
+def test_one_row_of_e4m3_matrices_takes_fewer_launches() -> None:
+    """A last bit that differs lets the interpreter round another value wrongly (see test_quantised, which holds the
+    products themselves): the bound catches a wrong layout."""
+    config = replace(make_config(has_qkv_bias=True), layers=1, vocabulary_size=64)
+    plan = GpuPlan(weights="fp8", kv_dtype=torch.float32, blocks=16, context_window=128, max_rows=4)
+    runners = [build_gpu_runner(config, make_weights(config), plan, CPU) for _ in range(2)]
+    assert runners[0].model.can_fuse_one_row
+    runners[0].model.fuses_one_row = True
+    request = make_request("a", [*range(20)], [3, 1])
+    for start in (0, 20):
+        batch = make_batch((request, start))
+        fused, separate = (runner.run(batch) for runner in runners)
+        assert relative_error(fused, separate) < 0.30
+        request.token_ids.append(42)
+
+
 @pytest.mark.parametrize(("fused_seconds", "fuses"), [(1.0, True), (3.0, False), (None, False)])
 def test_the_quicker_way_is_kept_and_one_that_does_not_compile_is_not(
     fused_seconds: float | None, monkeypatch: pytest.MonkeyPatch, *, fuses: bool
@@ -91,7 +107,7 @@ def test_the_quicker_way_is_kept_and_one_that_does_not_compile_is_not(
     assert runner.model.fuses_one_row == fuses
 
 
-def test_only_dense_matrices_are_fused() -> None:
+def test_four_bits_are_not_fused() -> None:
     config = make_config()
     plan = GpuPlan(weights="int4", kv_dtype=torch.bfloat16, blocks=16, context_window=128, max_rows=4)
     assert not build_gpu_runner(config, make_weights(config), plan, CPU).model.can_fuse_one_row

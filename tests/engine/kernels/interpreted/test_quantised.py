@@ -1,10 +1,13 @@
 """Four-bit and e4m3 weights: packing, unpacking and the products."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from local_engine.kernels import reference
 from local_engine.kernels.fp8 import fp8_matmul, quantise_rows, quantise_weight
+from local_engine.kernels.gemv import gemv
 from local_engine.kernels.int4 import Int4Weight, dequantise, int4_matmul, pack, quantise
 from local_engine.kernels.linear import Int4Linear, stored_int4_linear
 from local_engine.weights import NibbleBlocks
@@ -85,3 +88,27 @@ def test_fp8_matmul_multiplies_what_was_quantised() -> None:
     wanted = (values.double() * scales) @ (weight.values.double() * weight.scales).T
     assert relative_error(fp8_matmul(x, weight), wanted) < 1e-5
     assert relative_error(weight.values.float() * weight.scales, original) < 0.03
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_one_row_of_e4m3_is_as_its_parts(*, has_bias: bool) -> None:
+    """Norm, rounding, product, silu and residual; two passes over the columns, the last program beyond the end.
+
+    A row of ones and minus ones is normed to its weights, which e4m3 holds: nothing is rounded.
+    """
+    torch.manual_seed(5)
+    x = torch.where(torch.rand(1, 1200) < 0.5, -1.0, 1.0)
+    norm = torch.randn(1200).mul(100).clamp(-400, 400).to(torch.float8_e4m3fn).float()
+    norm[7] = 448.0
+    weight = quantise_weight(torch.randn(20, 1200) * 1e-4)
+    bias, residual = torch.randn(20) if has_bias else None, torch.randn(1, 20)
+    product = partial(gemv, x, weight.values, bias, scales=weight.scales, per_program=4)
+    normed = reference.rms_norm(x, norm, 0.0)
+    plain, wanted = fp8_matmul(x, weight), fp8_matmul(normed, weight)
+    if bias is not None:
+        plain, wanted = plain + bias, wanted + bias
+    assert relative_error(product(), plain) < 1e-5
+    assert relative_error(product(residual=residual), plain + residual) < 1e-5
+    assert relative_error(product(norm=norm), wanted) < 1e-5
+    assert relative_error(product(norm=norm, gates=True), reference.silu_mul(wanted)) < 1e-5
+    assert not product(norm=norm * 0.0).sub(0.0 if bias is None else bias).any(), "a row of zeros"
