@@ -18,6 +18,7 @@ from backends.http1_response import Http1Response
 from backends.protocol import Timeouts
 
 KEEP_ALIVE_SECONDS: Final = 30.0
+"""Nor is one kept for longer than twice that where nobody calls: others need the files, of other backends too."""
 LOCAL_KEEP_ALIVE_SECONDS: Final = 4.0
 """Without TLS a new connection costs nothing, and uvicorn, under most engines, hangs up after 5 s: a request sent just
 then would be lost."""
@@ -41,8 +42,10 @@ class _Target(NamedTuple):
 class Http1Client:
     """A pool for one backend. Used from one event loop; opens nothing before the first `send`."""
 
-    def __init__(self, backend: str) -> None:
+    def __init__(self, backend: str, *, keep_alive_seconds: float = KEEP_ALIVE_SECONDS) -> None:
         self._backend = backend
+        self._keep_alive_seconds = keep_alive_seconds
+        self._sweep: asyncio.TimerHandle | None = None
         self._targets: dict[str, _Target] = {}
         self._idle: dict[tuple[str, str, int], deque[Http1Connection]] = {}
         self._open: set[Http1Connection] = set()
@@ -63,6 +66,9 @@ class Http1Client:
         return await connection.exchange(_request_head(method, target, headers, body), body, answer_by)
 
     async def aclose(self) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
         for connection in list(self._open):
             connection.close()
         self._idle.clear()
@@ -89,15 +95,27 @@ class Http1Client:
         idle = self._idle.get(target.origin)
         if not idle:
             return None
-        limit = KEEP_ALIVE_SECONDS if target.scheme == "https" else LOCAL_KEEP_ALIVE_SECONDS
-        oldest_allowed = asyncio.get_running_loop().time() - limit
-        while idle and (idle[0].is_closed or idle[0].idle_since < oldest_allowed):
-            idle.popleft().close()
+        self._drop_old(target.scheme, idle)
         while idle:
             connection = idle.pop()
             if not connection.is_closed:
                 return connection
         return None
+
+    def _drop_old(self, scheme: str, idle: deque[Http1Connection]) -> None:
+        kept = self._keep_alive_seconds
+        limit = kept if scheme == "https" else min(kept, LOCAL_KEEP_ALIVE_SECONDS)
+        oldest_allowed = asyncio.get_running_loop().time() - limit
+        while idle and (idle[0].is_closed or idle[0].idle_since < oldest_allowed):
+            idle.popleft().close()
+
+    def _watch_idle(self) -> None:
+        """Until there is none left: a burst would leave its connections for as long as the provider bears them."""
+        self._sweep = None
+        for (scheme, _, _), idle in self._idle.items():
+            self._drop_old(scheme, idle)
+        if self._open:
+            self._sweep = asyncio.get_running_loop().call_later(self._keep_alive_seconds, self._watch_idle)
 
     async def _connect(self, target: _Target, timeouts: Timeouts) -> Http1Connection:
         tls = self._context() if target.scheme == "https" else None
@@ -107,13 +125,16 @@ class Http1Client:
 
         try:
             async with asyncio.timeout(min(timeouts.connect_seconds, timeouts.first_byte_seconds)):
-                return await self._dialer.dial(make, target.host, target.port, tls)
+                connection = await self._dialer.dial(make, target.host, target.port, tls)
         except (OSError, TimeoutError, UnicodeError) as error:
             if is_for_want_of_files(error):
                 message = "this process may open no more files; raise the limit (ulimit -Hn, systemd's LimitNOFILE)"
                 raise NoFilesLeft(message, backend=self._backend) from error
             message = f"{self._backend} is unreachable ({type(error).__name__})"
             raise ConnectFailed(message, backend=self._backend) from error
+        if self._sweep is None:
+            self._watch_idle()
+        return connection
 
     def _freed(self, target: _Target) -> deque[Http1Connection]:
         return self._idle.setdefault(target.origin, deque())

@@ -372,3 +372,25 @@ def _self_signed(folder: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "certificate.pem", folder / "key.pem")
     return context
+
+
+async def test_after_a_burst_no_connection_is_kept_for_ever_and_calls_under_way_are_left_alone() -> None:
+    may_end = asyncio.Event()
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while request := await read_request(reader):
+            if b"/slow" in request:
+                await may_end.wait()
+            writer.write(OK)
+
+    made = Http1Client("b", keep_alive_seconds=0.05)
+    async with server(handler) as url:
+        slow = asyncio.create_task(fetch(made, f"{url}/slow"))
+        await asyncio.gather(*(fetch(made, url) for _ in range(20)))
+        await until(lambda: made.connections == 1)
+        may_end.set()
+        assert await slow == (200, b"ok")
+        await until(lambda: made.connections == 0)
+        assert await fetch(made, url) == (200, b"ok")
+        await until(lambda: made.connections == 0)
+        await made.aclose()
