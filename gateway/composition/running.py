@@ -40,7 +40,7 @@ from gateway.ledger.directories import Claim
 from gateway.ledger.journal import Journal
 from gateway.ledger.remote_sink import RemoteSink
 from gateway.ledger.shipper import Shipper
-from gateway.limits.budget_keeper import BudgetKeeper
+from gateway.limits.budget_keeper import BudgetKeeper, carry_unshipped
 from gateway.pipeline import Pipeline
 from gateway.process.change_watch import ChangeWatch
 from gateway.process.file_watch import FileWatch
@@ -107,7 +107,8 @@ class Gateway:
         await self.watch.look()
         await self.stores.rents.keep(present_rents(self.deployment.settings), now_us() // HOUR_US)
         # So that the books show what died here before anything is leased.
-        await self.shipper.drain(SHIP_AT_STOP_SECONDS)
+        if not await self.shipper.drain(SHIP_AT_STOP_SECONDS):
+            await carry_unshipped(self.journal, self.pipeline.admission)
         await self.budgets.start()
         if self.pipeline.shadows is not None:
             await self.pipeline.shadows.start(self.stores.reports)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gateway.errors import BudgetExhausted, ModelLimited, Overloaded, RateLimitExceeded
+from gateway.ledger.entry import Entry
 from gateway.limits.counters import CountersDown, Grant, Rate, budget_account, quota_account
 from gateway.limits.purse import Purse
 from gateway.limits.rate_headers import NO_HEADERS, rate_headers, shortage_headers
@@ -27,7 +28,7 @@ from gateway.limits.values import (
     StrictBudget,
     WindowName,
     parse_limits,
-    window_end,
+    seconds_left,
     window_id,
     window_start,
 )
@@ -169,6 +170,19 @@ class Admission:
             hold.quota.settle(1, int(hold.counts))
         self._settled[request_id] = hold
 
+    def carry(self, entry: Entry) -> None:
+        """Charge what was settled before this process began and is in no books; `shipped` will name it."""
+        intent, cost = entry.intent, entry.cost.total_pico_usd if entry.cost is not None else entry.cost_upper_pico_usd
+        hold = _Hold(cost=cost or 0, counts=True)
+        for budget in self._budgets(intent.key_id, intent.team, intent.project):
+            account = budget_account(budget.name, window_id(budget.window, intent.accepted_at_us), scope=budget.scope)
+            hold.purses.append(self.treasury.purse(account, budget.pico_usd))
+            hold.purses[-1].carry(hold.cost)
+        if (tier := self._tier(intent.key_id, entry.model)) is not None:
+            hold.quota = self._quota_purse(intent.key_id, tier, intent.accepted_at_us)
+            hold.quota.carry(1)
+        self._settled[intent.request_id] = hold
+
     def cancel(self, request_id: str) -> None:
         """The request was never accepted: nothing will come into the books."""
         if hold := self._holds.pop(request_id, None):
@@ -210,10 +224,10 @@ class Admission:
             return
         quota = self.limits[key_id].tier_quotas[tier]
         models = self.shared.tiers[tier]
-        purse = self.treasury.purse(quota_account(key_id, tier, window_id(quota.window, now_us)), quota.requests)
+        purse = self._quota_purse(key_id, tier, now_us)
         if await self._store_says_no(purse, 1, min(EXTEND_SECONDS, self.wait_seconds)):
             raise ModelLimited(
-                quota_used_up(tier, quota), models=models, retry_after_seconds=_until_end(quota.window, now_us)
+                quota_used_up(tier, quota), models=models, retry_after_seconds=seconds_left(quota.window, now_us)
             )
         hold.quota, hold.quota_models = purse, models
 
@@ -262,6 +276,10 @@ class Admission:
                 return refusal
         return None
 
+    def _quota_purse(self, key_id: str, tier: str, at_us: int) -> Purse:
+        quota = self.limits[key_id].tier_quotas[tier]
+        return self.treasury.purse(quota_account(key_id, tier, window_id(quota.window, at_us)), quota.requests)
+
     def _tier(self, key_id: str, model: str) -> str | None:
         """The tier of the model that this key has a quota for."""
         quotas = self.limits.get(key_id, UNLIMITED).tier_quotas
@@ -279,8 +297,3 @@ def _rates(whose: str, rates: Rates, tokens: int) -> Iterable[Rate]:
         yield Rate(f"{whose}:requests", 1, rates.requests_per_minute)
     if rates.tokens_per_minute is not None:
         yield Rate(f"{whose}:tokens", tokens, rates.tokens_per_minute)
-
-
-def _until_end(window: WindowName, now_us: int) -> float:
-    end = window_end(window, now_us)
-    return 86_400.0 * 30 if end is None else max(1.0, end.timestamp() - now_us / 1e6)

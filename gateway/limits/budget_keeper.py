@@ -6,6 +6,7 @@ import logging
 
 from gateway.errors import DatabaseDown
 from gateway.ledger.batch import Batch
+from gateway.ledger.journal import Journal
 from gateway.ledger.shipper import EntrySink
 from gateway.limits.admission import Admission
 from gateway.limits.counters import Books, CountersDown
@@ -32,6 +33,19 @@ class CountingSink:
         inserted = await self._sink.insert(batch)
         self._admission.shipped(batch.request_ids)
         return inserted
+
+
+async def carry_unshipped(journal: Journal, admission: Admission) -> None:
+    """Hold what is settled in the journal and not in the books, however many: before anything is leased."""
+    position = journal.shipped
+    while True:
+        batch, end = journal.read_settled(position)
+        if end == position:
+            return
+        for entry in batch:
+            admission.carry(entry)
+        position = end
+        await asyncio.sleep(0)
 
 
 class BudgetKeeper:

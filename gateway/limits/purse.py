@@ -47,6 +47,11 @@ class Purse:
         self.unshipped += cost
         self._unsent += cost
 
+    def carry(self, cost: int) -> None:
+        """An earlier life of this worker settled a request, and it is not in the database yet."""
+        self.unshipped += cost
+        self._unsent += cost
+
     def sending(self, cost: int) -> None:
         """A settled request is on its way to the database: from now on a reading of the books may show it."""
         self._unsent -= cost

@@ -94,6 +94,12 @@ def window_end(window: WindowName, at_us: int) -> datetime | None:
     return start.replace(year=start.year + start.month // 12, month=start.month % 12 + 1)
 
 
+def seconds_left(window: WindowName, now_us: int) -> float:
+    """Until the window ends, as one is told to wait; a month for what never ends."""
+    end = window_end(window, now_us)
+    return 86_400.0 * 30 if end is None else max(1.0, end.timestamp() - now_us / 1e6)
+
+
 def window_id(window: WindowName, at_us: int) -> str:
     """One window's name, the same in every process: `day:2026-11-21`, `month:2026-11-01`, `total:1970-01-01`."""
     return _id_in_hour(window, at_us // HOUR_US)

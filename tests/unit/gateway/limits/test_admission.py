@@ -1,4 +1,5 @@
 import asyncio
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +14,7 @@ from gateway.limits.counters import Booked, Rate, budget_account
 from gateway.limits.local_counters import LocalCounters
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import Rates, window_end, window_id
-from tests.unit.gateway.ledger.builders import make_entry
+from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 SECOND_US = 1_000_000
 DAY_US = 86_400 * SECOND_US
@@ -145,6 +146,15 @@ async def test_a_tier_quota_counts_the_requests_that_its_models_answered() -> No
     limited.settle("b", None, model="small")
     await ask("d", "large")
     await ask("e", "large", now_us=NOW_US + DAY_US)
+
+
+@pytest.mark.parametrize(("model", "is_counted"), [("large", True), ("small", False)])
+async def test_what_an_earlier_life_answered_is_in_its_quota(model: str, is_counted: bool) -> None:
+    shared = SharedLimits(tiers={"premium": frozenset({"large"})})
+    limited = admission(shared=shared, tier_quotas={"premium": {"requests": 1, "window": "day"}})
+    limited.carry(make_entry(1, intent=make_intent(1, key_id="k", accepted_at_us=NOW_US), model=model))
+    with pytest.raises(ModelLimited) if is_counted else nullcontext():
+        await limited.reserve("a", "k", None, now_us=NOW_US, model="large")
 
 
 async def test_the_budget_counts_what_is_held() -> None:

@@ -1,18 +1,22 @@
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from gateway.errors import BudgetExhausted
 from gateway.ledger.batch import Batch
+from gateway.ledger.entry import Cost
+from gateway.ledger.journal import Journal
+from gateway.ledger.shipper import Shipper
 from gateway.limits.admission import Admission, parse_limits
-from gateway.limits.budget_keeper import BudgetKeeper, CountingSink
+from gateway.limits.budget_keeper import BudgetKeeper, CountingSink, carry_unshipped
 from gateway.limits.counters import Account, Booked, Books, CountersDown, Grant, Holding, Standing, budget_account
 from gateway.limits.local_counters import LocalCounters
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import window_id
 from gateway.process.tasks import end_tasks
-from tests.unit.gateway.ledger.builders import make_entry
+from tests.unit.gateway.ledger.builders import make_entry, make_intent
 from tests.virtual_time import run
 
 NOW_US = 1_795_000_000_000_000
@@ -199,3 +203,44 @@ async def test_a_charge_the_books_show_and_the_worker_holds_refuses_nobody() -> 
     with pytest.raises(BudgetExhausted):
         await rig.admission.reserve("one more", "k", 1, now_us=NOW_US)
     await end_tasks([running])
+
+
+async def test_what_an_earlier_life_settled_and_did_not_ship_is_held_until_the_books_show_it(tmp_path: Path) -> None:
+    """The database was away for so long that a start cannot wait for all of it to be shipped."""
+    cost = 40
+    entries = [
+        make_entry(
+            number,
+            intent=make_intent(number, key_id="k", accepted_at_us=NOW_US),
+            cost=Cost(input_pico_usd=cost, list_pico_usd=cost),
+        )
+        for number in (1, 2)
+    ]
+    journal = Journal.open(tmp_path, on_failure=raise_it, segment_bytes=1 << 20)
+    for entry in entries:
+        journal.intend(entry.intent)
+        await journal.settle(entry)
+    rig = Rig()
+    await carry_unshipped(journal, rig.admission)
+    await rig.keeper.start()
+    assert rig.counters.reported[-1] == {ACCOUNT: Holding(80, 80, unsent=80, as_of=1)}
+    with pytest.raises(BudgetExhausted):
+        await rig.admission.reserve("a", "k", 21, now_us=NOW_US)
+    await rig.admission.reserve("b", "k", 20, now_us=NOW_US)
+
+    class Database:
+        async def insert(self, batch: Batch) -> int:
+            rig.spent += cost * len(batch)
+            return len(batch)
+
+    assert await Shipper(journal, CountingSink(Database(), rig.admission)).drain(300)
+    for _ in range(2):
+        await rig.keeper.step()
+        await rig.counters.read_books(rig.read)
+    await rig.keeper.step()
+    assert rig.treasury.purse(ACCOUNT, 100).holding == Holding(20, 0, 0, rig.readings)
+    await journal.aclose()
+
+
+def raise_it(error: OSError) -> None:
+    raise error
