@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from gateway.config.settings import LOCAL_BACKEND
 from gateway.economics.break_even import analyse_break_even
 from gateway.economics.cost_curve import cost_curve
 from gateway.economics.errors import EconomicsError
@@ -65,6 +66,7 @@ class BreakEvenService:
 
     def _compute(self, query: BreakEvenQuery, rows: Sequence[HourlyTraffic], period: Period) -> BreakEvenView:
         plan, snapshot, engine = self._plan(query), self._of.snapshot(), self._of.engine()
+        rows = _own_time(rows, snapshot)
         used = sorted({row.model for row in rows}, key=lambda name: -sum(r.requests for r in rows if r.model == name))
         candidate = pick_alternative(snapshot, query.hosted_model, used)
         hosted = hosted_alternative(candidate, factor=Fraction(str(query.hosted_price_factor)))
@@ -115,6 +117,12 @@ class BreakEvenService:
         if query.replicas is not None and query.replicas != plan.replicas:
             plan = replace(plan, replicas=query.replicas, is_running=False)
         return replace(plan, is_running=False) if query.volume_factor != 1.0 else plan
+
+
+def _own_time(rows: Sequence[HourlyTraffic], snapshot: Snapshot) -> list[HourlyTraffic]:
+    """Time on other GPUs of the deployment is no use of this engine's; their requests are traffic like any other."""
+    elsewhere = {one.name for one in snapshot.candidates.values() if one.is_local and one.backend != LOCAL_BACKEND}
+    return [replace(row, gpu_seconds=0.0) if row.model in elsewhere else row for row in rows]
 
 
 def _payback(query: BreakEvenQuery, report: BreakEvenReport, plan: GpuPlan) -> PayBack | None:

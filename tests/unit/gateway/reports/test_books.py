@@ -1,102 +1,24 @@
 """The admin API's reports over a real SQLite ledger of the demonstration's entries, checked against sums by hand."""
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.cli.demo_month import write_demo_month
-from gateway.composition.deployment import Deployment, load_deployment
 from gateway.config.home import Home
-from gateway.config.rents import present_rents
-from gateway.economics.rent import GpuRent, RentHistory, histories
 from gateway.errors import InvalidRequest
-from gateway.ledger.entry import Entry
 from gateway.money import format_usd
-from gateway.reports.books import Books, BooksOf
-from gateway.reports.break_even_service import BreakEvenOf, BreakEvenService
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery
-from gateway.reports.plans import own_engine_plan
 from gateway.reports.replay_service import ReplayService
-from gateway.reports.services import ReportServices, build_report_services
 from gateway.reports.tables import encode
 from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
 from gateway.reports.what_if_views import WhatIfQuery
-from gateway.routing.snapshot import Snapshot
-from gateway.storage.database import open_database
 from gateway.storage.sql_feedback import SqlFeedback
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
-
-END = datetime(2026, 11, 20, 12, tzinfo=UTC)
-NOW_US = round(END.timestamp()) * 1_000_000
-REQUESTS = 400
-
-
-class Month(NamedTuple):
-    deployment: Deployment
-    database: AsyncEngine
-    entries: list[Entry]
-    snapshot: Snapshot
-
-    @property
-    def books(self) -> Books:
-        return self.books_with(present_rents(self.deployment.settings))
-
-    def books_with(self, rents: Sequence[GpuRent]) -> Books:
-        async def rented() -> list[RentHistory]:
-            return histories(rents)
-
-        return Books(SqlReports(self.database), BooksOf(lambda: self.snapshot, rented, lambda: NOW_US))
-
-    @property
-    def break_even(self) -> BreakEvenService:
-        plan = own_engine_plan(self.deployment.settings.engine)
-        of = BreakEvenOf(lambda: self.snapshot, lambda: plan, lambda: None, lambda: NOW_US)
-        return BreakEvenService(SqlReports(self.database), self.books, of)
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("month")
-
-
-@pytest.fixture
-async def month(home: Path) -> AsyncIterator[Month]:
-    await write_demo_month(Home(home), now=END, requests=REQUESTS)
-    deployment = load_deployment(Home(home / "demo"), environ={})
-    database = open_database(deployment.database_url)
-    entries = [entry async for page in SqlLedger(database).entries(0, 1 << 62) for entry in page]
-    snapshot = deployment.catalogue.snapshot(
-        deployment.rules, deployment.prices, classifier_version="test", at_us=NOW_US
-    )
-    yield Month(deployment, database, entries, snapshot)
-    await database.dispose()
-
-
-class Recorded(NamedTuple):
-    """Rents of earlier starts."""
-
-    known: Sequence[GpuRent] = ()
-
-    async def rents(self) -> Sequence[GpuRent]:
-        return self.known
-
-    async def keep(self, present: Sequence[GpuRent], hour: int) -> None:
-        raise AssertionError("a report records nothing")
-
-
-NOTHING = Recorded()
-
-
-def services(month: Month, recorded: Recorded = NOTHING) -> ReportServices:
-    store = SqlReports(month.database)
-    return build_report_services(store, recorded, lambda: month.deployment, lambda: month.snapshot, lambda: NOW_US)
+from tests.unit.gateway.reports.month import END, NOW_US, REQUESTS, Month, services
 
 
 async def test_costs_by_team_are_the_entries_own_sums(month: Month) -> None:
@@ -206,67 +128,6 @@ async def test_token_prices_leave_gpu_priced_tokens_out(month: Month) -> None:
     tokens = sum(entry.output_tokens for entry in hosted)
     assert total.output_usd_per_mtok is not None
     assert Decimal(total.output_usd_per_mtok) == pytest.approx(Decimal(output) / tokens / 10**6, rel=Decimal("1e-9"))
-
-
-async def test_rent_is_used_plus_idle(month: Month) -> None:
-    found = await month.books.utilisation(PeriodQuery(until=END))
-    assert found.idle is not None
-    assert Decimal(found.idle.used_usd) + Decimal(found.idle.idle_usd) == Decimal(found.idle.rent_usd)
-    used = sum(entry.gpu_seconds for entry in month.entries)
-    assert sum(hour.used_gpu_seconds for hour in found.hours) == pytest.approx(used)
-    assert found.idle.utilisation == pytest.approx(used / sum(hour.paid_gpu_seconds for hour in found.hours))
-
-
-RISE = datetime(2026, 11, 3, 6, tzinfo=UTC)
-GIVEN_BACK = datetime(2026, 11, 10, 18, tzinfo=UTC)
-
-
-async def test_a_new_rent_and_a_gpu_given_back_leave_earlier_hours_alone(month: Month) -> None:
-    """The hours of each price are counted here by hand; the day of each change is cut where it happened."""
-    [first] = [rent for rent in present_rents(month.deployment.settings) if rent.hour_pico_usd is not None]
-    cent = 10**10
-    rents = [
-        replace(first, hour_pico_usd=2 * cent),
-        replace(first, from_hour=hour_of(RISE), hour_pico_usd=5 * cent),
-        replace(first, from_hour=hour_of(GIVEN_BACK), hour_pico_usd=None),
-    ]
-    books, start = month.books_with(rents), RISE - timedelta(days=3, hours=2)
-    asked = PeriodQuery(since=start, until=END)
-    found = await books.utilisation(asked)
-    assert found.idle is not None
-    paid = {1: 3 * 24 + 2, 2: 7 * 24 + 12}
-    assert Decimal(found.idle.rent_usd) == paid[1] * Decimal("0.02") + paid[2] * Decimal("0.05")
-    assert [point.paid_gpu_seconds for point in found.hours] == [3600.0] * sum(paid.values()) + [0.0] * 234
-    assert (found.is_configured, found.replicas) == (True, 0)
-    days = {day.day: day for day in await books.gpus.capacity(books.bounds(asked))}
-    assert days["2026-11-02"].rent_pico_usd == 24 * 2 * cent
-    assert days["2026-11-03"].rent_pico_usd == 6 * 2 * cent + 18 * 5 * cent
-    assert (days["2026-11-10"].hours, days["2026-11-10"].rent_pico_usd) == (18, 18 * 5 * cent)
-    assert format_usd(sum(day.idle_pico_usd for day in days.values())) == found.idle.idle_usd
-    before = PeriodQuery(since=start, until=RISE)
-    assert (await books.utilisation(before)).idle == (await month.books_with(rents[:1]).utilisation(before)).idle
-
-
-async def test_without_a_gpu_that_was_paid_for_there_is_no_idle_line(month: Month) -> None:
-    none = [replace(rent, hour_pico_usd=None) for rent in present_rents(month.deployment.settings)]
-    found = await month.books_with(none).utilisation(PeriodQuery(until=END))
-    assert (found.is_configured, found.idle, found.hours) == (False, None, [])
-    assert (await month.books_with(none).costs(CostQuery(until=END))).idle is None
-
-
-async def test_what_was_recorded_counts_and_not_what_the_file_says_today(month: Month) -> None:
-    [rent] = [one for one in present_rents(month.deployment.settings) if one.hour_pico_usd is not None]
-    asked = PeriodQuery(until=END)
-    before = (await services(month).books.utilisation(asked)).idle
-    recorded = Recorded([replace(rent, hour_pico_usd=10**12)])
-    after = (await services(month, recorded).books.utilisation(asked)).idle
-    assert before is not None
-    assert after is not None
-    assert Decimal(after.rent_usd) == 50 * Decimal(before.rent_usd)
-
-
-def hour_of(moment: datetime) -> int:
-    return round(moment.timestamp()) // 3600
 
 
 async def test_the_overview_adds_up(month: Month) -> None:

@@ -1,0 +1,109 @@
+"""Rent, use and idle hours of GPUs of our own, whose price changes and which are given back, over a real ledger."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from gateway.config.rents import present_rents
+from gateway.economics.traffic import HourlyTraffic
+from gateway.money import format_usd
+from gateway.reports.break_even_service import BreakEvenOf, BreakEvenService
+from gateway.reports.plans import own_engine_plan
+from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
+from gateway.storage.sql_reports import SqlReports
+from tests.builders import make_local
+from tests.unit.gateway.reports.month import END, NOW_US, Month, Recorded, services
+
+
+async def test_rent_is_used_plus_idle(month: Month) -> None:
+    found = await month.books.utilisation(PeriodQuery(until=END))
+    assert found.idle is not None
+    assert Decimal(found.idle.used_usd) + Decimal(found.idle.idle_usd) == Decimal(found.idle.rent_usd)
+    used = sum(entry.gpu_seconds for entry in month.entries)
+    assert sum(hour.used_gpu_seconds for hour in found.hours) == pytest.approx(used)
+    assert found.idle.utilisation == pytest.approx(used / sum(hour.paid_gpu_seconds for hour in found.hours))
+
+
+RISE = datetime(2026, 11, 3, 6, tzinfo=UTC)
+GIVEN_BACK = datetime(2026, 11, 10, 18, tzinfo=UTC)
+
+
+async def test_a_new_rent_and_a_gpu_given_back_leave_earlier_hours_alone(month: Month) -> None:
+    """The hours of each price are counted here by hand; the day of each change is cut where it happened."""
+    [first] = [rent for rent in present_rents(month.deployment.settings) if rent.hour_pico_usd is not None]
+    cent = 10**10
+    rents = [
+        replace(first, hour_pico_usd=2 * cent),
+        replace(first, from_hour=hour_of(RISE), hour_pico_usd=5 * cent),
+        replace(first, from_hour=hour_of(GIVEN_BACK), hour_pico_usd=None),
+    ]
+    books, start = month.books_with(rents), RISE - timedelta(days=3, hours=2)
+    asked = PeriodQuery(since=start, until=END)
+    found = await books.utilisation(asked)
+    assert found.idle is not None
+    paid = {1: 3 * 24 + 2, 2: 7 * 24 + 12}
+    assert Decimal(found.idle.rent_usd) == paid[1] * Decimal("0.02") + paid[2] * Decimal("0.05")
+    assert [point.paid_gpu_seconds for point in found.hours] == [3600.0] * sum(paid.values()) + [0.0] * 234
+    assert (found.is_configured, found.replicas) == (True, 0)
+    days = {day.day: day for day in await books.gpus.capacity(books.bounds(asked))}
+    assert days["2026-11-02"].rent_pico_usd == 24 * 2 * cent
+    assert days["2026-11-03"].rent_pico_usd == 6 * 2 * cent + 18 * 5 * cent
+    assert (days["2026-11-10"].hours, days["2026-11-10"].rent_pico_usd) == (18, 18 * 5 * cent)
+    assert format_usd(sum(day.idle_pico_usd for day in days.values())) == found.idle.idle_usd
+    before = PeriodQuery(since=start, until=RISE)
+    assert (await books.utilisation(before)).idle == (await month.books_with(rents[:1]).utilisation(before)).idle
+
+
+async def test_without_a_gpu_that_was_paid_for_there_is_no_idle_line(month: Month) -> None:
+    none = [replace(rent, hour_pico_usd=None) for rent in present_rents(month.deployment.settings)]
+    found = await month.books_with(none).utilisation(PeriodQuery(until=END))
+    assert (found.is_configured, found.idle, found.hours) == (False, None, [])
+    assert (await month.books_with(none).costs(CostQuery(until=END))).idle is None
+
+
+async def test_what_was_recorded_counts_and_not_what_the_file_says_today(month: Month) -> None:
+    [rent] = [one for one in present_rents(month.deployment.settings) if one.hour_pico_usd is not None]
+    asked = PeriodQuery(until=END)
+    before = (await services(month).books.utilisation(asked)).idle
+    recorded = Recorded([replace(rent, hour_pico_usd=10**12)])
+    after = (await services(month, recorded).books.utilisation(asked)).idle
+    assert before is not None
+    assert after is not None
+    assert Decimal(after.rent_usd) == 50 * Decimal(before.rent_usd)
+
+
+def hour_of(moment: datetime) -> int:
+    return round(moment.timestamp()) // 3600
+
+
+async def test_time_on_other_gpus_is_no_use_of_the_engine(month: Month) -> None:
+    """Beside the engine stands a vLLM that computes five times as long."""
+    store = BesideVllm(month.database)
+    rented = make_local("rented", backend="vllm")
+    snapshot = replace(month.snapshot, candidates={**month.snapshot.candidates, "rented": rented})
+    plan = own_engine_plan(month.deployment.settings.engine)
+    of = BreakEvenOf(lambda: snapshot, lambda: plan, lambda: None, lambda: NOW_US)
+    alone = (await month.break_even.break_even(BreakEvenQuery(until=END))).report
+    beside = (await BreakEvenService(store, month.books, of).break_even(BreakEvenQuery(until=END))).report
+    assert beside.observed.requests > alone.observed.requests
+    assert beside.owned.is_measured
+    assert (beside.owned.busy_share, beside.owned.idle_usd) == (alone.owned.busy_share, alone.owned.idle_usd)
+    assert beside.unit.gpu_seconds_per_request == pytest.approx(alone.unit.gpu_seconds_per_request)
+
+
+class BesideVllm(SqlReports):
+    async def hourly_traffic(
+        self, since_us: int, until_us: int, *, with_simulated: bool = True, with_shadow: bool = False
+    ) -> Sequence[HourlyTraffic]:
+        rows = await super().hourly_traffic(since_us, until_us, with_simulated=with_simulated, with_shadow=with_shadow)
+        more = [replace(row, model="rented", gpu_seconds=5 * row.gpu_seconds) for row in rows if row.gpu_seconds]
+        return [*rows, *more]
+
+
+def test_an_engine_that_is_switched_off_was_not_measured(month: Month) -> None:
+    settings = month.deployment.settings.engine
+    assert own_engine_plan(settings).is_running
+    assert not own_engine_plan(settings.model_copy(update={"is_enabled": False})).is_running
