@@ -32,16 +32,21 @@ def in_words(found: dict[str, Any]) -> str:
         return f"Your edit sends none of these {_requests(found['requests'])} anywhere else."
     said = [f"{moved:,} of {_requests(found['requests'])} would have gone to another model."]
     if refused:
-        said.append(f"{_requests(refused)} would have been refused, and cost nothing here.")
+        said.append(f"{_requests(refused)} would have been refused.")
     if unpriced:
-        said.append(f"{_requests(unpriced)} would have no known price, and cost nothing here.")
+        said.append(f"{_requests(unpriced)} {'has' if unpriced == 1 else 'have'} no known price, before or after.")
+    left_out = refused + unpriced
+    if left_out < found["requests"]:
+        said.append(_cost_in_words(found, "All others cost" if left_out else "That costs"))
+    return " ".join(said)
+
+
+def _cost_in_words(found: dict[str, Any], what: str) -> str:
     before, after = Decimal(found["cost_before_usd"]), Decimal(found["cost_after_usd"])
-    if refused or unpriced:
-        return " ".join([*said, "So the two costs are not of the same requests."])
     if before == after:
-        return " ".join([*said, f"The cost stays {display.dollars(after)}."])
+        return f"{what} {display.dollars(after)} as before."
     more = f"{display.dollars(abs(after - before))} {'more' if after > before else 'less'}"
-    return " ".join([*said, f"That costs {more}: {display.dollars(after)} instead of {display.dollars(before)}."])
+    return f"{what} {more}: {display.dollars(after)} instead of {display.dollars(before)}."
 
 
 def _tiles(found: dict[str, Any]) -> list[str]:
@@ -69,11 +74,11 @@ def _tiles(found: dict[str, Any]) -> list[str]:
 
 
 def _cost(found: dict[str, Any]) -> str:
-    """Coloured only where both sums are of the same requests: what is refused or unpriced saves nothing."""
+    """Both sums are of the same requests: what is refused or unpriced is in neither."""
     before, after = Decimal(found["cost_before_usd"]), Decimal(found["cost_after_usd"])
     change = display.signed_share(float(after / before - 1)) if before else "nothing spent before"
     left_out = found["refused_requests"] + found["unpriced_requests"]
-    tone = "" if left_out or before == after else "good" if after < before else "bad"
+    tone = "" if before == after else "good" if after < before else "bad"
     note = f"was {display.dollars(before)} ({change})"
     return markup.tile(
         "Cost", display.dollars(after), f"{note}; without {_requests(left_out)}" if left_out else note, tone=tone

@@ -32,9 +32,10 @@ def command(
         print(result.model_dump_json(indent=2))
         return
     console = Console(highlight=False)
+    cost = "Cost of the others" if result.refused_requests or result.unpriced_requests else "Cost"
     console.print(
-        f"{result.requests} requests, {result.moved_requests} would move, {result.refused_requests} would be refused. "
-        f"Cost ${result.cost_before_usd} -> ${result.cost_after_usd}."
+        f"{result.requests} requests, {result.moved_requests} would move, {result.refused_requests} would be refused"
+        f"{_unpriced(result)}. {cost} ${result.cost_before_usd} -> ${result.cost_after_usd}."
     )
     console.print(
         f"Predicted quality {_known(result.quality_before)} -> {_known(result.quality_after)}. First token, median: "
@@ -47,6 +48,10 @@ def command(
         show_table(table)
     for note in result.notes:
         console.print(f"- {note}")
+
+
+def _unpriced(result: ReplayResult) -> str:
+    return f", {result.unpriced_requests} have no known price" if result.unpriced_requests else ""
 
 
 def _change(move: ReplayMove) -> str:

@@ -106,7 +106,6 @@ def decide_with(snapshot: Snapshot) -> Decide:
 
 def _replay_one(logged: LoggedRequest, scenario: Scenario, world: World, tally: Tally) -> None:
     tally.requests += 1
-    tally.logged.add(logged.model, logged.cost_pico_usd, logged.quality, logged.time_to_first_token_seconds)
     facts = world.facts_for(logged)
     decided = scenario.decide(logged.request, facts)
     if decided is None:
@@ -124,7 +123,7 @@ def _replay_one(logged: LoggedRequest, scenario: Scenario, world: World, tally: 
     if model != logged.model:
         tally.note_move(logged, model, cost)
     world.caches.touch(logged, model)
-    tally.replayed.add(model, cost, quality, first_token)
+    tally.add(logged, model, cost, quality, first_token)
 
 
 def _repeats(decided: Decided, verified: Verified | None) -> bool:

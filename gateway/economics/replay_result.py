@@ -13,7 +13,8 @@ EXAMPLES = 20
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two worlds. Costs leave out `unpriced` requests and the rent of GPUs."""
+    """One of the two worlds, of requests that both serve. Costs leave out the rent of GPUs and `unpriced` requests,
+    whose cost is unknown here or in the other world: both sums are of the same."""
 
     cost_pico_usd: int
     unpriced: int
@@ -48,8 +49,8 @@ class MovedRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReplayDiff:
-    """`refused` requests found no model under the new rules and cost nothing. Of `unverified` ones the answer would be
-    verified, and nothing is known of how that would end: they count as if it stood."""
+    """`refused` requests found no model under the new rules and are on neither side. Of `unverified` ones the answer
+    would be verified, and nothing is known of how that would end: they count as if it stood."""
 
     requests: int
     moved: int
@@ -114,6 +115,16 @@ class Tally:
     replayed: SideTally = field(default_factory=SideTally)
     moves: dict[tuple[str, str], list[int]] = field(default_factory=dict[tuple[str, str], list[int]])
     largest: list[tuple[int, str, str, str, int]] = field(default_factory=list[tuple[int, str, str, str, int]])
+
+    def add(
+        self, logged: LoggedRequest, model: str, cost: int | None, quality: float | None, first_token: float | None
+    ) -> None:
+        """A request that both worlds serve, as it was and as it would be."""
+        before = logged.cost_pico_usd
+        if before is None or cost is None:
+            before = cost = None
+        self.logged.add(logged.model, before, logged.quality, logged.time_to_first_token_seconds)
+        self.replayed.add(model, cost, quality, first_token)
 
     def note_move(self, logged: LoggedRequest, model: str, cost: int | None) -> None:
         self.moved += 1

@@ -150,8 +150,10 @@ def _about(lengths: Lengths | None) -> str:
 def _result(diff: ReplayDiff, since_us: int, until_us: int, *, is_cut: bool) -> ReplayResult:
     before, after = diff.logged, diff.replayed
     notes = ["Costs of GPU time are shares of the hour; its rent does not change with the rules."]
-    if after.unpriced or before.unpriced:
-        notes.append(f"{before.unpriced} requests before and {after.unpriced} after have no known price.")
+    if diff.refused:
+        notes.append(f"No figure counts the refused requests ({diff.refused:,}), on either side.")
+    if after.unpriced:
+        notes.append(f"No cost counts requests without a known price, before or after ({after.unpriced:,}).")
     if diff.unverified:
         notes.append(
             f"{diff.unverified} requests would be under a cascade, and no such answer to them was ever verified: they "

@@ -22,7 +22,10 @@ class ReplayMove(BaseModel):
 
 
 class ReplayResult(BaseModel):
-    """What the edit would have done. Costs after are expected by the new decision; None where nothing is known."""
+    """What the edit would have done. Costs after are expected by the new decision; None where nothing is known.
+
+    Before and after are of the same requests: refused ones are in neither, unpriced ones (before or after) in no cost.
+    """
 
     since: datetime
     until: datetime

@@ -1,4 +1,4 @@
-"""What is said of a replay: in words first, signed, and what is refused or has no price never looks like a saving."""
+"""What is said of a replay: in words first, signed, and of which requests."""
 
 from typing import Any
 
@@ -37,17 +37,20 @@ MOVED = "300 of 1,200 requests would have gone to another model."
     [
         ({}, f"{MOVED} That costs $1.00 more: $3.00 instead of $2.00."),
         ({"cost_after_usd": "1.5"}, f"{MOVED} That costs $0.500 less: $1.50 instead of $2.00."),
-        ({"cost_after_usd": "2"}, f"{MOVED} The cost stays $2.00."),
+        ({"cost_after_usd": "2"}, f"{MOVED} That costs $2.00 as before."),
         ({"moved_requests": 0}, "Your edit sends none of these 1,200 requests anywhere else."),
         (
             {"refused_requests": 1, "cost_after_usd": "0"},
-            f"{MOVED} 1 request would have been refused, and cost nothing here. "
-            "So the two costs are not of the same requests.",
+            f"{MOVED} 1 request would have been refused. All others cost $2.00 less: $0.00 instead of $2.00.",
         ),
         (
             {"unpriced_requests": 7, "cost_after_usd": "0"},
-            f"{MOVED} 7 requests would have no known price, and cost nothing here. "
-            "So the two costs are not of the same requests.",
+            f"{MOVED} 7 requests have no known price, before or after. "
+            "All others cost $2.00 less: $0.00 instead of $2.00.",
+        ),
+        (
+            {"refused_requests": 1000, "unpriced_requests": 200, "cost_before_usd": "0", "cost_after_usd": "0"},
+            f"{MOVED} 1,000 requests would have been refused. 200 requests have no known price, before or after.",
         ),
     ],
 )
@@ -57,9 +60,9 @@ def test_the_answer_in_a_sentence(changes: dict[str, Any], said: str) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "tone"),
-    [({}, "bad"), ({"cost_after_usd": "1"}, "good"), ({"cost_after_usd": "1", "refused_requests": 2}, "")],
+    [({}, "bad"), ({"cost_after_usd": "1"}, "good"), ({"cost_after_usd": "2", "refused_requests": 2}, "")],
 )
-def test_only_costs_of_the_same_requests_are_coloured(changes: dict[str, Any], tone: str) -> None:
+def test_a_cost_that_changes_is_coloured(changes: dict[str, Any], tone: str) -> None:
     shown = replay_result(found(**changes))
     assert f'<div class="be-tile {tone}"><div class="be-tile-label">Cost</div>' in shown
 

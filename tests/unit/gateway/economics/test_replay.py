@@ -283,6 +283,7 @@ def test_an_unknown_price_is_counted_and_never_free() -> None:
 def test_refusals_are_counted() -> None:
     diff = replay([make_logged(0.0)], make_scenario(lambda _, __: None))
     assert (diff.refused, diff.moved, diff.replayed.requests_by_model) == (1, 0, {})
+    assert diff.logged == diff.replayed, "what was paid for it would look like a saving"
     assert diff.replayed.mean_quality is None
     assert diff.replayed.time_to_first_token_p95_seconds is None
 
@@ -344,12 +345,14 @@ def test_the_routers_own_decision_is_replayed() -> None:
     assert diff.refused == 1
 
 
-def test_a_price_that_was_not_known_then_is_charged_now() -> None:
-    """The ledger's None stays out of the logged sum; under a price list that knows the model it becomes a cost."""
-    unknown = replace(make_logged(0.0), cost_pico_usd=None)
-    diff = replay([unknown], make_scenario(everything_to(MID), new=dearer))
-    assert (diff.logged.unpriced, diff.replayed.unpriced) == (1, 0)
-    assert diff.replayed.cost_pico_usd == dearer(MID, unknown.served)
+def test_a_price_that_was_not_known_then_costs_nothing_more_now() -> None:
+    """Beside one that is known in both worlds: both sums are of that one alone."""
+    unknown, known = replace(make_logged(0.0), cost_pico_usd=None), make_logged(1.0)
+    diff = replay([unknown, known], make_scenario(everything_to(MID), new=dearer))
+    assert (diff.logged.unpriced, diff.replayed.unpriced) == (1, 1)
+    assert diff.logged.cost_pico_usd == known.cost_pico_usd
+    assert diff.replayed.cost_pico_usd == dearer(MID, known.served)
+    assert (diff.logged.requests_by_model, diff.replayed.requests_by_model) == ({MID: 2}, {MID: 2})
 
 
 def test_a_request_that_stays_in_a_new_engine_keeps_its_logged_tokens() -> None:

@@ -89,6 +89,16 @@ async def test_what_a_replay_cannot_know_is_said() -> None:
     assert any("quality_share" in note for note in result.notes)
 
 
+async def test_what_was_paid_for_who_would_be_refused_is_no_saving() -> None:
+    rules = "version: 1\nrules: [{name: default, choose: {from: [large]}}]\n"
+    document = parse_rules(rules, known_models=frozenset({"mid-hosted", "large"}))
+    snapshot = make_snapshot(rules, [make_candidate("mid-hosted"), make_candidate("large", context_window=1)])
+    result = await ReplayService(Log([1, 2]), Shadows(), lambda _: snapshot, lambda: 1 << 60)(document, 0, 1)
+    assert (result.requests, result.refused_requests) == (2, 2)
+    assert Decimal(result.cost_before_usd) == Decimal(result.cost_after_usd) == 0
+    assert any("No figure counts the refused requests (2)" in note for note in result.notes)
+
+
 async def test_who_moves_answers_as_long_as_shadow_calls_have_shown() -> None:
     rules = "version: 1\nrules: [{name: default, choose: {from: [large]}}]\n"
     document = parse_rules(rules, known_models=frozenset({"mid-hosted", "large"}))
