@@ -20,4 +20,5 @@ def running_url(home: Home) -> str:
 
 def local_url(host: str, port: int) -> str:
     """How this machine reaches a gateway that listens on `host`."""
-    return f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"
+    seen = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+    return f"http://[{seen}]:{port}" if ":" in seen else f"http://{seen}:{port}"

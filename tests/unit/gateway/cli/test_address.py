@@ -13,7 +13,14 @@ def test_before_a_first_start_it_is_where_that_will_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "seen"), [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("10.0.0.7", "10.0.0.7")]
+    ("host", "seen"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("0.0.0.0", "127.0.0.1"),
+        ("10.0.0.7", "10.0.0.7"),
+        ("::", "127.0.0.1"),
+        ("::1", "[::1]"),
+    ],
 )
 def test_the_last_start_counts(tmp_path: Path, host: str, seen: str) -> None:
     home = Home(tmp_path)
