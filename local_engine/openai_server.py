@@ -23,7 +23,7 @@ from local_engine.embeddings_endpoint import answer_embeddings
 from local_engine.encoder import SentenceEncoder
 from local_engine.errors import EngineDraining, EngineError, InvalidRequest, QueueFull
 from local_engine.openai_answers import AnswerWire, error_body
-from local_engine.tokens_endpoint import detokenized, tokenized
+from local_engine.tokens_endpoint import detokenized, tokenized, tokenizer_info
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 
@@ -66,6 +66,7 @@ def build_app(
             Route("/v1/embeddings", bound(_embeddings), methods=["POST"]),
             Route("/tokenize", bound(_tokenize), methods=["POST"]),
             Route("/detokenize", bound(_detokenize), methods=["POST"]),
+            Route("/tokenizer_info", bound(_tokenizer_info), methods=["GET"]),
             Route("/v1/models", bound(_models), methods=["GET"]),
             Route("/v1/models/{model:path}", bound(_model), methods=["GET"]),
             Route("/health", bound(_health), methods=["GET"]),
@@ -126,6 +127,10 @@ async def _embeddings(served: Served, http: HttpRequest) -> Response:
 
 async def _tokenize(served: Served, http: HttpRequest) -> Response:
     return json_response(tokenized(await _body(http), served.model))
+
+
+async def _tokenizer_info(served: Served, _: HttpRequest) -> Response:
+    return json_response(tokenizer_info(served.model))
 
 
 async def _detokenize(served: Served, http: HttpRequest) -> Response:

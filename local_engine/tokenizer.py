@@ -44,8 +44,9 @@ class Tokenizer:
         )
         self.token_bytes = _all_token_bytes(fast)
         # The first end is the one that chat templates name.
-        names = {"bos_token": self._name(bos_token_id), "eos_token": self._name(next(iter(eos_token_ids), None))}
-        self._template = ChatTemplate(chat_template, tool_template, names)
+        self.names = {"bos_token": self._name(bos_token_id), "eos_token": self._name(next(iter(eos_token_ids), None))}
+        self.chat_template = chat_template
+        self._template = ChatTemplate(chat_template, tool_template, self.names)
         self._markup = UserMarkup(fast)
 
     @property

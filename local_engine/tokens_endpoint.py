@@ -1,4 +1,4 @@
-"""`POST /tokenize` and `POST /detokenize`, in vLLM's shape: how text or messages are cut, and back. No engine."""
+"""`/tokenize`, `/detokenize` and `/tokenizer_info`, in vLLM's shape: how text is cut, and back. Knows no engine."""
 
 from typing import Any
 
@@ -54,6 +54,19 @@ def tokenized(body: bytes, model: Model) -> dict[str, Any]:
     if request.return_token_strs:
         answer["token_strs"] = [model.tokenizer.decode([token], skips_special=False) for token in ids]
     return answer
+
+
+def tokenizer_info(model: Model) -> dict[str, Any]:
+    """What a harness that cuts its texts here must know: the ends' texts, null for one that the model lacks."""
+    names = {name: text or None for name, text in model.tokenizer.names.items()}
+    return (
+        {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": None}
+        | names
+        | {
+            "chat_template": model.tokenizer.chat_template,
+            "model_max_length": model.context_window,
+        }
+    )
 
 
 def detokenized(body: bytes, model: Model) -> dict[str, Any]:

@@ -235,6 +235,9 @@ async def test_tokens_there_and_back(client: httpx.AsyncClient) -> None:
     assert (await client.post("/tokenize", json={"content": "naïve"})).json()["tokens"] == cut["tokens"]
     messages = (await client.post("/tokenize", json={"messages": HI["messages"]})).json()
     assert messages["count"] == (await chat(client))["usage"]["prompt_tokens"]
+    info = (await client.get("/tokenizer_info")).json()
+    assert (info["bos_token"], info["eos_token"], info["pad_token"]) == ("<s>", "</s>", None)
+    assert "messages" in info["chat_template"]
     for path, body in (("tokenize", {}), ("detokenize", {"tokens": [VOCABULARY]}), ("detokenize", {"tokens": [-1]})):
         assert (await client.post(f"/{path}", json=body)).status_code == 400
 
