@@ -16,10 +16,10 @@ from classifier.words import Vocabulary, cap, clean
 
 Vector = NDArray[np.float32]
 
-# These two open with a literal, which is what a search is fast at.
+# These open with a literal or with one class of characters, which is what a search is fast at: not with `\d+`.
 _OPTION = re.compile(r"\n[ \t]*\(?[A-J][.):][ \t]*(.*)")
 _NAMED = re.compile(r" (?<=[a-z,;] )[A-Z](?=[a-z])")
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_NUMBER = re.compile(r"\d\d*(?:[.,]\d+)*")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
 _RELATIONS = tuple(GROUP_NAMES.index(name) for name in ("compare", "each", "condition", "sequence"))
 _GROUPS = len(GROUP_NAMES)
@@ -79,10 +79,11 @@ class Reading(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """A cleaned text, the same in lower case, and all its words in their order."""
+    """A cleaned text, the same in lower case, how many pieces blanks cut it into, and all its words in their order."""
 
     capped: str
     lowered: str
+    parts: int
     words: Sequence[str]
     different_words: int
 
@@ -105,7 +106,8 @@ def read(text: str, vocabulary: Vocabulary) -> Reading:
     capped = clean(cap(text))
     lowered = capped.lower()
     # What is done once a word is left to loops that run within the interpreter: it is those that cost.
-    words = vocabulary.split(lowered)
+    parts = lowered.split()
+    words = vocabulary.split(parts)
     counts = Counter(words)
     known = [*map(vocabulary.look_up, counts)]
     pieces = [word.pieces for word in known]
@@ -121,7 +123,7 @@ def read(text: str, vocabulary: Vocabulary) -> Reading:
     alphabetic = len(rarities) or 1
     log = math.log1p
     logs = [log(count) if count else 0.0 for count in tags]
-    seen = _Seen(capped, lowered, words, len(counts))
+    seen = _Seen(capped, lowered, len(parts), words, len(counts))
     hand = _shape(len(text.strip()), seen, logs[_GROUPS:])  # blanks are the cheapest padding
     hand += (
         sum(rarities) / alphabetic,
@@ -137,7 +139,7 @@ def read(text: str, vocabulary: Vocabulary) -> Reading:
 def _shape(characters: int, seen: _Seen, marks: list[float]) -> list[float]:
     """`characters` of the whole text; `marks` are the logs of how often each kind of mark occurs."""
     log = math.log1p
-    capped, lowered, words, different_words = seen
+    capped, lowered, parts, words, different_words = seen
     numbers: list[str] = _NUMBER.findall(lowered)
     sentences = len(_SENTENCE_END.findall(lowered))
     size, some = len(capped) or 1, len(words) or 1
@@ -145,7 +147,7 @@ def _shape(characters: int, seen: _Seen, marks: list[float]) -> list[float]:
     money, backslashes, operators, brackets, code_marks, questions, quotes, commas = marks
     options: list[str] = _OPTION.findall("\n" + capped)  # the lettered answers to choose from, without their letters
     option_words = sum([len(option.split()) for option in options])
-    stem_words = max(len(lowered.split()) - option_words - len(options), 0)
+    stem_words = max(parts - option_words - len(options), 0)
     return [
         length,
         length * length / 10.0,

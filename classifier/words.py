@@ -94,11 +94,18 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def split(self, text: str) -> list[str]:
-        """`split_words` of a text in lower case; no accent is of a letter on the other side of a blank."""
-        if text.isascii():
-            return _ASCII_TOKEN.findall(text)
-        return _TOKEN.findall(" ".join([part if part.isascii() else self._strip(part) for part in text.split()]))
+    def split(self, parts: Sequence[str]) -> list[str]:
+        """`split_words` of what lies between the blanks of a text in lower case; no accent is of a letter on the other
+        side of a blank."""
+        if not all(map(str.isascii, parts)):
+            return _TOKEN.findall(" ".join([part if part.isascii() else self._strip(part) for part in parts]))
+        words: list[str] = []
+        for part in parts:
+            if part.isalnum():  # most are, and a search would cost five times as much
+                words.append(part)
+            else:
+                words += _ASCII_TOKEN.findall(part)
+        return words
 
     def _find(self, word: str) -> Word:
         whole = self._ids.get(word)

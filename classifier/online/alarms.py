@@ -20,8 +20,9 @@ class DriftMonitor:
         """One more request of that difficulty in [0, 1]."""
         fade = 1.0 - 1.0 / self.memory
         bin_number = min(max(int(difficulty * BINS), 0), BINS - 1)
-        counts = tuple(count * fade + (number == bin_number) for number, count in enumerate(self.counts))
-        return replace(self, counts=counts)
+        counts = [count * fade for count in self.counts]
+        counts[bin_number] += 1.0
+        return DriftMonitor(self.reference, tuple(counts), self.memory, self.threshold)
 
     @property
     def stability_index(self) -> float:

@@ -74,7 +74,7 @@ def test_a_word_outside_the_alphabet_is_unknown() -> None:
 )
 def test_a_vocabulary_splits_as_is_defined_however_often_it_is_asked(text: str) -> None:
     vocabulary, lowered = Vocabulary(PIECES), text.lower()
-    assert [vocabulary.split(lowered) for _ in range(2)] == [split_words(text)] * 2
+    assert [vocabulary.split(lowered.split()) for _ in range(2)] == [split_words(text)] * 2
 
 
 def test_what_is_remembered_is_found_once_and_bounded() -> None:
