@@ -12,7 +12,8 @@ from fastapi.testclient import TestClient
 from backends.protocol import BackendHealth
 from backends.scripted import Outcome, ScriptedBackend, follow
 from gateway.access.keys import KeyRecord, KeyRing, Role, hash_key
-from gateway.api.admin import build_admin_router
+from gateway.api.admin import PREFIX, build_admin_router
+from gateway.api.admin_entries import build_own_requests_router
 from gateway.api.admin_exports import build_exports_router
 from gateway.api.admin_keys import KeyService
 from gateway.api.admin_reports import build_forecast_router, build_reconcile_router, build_what_if_router
@@ -22,10 +23,11 @@ from gateway.errors import InvalidRequest
 from gateway.kept_answers.body_keeper import Bodies
 from gateway.ledger.entry import Entry
 from gateway.limits.values import BudgetScope
+from gateway.moments import moment_of
 from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import ModelRecord, PriceBook, ProviderPrices
 from gateway.reports.budgets_service import BudgetsService
-from gateway.reports.daily_costs import BudgetBurn, DailyCost
+from gateway.reports.daily_costs import BudgetBurn, DailyHistory
 from gateway.reports.forecast_views import Anomalies, DailyQuery, ForecastQuery, ForecastView
 from gateway.reports.reconcile_views import ReconcileBody, ReconciliationView
 from gateway.reports.replay_views import ReplayResult
@@ -37,7 +39,7 @@ from gateway.routing.rules import ModelSpec, RulesDocument
 from gateway.rulebook.catalogue import BackendFacts, Catalogue
 from gateway.rulebook.service import Activation, RulesService, StoredRules
 from gateway.stores import AuditRecord, Budget, EntryWanted, KeyChange, ListedKey, NewKey, Verified
-from gateway.sums import Sums, SumsQuery
+from gateway.sums import Dimension, Sums, SumsQuery
 from gateway.upstreams.load import Upstreams
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.memory_ledger import MemoryLedger
@@ -154,10 +156,13 @@ class MemoryBudgets:
 
 
 class OneSum:
-    """A ReportStore in which every question has the same answer."""
+    """A ReportStore in which everything was spent on the last day of every period."""
 
     async def sums(self, query: SumsQuery) -> Sequence[Sums]:
-        return [] if query.by else [Sums({}, requests=1, input_pico_usd=25 * 10**12)]
+        if query.by not in ((), ("day",)):
+            return []
+        last: dict[Dimension, str | None] = {"day": moment_of(query.until_us - 1).date().isoformat()}
+        return [Sums(last if query.by else {}, requests=1, input_pico_usd=25 * 10**12)]
 
     async def hourly_traffic(
         self, since_us: int, until_us: int, *, with_simulated: bool = True, with_shadow: bool = False
@@ -290,8 +295,10 @@ class AdminRig:
                 budgets=BudgetsService(MemoryBudgets(), OneSum(), _no_outlook, self._refresh, now_us=lambda: NOW_US),
                 audit=MemoryAudit(),
                 engine=lambda: None,
-            )
+            ),
+            prefix=PREFIX,
         )
+        self.app.include_router(build_own_requests_router(self.entries, self.ring, lambda: NOW_US))
         self.client = TestClient(self.app, raise_server_exceptions=True)
 
     async def start(self) -> "AdminRig":
@@ -329,7 +336,7 @@ class AdminRig:
         )
 
 
-def _no_outlook(days: Sequence[DailyCost], budget: int, today: date) -> BudgetBurn | None:
+def _no_outlook(days: DailyHistory, budget: int, today: date) -> BudgetBurn | None:
     return None
 
 
