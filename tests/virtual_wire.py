@@ -43,6 +43,9 @@ class Wire(asyncio.Transport):
     def abort(self) -> None:
         self.close()
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def pause_reading(self) -> None:
         """Whoever drips does not notice."""
 

@@ -12,13 +12,17 @@ MOST_BYTES: Final = 64 * 1024
 
 
 class CorkedTransport(asyncio.Transport):
-    """Around a real one. Has what HTTP servers ask of a transport, and no more."""
+    """Around a real one. Has what HTTP servers ask of a transport, and no more.
 
-    __slots__ = ("_bytes", "_inner", "_loop", "_pieces")
+    Closed, it waits `last_seconds` for what is still to be taken: a real one waits for ever for who takes nothing.
+    """
 
-    def __init__(self, inner: asyncio.Transport) -> None:
+    __slots__ = ("_bytes", "_inner", "_last_seconds", "_loop", "_pieces")
+
+    def __init__(self, inner: asyncio.Transport, *, last_seconds: float) -> None:
         super().__init__()
         self._inner = inner
+        self._last_seconds = last_seconds
         self._loop = asyncio.get_running_loop()
         self._pieces: list[bytes] = []
         self._bytes = 0
@@ -40,7 +44,10 @@ class CorkedTransport(asyncio.Transport):
 
     def close(self) -> None:
         self.flush()
-        self._inner.close()
+        if not self._inner.is_closing():
+            self._inner.close()
+            if self._inner.get_write_buffer_size():
+                self._loop.call_later(self._last_seconds, self._inner.abort)
 
     def abort(self) -> None:
         self._pieces.clear()

@@ -21,6 +21,9 @@ from gateway.process.stop_signals import TOLD_TO_STOP, stop_at_hangup
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
 SLOW_CLIENT_SECONDS = 60.0
+LAST_PATIENCES = 10
+"""For the end of an answer on a connection that is closed already: whoever reads slowly has megabytes before it in the
+system's buffers, and the system tells of room only when a third of them is free."""
 LAST_WORD_SECONDS = 0.5
 """After its last request so soon, the end of what a client sends is no more than that. Later it is the client's end."""
 LONGEST_HEAD_BYTES = 1 << 16
@@ -142,7 +145,7 @@ def patient_protocol(
         """Since data came last: a head began or ended, or there was a part of a body."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            self._corked = CorkedTransport(transport)
+            self._corked = CorkedTransport(transport, last_seconds=LAST_PATIENCES * seconds)
             super().connection_made(self._corked)
             self._leaving: set[Callable[[], None]] = set()
             self.timeout_keep_alive_task = self.loop.call_later(

@@ -1,7 +1,10 @@
 import asyncio
 import socket
 
+import pytest
+
 from gateway.process.corked_transport import MOST_BYTES, CorkedTransport
+from tests.virtual_time import run
 
 
 class Recorder(asyncio.Transport):
@@ -11,6 +14,7 @@ class Recorder(asyncio.Transport):
         super().__init__()
         self.written: list[bytes] = []
         self.calls: list[str] = []
+        self.untaken = 0
 
     def write(self, data: object) -> None:
         assert isinstance(data, bytes)
@@ -25,10 +29,13 @@ class Recorder(asyncio.Transport):
     def is_closing(self) -> bool:
         return bool(self.calls)
 
+    def get_write_buffer_size(self) -> int:
+        return self.untaken
+
 
 async def test_what_is_written_in_one_turn_leaves_together_and_in_order() -> None:
     inner = Recorder()
-    corked = CorkedTransport(inner)
+    corked = CorkedTransport(inner, last_seconds=60.0)
     corked.write(b"head ")
     corked.write(b"body")
     assert inner.written == []
@@ -42,7 +49,7 @@ async def test_what_is_written_in_one_turn_leaves_together_and_in_order() -> Non
 
 async def test_much_leaves_at_once_so_that_the_real_buffer_can_push_back() -> None:
     inner = Recorder()
-    corked = CorkedTransport(inner)
+    corked = CorkedTransport(inner, last_seconds=60.0)
     corked.write(b"a")
     corked.write(b"b" * MOST_BYTES)
     assert inner.written == [b"a" + b"b" * MOST_BYTES]
@@ -53,7 +60,7 @@ async def test_much_leaves_at_once_so_that_the_real_buffer_can_push_back() -> No
 async def test_closing_sends_what_was_held_back_and_aborting_does_not() -> None:
     closed, aborted = Recorder(), Recorder()
     for inner, end in ((closed, CorkedTransport.close), (aborted, CorkedTransport.abort)):
-        corked = CorkedTransport(inner)
+        corked = CorkedTransport(inner, last_seconds=60.0)
         corked.write(b"last words")
         end(corked)
         assert corked.is_closing()
@@ -62,9 +69,27 @@ async def test_closing_sends_what_was_held_back_and_aborting_does_not() -> None:
     assert (aborted.written, aborted.calls) == ([], ["abort"])
 
 
+@pytest.mark.parametrize(("untaken", "calls"), [(0, ["close"]), (1, ["close", "abort"])])
+def test_who_does_not_take_the_last_of_an_answer_is_not_waited_for_when_it_is_closed(
+    untaken: int, calls: list[str]
+) -> None:
+    async def scene() -> list[str]:
+        inner = Recorder()
+        inner.untaken = untaken
+        corked = CorkedTransport(inner, last_seconds=60.0)
+        corked.close()
+        corked.close()
+        await asyncio.sleep(59)
+        assert inner.calls == ["close"]
+        await asyncio.sleep(2)
+        return inner.calls
+
+    assert run(scene) == calls
+
+
 async def test_nothing_is_written_to_a_connection_that_was_lost_in_between() -> None:
     inner = Recorder()
-    corked = CorkedTransport(inner)
+    corked = CorkedTransport(inner, last_seconds=60.0)
     corked.write(b"too late")
     inner.close()
     await asyncio.sleep(0)
@@ -76,7 +101,7 @@ async def test_it_passes_on_what_a_server_asks_of_the_real_transport() -> None:
     with theirs:
         protocol = asyncio.Protocol()
         inner, _ = await asyncio.get_running_loop().create_connection(lambda: protocol, sock=ours)
-        corked = CorkedTransport(inner)
+        corked = CorkedTransport(inner, last_seconds=60.0)
         corked.pause_reading()
         assert not inner.is_reading()
         corked.resume_reading()
