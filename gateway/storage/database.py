@@ -9,6 +9,7 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
+from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, event, make_url, text
@@ -165,11 +166,12 @@ def _migrate(connection: Connection, revision: str) -> None:
 
 
 def _is_ahead(config: Config, revision: str, connection: Connection) -> bool:
-    if revision == "base":
-        return False
-    present = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    script = ScriptDirectory.from_config(config)
-    return present not in {one.revision for one in script.iterate_revisions(revision, "base")} or present == revision
+    """Whether the way to `revision` goes up from what the schema is."""
+    present = MigrationContext.configure(connection).get_current_revision()
+    if present is None or revision == "base":
+        return revision != "base"
+    older = ScriptDirectory.from_config(config).iterate_revisions(revision, "base")
+    return present in {one.revision for one in older}
 
 
 def alembic_config() -> Config:
