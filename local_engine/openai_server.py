@@ -26,6 +26,10 @@ from local_engine.openai_answers import AnswerWire, error_body
 from local_engine.tokens_endpoint import detokenized, tokenized, tokenizer_info
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
+NOT_SERVED = (
+    "{path} is not served; the engine answers /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, "
+    "/tokenize, /detokenize, /tokenizer_info, /health and /metrics."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +100,10 @@ def json_response(body: Any, *, status: int = 200, headers: dict[str, str] | Non
     return Response(msgspec.json.encode(body), status_code=status, headers=headers, media_type="application/json")
 
 
-async def _http_error(_: HttpRequest, error: Exception) -> Response:
+async def _http_error(http: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    body = error_body(error.detail, kind="invalid_request_error")
+    message = NOT_SERVED.format(path=http.url.path) if error.status_code == 404 else error.detail
+    body = error_body(message, kind="invalid_request_error")
     return json_response(body, status=error.status_code, headers=dict(error.headers or {}))
 
 

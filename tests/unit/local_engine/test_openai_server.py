@@ -242,6 +242,15 @@ async def test_tokens_there_and_back(client: httpx.AsyncClient) -> None:
         assert (await client.post(f"/{path}", json=body)).status_code == 400
 
 
+async def test_another_servers_path_is_told_what_there_is(client: httpx.AsyncClient) -> None:
+    for path in ("/generate", "/score", "/version"):
+        answer = await client.get(path)
+        assert answer.status_code == 404
+        message = answer.json()["error"]["message"]
+        assert message.startswith(f"{path} is not served")
+        assert "/v1/completions" in message
+
+
 class BrokenEncoder:
     """An embedding model with a fault of our own in it."""
 
