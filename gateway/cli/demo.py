@@ -3,9 +3,9 @@
 import asyncio
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import typer
@@ -27,6 +27,14 @@ BOOKING_SECONDS = 60.0
 POLL_SECONDS = 0.5
 MONTH_REQUESTS = 20_000
 KEY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What came of a prompt: the id of the request that was answered, or why none was."""
+
+    request_id: str | None = None
+    problem: str | None = None
 
 
 def command(
@@ -73,17 +81,28 @@ def load_prompts(file: Path, limit: int) -> list[list[dict[str, Any]]]:
             break
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-            messages = row.get("messages") or [{"role": "user", "content": str(row["prompt"])}]
-        except (ValueError, KeyError, AttributeError) as error:
+        messages = _messages(line)
+        if messages is None:
             raise ConfigurationError(
-                "needs an object with `prompt` or `messages`", file=str(file), line=number
-            ) from error
+                "needs an object with `prompt` (a text) or `messages`", file=str(file), line=number
+            )
         prompts.append(messages)
     if not prompts:
         raise ConfigurationError("holds no prompt", file=str(file))
     return prompts
+
+
+def _messages(line: str) -> list[dict[str, Any]] | None:
+    """None where there are none. What is in `messages` is for the gateway to judge."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(row, dict):
+        return None
+    given = cast("dict[str, Any]", row)
+    prompt = given.get("prompt")
+    return given.get("messages") or ([{"role": "user", "content": prompt}] if isinstance(prompt, str) else None)
 
 
 async def _run(
@@ -96,10 +115,9 @@ async def _run(
             base_url=url, headers=headers, timeout=600, limits=limits, mounts=DIRECT
         ) as client:
             await _require_gateway(client)
-            ids = await _send_all(client, prompts, concurrency, max_tokens, console)
-            answered = [one for one in ids if one is not None]
-            entries = await _entries(client, answered)
-    return summarise(len(prompts), len(prompts) - len(answered), entries)
+            sent = await send_all(client, prompts, concurrency, max_tokens, console)
+            entries = await _entries(client, [one.request_id for one in sent if one.request_id is not None])
+    return summarise(len(prompts), [one.problem for one in sent if one.problem is not None], entries)
 
 
 async def _require_gateway(client: httpx.AsyncClient) -> None:
@@ -117,19 +135,20 @@ async def _require_gateway(client: httpx.AsyncClient) -> None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _send_all(
+async def send_all(
     client: httpx.AsyncClient,
     prompts: Sequence[list[dict[str, Any]]],
     concurrency: int,
     max_tokens: int,
     console: Console,
-) -> list[str | None]:
+) -> list[Sent]:
+    """Every prompt once, `concurrency` at a time; what came of each, in their order."""
     gate = asyncio.Semaphore(concurrency)
     columns = (TextColumn("{task.description}"), Bar(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("prompts", total=len(prompts))
 
-        async def one(messages: list[dict[str, Any]]) -> str | None:
+        async def one(messages: list[dict[str, Any]]) -> Sent:
             async with gate:
                 try:
                     return await _send(client, messages, max_tokens)
@@ -139,16 +158,27 @@ async def _send_all(
         return await asyncio.gather(*(one(messages) for messages in prompts))
 
 
-async def _send(client: httpx.AsyncClient, messages: list[dict[str, Any]], max_tokens: int) -> str | None:
-    """The request's id, or None when it was refused or broke; the stream is read to its end."""
+async def _send(client: httpx.AsyncClient, messages: list[dict[str, Any]], max_tokens: int) -> Sent:
+    """The stream is read to its end."""
     body = {"model": "auto", "messages": messages, "max_tokens": max_tokens, "stream": True}
     try:
         async with client.stream("POST", "/v1/chat/completions", json=body) as answer:
+            if answer.status_code != 200:
+                await answer.aread()
+                return Sent(problem=f"{answer.status_code}: {_refusal(answer)}")
             async for _ in answer.aiter_bytes():
                 pass
-            return answer.headers.get("x-breakeven-request-id") if answer.status_code == 200 else None
-    except httpx.HTTPError:
-        return None
+            return Sent(request_id=answer.headers["x-breakeven-request-id"])
+    except httpx.HTTPError as error:
+        return Sent(problem=f"the connection broke ({type(error).__name__})")
+
+
+def _refusal(answer: httpx.Response) -> str:
+    """The gateway's own sentence."""
+    try:
+        return str(answer.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return "without a reason"
 
 
 async def _entries(client: httpx.AsyncClient, ids: Iterable[str]) -> list[dict[str, Any]]:

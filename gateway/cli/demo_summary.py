@@ -1,5 +1,6 @@
 """What came of a run of prompts: figures from its ledger entries alone, and how a person sees them. Sends nothing."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,24 +45,26 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The whole run. `entries` counts ledger entries found, one per answered request."""
+    """The whole run. `entries` counts ledger entries found, one per answered request; `problems`, why others failed."""
 
     sent: int
     failed: int
+    problems: dict[str, int]
     entries: int
     cost_usd: str
     tiers: list[Tier]
     baselines: list[Baseline]
 
 
-def summarise(sent: int, failed: int, entries: Sequence[dict[str, Any]]) -> Summary:
-    """Figures from ledger entries alone."""
+def summarise(sent: int, problems: Sequence[str], entries: Sequence[dict[str, Any]]) -> Summary:
+    """Figures from ledger entries alone. `problems`: one sentence for every prompt that was not answered."""
     by_model: dict[str, list[dict[str, Any]]] = {}
     for entry in entries:
         by_model.setdefault(entry["model"], []).append(entry)
     total = sum(_cost(entry) for entry in entries)
     tiers = [_tier(model, rows) for model, rows in sorted(by_model.items(), key=lambda item: -len(item[1]))]
-    return Summary(sent, failed, len(entries), format_usd(total), tiers, baselines(entries))
+    counted = dict(Counter(problems).most_common())
+    return Summary(sent, len(problems), counted, len(entries), format_usd(total), tiers, baselines(entries))
 
 
 def _cost(entry: dict[str, Any]) -> int:
@@ -137,6 +140,8 @@ def show(summary: Summary, console: Console) -> None:
     show_table(table)
     simulated = " (part of it simulated)" if any(tier.is_simulated for tier in summary.tiers) else ""
     console.print(f"{summary.sent} sent, {summary.failed} failed, {summary.entries} ledger entries.")
+    for problem, count in summary.problems.items():
+        console.print(f"- {count} failed with {problem}", markup=False)
     console.print(f"Cost of this run: ${summary.cost_usd}{simulated}")
     for baseline in summary.baselines:
         kind = " (simulated)" if baseline.is_simulated else ""

@@ -1,0 +1,59 @@
+"""What `breakeven demo` says of prompts that nobody answered, and of lines that hold none."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from rich.console import Console
+
+from gateway.cli.demo import Sent, load_prompts, send_all
+from gateway.cli.demo_summary import Summary, show
+from gateway.errors import ConfigurationError
+
+TOO_LONG = "This prompt is about 9,000 tokens long. [Shorten] it."
+
+
+def answer(request: httpx.Request) -> httpx.Response:
+    text = json.loads(request.content)["messages"][0]["content"]
+    if text == "long":
+        return httpx.Response(400, json={"error": {"message": TOO_LONG}})
+    if text == "odd":
+        return httpx.Response(502, text="<html>")
+    if text == "gone":
+        raise httpx.ReadError("reset")
+    return httpx.Response(200, headers={"x-breakeven-request-id": f"id of {text}"}, text="data: [DONE]")
+
+
+def prompt(text: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": text}]
+
+
+async def test_every_prompt_that_failed_says_why() -> None:
+    console = Console(file=io.StringIO())
+    async with httpx.AsyncClient(base_url="http://gateway", transport=httpx.MockTransport(answer)) as client:
+        sent = await send_all(client, [prompt(text) for text in ("hello", "long", "odd", "gone")], 2, 8, console)
+    assert sent == [
+        Sent(request_id="id of hello"),
+        Sent(problem=f"400: {TOO_LONG}"),
+        Sent(problem="502: without a reason"),
+        Sent(problem="the connection broke (ReadError)"),
+    ]
+
+
+def test_the_reasons_are_shown_with_how_often() -> None:
+    console = Console(file=(shown := io.StringIO()), width=200)
+    show(Summary(4, 3, {f"400: {TOO_LONG}": 2, "502: without a reason": 1}, 1, "0", [], []), console)
+    said = f"4 sent, 3 failed, 1 ledger entries.\n- 2 failed with 400: {TOO_LONG}\n- 1 failed with 502"
+    assert said in shown.getvalue()
+
+
+@pytest.mark.parametrize("line", ['{"prompt": null}', '{"prompt": ["hi"]}', '{"text": "hi"}', "[]", "hi"])
+def test_a_line_without_a_prompt_is_named(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(f'{{"prompt": "hi"}}\n{line}\n')
+    assert load_prompts(file, limit=1) == [prompt("hi")]
+    with pytest.raises(ConfigurationError, match=r"prompts\.jsonl:2: needs an object with `prompt`"):
+        load_prompts(file, limit=2)
