@@ -146,7 +146,7 @@ def check_sampling(device: torch.device) -> float:
     ]
     # A device's logarithm may differ in the last bit and turn a near tie; more than one row in 64 is a fault.
     different = sum(a != b for a, b in zip(got, wanted, strict=True))
-    return different / rows / 4
+    return different / rows / 2
 
 
 CHECKS: dict[str, Callable[[torch.device], float]] = {
@@ -164,5 +164,5 @@ CHECKS: dict[str, Callable[[torch.device], float]] = {
     "one row times an e4m3 matrix, norm and silu": check_one_row_of_e4m3,
     "e4m3 times a vector": lambda device: check_fp8(device, 1),
     "e4m3 times a matrix": lambda device: check_fp8(device, 20),
-    "sampling, a quarter of the share of tokens that differ": check_sampling,
+    "sampling, half the share of tokens that differ": check_sampling,
 }

@@ -1,0 +1,138 @@
+"""Whole steps of the models that the GPU benchmark measures, on a device that computes nothing: what would break a
+capture, wait for the host, or compile in the middle of an answer."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_600M
+from local_engine.attention.protocol import AttentionBatch
+from local_engine.attention.triton_attention import TritonAttention
+from local_engine.config import ModelConfig, WeightFormat
+from local_engine.cuda_graph import DecodeInputs
+from local_engine.kernels.advance import advance
+from local_engine.kernels.fused_decoder import FusedDecoder
+from local_engine.kernels.gpu_assembly import BUILDERS
+from local_engine.kernels.gpu_runner import attention_batch
+from local_engine.kernels.sampling import SamplingTensors, sample
+from local_engine.model import KvCache
+from tests.engine.kernels.compiled.faked import DEVICE, Noted, faked, noting
+from tests.engine.kernels.models import weight_shapes
+
+LAYERS, MAX_ROWS, MAX_BLOCKS = 2, 256, 256
+PRODUCTS = ("_gemv_kernel", "_gemm_kernel", "aten.linear.default", "aten._scaled_mm.default")
+KERNELS = ("_rms_norm_kernel", "_rope_store_kernel", "_split_kernel", "_reduce_kernel", "_silu_mul_kernel")
+
+
+class NoWeights:
+    """A source of tensors that hold nothing."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self._shapes = weight_shapes(config)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._shapes
+
+    def tensor(self, name: str) -> torch.Tensor:
+        return torch.empty(self._shapes[name], dtype=torch.bfloat16, device=DEVICE)
+
+
+def build(shape: ModelConfig, weights: WeightFormat, kv_dtype: torch.dtype) -> tuple[FusedDecoder, list[KvCache]]:
+    """Two layers, and a cache for each."""
+    shape = replace(shape, layers=LAYERS)
+    model = FusedDecoder(
+        shape,
+        NoWeights(shape),
+        build_linear=BUILDERS[weights],
+        attention=TritonAttention(splits=8),
+        context_window=4096,
+        dtype=torch.bfloat16,
+        device=DEVICE,
+    )
+    sizes = (4096, 16, shape.kv_heads, shape.head_size)
+    caches = [KvCache(*(torch.empty(sizes, dtype=kv_dtype, device=DEVICE) for _ in range(2))) for _ in range(LAYERS)]
+    return model, caches
+
+
+def ints(*sizes: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+    return torch.zeros(sizes, dtype=dtype, device=DEVICE)
+
+
+def buffers(rows: int) -> DecodeInputs:
+    """As DecodeBuffers lays them out."""
+    flat = ints((4 + MAX_BLOCKS) * MAX_ROWS)
+    columns = flat[: 4 * MAX_ROWS].view(4, MAX_ROWS)[:, :rows]
+    table = flat[4 * MAX_ROWS :].view(MAX_ROWS, MAX_BLOCKS)[:rows]
+    return DecodeInputs(columns[0], columns[1], columns[2], columns[3], table)
+
+
+def captured_step(model: FusedDecoder, caches: list[KvCache], rows: int) -> Callable[[], None]:
+    """What the benchmark captures: the step, its draw, and moving on."""
+    inputs, logits = buffers(rows), torch.empty(MAX_ROWS, model.config.vocabulary_size, device=DEVICE)
+    ones, zeros = torch.ones(rows, device=DEVICE), ints(rows)
+    how = SamplingTensors(ones, zeros, ones, ones, ints(rows, dtype=torch.int64), inputs.seq_lens)
+
+    def step() -> None:
+        hidden = model.forward(inputs.token_ids, inputs.positions, caches, attention_batch(inputs))
+        advance(inputs, sample(logits[: len(hidden)].copy_(model.head(hidden)), how), 16)
+
+    return step
+
+
+def noted_step(step: Callable[[], None]) -> Noted:
+    with noting() as noted:
+        step()
+    return noted
+
+
+@pytest.mark.parametrize("rows", [1, 256])
+@pytest.mark.parametrize(
+    ("shape", "weights", "kv_dtype", "of_a_layer", "of_the_head"),
+    [
+        (LLAMA_8B, "bfloat16", torch.bfloat16, 10, 1),
+        (LLAMA_8B, "fp8", torch.float8_e4m3fn, 14, 2),
+        (QWEN3_600M, "bfloat16", torch.bfloat16, 10, 1),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_a_decode_step_can_be_captured(
+    shape: ModelConfig, weights: WeightFormat, kv_dtype: torch.dtype, of_a_layer: int, of_the_head: int, rows: int
+) -> None:
+    """Nothing of it is on the host, and a second one launches what the first has compiled."""
+    with faked():
+        model, caches = build(shape, weights, kv_dtype)
+        step = captured_step(model, caches, rows)
+        warmed_up, captured = noted_step(step), noted_step(step)
+    assert set(captured.launches) <= set(warmed_up.launches)
+    launches = captured.count(*PRODUCTS, *KERNELS, "_quantise_rows_kernel")
+    assert launches == 1 + LAYERS * of_a_layer + of_the_head, "the first norm belongs to no layer"
+    assert captured.count("_sample_kernel", "_advance_kernel") == 2
+
+
+@pytest.mark.parametrize("weights", ["bfloat16", "fp8"])
+def test_a_step_of_one_answer_takes_seven_launches_a_layer(weights: WeightFormat) -> None:
+    with faked():
+        model, caches = build(LLAMA_8B, weights, torch.bfloat16)
+        assert model.can_fuse_one_row
+        model.fuses_one_row = True
+        noted = noted_step(captured_step(model, caches, 1))
+    assert noted.count("_gemv_kernel") == 4 * LAYERS + 1
+    assert noted.count(*PRODUCTS, *KERNELS, "_quantise_rows_kernel") == 7 * LAYERS + 2, "and the last norm and the head"
+
+
+@pytest.mark.parametrize("weights", ["bfloat16", "fp8"])
+def test_prompts_beside_answers_never_wait_for_the_host(weights: WeightFormat) -> None:
+    counts = [1, 1, 500, 37]
+    tokens, sequences = sum(counts), len(counts)
+    with faked():
+        model, caches = build(LLAMA_8B, weights, torch.bfloat16)
+        wide = ints(tokens, dtype=torch.int64)
+        batch = AttentionBatch(ints(sequences + 1), ints(sequences), ints(sequences, 63), wide, counts, counts, [])
+        with noting() as noted:
+            logits = model.logits(model.forward(wide, wide, caches, batch)[ints(sequences, dtype=torch.int64)])
+            drawn = logits.argmax(-1)
+    assert (logits.dtype, logits.shape) == (torch.float32, (sequences, LLAMA_8B.vocabulary_size))
+    assert drawn.device == DEVICE
+    assert noted.count("_extend_kernel") == noted.count("_split_kernel") == LAYERS
