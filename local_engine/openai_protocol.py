@@ -55,6 +55,7 @@ class Sampled(Struct, kw_only=True):
     logit_bias: dict[str, Annotated[float, Meta(ge=-100, le=100)]] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
+    prompt_logprobs: Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     cache_salt: str | None = None
     structured_outputs: dict[str, Any] | None = None
     response_format: dict[str, Any] | None = None
@@ -70,7 +71,6 @@ class Sampled(Struct, kw_only=True):
     # Known, so that they can be refused: left out silently, they would mean another answer.
     best_of: int | None = None
     use_beam_search: bool | None = None
-    prompt_logprobs: Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     priority: int = 0
 
     @property
