@@ -10,6 +10,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from gateway.api.admin import PREFIX
+from gateway.api.admin_entries import build_own_requests_router
 from gateway.api.admin_wiring import build_admin
 from gateway.api.app import Root, build_fastapi
 from gateway.api.body_bounds import build_bound
@@ -30,7 +32,9 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     rest.include_router(build_public_router(gateway.pipeline, gateway.exposition, gateway.problems))
     rest.include_router(build_stored_responses_router(gateway.pipeline))
     rest.include_router(build_feedback_router(gateway.pipeline, gateway.stores.entries, gateway.stores.feedback))
-    rest.include_router(build_admin(gateway))
+    rest.include_router(build_admin(gateway), prefix=PREFIX)
+    keys, now_us = gateway.pipeline.keys, lambda: gateway.pipeline.now_us()
+    rest.include_router(build_own_requests_router(gateway.stores.entries, keys, now_us))
     if ui_url is not None:
 
         @rest.get("/", include_in_schema=False)
