@@ -6,7 +6,10 @@ import torch
 from local_engine.attention.triton_paged_decode import paged_decode
 from local_engine.attention.triton_paged_extend import choose_tile_rows, paged_extend
 from local_engine.attention.triton_tiles import KvScales
+from local_engine.cuda_graph import slot
 from local_engine.kernels import reference
+from local_engine.kernels.rope_store import rope_store
+from local_engine.model_runner import lazy_zeros
 from tests.engine.kernels.builders import make_paged, relative_error
 
 FLOAT32, FLOAT16, BFLOAT16 = (torch.float32, 1e-5), (torch.float16, 2e-3), (torch.bfloat16, 1e-2)
@@ -90,3 +93,27 @@ def test_a_row_does_not_depend_on_its_batch() -> None:
 )
 def test_tile_rows_hold_the_group_and_no_more_than_needed(group: int, tokens: int, rows: int) -> None:
     assert choose_tile_rows(group, tokens) == rows
+
+
+def test_blocks_beyond_two_billion_elements_are_found() -> None:
+    """As many keys as a large GPU's memory holds of a small model, whose offsets 32 bits cannot count; of the memory
+    only what is touched exists."""
+    torch.manual_seed(8)
+    kv_heads, dim, block_size = 1, 128, 64
+    far, near = ([262_199, 262_150], 262_200), ([1, 0], 2)
+    qkv, turns = torch.randn(70, 3 * kv_heads * dim), torch.rand(70, dim // 2)
+    got: list[list[torch.Tensor]] = []
+    for blocks, count in (far, near):
+        sizes = (count, block_size, kv_heads, dim)
+        keys, values = (lazy_zeros(sizes, torch.float8_e4m3fn, torch.device("cpu")) for _ in range(2))
+        slots = torch.tensor([slot(at, blocks, block_size) for at in range(70)], dtype=torch.int32)
+        rows = qkv.clone()
+        rope_store(rows, (turns, turns), torch.arange(70), slots, (keys, values), q_heads=kv_heads)
+        table, lengths = torch.tensor([blocks], dtype=torch.int32), torch.tensor([70], dtype=torch.int32)
+        q, bounds = rows.view(70, -1, dim)[:, :kv_heads], torch.tensor([0, 70], dtype=torch.int32)
+        decoded = paged_decode(q[-1:], keys, values, table, lengths, scale=0.1, splits=1)
+        extended = paged_extend(q, keys, values, table, lengths, bounds, max_query_tokens=70, scale=0.1)
+        got.append([decoded, extended])
+    assert got[0][0].any()
+    assert torch.equal(got[0][0], got[1][0])
+    assert torch.equal(got[0][1], got[1][1])
