@@ -80,7 +80,8 @@ def child(command: list[str], url: str, log: Path, environment: dict[str, str]) 
             process.kill()
 
 
-@pytest.fixture(scope="session")
+# Of the package, not of the session: the tests that come after it have the core and the memory to themselves.
+@pytest.fixture(scope="package")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     home = tmp_path_factory.mktemp("browser")
     month = asyncio.run(write_demo_month(Home(home), now=datetime.now(UTC), requests=REQUESTS))
@@ -96,7 +97,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield Running(gateway, ui, month)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
     try:
         browser = open_browser(profile=str(tmp_path_factory.mktemp("profile")))
