@@ -66,7 +66,7 @@ class KeyStore(Protocol):
         ...
 
     async def limits(self) -> Mapping[str, Mapping[str, Any]]:
-        """Key id -> its limits as they were last set."""
+        """Key id -> its limits as they were last set, of those that have any."""
         ...
 
     async def change(self, key_id: str, change: KeyChange, *, author: str) -> bool:

@@ -1,9 +1,11 @@
 """API keys: a secret is made here, returned once, and kept only as an HMAC under the deployment's pepper."""
 
+import asyncio
 import json
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import func, select
@@ -19,6 +21,10 @@ PREFIX = "bk-"
 SECRET_BYTES = 32
 JSON = ("tags", "allowed_models", "limits")
 """Columns that hold JSON as text."""
+RECORD = tuple(api_keys.c[field.name] for field in fields(KeyRecord))
+"""A key without its secret and its limits."""
+AT_ONCE = 200
+"""Keys read before requests have a turn: whenever one changes all are read again."""
 
 
 def now_us() -> int:
@@ -102,19 +108,22 @@ class SqlKeyStore:
 
     async def records(self) -> Mapping[bytes, KeyRecord]:
         async with self._engine.connect() as connection:
-            rows = (await connection.execute(select(api_keys))).mappings()
-            return {bytes(row["hash"]): _listed(row).record for row in rows}
+            rows = await connection.execute(select(api_keys.c.hash, *RECORD))
+        found: dict[bytes, KeyRecord] = {}
+        for part in rows.partitions(AT_ONCE):
+            found.update((bytes(key_hash), _record(*columns)) for key_hash, *columns in part)
+            await asyncio.sleep(0)
+        return found
 
     async def find_by_hash(self, key_hash: bytes) -> KeyRecord | None:
         async with self._engine.connect() as connection:
-            row = (await connection.execute(select(api_keys).where(api_keys.c.hash == key_hash))).mappings().first()
-        return None if row is None else _listed(row).record
+            row = (await connection.execute(select(*RECORD).where(api_keys.c.hash == key_hash))).first()
+        return None if row is None else _record(*row)
 
     async def limits(self) -> Mapping[str, Mapping[str, Any]]:
-        """Key id -> its budgets, rates and quotas, as they were given to `create`."""
         async with self._engine.connect() as connection:
-            rows = await connection.execute(select(api_keys.c.id, api_keys.c.limits))
-            return {row.id: json.loads(row.limits) for row in rows}
+            rows = await connection.execute(select(api_keys.c.id, api_keys.c.limits).where(api_keys.c.limits != "{}"))
+            return {key_id: json.loads(limits) for key_id, limits in rows}
 
     async def change(self, key_id: str, change: KeyChange, *, author: str) -> bool:
         """All of it at once; what was there before is in the audit log. Changing nothing records nothing."""
@@ -151,17 +160,21 @@ def _stored(name: str, value: Any) -> Any:
 
 
 def _listed(row: Mapping[Any, Any]) -> ListedKey:
-    allowed = row["allowed_models"]
-    record = KeyRecord(
-        id=row["id"],
-        name=row["name"],
-        role=row["role"],
-        team=row["team"],
-        project=row["project"],
-        tags=tuple(json.loads(row["tags"])),
-        allowed_models=None if allowed is None else frozenset(json.loads(allowed)),
-        expires_at_us=row["expires_at_us"],
-        revoked_at_us=row["revoked_at_us"],
-        keeps_bodies=bool(row["keeps_bodies"]),
+    return ListedKey(_record(*(row[column.name] for column in RECORD)), row["created_at_us"])
+
+
+def _record(*columns: Any) -> KeyRecord:
+    """From the columns of RECORD."""
+    key_id, name, role, team, project, tags, allowed, expires_at_us, revoked_at_us, keeps_bodies = columns
+    return KeyRecord(
+        key_id,
+        name,
+        role,
+        team,
+        project,
+        () if tags == "[]" else tuple(json.loads(tags)),
+        None if allowed is None else frozenset(json.loads(allowed)),
+        expires_at_us,
+        revoked_at_us,
+        bool(keeps_bodies),
     )
-    return ListedKey(record, row["created_at_us"])
