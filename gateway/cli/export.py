@@ -18,13 +18,13 @@ from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
 
 app = typer.Typer(no_args_is_help=True)
 
-Form = Annotated[Format, typer.Option("--format", help="csv or parquet.")]
+Form = Annotated[Format | None, typer.Option("--format", help="csv or parquet; without it the name of --out says.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The file to write; CSV goes to the terminal without it.")]
 By = Annotated[str, typer.Option(help="One to three dimensions, comma separated, as `breakeven costs --by`.")]
 
 
 @app.command()
-def focus(since: Since = None, until: Until = None, form: Form = "csv", out: Out = None) -> None:
+def focus(since: Since = None, until: Until = None, form: Form = None, out: Out = None) -> None:
     """The books as a FOCUS 1.3 cost and usage dataset, by day; rent and idle GPU capacity are rows of their own."""
     query = read(PeriodQuery, since=since, until=until)
     write(lambda files: files.focus(query), form, out)
@@ -36,7 +36,7 @@ def costs(
     since: Since = None,
     until: Until = None,
     time_zone: TimeZone = None,
-    form: Form = "csv",
+    form: Form = None,
     out: Out = None,
 ) -> None:
     """`breakeven costs`, its total left out."""
@@ -45,21 +45,21 @@ def costs(
 
 
 @app.command()
-def savings(since: Since = None, until: Until = None, form: Form = "csv", out: Out = None) -> None:
+def savings(since: Since = None, until: Until = None, form: Form = None, out: Out = None) -> None:
     """What the same tokens would have cost at one hosted model."""
     query = read(CostQuery, since=since, until=until)
     write(lambda files: files.savings(query), form, out)
 
 
 @app.command()
-def utilisation(since: Since = None, until: Until = None, form: Form = "csv", out: Out = None) -> None:
+def utilisation(since: Since = None, until: Until = None, form: Form = None, out: Out = None) -> None:
     """GPU-seconds used of those paid for, hour by hour."""
     query = read(PeriodQuery, since=since, until=until)
     write(lambda files: files.utilisation(query), form, out)
 
 
 @app.command("break-even")
-def break_even(since: Since = None, until: Until = None, form: Form = "csv", out: Out = None) -> None:
+def break_even(since: Since = None, until: Until = None, form: Form = None, out: Out = None) -> None:
     """Monthly bills by volume, hosted and owned."""
     query = read(BreakEvenQuery, since=since, until=until)
     write(lambda files: files.break_even(query), form, out)
@@ -67,7 +67,7 @@ def break_even(since: Since = None, until: Until = None, form: Form = "csv", out
 
 @app.command()
 def forecast(
-    days: Annotated[int, typer.Option(min=1, max=366)] = 30, form: Form = "csv", out: Out = None
+    days: Annotated[int, typer.Option(min=1, max=366)] = 30, form: Form = None, out: Out = None
 ) -> None:  # fmt: skip
     """What the next days will cost, with intervals."""
     query = read(ForecastQuery, days=days)
@@ -75,13 +75,14 @@ def forecast(
 
 
 @app.command()
-def anomalies(form: Form = "csv", out: Out = None) -> None:
+def anomalies(form: Form = None, out: Out = None) -> None:
     """Days that were unlike the others."""
     write(lambda files: files.anomalies(DailyQuery()), form, out)
 
 
-def write(ask: Callable[[ReportFiles], Awaitable[ReportTable]], form: Format, out: Path | None) -> None:
+def write(ask: Callable[[ReportFiles], Awaitable[ReportTable]], form: Format | None, out: Path | None) -> None:
     """Notes go to standard error, so that they are in nobody's file."""
+    form = form or ("parquet" if out is not None and out.suffix == ".parquet" else "csv")
     if form == "parquet" and out is None:
         raise typer.BadParameter("Parquet is not text: say where to with --out FILE")
     table = asyncio.run(_table(ask))

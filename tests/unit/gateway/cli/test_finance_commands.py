@@ -48,9 +48,12 @@ def test_focus_goes_to_the_terminal_or_a_file_whole_or_not_at_all(tmp_path: Path
     run("export", "focus", *PERIOD, "--out", str(out))
     assert rows(out.read_text()) == shown
     assert {row["ChargeCategory"] for row in shown} == {"Usage", "Purchase"}
-    parquet = tmp_path / "focus.parquet"
-    run("export", "focus", *PERIOD, "--format", "parquet", "--out", str(parquet))
-    assert parquet.read_bytes()[:4] == b"PAR1"
+    named, told, other = (tmp_path / name for name in ("focus.parquet", "focus.bin", "other.parquet"))
+    run("export", "focus", *PERIOD, "--out", str(named))
+    run("export", "focus", *PERIOD, "--format", "parquet", "--out", str(told))
+    run("export", "focus", *PERIOD, "--format", "csv", "--out", str(other))
+    assert named.read_bytes()[:4] == told.read_bytes()[:4] == b"PAR1"
+    assert rows(other.read_text()) == shown
     assert "--out" in run("export", "focus", "--format", "parquet", exit_code=2)
     with pytest.raises(StateError, match="cannot write"):
         run("export", "focus", *PERIOD, "--out", str(tmp_path / "nowhere" / "f.csv"))
