@@ -1,9 +1,10 @@
 """Idempotency keys shared by all workers and replicas through Redis. Implements IdempotencyStore.
 
-One key per name. Its value is `R` and the fingerprint while a worker serves the request, for as long as that worker
-renews it; then `F`, the fingerprint and the answer.
+One key per name. Its value is `R`, the fingerprint and whose claim it is while a worker serves the request, for as long
+as that worker renews it; then `F`, the fingerprint and the answer.
 """
 
+import secrets
 from typing import cast
 
 import msgspec
@@ -36,12 +37,14 @@ class RedisIdempotency:
         self._seconds = seconds
         self._prefix = prefix
         self._answer_seconds = answer_seconds
+        # One that stood still for a lease must not give up or renew an equal claim that another has made since.
+        self._owner = secrets.token_bytes(16)
 
     async def claim(self, name: str, fingerprint: bytes) -> Found | None:
         key, lease_ms = self._prefix + name, round(LEASE_SECONDS * 1000)
         while True:
             async with answering(self._answer_seconds):
-                if await self._client.set(key, b"R" + fingerprint, nx=True, px=lease_ms):
+                if await self._client.set(key, self._claimed(fingerprint), nx=True, px=lease_ms):
                     return None
                 value = cast(bytes | None, await self._client.get(key))
             if value is not None:
@@ -50,7 +53,9 @@ class RedisIdempotency:
 
     async def renew(self, name: str, fingerprint: bytes) -> None:
         async with answering(self._answer_seconds):
-            await self._client.eval(RENEW, 1, self._prefix + name, b"R" + fingerprint, round(LEASE_SECONDS * 1000))  # pyright: ignore[reportGeneralTypeIssues]
+            await self._client.eval(
+                RENEW, 1, self._prefix + name, self._claimed(fingerprint), round(LEASE_SECONDS * 1000)
+            )  # pyright: ignore[reportGeneralTypeIssues]
 
     async def finish(self, name: str, fingerprint: bytes, recorded: Recorded) -> None:
         value = b"F" + fingerprint + msgspec.msgpack.encode(recorded)
@@ -59,7 +64,10 @@ class RedisIdempotency:
 
     async def abandon(self, name: str, fingerprint: bytes) -> None:
         async with answering(self._answer_seconds):
-            await self._client.eval(ABANDON, 1, self._prefix + name, b"R" + fingerprint)  # pyright: ignore[reportGeneralTypeIssues]
+            await self._client.eval(ABANDON, 1, self._prefix + name, self._claimed(fingerprint))  # pyright: ignore[reportGeneralTypeIssues]
+
+    def _claimed(self, fingerprint: bytes) -> bytes:
+        return b"R" + fingerprint + self._owner
 
 
 def _found(value: bytes) -> Found:

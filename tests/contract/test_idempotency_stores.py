@@ -209,6 +209,18 @@ async def test_a_dead_workers_claim_ends_with_its_lease(redis_server: RedisServe
         assert 0 < await client.pttl("breakeven:idempotency:n") <= 30_000
 
 
+async def test_a_worker_that_stood_still_gives_up_no_claim_but_its_own(redis_server: RedisServer) -> None:
+    async with connect_bytes(redis_server.url) as client:
+        frozen, other = redis_store(client), redis_store(client)
+        assert await frozen.claim("n", ONE) is None
+        await client.delete("breakeven:idempotency:n")  # its lease is over
+        assert await other.claim("n", ONE) is None
+        await frozen.abandon("n", ONE)
+        assert await frozen.claim("n", ONE) == Found(ONE, None)
+        await other.abandon("n", ONE)
+        assert await frozen.claim("n", ONE) is None
+
+
 async def test_memory_forgets_the_oldest_and_the_expired() -> None:
     now = 0.0
     store = MemoryIdempotency(seconds=10, max_bytes=2000, monotonic=lambda: now)
