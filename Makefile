@@ -7,16 +7,13 @@ TESTS ?= tests
 # Many containers set it: then every process that is started would compile all of Breakeven anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: serve test pytest test-clients fuzz lint format bench screenshots sbom lock clean
+.PHONY: serve test test-clients fuzz lint format bench screenshots sbom lock clean
 
 serve: .venv/.serve
 	@exec $(BIN)/breakeven serve --port $(PORT)
 
 test: .venv/.dev
 	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory pytest
-
-pytest: .venv/.dev
 	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 # The clients that people use, in a venv of their own: some of them disagree with our pins, and with each other's newest.

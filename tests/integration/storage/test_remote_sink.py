@@ -52,7 +52,10 @@ async def test_the_writer_ends_with_its_input(database_url: str) -> None:
     assert await asyncio.wait_for(child.wait(), 60) == 0
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="the system does not show environments")
+@pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(),
+    reason="no /proc here to read a child's environment from: run this on Linux, as CI does",
+)
 async def test_the_writer_has_the_environment_that_it_was_given(database_url: str) -> None:
     given = {name: value for name, value in os.environ.items() if "KEY" not in name} | {"GIVEN_TO_IT": "x"}
     sink = RemoteSink(database_url, environment=given)

@@ -13,6 +13,14 @@ async def until(condition: "asyncio.Event") -> None:
     await asyncio.wait_for(condition.wait(), 300)
 
 
+async def run_until(supervisor: Supervisor, event: asyncio.Event) -> None:
+    task = asyncio.create_task(supervisor.run())
+    await until(event)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def test_a_child_that_dies_is_started_again(tmp_path: Path) -> None:
     again = asyncio.Event()
     supervisor = Supervisor(
@@ -21,11 +29,7 @@ async def test_a_child_that_dies_is_started_again(tmp_path: Path) -> None:
         tmp_path / "log",
         on_restart=lambda _: again.set(),
     )
-    task = asyncio.create_task(supervisor.run())
-    await until(again)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await run_until(supervisor, again)
     assert supervisor.restarts >= 1
     assert (tmp_path / "log").read_text().startswith("hello")
 
@@ -80,9 +84,5 @@ async def test_a_child_inherits_what_is_not_withheld(tmp_path: Path, monkeypatch
         withheld=frozenset({"SOMEBODYS_KEY"}),
         on_restart=lambda _: ended.set(),
     )
-    task = asyncio.create_task(supervisor.run())
-    await until(ended)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await run_until(supervisor, ended)
     assert (tmp_path / "log").read_text().splitlines()[0] == "None x y"

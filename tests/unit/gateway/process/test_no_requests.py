@@ -1,0 +1,130 @@
+"""What a connection hears that sends no request, or one whose head or body does not end."""
+
+import asyncio
+import contextlib
+import os
+import signal
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from gateway.process.server import HEAD_TOO_LONG, NO_REQUEST, bind, patient_protocol, serve_until_stopped
+from tests.live_server import serving
+
+
+class Mirror:
+    """Reads all of a body, and only then says which headers came and how long it was."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.calls += 1
+        size, more = 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            size += len(message.get("body", b""))
+            more = message.get("more_body", False)
+        names = ",".join(name.decode() for name, _ in scope["headers"])
+        said = f"{names} {size}".encode()
+        headers = [(b"content-length", str(len(said)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": said})
+
+
+IN_CHUNKS = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+async def heard_while_talking(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    """What comes until the connection ends, to somebody who says nothing but letters. What is said after the end may
+    overtake the answer, so that nothing is heard."""
+    heard = bytearray()
+
+    async def hear() -> None:
+        with contextlib.suppress(ConnectionError):
+            while part := await reader.read(4096):
+                heard.extend(part)
+
+    hearing = asyncio.create_task(hear())
+    with contextlib.suppress(ConnectionError):
+        while not hearing.done():
+            writer.write(b"a" * 4096)
+            await writer.drain()
+            await asyncio.sleep(0)
+    await hearing
+    writer.close()
+    return bytes(heard)
+
+
+@pytest.mark.parametrize("start", [b"GET /", b"GET / HTTP/1.1\r\nhost: x\r\nx-long: ", b"GET / HTTP/1.1\r\nx-long-"])
+async def test_a_head_without_end_is_refused_before_it_is_kept(start: bytes) -> None:
+    app = Mirror()
+    async with serving(app, http=patient_protocol(30.0)) as url, asyncio.timeout(300):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(start)
+        heard = await heard_while_talking(reader, writer)
+    assert heard in (HEAD_TOO_LONG, b"")
+    assert not app.calls
+
+
+async def test_what_follows_a_body_joins_no_headers_and_has_an_end_too() -> None:
+    app = Mirror()
+    async with serving(app, http=patient_protocol(30.0)) as url, asyncio.timeout(300):
+        port = int(url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(IN_CHUNKS + b"5\r\nhello\r\n0\r\nauthorization: Bearer other\r\n\r\n")
+        assert (await reader.readuntil(b" 5")).endswith(b"host,transfer-encoding 5")
+        # Many small parts of a body are no head, however long they are together.
+        writer.write(IN_CHUNKS + b"1\r\nx\r\n" * 40_000 + b"0\r\n\r\n")
+        assert (await reader.readuntil(b" 40000")).endswith(b"host,transfer-encoding 40000")
+        writer.write(IN_CHUNKS + b"5\r\nhello\r\n0\r\nx-long: ")
+        assert await heard_while_talking(reader, writer) == b""
+    assert app.calls == 3
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", NO_REQUEST),
+        (b"BREW / HTTP/1.1\r\n\r\n", NO_REQUEST),
+        (b"GET / HTTP/1.1\r\nhost: x\r\nx-a : b\r\n\r\n", NO_REQUEST),
+        (b"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\na", NO_REQUEST),
+        (IN_CHUNKS + b"five\r\nhello\r\n", NO_REQUEST),
+    ],
+)
+async def test_what_is_no_request_is_told_so_and_does_not_fill_the_log(
+    sent: bytes, said: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with bind("127.0.0.1", 0) as listener:
+        running = asyncio.create_task(serve_until_stopped(Mirror(), listener, drain_seconds=1))
+        async with asyncio.timeout(300):
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.write(sent)
+            assert await reader.read() == said
+            writer.close()
+            os.kill(os.getpid(), signal.SIGTERM)
+            await running
+    assert not capsys.readouterr().err
+
+
+async def test_no_request_behind_one_that_is_being_answered_is_not_told_so_in_the_middle_of_that_answer() -> None:
+    app = Begun()
+    async with serving(app, http=patient_protocol(30.0)) as url, asyncio.timeout(300):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (await reader.readuntil(b"one\r\n")).startswith(b"HTTP/1.1 200")
+        writer.write(b"no request\r\n\r\n")
+        assert await reader.read() == b""
+        writer.close()
+
+
+class Begun:
+    """Sends a piece, and waits for its caller to leave."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"one", "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
