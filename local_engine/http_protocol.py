@@ -4,6 +4,7 @@ Knows no endpoint."""
 import asyncio
 from typing import Final
 
+from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 PATIENCE_SECONDS: Final = 60.0
@@ -19,6 +20,9 @@ def _refusal(status: str, sentence: str) -> bytes:
     return f"{head}content-length: {len(sentence)}\r\n\r\n{sentence}".encode("ascii")
 
 
+NO_REQUEST: Final = _refusal(
+    "400 Bad Request", "No valid HTTP/1.1 request; see to its first line, its one Host header and its body's length.\n"
+)
 HEAD_TOO_LONG: Final = _refusal("431 Request Header Fields Too Large", "The head is too long; send shorter headers.\n")
 HEAD_TOO_SLOW: Final = _refusal("408 Request Timeout", "The head did not come in time; send the request again.\n")
 
@@ -54,6 +58,10 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
+        assert self.parser, "it is who calls"
+        hosts = [value for name, value in self.headers if name == b"host"]
+        if len(hosts) != 1 and (hosts or self.parser.get_http_version() != "1.0"):
+            raise HttpParserError  # https://www.rfc-editor.org/rfc/rfc9112#section-3.2
         self._is_in_head, self._head_bytes = False, 0
         self._stop_watching()
         super().on_headers_complete()
@@ -67,6 +75,12 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
         self._is_partial, self._head_bytes = False, 0
         self._stop_watching()
+
+    def send_400_response(self, msg: str) -> None:
+        """Not into an answer that is going out, nor as the answer to what came before."""
+        if not self._is_behind() and (self._is_in_head or not self.cycle or not self.cycle.response_started):
+            self.transport.write(NO_REQUEST)
+        self.transport.close()
 
     def pause_writing(self) -> None:
         super().pause_writing()

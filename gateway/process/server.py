@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Generator
 
 import uvicorn
+from httptools import HttpParserError
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -15,6 +16,7 @@ from gateway.process.close_delimited import use_close_delimited
 from gateway.process.corked_transport import CorkedTransport
 from gateway.process.crowd import Crowd
 from gateway.process.http2_offers import without_offer
+from gateway.process.no_requests import HEAD_TOO_LONG, HEAD_TOO_SLOW, NO_HOST, NO_REQUEST, names_its_host
 from gateway.process.open_files import connections_within, open_files
 from gateway.process.stop_signals import TOLD_TO_STOP, stop_at_hangup
 
@@ -28,19 +30,6 @@ LAST_WORD_SECONDS = 0.5
 """After its last request so soon, the end of what a client sends is no more than that. Later it is the client's end."""
 LONGEST_HEAD_BYTES = 1 << 16
 """Beyond what comes with its first bytes. The parser itself keeps whatever comes, for anybody."""
-HEAD_TOO_LONG = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
-    b"content-length: 60\r\nconnection: close\r\n\r\nThe head of this request is too long; send shorter headers.\n"
-)
-HEAD_TOO_SLOW = (
-    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain; charset=utf-8\r\n"
-    b"content-length: 62\r\nconnection: close\r\n\r\nThe head of this request did not come in time; send it again.\n"
-)
-NO_REQUEST = (
-    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n"
-    b"content-length: 98\r\nconnection: close\r\n\r\n"
-    b"This is no valid HTTP/1.1 request; see to its first line, its headers and the length of its body.\n"
-)
 CONNECTION = "breakeven.connection"
 """The ASGI extension of our own server. `listeners` are called when the connection is lost: a task that waits for
 `http.disconnect` costs each request more than its parsing. `is_whole` is there once the request has come whole."""
@@ -143,6 +132,7 @@ def patient_protocol(
         _unread_bytes = 0
         _has_advanced = False
         """Since data came last: a head began or ended, or there was a part of a body."""
+        _complaint = NO_REQUEST
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             self._corked = CorkedTransport(transport, last_seconds=LAST_PATIENCES * seconds)
@@ -179,6 +169,10 @@ def patient_protocol(
             self.scope["extensions"] = {CONNECTION: self._told}
 
         def on_headers_complete(self) -> None:
+            assert self.parser, "it is who calls"
+            if not names_its_host(self.headers, self.parser.get_http_version()):
+                self._complaint = NO_HOST
+                raise HttpParserError
             self._has_advanced = True
             self._is_waiting = self._is_in_head = False
             self._rest()
@@ -212,7 +206,7 @@ def patient_protocol(
         def send_400_response(self, msg: str) -> None:
             """Not into an answer that is going out."""
             if self._is_waiting or not (self.pipeline or self.cycle.response_started):
-                self.transport.write(NO_REQUEST)
+                self.transport.write(self._complaint)
             self.transport.close()
 
         def leave(self) -> None:

@@ -5,7 +5,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from local_engine.http_protocol import HEAD_TOO_LONG, HEAD_TOO_SLOW, PATIENCE_SECONDS, BoundedProtocol
+from local_engine.http_protocol import (
+    HEAD_TOO_LONG,
+    HEAD_TOO_SLOW,
+    NO_REQUEST,
+    PATIENCE_SECONDS,
+    BoundedProtocol,
+)
 from tests.virtual_time import now, run
 from tests.virtual_wire import Wire, drip
 
@@ -134,3 +140,55 @@ def test_who_does_not_take_an_answer_is_dropped_and_who_does_is_not() -> None:
         return slow.ended, stuck.ended
 
     assert run(scene) == (None, PATIENCE_SECONDS)
+
+
+GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: x\r\nHost: y\r\n\r\n",
+        b"GET / HTTP/1.0\r\nhost: x\r\nhost: x\r\n\r\n",
+        CHUNKED + b"five\r\n",
+    ],
+)
+def test_what_is_no_request_is_told_so_also_after_one_that_was(sent: bytes) -> None:
+    async def scene() -> tuple[bytes, bytes, float | None]:
+        fresh, used = connect(), connect()
+        await fresh.hear(sent)
+        await used.hear(GET)
+        assert used.said.endswith(b"0;")
+        answered = len(used.said)
+        await used.hear(sent)
+        assert used.ended == 0
+        return fresh.said, used.said[answered:], fresh.ended
+
+    assert run(scene) == (NO_REQUEST, NO_REQUEST, 0)
+
+
+def test_http_1_0_knows_no_host() -> None:
+    async def scene() -> bytes:
+        wire = connect()
+        await wire.hear(b"GET / HTTP/1.0\r\n\r\n")
+        return wire.said
+
+    assert run(scene).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("begun", [GET, CHUNKED])
+def test_no_request_is_not_told_in_the_middle_of_an_answer(begun: bytes) -> None:
+    async def streaming(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"one", "more_body": True})
+        await asyncio.sleep(3600)
+
+    async def scene() -> tuple[bytes, float | None]:
+        wire = Wire(BoundedProtocol, streaming, keep_alive_seconds=5)
+        await wire.hear(begun)
+        await wire.hear(b"no request\r\n\r\n")
+        return wire.said.rpartition(b"\r\n\r\n")[2], wire.ended
+
+    assert run(scene) == (b"3\r\none\r\n", 0)

@@ -8,7 +8,8 @@ import signal
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from gateway.process.server import HEAD_TOO_LONG, NO_REQUEST, bind, patient_protocol, serve_until_stopped
+from gateway.process.no_requests import HEAD_TOO_LONG, NO_HOST, NO_REQUEST
+from gateway.process.server import bind, patient_protocol, serve_until_stopped
 from tests.live_server import serving
 
 
@@ -92,6 +93,10 @@ async def test_what_follows_a_body_joins_no_headers_and_has_an_end_too() -> None
         (b"GET / HTTP/1.1\r\nhost: x\r\nx-a : b\r\n\r\n", NO_REQUEST),
         (b"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\na", NO_REQUEST),
         (IN_CHUNKS + b"five\r\nhello\r\n", NO_REQUEST),
+        (b"GET / HTTP/1.1\r\n\r\n", NO_HOST),
+        (b"GET / HTTP/1.1\r\nhost: x\r\nHost: x\r\n\r\n", NO_HOST),
+        (b"GET / HTTP/1.0\r\nhost: x\r\nhost: y\r\n\r\n", NO_HOST),
+        (b"GET / HTTP/1.1\r\nhost: x, y\r\n\r\n", NO_HOST),
     ],
 )
 async def test_what_is_no_request_is_told_so_and_does_not_fill_the_log(
@@ -107,6 +112,17 @@ async def test_what_is_no_request_is_told_so_and_does_not_fill_the_log(
             os.kill(os.getpid(), signal.SIGTERM)
             await running
     assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "host", [b"", b"x", b"my_service.svc.cluster.local:8080", b"[::1]:8080", b"127.0.0.1:1", b"xn--bcher-kva.example"]
+)
+async def test_hosts_as_they_are_named_are_served(host: bytes) -> None:
+    async with serving(Mirror(), http=patient_protocol(30.0)) as url, asyncio.timeout(300):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(b"GET / HTTP/1.1\r\nhost: " + host + b"\r\nconnection: close\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 200")
+        writer.close()
 
 
 async def test_no_request_behind_one_that_is_being_answered_is_not_told_so_in_the_middle_of_that_answer() -> None:

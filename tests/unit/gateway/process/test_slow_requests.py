@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from gateway.process.server import HEAD_TOO_SLOW, KEEP_ALIVE_SECONDS, patient_protocol
+from gateway.process.no_requests import HEAD_TOO_SLOW
+from gateway.process.server import KEEP_ALIVE_SECONDS, patient_protocol
 from tests.virtual_time import run
 from tests.virtual_wire import Wire, drip
 

@@ -1,0 +1,34 @@
+"""What a connection is told that sends no valid request, and whose Host names nobody. Knows no connection."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+
+def _refusal(status: str, sentence: str) -> bytes:
+    head = f"HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    return f"{head}content-length: {len(sentence) + 1}\r\nconnection: close\r\n\r\n{sentence}\n".encode("ascii")
+
+
+HEAD_TOO_LONG: Final = _refusal(
+    "431 Request Header Fields Too Large", "The head of this request is too long; send shorter headers."
+)
+HEAD_TOO_SLOW: Final = _refusal("408 Request Timeout", "The head of this request did not come in time; send it again.")
+NO_REQUEST: Final = _refusal(
+    "400 Bad Request",
+    "This is no valid HTTP/1.1 request; see to its first line, its headers and the length of its body.",
+)
+NO_HOST: Final = _refusal(
+    "400 Bad Request", "HTTP/1.1 asks for one Host header with the name of the server; send it once."
+)
+_HOST: Final = re.compile(rb"[A-Za-z0-9\-._~!$&'()*+,;=%:\[\]]*")
+"""https://www.rfc-editor.org/rfc/rfc3986#section-3.2.2, and a port; empty where there is no name."""
+
+
+def names_its_host(headers: Iterable[tuple[bytes, bytes]], http_version: str) -> bool:
+    """As https://www.rfc-editor.org/rfc/rfc9112#section-3.2 demands: two may be read as another by whoever is behind
+    or in front of us. HTTP/1.0 knew none."""
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) != 1:
+        return not hosts and http_version == "1.0"
+    return _HOST.fullmatch(hosts[0]) is not None
