@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("gateway", "backends", "classifier", "local_engine", "migrations", "dashboards")
+ROOMS = ("gateway", "backends", "classifier", "local_engine", "migrations", "dashboards", "native")
 
 # who (a module and everything below it) -> what it must never import, at any depth of nesting in its files
 EDGES = tuple(f"gateway.{room}" for room in ("api", "cli", "composition", "config", "reports", "storage"))
@@ -22,6 +22,7 @@ FORBIDDEN: dict[str, tuple[str, ...]] = {
     "classifier": ("gateway", "backends", "local_engine", "dashboards", "fastapi", "sqlalchemy", "redis"),
     "local_engine": ("gateway", "backends", "classifier", "migrations", "dashboards", "benchmarks"),
     "dashboards": ("gateway", "backends", "classifier", "local_engine", "migrations", "sqlalchemy"),
+    "native": ("gateway", "backends", "classifier", "local_engine", "migrations", "dashboards", "torch", "numpy"),
     **{f"gateway.{room}": (*IO, *EDGES) for room in ("routing", "pricing", "economics")},
     **{f"gateway.{room}": (*EDGES, *DATABASES, "gateway.pipeline") for room in (*INNER, "upstreams")},
     "gateway.pipeline": (*EDGES, *DATABASES),

@@ -1,18 +1,15 @@
-"""Compiles and loads the C++ kernels: once per source, flags and torch version, into the cache folder of the user."""
+"""Which C++ kernels this processor can run, compiled and loaded."""
 
 import ctypes
-import hashlib
-import os
 import platform
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 import torch
+
+from native.library import load_library, processor_flags
 
 FOLDER: Final = Path(__file__).parent
 COMMON_FLAGS: Final = ("-O3", "-std=c++17", "-mfma", "-fPIC", "-fno-math-errno", "-fopenmp")
@@ -45,67 +42,13 @@ def has_avx2() -> bool:
 
 def has_vnni() -> bool:
     """Whether the system lists AVX-512's integer dot products among this processor's features."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return False
-    flags = next((line.split() for line in lines if line.startswith("flags")), [])
-    return {"avx512_vnni", "avx512bw", "avx512vl", "avx512dq"} <= set(flags)
-
-
-def find_compiler() -> str | None:
-    """A C++ compiler on the path."""
-    return shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    return {"avx512_vnni", "avx512bw", "avx512vl", "avx512dq"} <= processor_flags()
 
 
 def _load(name: str, flags: tuple[str, ...]) -> ctypes.CDLL | None:
-    compiler = find_compiler()
-    if compiler is None or platform.machine() != "x86_64":
+    if platform.machine() != "x86_64":
         return None
-    source = FOLDER / f"{name}.cpp"
-    library = _cache_folder() / f"{name}-{_fingerprint(source, flags, compiler)}.so"
-    if library.exists() or _compile(compiler, flags, source, library):
-        return _open(library)
-    # A service's account may have no home to keep it in: then it is compiled at every start, and open it needs no file.
-    with tempfile.TemporaryDirectory() as scratch:
-        own = Path(scratch) / library.name
-        return _open(own) if _compile(compiler, flags, source, own) else None
-
-
-def _open(library: Path) -> ctypes.CDLL | None:
-    try:
-        return ctypes.CDLL(str(library))
-    except OSError:
-        return None
-
-
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "breakeven"
-
-
-def _fingerprint(source: Path, flags: tuple[str, ...], compiler: str) -> str:
-    sources = (source, *sorted(source.parent.glob("*.h")))
-    text = "".join(part.read_text(encoding="utf-8") for part in sources) + repr(flags) + compiler + torch.__version__
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _compile(compiler: str, flags: tuple[str, ...], source: Path, library: Path) -> bool:
-    """Build beside the target and move it there, so that two processes never meet half a file."""
-    try:
-        library.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
-            unit, built = Path(scratch) / "unit.o", Path(scratch) / "built.so"
-            commands = (
-                [compiler, *flags, "-c", str(source), "-o", str(unit)],
-                [compiler, "-shared", str(unit), "-o", str(built), *_openmp()],
-            )
-            for command in commands:
-                if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-                    return False
-            built.replace(library)
-    except OSError:
-        return False
-    return True
+    return load_library(FOLDER / f"{name}.cpp", flags, link=_openmp())
 
 
 def _openmp() -> list[str]:

@@ -8,7 +8,7 @@ import torch
 
 from local_engine.config import ModelConfig
 from local_engine.layers.rotary import rotation_tables
-from local_engine.native.build import find_compiler, has_vnni, load_decoder
+from local_engine.native.build import has_vnni, load_decoder
 from local_engine.native.packed import (
     LANES,
     CLayer,
@@ -20,6 +20,7 @@ from local_engine.native.packed import (
     pack_nibbles,
 )
 from local_engine.weights import BLOCK, LoadedFile, stack_nibbles
+from native.library import find_compiler
 
 HEAD_SIZES: Final = (64, 128)
 Kept = TypeVar("Kept", torch.Tensor, PackedMatrix)

@@ -1,0 +1,85 @@
+"""Compiles and loads one C++ source: once per source and flags, into the cache folder of the user."""
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def load_library(
+    source: Path, flags: Sequence[str], *, link: Sequence[str] = (), keeps_lock: bool = False
+) -> ctypes.CDLL | None:
+    """The compiled source, or None where there is no C++ compiler or it refuses.
+
+    A machine without a compiler may have been given the library, beside its source. `link` are the linker's arguments.
+    `keeps_lock` is for calls of microseconds, which are not worth letting go of the interpreter for.
+    """
+    how = ctypes.PyDLL if keeps_lock else ctypes.CDLL
+    name = f"{source.stem}-{_fingerprint(source, (*flags, *link))}.so"
+    for folder in (source.parent, _cache_folder()):
+        found = _open(folder / name, how) if (folder / name).exists() else None
+        if found is not None:
+            return found
+    compiler, library = find_compiler(), _cache_folder() / name
+    if compiler is None:
+        return None
+    if _compile(compiler, source, flags, link, library):
+        return _open(library, how)
+    # A service's account may have no home to keep it in: then it is compiled at every start, and open it needs no file.
+    with tempfile.TemporaryDirectory() as scratch:
+        own = Path(scratch) / library.name
+        return _open(own, how) if _compile(compiler, source, flags, link, own) else None
+
+
+def find_compiler() -> str | None:
+    """A C++ compiler on the path."""
+    return shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+
+
+def processor_flags() -> frozenset[str]:
+    """What the system lists as this processor's features; empty where it lists none."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((line.split() for line in lines if line.startswith("flags")), []))
+
+
+def _open(library: Path, how: type[ctypes.CDLL]) -> ctypes.CDLL | None:
+    try:
+        return how(str(library))
+    except OSError:
+        return None
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "breakeven"
+
+
+def _fingerprint(source: Path, arguments: Sequence[str]) -> str:
+    sources = (source, *sorted(source.parent.glob("*.h")))
+    text = "".join(part.read_text(encoding="utf-8") for part in sources) + repr(arguments)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _compile(compiler: str, source: Path, flags: Sequence[str], link: Sequence[str], library: Path) -> bool:
+    """Build beside the target and move it there, so that two processes never meet half a file."""
+    try:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
+            unit, built = Path(scratch) / "unit.o", Path(scratch) / "built.so"
+            commands = (
+                [compiler, *flags, "-c", str(source), "-o", str(unit)],
+                [compiler, "-shared", str(unit), "-o", str(built), *link],
+            )
+            for command in commands:
+                if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+                    return False
+            built.replace(library)
+    except OSError:
+        return False
+    return True
