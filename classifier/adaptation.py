@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from classifier.artefact import Artefact, ArtefactError
 from classifier.encoder import LIMIT
@@ -46,21 +46,21 @@ class Adaptation:
     neighbours: Neighbours
     noises: tuple[float, ...]
 
-    def design(self, score: float, vector: Values) -> Values:
+    def design(self, score: float, vector: ArrayLike) -> Values:
         """The score of the frozen model and the vector in the domain's own units, with a constant."""
-        row = np.empty(len(vector) + 2, dtype=np.float32)
+        row = np.empty(len(self.centre) + 1, dtype=np.float32)
         row[0] = score
         row[1:-1] = vector
         row[:-1] = np.minimum(np.maximum((row[:-1] - self.centre) / self.spread, -LIMIT), LIMIT)
         row[-1] = 1.0
         return row
 
-    def apply(self, score: float, vector: Values) -> tuple[float, dict[str, tuple[float, float]]]:
+    def apply(self, score: float, vector: ArrayLike) -> tuple[float, dict[str, tuple[float, float]]]:
         """Difficulty and every labelled model's quality with its noise; both are linear probabilities within (0, 1)."""
         found = _within_bounds(self.predict(score, vector)).tolist()
         return found[0], dict(zip(self.models, zip(found[1:], self.noises[1:], strict=True), strict=True))
 
-    def predict(self, score: float, vector: Values) -> Values:
+    def predict(self, score: float, vector: ArrayLike) -> Values:
         """Unclipped: difficulty, then each model."""
         row = self.design(score, vector)
         return row.dot(self.weights) + self.neighbours.predict(row[1:-1])

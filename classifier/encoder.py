@@ -16,7 +16,7 @@ HAND = len(FEATURE_NAMES)
 _FLOATS = np.dtype(np.float32)
 _PLACES = np.dtype(np.intp)
 _HAND_FEATURES = Struct(f"{HAND}f")
-_DAMPED = np.log1p(np.arange(20_000, dtype=np.float32))
+DAMPED = np.log1p(np.arange(20_000, dtype=np.float32))
 """What a word counts for by how often it occurs; more often than this no capped text can hold one."""
 
 
@@ -62,7 +62,7 @@ class Encoder:
         if ids:
             size = len(ids)
             places = np.fromiter(ids, _PLACES, size)
-            weights = _DAMPED.take(np.fromiter(counts, _PLACES, size), None, None, "clip")
+            weights = DAMPED.take(np.fromiter(counts, _PLACES, size), None, None, "clip")
             weights *= self.token_weights.take(places)
             pooled = vector[HAND:]
             weights.dot(self.token_vectors.take(places, 0).astype(_FLOATS), pooled)

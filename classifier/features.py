@@ -21,7 +21,7 @@ _OPTION = re.compile(r"\n[ \t]*\(?[A-J][.):][ \t]*(.*)")
 _NAMED = re.compile(r" (?<=[a-z,;] )[A-Z](?=[a-z])")
 _NUMBER = re.compile(r"\d\d*(?:[.,]\d+)*")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
-_RELATIONS = tuple(GROUP_NAMES.index(name) for name in ("compare", "each", "condition", "sequence"))
+RELATIONS = tuple(GROUP_NAMES.index(name) for name in ("compare", "each", "condition", "sequence"))
 _GROUPS = len(GROUP_NAMES)
 _RARE = 9.0
 _FOLLOW_UP_CHARACTERS = 80
@@ -130,7 +130,7 @@ def read(text: str, vocabulary: Vocabulary) -> Reading:
         max(rarities) if rarities else 0.0,
         len([rarity for rarity in rarities if rarity > _RARE]) / alphabetic,
         sum(repeats) / (len(words) or 1) - 1.0,
-        log(sum([tags[group] for group in _RELATIONS])) * log(len(words)) / 4.0,
+        log(sum([tags[group] for group in RELATIONS])) * log(len(words)) / 4.0,
     )
     hand += logs[:_GROUPS]
     return Reading(hand, ids, repeats, bool(rarities) or any(map(str.isalnum, capped)))

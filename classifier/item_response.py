@@ -4,13 +4,12 @@ import hashlib
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from classifier.adaptation import Adaptation
-from classifier.encoder import Encoder
-from classifier.features import Vector, visible_text
+from classifier.features import visible_text
 from classifier.names import canonical
 from classifier.profiles import Curve, CurveBook, resolve
+from classifier.projection import Projector, Traits
 from classifier.protocol import Classification, Conversation, ModelProfile, Quality
 
 # No graded prompt carries tools, images or a schema. These are stated priors: logits of difficulty, and variances.
@@ -22,36 +21,19 @@ LONG_CONTEXT_VARIANCE = 0.25
 NOTHING: Mapping[str, tuple[float, float]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """Linear maps from a standardised vector to the traits, and what is known of their error.
-
-    `weights` is (size, 2): the centred difficulty and the pooled level. `noise` is the variance, in logits, by which
-    a source never seen before was found to be off.
-    """
-
-    weights: Vector
-    covariance: Vector
-    noise: float
-    knots_score: Vector
-    knots_difficulty: Vector
-    level_share: float
-    length_weights: Vector
-
-
 class ItemResponseClassifier:
     """Immutable and shared by every task; see protocol.Classifier."""
 
     def __init__(
         self,
-        encoder: Encoder,
+        projector: Projector,
         traits: Traits,
         book: CurveBook,
         profiles: Sequence[ModelProfile] = (),
         *,
         adaptation: Adaptation | None = None,
     ) -> None:
-        self._encoder = encoder
+        self._projector = projector
         self._traits = traits
         self._book = book
         self._adaptation = adaptation
@@ -85,24 +67,21 @@ class ItemResponseClassifier:
 
     def traits_of(self, text: str) -> tuple[float, float]:
         """The two latent traits of a text, as the data path computes them."""
-        theta = self._encoder.encode(text).vector @ self._traits.weights
-        return float(theta[0]), float(theta[1])
+        return self._projector.project(text)[:2]
 
     def bind(self, profiles: Sequence[ModelProfile]) -> "ItemResponseClassifier":
         """The same artefact for another catalogue. Raises UnknownHead for a profile that names a head it has not."""
-        return ItemResponseClassifier(self._encoder, self._traits, self._book, profiles, adaptation=self._adaptation)
+        return ItemResponseClassifier(self._projector, self._traits, self._book, profiles, adaptation=self._adaptation)
 
     def classify(self, conversation: Conversation) -> Classification:
         """Never raises on any text; see protocol.Classifier."""
-        vector, is_readable = self._encoder.encode(visible_text(conversation))
+        first, second, variance, longer, vector, is_readable = self._projector.project(visible_text(conversation))
         if not is_readable:
             return self._unknown()
         traits = self._traits
-        # `dot` gives the bits of `@` and sets out for them faster, which is most of the cost at these sizes.
-        first, second = vector.dot(traits.weights).tolist()
         shift = TOOL_SHIFT * (conversation.tool_count > 0) + SCHEMA_SHIFT * conversation.wants_json
         score = (1.0 - traits.level_share) * first + traits.level_share * second
-        variance = float(vector.dot(traits.covariance).dot(vector)) + _context_variance(conversation)
+        variance += _context_variance(conversation)
         difficulty = self._difficulty(score)
         noise, in_domain = traits.noise, NOTHING
         if self._adaptation:
@@ -115,7 +94,7 @@ class ItemResponseClassifier:
             difficulty=difficulty,
             uncertainty=min(2.0 * deviation, 1.0),
             quality=self._qualities(first, second, shift, variance, in_domain),
-            output_tokens=self._lengths(min(max(float(vector.dot(traits.length_weights)), -1.5), 1.5)),
+            output_tokens=self._lengths(min(max(longer, -1.5), 1.5)),
         )
 
     def _difficulty(self, score: float) -> float:

@@ -9,9 +9,11 @@ import yaml
 from classifier.adaptation import read_adaptation
 from classifier.artefact import Artefact, ArtefactError, read_artefact
 from classifier.encoder import Encoder
-from classifier.item_response import ItemResponseClassifier, Traits
+from classifier.item_response import ItemResponseClassifier
 from classifier.lexicon import build_index
+from classifier.native.native_projector import NativeProjector, load_reader
 from classifier.profiles import Curve, CurveBook, FamilyPrior
+from classifier.projection import PlainProjector, Projector, Traits
 from classifier.protocol import Conversation
 from classifier.words import Vocabulary
 
@@ -25,7 +27,7 @@ def load_artefact(path: Path | None = None) -> ItemResponseClassifier:
     try:
         artefact = read_artefact(folder)
         classifier = ItemResponseClassifier(
-            build_encoder(artefact),
+            build_projector(artefact),
             build_traits(artefact),
             build_book(artefact),
             adaptation=read_adaptation(artefact),
@@ -36,6 +38,12 @@ def load_artefact(path: Path | None = None) -> ItemResponseClassifier:
             f"{folder} is not an artefact of this version ({type(error).__name__}: {error}): train it again"
         ) from error
     return classifier
+
+
+def build_projector(artefact: Artefact) -> Projector:
+    """The native one where it can be compiled and knows the artefact's shape, else the definition."""
+    plain, library = PlainProjector(build_encoder(artefact), build_traits(artefact)), load_reader()
+    return plain if library is None else NativeProjector(library, artefact, plain)
 
 
 def build_encoder(artefact: Artefact) -> Encoder:

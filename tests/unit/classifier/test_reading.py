@@ -7,15 +7,24 @@ from hypothesis import strategies as st
 from classifier.artefact import read_artefact
 from classifier.encoder import HAND
 from classifier.features import FEATURE_NAMES
+from classifier.item_response import ItemResponseClassifier
 from classifier.lexicon import GROUPS, MARKS
-from classifier.load import SHIPPED, build_encoder, load_artefact
-from classifier.protocol import Conversation, ModelProfile
+from classifier.load import SHIPPED, build_book, build_encoder, build_projector, build_traits
+from classifier.projection import PlainProjector
+from classifier.protocol import Classification, Conversation, ModelProfile
 from tests.unit.classifier import plain_reading
 
 ARTEFACT = read_artefact(SHIPPED)
 ENCODER = build_encoder(ARTEFACT)
 HEADS = sorted(ARTEFACT.facts["model"]["heads"])[::7]
-CLASSIFIER = load_artefact().bind([ModelProfile(name, head=name) for name in HEADS])
+PLAIN = PlainProjector(ENCODER, build_traits(ARTEFACT))
+# The native reader's first, where there is one.
+CLASSIFIERS = [
+    ItemResponseClassifier(
+        projector, PLAIN.traits, build_book(ARTEFACT), [ModelProfile(one, head=one) for one in HEADS]
+    )
+    for projector in (PROJECTOR, PLAIN)
+]
 TRIES = settings(max_examples=150)
 # Not to the bit: the libraries under numpy may sum in another order on another processor.
 RTOL, ATOL = 1e-4, 1e-6
@@ -45,6 +54,9 @@ def test_a_prompt_is_read_as_defined(text: str) -> None:
     assert not wrong
     pooled = plain_reading.pooled_tokens(text, ENCODER.vocabulary, ARTEFACT)
     np.testing.assert_allclose(raw[HAND:], pooled, rtol=RTOL, atol=ATOL)
+    vector, plain = np.array(PROJECTOR.project(text).vector), PLAIN.project(text).vector
+    np.testing.assert_array_equal(vector[:HAND], plain[:HAND])
+    np.testing.assert_allclose(vector[HAND:], plain[HAND:], rtol=RTOL, atol=1e-4)
 
 
 @TRIES
@@ -52,7 +64,11 @@ def test_a_prompt_is_read_as_defined(text: str) -> None:
 @example("Say hello.")
 @example("Prove that there are infinitely many primes. " * 40)
 def test_a_prompt_is_classified_as_defined(text: str) -> None:
-    answer = CLASSIFIER.classify(Conversation(text))
+    for classifier in CLASSIFIERS:
+        require_as_defined(classifier.classify(Conversation(text)), text)
+
+
+def require_as_defined(answer: Classification, text: str) -> None:
     vector = plain_reading.standardised(text, ENCODER.vocabulary, ARTEFACT)
     if not any(map(str.isalnum, plain_reading.clean(plain_reading.cap(text)))):
         assert answer.uncertainty == 1.0

@@ -1,0 +1,144 @@
+"""The projection of ASCII texts by one native call, a tenth of the cost; other texts by the definition in Python."""
+
+import ctypes
+import platform
+import weakref
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from classifier.artefact import Artefact
+from classifier.encoder import DAMPED, HAND
+from classifier.features import RELATIONS
+from classifier.lexicon import GROUP_NAMES, build_index
+from classifier.projection import PlainProjector, Projection
+from classifier.words import UNKNOWN_PIECE, cap
+from native.library import load_library, processor_flags
+
+SOURCE: Final = Path(__file__).parent / "reader.cpp"
+# Nothing is contracted to one rounding: hand features are to be Python's to the last bit.
+FLAGS: Final = ("-O3", "-std=c++17", "-fPIC", "-ffp-contract=off")
+_INNER = "##"
+# In the order of reader.cpp's `Artefact`.
+_TENSORS: Final = (
+    *("token_vectors", "token_weights", "token_scale", "centre", "spread"),
+    *("trait_weights", "covariance", "length_weights"),
+)
+
+
+class _CArtefact(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("words", "lengths", "ids", "tags")),
+        *((name, ctypes.c_int64) for name in ("whole", "inner")),
+        *((name, ctypes.c_void_p) for name in (*_TENSORS, "damped", "relations")),
+        *(
+            (name, ctypes.c_int32)
+            for name in ("relation_count", "groups", "hand", "dimensions", "unknown", "damped_size")
+        ),
+    )
+
+
+def _projection_of(size: int) -> type[ctypes.Structure]:
+    """reader.cpp's `Projection`, with room for a vector of that size."""
+    figures = [(name, ctypes.c_double) for name in ("first", "second", "variance", "longer")]
+    fields = [*figures, ("is_readable", ctypes.c_int32), ("vector", ctypes.c_float * size)]
+    return type("_CProjection", (ctypes.Structure,), {"_fields_": fields})
+
+
+@cache
+def load_reader() -> ctypes.CDLL | None:
+    """The compiled reader, or None where there is no C++ compiler."""
+    wide = ("-mavx2",) if platform.machine() == "x86_64" and "avx2" in processor_flags() else ()
+    library = load_library(SOURCE, (*FLAGS, *wide), keeps_lock=True)
+    if library is not None:
+        library.breakeven_reader_new.argtypes = [ctypes.c_void_p]
+        library.breakeven_reader_new.restype = ctypes.c_void_p
+        library.breakeven_reader_free.argtypes = [ctypes.c_void_p]
+        library.breakeven_reader_free.restype = None
+        library.breakeven_reader_project.argtypes = [
+            *(ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+        ]
+        library.breakeven_reader_project.restype = ctypes.c_int
+    return library
+
+
+class NativeProjector:
+    """As `plain` within rounding, and to the bit in the hand features.
+
+    Raises ValueError for an artefact of another shape than the native reader was made for.
+    """
+
+    def __init__(self, library: ctypes.CDLL, artefact: Artefact, plain: PlainProjector) -> None:
+        self._plain = plain
+        self._kept = _arrays(artefact)  # C++ reads them where they lie
+        dimensions = artefact.tensors["token_vectors"].shape[1]
+        whole = len(self._kept["tags"])
+        described = _CArtefact(
+            **{name: array.ctypes.data for name, array in self._kept.items()},
+            whole=whole,
+            inner=len(self._kept["lengths"]) - whole,
+            relation_count=len(RELATIONS),
+            groups=len(GROUP_NAMES),
+            hand=HAND,
+            dimensions=dimensions,
+            unknown=artefact.pieces.index(UNKNOWN_PIECE),
+            damped_size=len(DAMPED),
+        )
+        self._reader: int | None = library.breakeven_reader_new(ctypes.byref(described))
+        if not self._reader:
+            raise ValueError("the artefact has another shape than the native reader")
+        weakref.finalize(self, library.breakeven_reader_free, self._reader)
+        self._read: Any = library.breakeven_reader_project
+        self._new_projection: Any = _projection_of(HAND + dimensions)
+
+    def project(self, text: str) -> Projection:
+        capped = cap(text)
+        if not capped.isascii():
+            return self._plain.project(text)
+        found = self._new_projection()
+        capped = capped.encode()
+        if self._read(self._reader, capped, len(capped), len(text.strip()), ctypes.byref(found)):
+            return self._plain.project(text)
+        return Projection(found.first, found.second, found.variance, found.longer, found.vector, found.is_readable != 0)
+
+
+def _arrays(artefact: Artefact) -> dict[str, NDArray[Any]]:
+    """What `Artefact` in reader.cpp points to, by its names there. Words that are not ASCII never come to it."""
+    tags = build_index()
+    numbers = {piece: number for number, piece in enumerate(artefact.pieces) if piece.isascii() and piece}
+    inner = {piece[len(_INNER) :]: number for piece, number in numbers.items() if piece.startswith(_INNER)}
+    inner.pop("", None)
+    whole = [*numbers, *(word for word in tags if word.isascii() and word not in numbers)]
+    words = [word.encode() for word in (*whole, *inner)]
+    return {
+        "words": np.frombuffer(b"".join(words), np.uint8),
+        "lengths": np.array([len(word) for word in words], np.int32),
+        "ids": np.array([*(numbers.get(word, -1) for word in whole), *inner.values()], np.int32),
+        "tags": np.array([_pair(tags.get(word, ())) for word in whole], np.int16),
+        "relations": np.array(RELATIONS, np.int32),
+        "damped": DAMPED,
+        **_tensors(artefact),
+    }
+
+
+def _tensors(artefact: Artefact) -> dict[str, NDArray[Any]]:
+    """Raises ValueError for a tensor of another shape, of which C++ would read what lies behind it."""
+    pieces, dimensions = len(artefact.pieces), artefact.tensors["token_vectors"].shape[1]
+    size = HAND + dimensions
+    shapes = ((pieces, dimensions), (pieces,), (dimensions,), (size,), (size,), (size, 2), (size, size), (size,))
+    found: dict[str, NDArray[Any]] = {}
+    for name, shape in zip(_TENSORS, shapes, strict=True):
+        tensor = artefact.tensors[name]
+        if tensor.shape != shape:
+            raise ValueError(f"{name} has shape {tensor.shape} instead of {shape}")
+        found[name] = np.ascontiguousarray(tensor, np.int8 if name == "token_vectors" else np.float32)
+    return found
+
+
+def _pair(tags: tuple[int, ...]) -> tuple[int, int]:
+    """Raises ValueError for a word of more tags than a slot of the table has room for."""
+    first, second = tags + (-1,) * (2 - len(tags))
+    return first, second

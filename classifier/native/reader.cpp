@@ -1,0 +1,500 @@
+// A prompt to the classifier's figures in one pass: what features.py, words.py and encoder.py say in Python, for ASCII
+// texts. They are the definition; tests/unit/classifier/test_reading.py holds the two together. Compiled with
+// -ffp-contract=off, so that the hand features are equal to the last bit.
+//
+// Nothing is allocated after `breakeven_reader_new`, and a reader never changes: any number of threads may read at once.
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <string_view>
+
+namespace {
+
+using std::string_view;
+
+constexpr int kMaxText = 1024;       // words.cap lets 1,001 characters through
+constexpr int kMaxWord = 40;         // words.MAX_WORD_CHARACTERS
+constexpr int kFirstCommonId = 1996; // words.FIRST_COMMON_ID
+constexpr double kRare = 9.0;        // features._RARE
+constexpr float kLimit = 4.0f;       // encoder.LIMIT
+constexpr int kMaxGroups = 64;
+constexpr int kMarks = 8;
+constexpr int kMaxSize = 512;
+
+enum Mark { kMoney, kBackslash, kOperator, kBracket, kCode, kQuestion, kQuote, kComma };
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
+bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; } // of what `clean` leaves
+bool is_word(char c) { return is_lower(c) || is_digit(c); }                       // in lower case
+
+uint32_t hash_of(string_view key) {
+  uint32_t hash = 2166136261u;
+  for (char c : key) hash = (hash ^ static_cast<uint8_t>(c)) * 16777619u;
+  return hash ^ (hash >> 15);
+}
+
+// Pieces and tagged words. A slot is half a cache line and holds its whole key.
+struct Slot {
+  char key[23];
+  uint8_t length;
+  int32_t id;      // of the piece, or -1
+  int16_t tags[2]; // or -1
+};
+static_assert(sizeof(Slot) == 32);
+
+struct Table {
+  Slot *slots = nullptr;
+  uint32_t mask = 0;
+
+  ~Table() { delete[] slots; }
+
+  bool reserve(long count) {
+    uint32_t size = 64;
+    while (size < 2 * static_cast<uint64_t>(count) + 2) size *= 2;
+    slots = new (std::nothrow) Slot[size];
+    if (!slots) return false;
+    for (uint32_t at = 0; at < size; at++) slots[at] = Slot{{}, 0, -1, {-1, -1}};
+    mask = size - 1;
+    return true;
+  }
+
+  Slot *find(string_view key) const {
+    for (uint32_t at = hash_of(key) & mask;; at = (at + 1) & mask) {
+      Slot &slot = slots[at];
+      if (slot.length == 0) return &slot;
+      if (slot.length == key.size() && std::memcmp(slot.key, key.data(), key.size()) == 0) return &slot;
+    }
+  }
+
+  Slot *add(string_view key) {
+    if (key.empty() || key.size() > sizeof(Slot::key)) return nullptr;
+    Slot *slot = find(key);
+    std::memcpy(slot->key, key.data(), key.size());
+    slot->length = static_cast<uint8_t>(key.size());
+    return slot;
+  }
+
+  const Slot *get(string_view key) const {
+    if (key.empty() || key.size() > sizeof(Slot::key)) return nullptr;
+    const Slot *slot = find(key);
+    return slot->length ? slot : nullptr;
+  }
+};
+
+// The different stretches of one text, in the order in which they first came, and how often. On the stack of a call.
+struct Bag {
+  const char *text;
+  uint16_t slots[2048] = {};
+  uint16_t starts[kMaxText], lengths[kMaxText];
+  int counts[kMaxText], stamps[kMaxText];
+  int size = 0;
+
+  explicit Bag(string_view of) : text(of.data()) {}
+
+  string_view key(int number) const { return {text + starts[number], lengths[number]}; }
+
+  int add(string_view key_of) { // its number
+    for (uint32_t at = hash_of(key_of) & 2047;; at = (at + 1) & 2047) {
+      int number = slots[at] - 1;
+      if (number < 0) {
+        slots[at] = static_cast<uint16_t>(size + 1);
+        starts[size] = static_cast<uint16_t>(key_of.data() - text);
+        lengths[size] = static_cast<uint16_t>(key_of.size());
+        counts[size] = 1;
+        stamps[size] = -1;
+        return size++;
+      }
+      if (key(number) == key_of) {
+        counts[number]++;
+        return number;
+      }
+    }
+  }
+};
+
+struct Options {
+  int count = 0;
+  int words = 0;
+  int numeric = 0;
+  int in_bags = 0;
+  int different = 0;
+};
+
+struct Numbers {
+  int count = 0;
+  int characters = 0;
+  int longest = 0;
+  int decimals = 0;
+  int different = 0;
+};
+
+string_view strip(string_view text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+// Calls `each` with what lies between blanks.
+template <typename Each> void split(string_view text, Each each) {
+  for (size_t at = 0; at < text.size();) {
+    while (at < text.size() && is_blank(text[at])) at++;
+    size_t start = at;
+    while (at < text.size() && !is_blank(text[at])) at++;
+    if (at > start) each(text.substr(start, at - start));
+  }
+}
+
+// features._OPTION: at the start of a line, blanks, perhaps a bracket, a letter A to J, one of ".):".
+bool option_on(string_view line, size_t &start) {
+  size_t at = 0;
+  while (at < line.size() && (line[at] == ' ' || line[at] == '\t')) at++;
+  if (at < line.size() && line[at] == '(') at++;
+  if (at + 1 >= line.size() || line[at] < 'A' || line[at] > 'J') return false;
+  if (line[at + 1] != '.' && line[at + 1] != ')' && line[at + 1] != ':') return false;
+  at += 2;
+  while (at < line.size() && (line[at] == ' ' || line[at] == '\t')) at++;
+  start = at;
+  return true;
+}
+
+Options find_options(string_view capped, string_view lowered) {
+  Options found;
+  Bag bag(lowered);
+  for (size_t at = 0; at <= capped.size();) {
+    size_t end = capped.find('\n', at);
+    if (end == string_view::npos) end = capped.size();
+    size_t start;
+    if (option_on(capped.substr(at, end - at), start)) {
+      string_view option = lowered.substr(at + start, end - at - start);
+      split(option, [&](string_view word) {
+        found.words++;
+        int number = bag.add(word);
+        if (bag.stamps[number] != found.count) {
+          bag.stamps[number] = found.count;
+          found.in_bags++;
+        }
+      });
+      string_view bare = strip(option);
+      found.numeric += !bare.empty() && is_digit(bare.front());
+      found.count++;
+    }
+    at = end + 1;
+  }
+  found.different = bag.size;
+  return found;
+}
+
+Numbers find_numbers(string_view text) {
+  Numbers found;
+  Bag bag(text);
+  for (size_t at = 0; at < text.size();) {
+    if (!is_digit(text[at])) {
+      at++;
+      continue;
+    }
+    size_t start = at;
+    bool decimal = false;
+    while (at < text.size() && is_digit(text[at])) at++;
+    while (at + 1 < text.size() && (text[at] == '.' || text[at] == ',') && is_digit(text[at + 1])) {
+      decimal |= text[at] == '.';
+      at++;
+      while (at < text.size() && is_digit(text[at])) at++;
+    }
+    int length = static_cast<int>(at - start);
+    bag.add(text.substr(start, length));
+    found.count++;
+    found.characters += length;
+    found.decimals += decimal;
+    if (length > found.longest) found.longest = length;
+  }
+  found.different = bag.size;
+  return found;
+}
+
+int count_sentences(string_view text) {
+  int found = 0;
+  for (size_t at = 0; at < text.size(); at++)
+    if (text[at] == '.' || text[at] == '!' || text[at] == '?') found += at + 1 == text.size() || is_blank(text[at + 1]);
+  return found;
+}
+
+// features._NAMED: a capitalised word that opens no sentence.
+int count_named(string_view text) {
+  int found = 0;
+  for (size_t at = 1; at + 2 < text.size(); at++)
+    if (text[at] == ' ' && is_upper(text[at + 1]) && is_lower(text[at + 2])) {
+      char before = text[at - 1];
+      found += is_lower(before) || before == ',' || before == ';';
+    }
+  return found;
+}
+
+bool has_code(string_view text) {
+  for (const char *sign : {"```", "def ", "#include", "import "})
+    if (text.find(sign) != string_view::npos) return true;
+  return false;
+}
+
+// What `read` in features.py calls a word: its pieces follow each other in `Reading::ids`.
+struct Reading {
+  double hand[kMaxGroups + 64];
+  int hand_size = 0;
+  int ids[kMaxText];
+  int counts[kMaxText];
+  int pieces = 0;
+  bool is_readable = false;
+};
+
+} // namespace
+
+// All pointers stay the caller's and must outlive the reader. Arrays are C-contiguous.
+struct Artefact {
+  const char *words;           // whole pieces, inner pieces ("##" cut off) and tagged words, one after the other
+  const int32_t *lengths;      // of each
+  const int32_t *ids;          // -1 for a word that is tagged only
+  const int16_t *tags;         // two of each, or -1
+  int64_t whole, inner;        // how many of each; tags are of the first
+  const int8_t *token_vectors; // (pieces, dimensions)
+  const float *token_weights, *token_scale, *centre, *spread, *trait_weights, *covariance, *length_weights, *damped;
+  const int32_t *relations;    // groups that make features.relations_in_prose
+  int32_t relation_count, groups, hand, dimensions, unknown, damped_size;
+};
+
+struct Projection {
+  double first, second, variance, longer;
+  int32_t is_readable;
+  float vector[kMaxSize];
+};
+
+struct Reader {
+  Artefact artefact;
+  Table whole, inner;
+  size_t longest = 0;
+
+  // Greedy longest match; words.Vocabulary._spell. Returns how many pieces were written.
+  int spell(string_view word, int *ids) const {
+    int found = 0;
+    for (size_t start = 0; start < word.size();) {
+      const Table &table = start ? inner : whole;
+      size_t end = word.size() < start + longest ? word.size() : start + longest;
+      for (;; end--) {
+        if (end == start) {
+          ids[0] = artefact.unknown;
+          return 1;
+        }
+        const Slot *slot = table.get(word.substr(start, end - start));
+        if (slot && slot->id >= 0) {
+          ids[found++] = slot->id;
+          start = end;
+          break;
+        }
+      }
+    }
+    return found;
+  }
+
+  void read(const char *text, int size, double characters, Reading &out) const;
+  void project(const Reading &reading, Projection &out) const;
+};
+
+void Reader::read(const char *text, int size, double characters, Reading &out) const {
+  char capped_text[kMaxText], lowered_text[kMaxText];
+  size_t length = 0, lines = 0;
+  bool has_upper = false;
+  for (int at = 0; at < size; at++) {
+    char c = text[at];
+    if ((c < ' ' && !is_blank(c)) || c == 0x7f) continue;
+    lines += c == '\n';
+    has_upper |= is_upper(c);
+    capped_text[length] = c;
+    lowered_text[length++] = is_upper(c) ? static_cast<char>(c + 32) : c;
+  }
+  string_view capped(capped_text, length), lowered(lowered_text, length);
+
+  Bag bag(lowered);
+  int parts = 0, words = 0, visible = 0;
+  split(lowered, [&](string_view part) {
+    parts++;
+    visible += static_cast<int>(part.size());
+    for (size_t at = 0; at < part.size();) {
+      size_t start = at++;
+      if (is_word(part[start]))
+        while (at < part.size() && is_word(part[at])) at++;
+      bag.add(part.substr(start, at - start));
+      words++;
+      out.is_readable |= is_word(part[start]);
+    }
+  });
+
+  long tags[kMaxGroups + kMarks] = {};
+  double rarities = 0.0, rarest = 0.0;
+  int alphabetic = 0, rare = 0;
+  long repeats = 0;
+  for (int number = 0; number < bag.size; number++) {
+    string_view word = bag.key(number);
+    int count = bag.counts[number], *ids = out.ids + out.pieces, pieces = 1;
+    const Slot *slot = whole.get(word);
+    if (slot)
+      for (int tag : slot->tags)
+        if (tag >= 0) tags[tag] += count;
+    if (slot && slot->id >= 0)
+      ids[0] = slot->id;
+    else
+      pieces = spell(word.substr(0, kMaxWord), ids);
+    int last = 0;
+    bool letters = true;
+    for (char c : word) letters &= is_lower(c);
+    for (int piece = 0; piece < pieces; piece++) {
+      __builtin_prefetch(artefact.token_vectors + static_cast<int64_t>(ids[piece]) * artefact.dimensions);
+      __builtin_prefetch(artefact.token_vectors + static_cast<int64_t>(ids[piece]) * artefact.dimensions + 64);
+      if (ids[piece] > last) last = ids[piece];
+      out.counts[out.pieces + piece] = count;
+    }
+    if (letters) {
+      double rarity = std::log(static_cast<double>(last - kFirstCommonId > 1 ? last - kFirstCommonId : 1));
+      rarities += rarity;
+      if (rarity > rarest) rarest = rarity;
+      rare += rarity > kRare;
+      alphabetic++;
+    }
+    repeats += static_cast<long>(pieces) * count;
+    out.pieces += pieces;
+  }
+
+  Options options = find_options(capped, lowered);
+  Numbers numbers = find_numbers(lowered);
+  int sentences = count_sentences(lowered);
+  int stem_words = parts - options.words - options.count;
+  if (stem_words < 0) stem_words = 0;
+  double some = words ? words : 1, characters_read = length ? static_cast<double>(length) : 1;
+  double log_characters = std::log1p(characters);
+  double share = numbers.count / some;
+  auto mark = [&](Mark which) { return std::log1p(static_cast<double>(tags[artefact.groups + which])); };
+
+  double *next = out.hand;
+  auto put = [&](double value) { *next++ = value; };
+  put(log_characters);
+  put(log_characters * log_characters / 10.0);
+  put(std::log1p(stem_words));
+  put(std::log1p(static_cast<double>(lines)));
+  put(std::log1p(sentences));
+  put(std::log1p(static_cast<double>(stem_words) / (sentences ? sentences : 1)));
+  put(visible / some);
+  put(bag.size / some);
+  put(numbers.characters / characters_read);
+  put(std::log1p(numbers.count));
+  put(std::log1p(numbers.different));
+  put(std::log1p(numbers.longest < 12 ? numbers.longest : 12));
+  put(std::log1p(numbers.decimals));
+  put(mark(kMoney));
+  put(mark(kBackslash));
+  put(mark(kOperator));
+  put(mark(kBracket));
+  put(mark(kCode));
+  put(has_code(capped) ? 1.0 : 0.0);
+  put(mark(kQuestion));
+  put(mark(kQuote));
+  put(mark(kComma));
+  int any_options = options.count ? options.count : 1;
+  put(options.count / 4.0);
+  put(std::log1p(static_cast<double>(options.words) / any_options));
+  put(static_cast<double>(options.numeric) / any_options);
+  put(options.count < 2 || !options.in_bags
+          ? 0.0
+          : static_cast<double>(options.in_bags - options.different) / options.in_bags);
+  put(has_upper ? std::log1p(count_named(capped)) : 0.0);
+  put(0.0); // no character of an ASCII text is another
+  put(share < 0.5 ? share : 0.5);
+  double some_alphabetic = alphabetic ? alphabetic : 1;
+  put(rarities / some_alphabetic);
+  put(rarest);
+  put(rare / some_alphabetic);
+  put(static_cast<double>(repeats) / some - 1.0);
+  long relations = 0;
+  for (int at = 0; at < artefact.relation_count; at++) relations += tags[artefact.relations[at]];
+  put(std::log1p(static_cast<double>(relations)) * std::log1p(words) / 4.0);
+  for (int group = 0; group < artefact.groups; group++) put(std::log1p(static_cast<double>(tags[group])));
+  out.hand_size = static_cast<int>(next - out.hand);
+}
+
+void Reader::project(const Reading &reading, Projection &out) const {
+  const Artefact &a = artefact;
+  const int dimensions = a.dimensions, size = a.hand + dimensions;
+  float *vector = out.vector, *pooled = vector + a.hand;
+  for (int at = 0; at < a.hand; at++) vector[at] = static_cast<float>(reading.hand[at]);
+  std::memset(pooled, 0, dimensions * sizeof(float));
+  float total = 0.0f;
+  for (int piece = 0; piece < reading.pieces; piece++) {
+    int id = reading.ids[piece], count = reading.counts[piece];
+    float weight = a.damped[count < a.damped_size ? count : a.damped_size - 1] * a.token_weights[id];
+    const int8_t *row = a.token_vectors + static_cast<int64_t>(id) * dimensions;
+    total += weight;
+    for (int at = 0; at < dimensions; at++) pooled[at] += weight * static_cast<float>(row[at]);
+  }
+  if (reading.pieces)
+    for (int at = 0; at < dimensions; at++) pooled[at] = pooled[at] * a.token_scale[at] / total;
+  for (int at = 0; at < size; at++) {
+    float value = (vector[at] - a.centre[at]) / a.spread[at];
+    vector[at] = value < -kLimit ? -kLimit : value > kLimit ? kLimit : value;
+  }
+  out.first = out.second = out.variance = out.longer = 0.0;
+  float spread[kMaxSize] = {}; // of the covariances each pair once: half of what a cache would have to hold
+  for (int row = 0; row < size; row++) {
+    const float *covariances = a.covariance + static_cast<int64_t>(row) * size;
+    const float value = vector[row];
+    out.variance -= 0.5 * covariances[row] * value * value;
+    for (int at = row; at < size; at++) spread[at] += value * covariances[at];
+  }
+  for (int at = 0; at < size; at++) {
+    double value = vector[at];
+    out.first += value * a.trait_weights[2 * at];
+    out.second += value * a.trait_weights[2 * at + 1];
+    out.variance += value * spread[at];
+    out.longer += value * a.length_weights[at];
+  }
+  out.variance *= 2.0;
+  out.is_readable = reading.is_readable;
+}
+
+extern "C" {
+
+// Null where memory is short or the artefact does not fit this reader.
+Reader *breakeven_reader_new(const Artefact *artefact) {
+  const Artefact &a = *artefact;
+  if (a.groups > kMaxGroups || a.hand + a.dimensions > kMaxSize) return nullptr;
+  Reader *reader = new (std::nothrow) Reader{a, {}, {}, 0};
+  if (!reader) return nullptr;
+  const char *word = a.words;
+  bool fits = reader->whole.reserve(a.whole) && reader->inner.reserve(a.inner);
+  for (int64_t at = 0; fits && at < a.whole + a.inner; word += a.lengths[at++]) {
+    string_view key(word, a.lengths[at]);
+    Slot *slot = (at < a.whole ? reader->whole : reader->inner).add(key);
+    fits = slot != nullptr;
+    if (!fits) break;
+    slot->id = a.ids[at];
+    for (int tag = 0; tag < 2 && at < a.whole; tag++) slot->tags[tag] = a.tags[2 * at + tag];
+    if (key.size() > reader->longest) reader->longest = key.size();
+  }
+  Reading empty;
+  if (fits) reader->read("", 0, 0.0, empty);
+  if (fits && empty.hand_size == a.hand) return reader;
+  delete reader;
+  return nullptr;
+}
+
+void breakeven_reader_free(Reader *reader) { delete reader; }
+
+// `text` is capped and ASCII, `characters` those of the whole text without blanks around it. Returns 0, or 1 for a text that is too long.
+int breakeven_reader_project(const Reader *reader, const char *text, int64_t size, int64_t characters,
+                             Projection *out) {
+  if (size < 0 || size > kMaxText) return 1;
+  Reading reading;
+  reader->read(text, static_cast<int>(size), static_cast<double>(characters), reading);
+  reader->project(reading, *out);
+  return 0;
+}
+}

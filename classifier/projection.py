@@ -1,0 +1,58 @@
+"""From a text to the few figures that curves and knots are read at: the encoder's vector through the linear maps."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from classifier.encoder import Encoder
+from classifier.features import Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """Linear maps from a standardised vector to the traits, and what is known of their error.
+
+    `weights` is (size, 2): the centred difficulty and the pooled level. `noise` is the variance, in logits, by which
+    a source never seen before was found to be off.
+    """
+
+    weights: Vector
+    covariance: Vector
+    noise: float
+    knots_score: Vector
+    knots_difficulty: Vector
+    level_share: float
+    length_weights: Vector
+
+
+class Projection(NamedTuple):
+    """The two traits of a text, their variance, by how much longer than usual an answer to it is (in logs), the
+    standardised vector, and whether there was a letter or digit to read."""
+
+    first: float
+    second: float
+    variance: float
+    longer: float
+    vector: Vector
+    is_readable: bool
+
+
+class Projector(Protocol):
+    """Never raises on any str; cost is bounded by the cap. Immutable; safe to share between tasks and threads."""
+
+    def project(self, text: str) -> Projection: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlainProjector:
+    """In Python and numpy: the definition, on every machine and for every text."""
+
+    encoder: Encoder
+    traits: Traits
+
+    def project(self, text: str) -> Projection:
+        vector, is_readable = self.encoder.encode(text)
+        traits = self.traits
+        # `dot` gives the bits of `@` and sets out for them faster, which is most of the cost at these sizes.
+        first, second = vector.dot(traits.weights).tolist()
+        variance = float(vector.dot(traits.covariance).dot(vector))
+        return Projection(first, second, variance, float(vector.dot(traits.length_weights)), vector, is_readable)
