@@ -52,15 +52,25 @@ def until(condition: Callable[[], object], what: str) -> None:
 class Replica:
     """`start` it, again after `kill` too: it keeps its home and its port."""
 
-    def __init__(self, home: Path, *, provider: str, database: str, redis: str, workers: int = 2) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        provider: str,
+        database: str,
+        redis: str,
+        workers: int = 2,
+        configuration: str = CONFIGURATION,
+        rules: str | None = None,
+    ) -> None:
         self.home = home
         self.workers = workers
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = home / "output.log"
         home.mkdir(parents=True)
-        (home / "breakeven.yaml").write_text(CONFIGURATION.format(provider=provider), "utf-8")
-        (home / "rules.yaml").write_text(rules_text("first"), "utf-8")
+        (home / "breakeven.yaml").write_text(configuration.format(provider=provider), "utf-8")
+        (home / "rules.yaml").write_text(rules or rules_text("first"), "utf-8")
         self.environment: Mapping[str, str] = {
             **{name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")},
             "BREAKEVEN_HOME": str(home),
@@ -105,11 +115,17 @@ class Replica:
                 found += [child] if "gateway.worker" in child.cmdline() else []
         return found
 
-    def kill(self) -> None:
-        """-9 to every process of it, as if its machine had lost power but for its disk."""
+    @property
+    def process(self) -> psutil.Process:
+        """The one that was started; with more than one worker, the one that starts them."""
         assert self._process is not None
-        root = psutil.Process(self._process.pid)
-        for process in [root, *root.children(recursive=True)]:
+        return psutil.Process(self._process.pid)
+
+    def kill(self, *, with_children: bool = True) -> None:
+        """-9 to every process of it, as if its machine had lost power but for its disk; or to the first one only."""
+        assert self._process is not None
+        root = self.process
+        for process in [root, *(root.children(recursive=True) if with_children else ())]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._process.wait()

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import httpx
 import pytest
 
 from tests.faults.fleet.caller import Answered, Load, chat, chat_afresh, connections
+from tests.faults.fleet.months import until_a_month_has
 from tests.faults.fleet.replica import PATIENCE_SECONDS, Replica, rules_text, until
 from tests.faults.fleet.take_overs import NEVER, take_overs
 from tests.postgres_server import empty_postgres
@@ -102,9 +102,7 @@ def fleet(
 
 @pytest.fixture
 async def one_month(fleet: Fleet) -> None:
-    """Not while a month ends: what it had left would be there again in the middle of the test."""
-    while datetime.now(UTC).month != (datetime.now(UTC) + timedelta(seconds=PATIENCE_SECONDS)).month:
-        await asyncio.sleep(1)
+    await until_a_month_has(PATIENCE_SECONDS)
 
 
 async def statuses(fleet: Fleet, key: str) -> set[int]:
