@@ -18,12 +18,10 @@ ARTEFACT = read_artefact(SHIPPED)
 ENCODER = build_encoder(ARTEFACT)
 HEADS = sorted(ARTEFACT.facts["model"]["heads"])[::7]
 PLAIN = PlainProjector(ENCODER, build_traits(ARTEFACT))
-# The native reader's first, where there is one.
+PROJECTOR = build_projector(ARTEFACT)  # the native one where there is a compiler
+PROFILES = [ModelProfile(name, head=name) for name in HEADS]
 CLASSIFIERS = [
-    ItemResponseClassifier(
-        projector, PLAIN.traits, build_book(ARTEFACT), [ModelProfile(one, head=one) for one in HEADS]
-    )
-    for projector in (PROJECTOR, PLAIN)
+    ItemResponseClassifier(projector, PLAIN.traits, build_book(ARTEFACT), PROFILES) for projector in (PROJECTOR, PLAIN)
 ]
 TRIES = settings(max_examples=150)
 # Not to the bit: the libraries under numpy may sum in another order on another processor.
