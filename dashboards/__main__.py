@@ -11,6 +11,7 @@ import uvicorn
 
 from dashboards.app import UiSettings, build_app
 from dashboards.gateway_client import ANSWER_SECONDS
+from dashboards.http_protocol import BoundedProtocol
 from dashboards.oidc_sign_in import CONFIGURATION, read_oidc
 
 PARENT_SECONDS = 1.0
@@ -47,9 +48,14 @@ def main() -> None:
             answer_seconds=asked.answer_seconds,
         )
     )
-    # The other parser keeps a head of any length, for anybody.
     uvicorn.run(
-        app, host=asked.host, port=asked.port, http="h11", log_level="warning", server_header=False, access_log=False
+        app,
+        host=asked.host,
+        port=asked.port,
+        http=BoundedProtocol,
+        log_level="error",  # anybody could fill the log with warnings of what is no request
+        server_header=False,
+        access_log=False,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
@@ -14,7 +15,7 @@ from tests.virtual_time import now
 class Wire(asyncio.Transport):
     """Where the protocol writes; `ended` is the second at which it closed."""
 
-    def __init__(self, http: type[HttpToolsProtocol], app: ASGIApp, *, keep_alive_seconds: int) -> None:
+    def __init__(self, http: type[HttpToolsProtocol | H11Protocol], app: ASGIApp, *, keep_alive_seconds: int) -> None:
         super().__init__()
         self.said = b""
         self.ended: float | None = None

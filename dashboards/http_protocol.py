@@ -1,0 +1,103 @@
+"""HTTP/1.1 whose browsers have bounds: of the time of a request on its way, of an answer not taken. Knows no page."""
+
+import asyncio
+from typing import Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+PATIENCE_SECONDS: Final = 60.0
+"""For a request, from its connection or its first byte on; for a browser that takes nothing of its answer."""
+LEAST_BYTES_PER_SECOND: Final = 500
+"""Of a body on the whole, beyond those seconds, until it is answered: a slow upload lives while it moves."""
+_SENTENCE: Final = b"The request did not come in time; send it again.\n"
+TOO_SLOW: Final = (
+    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\n"
+    b"content-length: %d\r\n\r\n%b" % (len(_SENTENCE), _SENTENCE)
+)
+
+
+class BoundedProtocol(H11Protocol):
+    """On h11, which bounds the length of a head: the other parser keeps one of any length, for anybody."""
+
+    _watch: asyncio.TimerHandle | None = None
+    _began_at = 0.0
+    _body_bytes = 0
+    _patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start_watching()
+
+    def data_received(self, data: bytes) -> None:
+        was_in_body = self._is_in_body()
+        super().data_received(data)
+        if was_in_body and not self.cycle.response_complete:
+            self._body_bytes += len(data)
+        self._watch_what_is_awaited()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch_what_is_awaited()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        self._stop_watching()
+        super().handle_websocket_upgrade(event)
+
+    def send_400_response(self, msg: str) -> None:
+        """Not into an answer that is going out."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._patience = self.loop.call_later(PATIENCE_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._forget()
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_watching()
+        self._forget()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    def _is_in_body(self) -> bool:
+        return self.conn.their_state is h11.SEND_BODY
+
+    def _is_in_head(self) -> bool:
+        return self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
+
+    def _watch_what_is_awaited(self) -> None:
+        if not (self._is_in_head() or self._is_in_body()) or self.transport.is_closing():
+            self._stop_watching()
+            return
+        self._unset_keepalive_if_required()
+        if self._watch is None:
+            self._start_watching()
+
+    def _start_watching(self) -> None:
+        self._began_at, self._body_bytes = self.loop.time(), 0
+        self._watch = self.loop.call_later(PATIENCE_SECONDS, self._look)
+
+    def _look(self) -> None:
+        due = self._began_at + PATIENCE_SECONDS + self._body_bytes / LEAST_BYTES_PER_SECOND
+        if due > self.loop.time():
+            self._watch = self.loop.call_at(due, self._look)
+            return
+        if self._is_in_head():
+            self.transport.write(TOO_SLOW)
+        self.transport.close()
+
+    def _stop_watching(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    def _forget(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
