@@ -13,7 +13,6 @@ from dashboards.frame import View, chart, grid, html, no_requests, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.markup import Cell, Column
 
-SOME_BUDGET_USD = "1"
 WORRYING = 0.2
 BUDGETS = "/ui/budgets"
 
@@ -101,17 +100,16 @@ async def _show_month(view: View, place: ui.html) -> None:
     try:
         budgets = (await view.gateway.get("/admin/v1/budgets"))["budgets"]
         whole = next((one for one in budgets if one["scope"] == "all"), None)
-        # The month's outlook comes with a budget of any size.
-        budget = whole["month_usd"] if whole else SOME_BUDGET_USD
-        found = (await view.gateway.get("/admin/v1/reports/forecast", days=1, budget_usd=budget))["budget"]
+        budget = whole["month_usd"] if whole else None
+        found = await view.gateway.get("/admin/v1/reports/forecast", days=1, budget_usd=budget)
     except (GatewayRefused, GatewayUnreachable) as error:
         place.set_content(f'<p class="be-note">No forecast of this month: {escape(str(error))}</p>')
         return
-    place.set_content(markup.tiles(month_tiles(found, has_budget=whole is not None)))
+    place.set_content(markup.tiles(month_tiles(found["month"], found["budget"])))
 
 
-def month_tiles(found: dict[str, Any], *, has_budget: bool) -> list[str]:
-    """The calendar month under way (UTC), whatever period the page shows."""
+def month_tiles(found: dict[str, Any], budget: dict[str, Any] | None) -> list[str]:
+    """The calendar month under way (UTC), whatever period the page shows: the figures of `breakeven forecast`."""
     month = datetime.now(UTC).strftime("%B %Y")
     span = f"{display.dollars(found['low_usd'])} – {display.dollars(found['high_usd'])} in 9 of 10 simulations"
     tiles = [
@@ -123,14 +121,14 @@ def month_tiles(found: dict[str, Any], *, has_budget: bool) -> list[str]:
         ),
         markup.tile("Forecast of this month", display.dollars(found["expected_usd"]), f"{span} · {month}"),
     ]
-    if not has_budget:
+    if budget is None:
         return [*tiles, markup.tile("Budget of this month", "none", "set one on the page Budgets", href=BUDGETS)]
-    used = Decimal(found["expected_usd"]) / Decimal(found["budget_usd"])
-    chance = display.share(found["probability_of_exceeding"], places=0)
-    tone = "bad" if used > 1 else "warn" if found["probability_of_exceeding"] > WORRYING else "good"
+    used = Decimal(budget["expected_usd"]) / Decimal(budget["budget_usd"])
+    chance = display.share(budget["probability_of_exceeding"], places=0)
+    tone = "bad" if used > 1 else "warn" if budget["probability_of_exceeding"] > WORRYING else "good"
     note = f"{display.share(float(used), places=0)} forecast to be used; {chance} chance of exceeding it"
-    budget = display.dollars(found["budget_usd"])
-    return [*tiles, markup.tile("Budget of this month", budget, note, tone=tone, href=BUDGETS)]
+    amount = display.dollars(budget["budget_usd"])
+    return [*tiles, markup.tile("Budget of this month", amount, note, tone=tone, href=BUDGETS)]
 
 
 def _notes(found: dict[str, Any], view: View) -> None:

@@ -151,4 +151,4 @@ def is_unknown(row: CostRow) -> bool:
 
 def rounded(text: str | None, places: int) -> str:
     """For the eye; --json and --csv keep every digit."""
-    return "" if text is None else f"{float(text):.{places}f}"
+    return "" if text is None else f"{Decimal(text):.{places}f}"

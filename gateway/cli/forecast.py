@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from decimal import Decimal
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from rich.table import Table
 
 from gateway.cli.asked import read
 from gateway.cli.state import open_state
+from gateway.money import show_usd
 from gateway.reports.forecast_views import Anomalies, BudgetOutlookPoint, ForecastQuery, ForecastView
 
 WEEK = 7
@@ -56,23 +58,28 @@ def show(view: ForecastView, unusual: Anomalies, console: Console) -> None:
     )  # fmt: skip
     for start in range(0, len(view.days), WEEK):
         week = view.days[start : start + WEEK]
-        table.add_row(str(week[0].day), str(week[-1].day), f"{sum(float(day.expected_usd) for day in week):.4f}")
+        table.add_row(str(week[0].day), str(week[-1].day), f"{sum(Decimal(day.expected_usd) for day in week):.4f}")
     console.print(table)
     console.print(
-        f"All {len(view.days)} days: ${float(view.total_expected_usd):.4f} "
-        f"(90% of the paths: ${float(view.total_low_usd):.4f} to ${float(view.total_high_usd):.4f}), "
+        f"All {len(view.days)} days: {show_usd(view.total_expected_usd)} "
+        f"(90% of the paths: {show_usd(view.total_low_usd)} to {show_usd(view.total_high_usd)}), "
         f"from {len(view.history)} days seen. It is the middle of whole paths, not the sum of the weeks."
+    )
+    month = view.month
+    console.print(
+        f"This month (UTC): {show_usd(month.spent_usd)} spent, {show_usd(month.expected_usd)} expected in all "
+        f"({show_usd(month.low_usd)} to {show_usd(month.high_usd)}); idle GPU rent is in none of it."
     )
     if view.budget is not None:
         console.print(budget_sentence(view.budget))
     for one in unusual.unusual:
-        console.print(f"Unusual: {one.day} cost ${float(one.cost_usd):.4f}, expected ${float(one.expected_usd):.4f}.")
+        console.print(f"Unusual: {one.day} cost {show_usd(one.cost_usd)}, expected {show_usd(one.expected_usd)}.")
 
 
 def budget_sentence(budget: BudgetOutlookPoint) -> str:
     ends = f"it runs out on {budget.runs_out}" if budget.runs_out else "it lasts the month"
     return (
-        f"Budget ${float(budget.budget_usd):.2f}: ${float(budget.spent_usd):.4f} spent, "
-        f"${float(budget.expected_usd):.4f} expected (${float(budget.low_usd):.4f} to ${float(budget.high_usd):.4f}); "
+        f"Budget {show_usd(budget.budget_usd)}: {show_usd(budget.spent_usd)} spent, "
+        f"{show_usd(budget.expected_usd)} expected ({show_usd(budget.low_usd)} to {show_usd(budget.high_usd)}); "
         f"most likely {ends}; exceeded in {budget.probability_of_exceeding:.0%} of the paths."
     )

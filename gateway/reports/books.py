@@ -1,11 +1,8 @@
 """The reports of the admin API, put together from the ledger's sums. Knows protocols only; reads no clock itself."""
 
-import calendar
-import math
-import statistics
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Literal, cast
 
@@ -20,7 +17,6 @@ from gateway.reports.views import (
     CostQuery,
     CostRow,
     CostTable,
-    Forecast,
     IdleCost,
     Overview,
     PeriodQuery,
@@ -33,11 +29,8 @@ from gateway.stores import SHADOW
 from gateway.sums import Dimension, ReportStore, Sums, SumsQuery
 
 DEFAULT_DAYS = 30
-DAY_US = 24 * HOUR_US
 HOURLY_UP_TO_US = 3 * 24 * HOUR_US
 MTOK = 10**6
-FORECAST_DAYS = 28
-NORMAL_95 = 1.645
 TIMES = ("hour", "day", "month")
 DIVIDED = (
     "requests",
@@ -121,7 +114,6 @@ class Books:
             total=total[0] if total else empty_row(),
             models=models,
             savings=await self._savings(bounds, idle),
-            forecast=await self._forecast(),
             idle=idle,
             unallocated_share=teamless.corrected_cost_pico_usd / spent if spent else None,
             unallocated_usd=format_usd(teamless.corrected_cost_pico_usd),
@@ -180,33 +172,6 @@ class Books:
         by_token = priced if len(split) == len(known) else joined(split, by)
         ordered = sorted(groups, key=lambda group: -group.corrected_cost_pico_usd)
         return [cost_row(one, priced.get(key := _key(one, by)), by_token.get(key)) for one in ordered]
-
-    async def _forecast(self) -> Forecast | None:
-        """This month so far, and its other days at the mean of the last complete days with their spread."""
-        now = moment_of(self._of.now_us())
-        today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        seen = await self._store.first_and_last_us()
-        began = moment_of(-(-seen[0] // DAY_US) * DAY_US) if seen else today  # the ledger's first day is seldom whole
-        first = max(today - timedelta(days=FORECAST_DAYS), began)
-        if (today - first).days < 2:
-            return None
-        days = await self._store.sums(SumsQuery(_us(first), _us(today), ("day",)))
-        by_day = {row.group["day"]: row.corrected_cost_pico_usd for row in days}
-        costs = [by_day.get((first + timedelta(days=n)).date().isoformat(), 0) for n in range((today - first).days)]
-        month = today.replace(day=1)
-        spent = (await self._one(Bounds(_us(month), self._of.now_us() + 1))).corrected_cost_pico_usd
-        left = calendar.monthrange(now.year, now.month)[1] - now.day + 1 - (now - today) / timedelta(days=1)
-        mean, deviation = statistics.fmean(costs), statistics.stdev(costs)
-        rest = mean * left
-        spread = NORMAL_95 * deviation * math.sqrt(left * (1 + left / len(costs)))
-        return Forecast(
-            month=now.strftime("%B %Y"),
-            spent_usd=format_usd(spent),
-            expected_usd=format_usd(spent + round(rest)),
-            low_usd=format_usd(spent + max(0, round(rest - spread))),
-            high_usd=format_usd(spent + round(rest + spread)),
-            basis=f"mean of the last {len(costs)} days, 5–95 %",
-        )
 
 
 def cost_row(sums: Sums, priced: Sums | None, by_token: Sums | None) -> CostRow:
@@ -275,7 +240,3 @@ def _per_mtok(pico: int, tokens: int) -> str | None:
 def _start(label: str) -> datetime:
     moment = datetime.fromisoformat(label.replace("Z", "+00:00"))
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-
-
-def _us(moment: datetime) -> int:
-    return round(moment.timestamp()) * 1_000_000

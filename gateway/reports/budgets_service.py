@@ -8,11 +8,9 @@ from datetime import date
 from gateway.limits.values import BudgetScope
 from gateway.moments import moment_of
 from gateway.reports.daily_costs import BudgetBurn, DailyCost, DailyHistory
-from gateway.reports.daily_history import read_daily_costs
+from gateway.reports.daily_history import HISTORY_DAYS, read_daily_costs
 from gateway.stores import Budget, BudgetStore
 from gateway.sums import Dimension, ReportStore
-
-HISTORY_DAYS = 60
 
 LookAhead = Callable[[DailyHistory, int, date], BudgetBurn | None]
 """(days, budget in pico-USD, today) -> how the budget fares by complete days; None where they are too few."""

@@ -8,6 +8,8 @@ from gateway.reports.daily_costs import DailyCost, DailyHistory
 from gateway.sums import Dimension, ReportStore, SumsQuery
 
 DAY_US = 24 * HOUR_US
+HISTORY_DAYS = 90
+"""To learn from where nobody says otherwise: every page and command, so that a month has one forecast."""
 EPOCH_DAY = date(1970, 1, 1)
 
 

@@ -34,6 +34,8 @@ LEAST_DAYS_FOR_WEEKS = 3 * WEEK
 LEAST_DAYS_FOR_A_LEVEL = 10
 LEAST_DAYS = 2
 PATHS = 1000
+HORIZON = 366
+"""Days are always drawn this far ahead: a day has one forecast, whatever is asked around it."""
 UNUSUAL_SCORE = 4.0
 """Robust standard deviations from what was expected of the day."""
 NORMAL_PER_MAD = 1.4826
@@ -123,6 +125,11 @@ def _series(history: Sequence[DailyCost]) -> FloatArray:
 
 def _simulate(costs: FloatArray, days: int, generator: np.random.Generator) -> tuple[Method, FloatArray]:
     """Paths of shape (days, PATHS), never below zero."""
+    method, paths = _draw(costs, max(days, HORIZON), generator)
+    return method, paths[:days]
+
+
+def _draw(costs: FloatArray, days: int, generator: np.random.Generator) -> tuple[Method, FloatArray]:
     scale = float(np.abs(costs).mean())  # a refund may be larger than all that was spent
     if len(costs) < LEAST_DAYS_FOR_A_LEVEL or float(costs.std()) <= 1e-9 * max(scale, 1.0):
         return "mean of the days seen", _simulate_mean(costs, days, generator)

@@ -22,6 +22,7 @@ from gateway.reports.forecast_views import (
     ForecastPoint,
     ForecastQuery,
     ForecastView,
+    MonthPoint,
 )
 from gateway.sums import Dimension, ReportStore
 
@@ -50,7 +51,7 @@ class ForecastService:
         try:
             found = models.forecast(history.complete, query.days, generator=np.random.default_rng(outlook.SEED))
             budget, today = query.budget_pico_usd, moment_of(self._now_us()).date()
-            burn = outlook.burn_of_month(history, budget, today) if budget else None
+            month = outlook.burn_of_month(history, budget or 0, today).with_today(history.today_pico_usd, today)
         except TooShort as error:
             raise InvalidRequest(f"{error}.") from error
         return ForecastView(
@@ -58,7 +59,8 @@ class ForecastService:
             history=[DailyPoint(day=one.day, cost_usd=format_usd(one.cost_pico_usd)) for one in history.complete],
             days=[ForecastPoint(day=one.day, **_range(one.cost)) for one in found.days],
             **{f"total_{name}": text for name, text in _range(found.total).items()},
-            budget=None if burn is None else _budget(burn.with_today(history.today_pico_usd, today)),
+            month=MonthPoint(spent_usd=format_usd(month.spent_pico_usd), **_range(month.projected)),
+            budget=None if budget is None else _budget(month),
         )
 
 

@@ -6,6 +6,7 @@ from typing import Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.money import PICO_PER_USD
+from gateway.reports.daily_history import HISTORY_DAYS
 
 
 class DailyQuery(BaseModel):
@@ -13,7 +14,7 @@ class DailyQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    history_days: int = Field(default=90, ge=2, le=1000)
+    history_days: int = Field(default=HISTORY_DAYS, ge=2, le=1000)
     team: str | None = Field(default=None, max_length=64)
     project: str | None = Field(default=None, max_length=64)
     key: str | None = Field(default=None, max_length=64)
@@ -50,15 +51,20 @@ class DailyPoint(BaseModel):
     cost_usd: str
 
 
-class BudgetOutlookPoint(BaseModel):
-    """The month's budget. `runs_out_*`: the day on which 95, 50 and 5 % of the paths have passed it at the latest;
-    None where they do not within the month."""
+class MonthPoint(BaseModel):
+    """The calendar month under way (UTC): what is booked, today included, and what it will come to."""
 
-    budget_usd: str
     spent_usd: str
     low_usd: str
     expected_usd: str
     high_usd: str
+
+
+class BudgetOutlookPoint(MonthPoint):
+    """That month beside its budget. `runs_out_*`: the day on which 95, 50 and 5 % of the paths have passed it at the
+    latest; None where they do not within the month."""
+
+    budget_usd: str
     probability_of_exceeding: float
     runs_out_early: date | None
     runs_out: date | None
@@ -67,7 +73,7 @@ class BudgetOutlookPoint(BaseModel):
 
 class ForecastView(BaseModel):
     """`method` says what the history was long enough for; `total_*` are of all days together, whose interval is not
-    the sum of the days' intervals."""
+    the sum of the days' intervals. `month` is the one under way, and the same with or without a `budget`."""
 
     method: str
     history: list[DailyPoint]
@@ -75,6 +81,7 @@ class ForecastView(BaseModel):
     total_low_usd: str
     total_expected_usd: str
     total_high_usd: str
+    month: MonthPoint
     budget: BudgetOutlookPoint | None
 
 

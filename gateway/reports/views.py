@@ -148,17 +148,6 @@ class CostTable(BaseModel):
     savings: list[Savings]
 
 
-class Forecast(BaseModel):
-    """The calendar month under way, carried on at the period's daily mean; None before a whole day is known."""
-
-    month: str
-    spent_usd: str
-    expected_usd: str
-    low_usd: str
-    high_usd: str
-    basis: str
-
-
 class SpendPoint(BaseModel):
     """Spend of one model in one bucket of time."""
 
@@ -177,7 +166,6 @@ class Overview(BaseModel):
     total: CostRow
     models: list[CostRow]
     savings: list[Savings]
-    forecast: Forecast | None
     idle: IdleCost | None
     unallocated_share: float | None
     unallocated_usd: str

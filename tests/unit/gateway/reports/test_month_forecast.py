@@ -1,44 +1,71 @@
-"""The overview's month under way: from whole days only."""
+"""A month has one forecast: the command, the overview and every budget say the same of it, to the pico-dollar."""
 
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
-from pathlib import Path
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
 
-from gateway.economics.rent import RentHistory
-from gateway.ledger.entry import Cost
-from gateway.reports.books import Books, BooksOf
-from gateway.reports.views import PeriodQuery
-from gateway.storage.database import migrate_engine, open_database
-from gateway.storage.sql_ledger import SqlLedger
-from gateway.storage.sql_reports import SqlReports
-from tests.builders import make_snapshot
-from tests.unit.gateway.ledger.builders import make_entry, make_intent
+import numpy as np
+import pytest
 
-BEGAN = datetime(2026, 11, 2, 23, 30, tzinfo=UTC)
-NOW = datetime(2026, 11, 8, tzinfo=UTC)
+from gateway.money import parse_usd
+from gateway.reports.budgets_service import BudgetsService
+from gateway.reports.daily_costs import DailyCost, DailyHistory
+from gateway.reports.forecast import forecast
+from gateway.reports.forecast_service import ForecastService
+from gateway.reports.forecast_views import ForecastQuery
+from gateway.reports.outlook import SEED, burn_of_month
+from gateway.stores import Budget
+from gateway.sums import Sums, SumsQuery
+from tests.unit.gateway.api.fakes import MemoryBudgets, OneSum
+
+USD = 10**12
+NOW = datetime(2026, 11, 11, 15, tzinfo=UTC)
+FIRST = date(2026, 7, 1)
+NOISE = np.random.default_rng(3)
+COSTS = {FIRST + timedelta(days=n): round(USD * (1 + NOISE.random())) for n in range((NOW.date() - FIRST).days + 1)}
 
 
 def us(moment: datetime) -> int:
     return round(moment.timestamp()) * 1_000_000
 
 
-async def no_gpus() -> list[RentHistory]:
-    return []
+class Months(OneSum):
+    """Four months of days that differ, today included."""
+
+    async def sums(self, query: SumsQuery) -> Sequence[Sums]:
+        begins = {day: us(datetime(day.year, day.month, day.day, tzinfo=UTC)) for day in COSTS}
+        wanted = [day for day, at_us in begins.items() if query.since_us <= at_us < query.until_us]
+        return [Sums({"day": day.isoformat()}, input_pico_usd=COSTS[day]) for day in wanted]
+
+    async def first_and_last_us(self) -> tuple[int, int] | None:
+        return us(datetime(2026, 7, 1, tzinfo=UTC)), us(NOW)
 
 
-async def test_the_hour_in_which_the_ledger_began_is_no_day(tmp_path: Path) -> None:
-    database = open_database(f"sqlite+aiosqlite:///{tmp_path / 'x.db'}")
-    await migrate_engine(database)
-    moments = [BEGAN, *(datetime(2026, 11, day, 12, tzinfo=UTC) for day in range(3, 8))]
-    entries = [
-        make_entry(number, intent=make_intent(number, accepted_at_us=us(moment)), cost=Cost(output_pico_usd=10**12))
-        for number, moment in enumerate(moments)
-    ]
-    await SqlLedger(database).insert(entries)
-    books = Books(SqlReports(database), BooksOf(make_snapshot, no_gpus, lambda: us(NOW + timedelta(hours=12))))
-    found = (await books.overview(PeriodQuery())).forecast
-    await database.dispose()
-    assert found is not None
-    assert found.basis.startswith("mean of the last 5 days")
-    assert (Decimal(found.spent_usd), Decimal(found.expected_usd)) == (6, Decimal("28.5"))
-    assert found.low_usd == found.high_usd == found.expected_usd, "days that are alike leave no doubt"
+async def test_one_month_has_one_forecast_wherever_it_is_read() -> None:
+    async def take_over() -> None: ...
+
+    budgets = MemoryBudgets()
+    await budgets.set(Budget("all", "", 50 * USD, "ada", 1))
+    service = BudgetsService(budgets, Months(), burn_of_month, take_over, now_us=lambda: us(NOW))
+    [standing] = await service.standings()
+    assert standing.burn is not None
+    asked = ForecastService(Months(), lambda: us(NOW))
+    for query in (ForecastQuery(), ForecastQuery(days=1), ForecastQuery(days=3, budget_usd=50)):
+        view = await asked.forecast(query)
+        found = [parse_usd(text) for text in (view.month.low_usd, view.month.expected_usd, view.month.high_usd)]
+        projected = standing.burn.projected
+        assert found == [projected.low_pico_usd, projected.middle_pico_usd, projected.high_pico_usd]
+        assert parse_usd(view.month.spent_usd) == standing.spent_pico_usd
+        assert view.budget is None or view.budget.expected_usd == view.month.expected_usd
+
+
+@pytest.mark.parametrize("seen", [5, 15, 60], ids=["mean", "level", "weekdays"])
+def test_a_day_has_one_forecast_however_many_are_asked(seen: int) -> None:
+    history = [DailyCost(day, COSTS[day]) for day in list(COSTS)[:seen]]
+    few, many = (forecast(history, days, generator=np.random.default_rng(SEED)) for days in (3, 40))
+    assert few.days == many.days[:3]
+
+
+def test_the_rest_of_a_month_is_the_sum_of_its_days_paths() -> None:
+    history = [DailyCost(day, cost) for day, cost in COSTS.items() if day < date(2026, 11, 1)]
+    burn = burn_of_month(DailyHistory(tuple(history), (), 0), USD, date(2026, 11, 1))
+    assert burn.projected == forecast(history, 30, generator=np.random.default_rng(SEED)).total
