@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from classifier.artefact import read_artefact
 from classifier.item_response import ItemResponseClassifier
-from classifier.load import SHIPPED, load_artefact
+from classifier.load import SHIPPED, build_book, build_encoder, build_traits, load_artefact
+from classifier.native.native_projector import load_reader
+from classifier.projection import PlainProjector
 from classifier.protocol import Conversation, ModelProfile
 
 TOKENS = (50, 500, 1500, 30_000)
@@ -44,7 +47,9 @@ def measure() -> dict[str, Any]:
     classifier = load_artefact().bind([ModelProfile(name) for name in CATALOGUE])
     load_seconds = time.perf_counter() - started
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    by_length = {str(tokens): time_prompts(classifier, tokens) for tokens in TOKENS}
+    by_length, in_python = (
+        {str(tokens): time_prompts(one, tokens) for tokens in TOKENS} for one in (classifier, without_compiler())
+    )
     size = sum(path.stat().st_size for path in SHIPPED.iterdir())
     return {
         "name": "classifier_latency",
@@ -53,7 +58,9 @@ def measure() -> dict[str, Any]:
             ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
         ).stdout.strip(),
         "results": {
+            "reader": "python" if load_reader() is None else "native",
             "cpu_milliseconds_by_tokens": by_length,
+            "cpu_milliseconds_in_python": in_python,
             "load_seconds": round(load_seconds, 3),
             "memory_mebibytes": round(grown / 1024, 1),
             "artefact_bytes": size,
@@ -62,9 +69,18 @@ def measure() -> dict[str, Any]:
         "bars": [
             bar("p50 ms at 50 tokens", by_length["50"]["p50"], 0.3),
             *(bar(f"p50 ms at {tokens} tokens", by_length[str(tokens)]["p50"], 1.0) for tokens in (1500, 30_000)),
+            *(bar(f"p50 ms at {tokens} tokens, in Python", in_python[tokens]["p50"], 1.0) for tokens in in_python),
             bar("artefact bytes", size, 10_000_000),
         ],
     }
+
+
+def without_compiler() -> ItemResponseClassifier:
+    """The same artefact as a machine without a compiler reads it."""
+    artefact = read_artefact(SHIPPED)
+    traits = build_traits(artefact)
+    projector = PlainProjector(build_encoder(artefact), traits)
+    return ItemResponseClassifier(projector, traits, build_book(artefact), [ModelProfile(name) for name in CATALOGUE])
 
 
 def time_prompts(classifier: ItemResponseClassifier, tokens: int) -> dict[str, float]:
