@@ -133,10 +133,7 @@ class Pipeline:
 
         By the prices of `at_us`, the request's own time: now when left out.
         """
-        at_us = self.now_us() if at_us is None else at_us
-        if at_us >= self.snapshot.prices_until_us and self.snapshot_at is not None:
-            self.snapshot = self.snapshot_at(at_us)
-        candidates = self.snapshot.candidates
+        candidates = self.priced_at(self.now_us() if at_us is None else at_us).candidates
         state = self.upstreams.state(candidates.values(), self.monotonic())
         warm = self.warm.lookup(tenant_of(key.team, key.id), view.prefixes, self.monotonic())
         facts = gather_facts(
@@ -156,6 +153,12 @@ class Pipeline:
             if LOADING in refused.reasons.values():
                 refused.retry_after_seconds = RETRY_SECONDS
             raise
+
+    def priced_at(self, at_us: int) -> Snapshot:
+        """What a request of that moment is decided by and charged at: the snapshot in force, its prices due by then."""
+        if at_us >= self.snapshot.prices_until_us and self.snapshot_at is not None:
+            self.snapshot = self.snapshot_at(at_us)
+        return self.snapshot
 
     async def _came_up(self, refused: NoEligibleModel) -> bool:
         """Whether it was only too early, and waiting has helped: nothing is booked yet, and callers may leave."""

@@ -230,4 +230,12 @@ def _shadows(
     if not settings.share:
         return None
     purse = ShadowBudget(settings.budget_pico_usd // workers)
-    return ShadowCalls(settings.share, purse, pipeline.serve_apart, feedback, now_us=now_us, monotonic=time.monotonic)
+    return ShadowCalls(
+        settings.share,
+        purse,
+        pipeline.serve_apart,
+        feedback,
+        priced_at=pipeline.priced_at,
+        now_us=now_us,
+        monotonic=time.monotonic,
+    )

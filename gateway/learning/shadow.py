@@ -1,7 +1,8 @@
 """A sampled share of requests is asked a second time, of another model that their rule allows: off the path, under a
 spend cap, with the propensity of having been sampled. The caller sees one answer and waits for none of this.
 
-What a shadow call costs is an entry of the operation `shadow` that belongs to no key. Simple programs judge both
+What a shadow call costs is an entry of the operation `shadow` that belongs to no key: its own usage, at the prices of
+its own model and its own time. Simple programs judge both
 answers; where they cannot, the pair is stored for a judge. Knows protocols only.
 """
 
@@ -21,7 +22,7 @@ from gateway.learning.verify import judge
 from gateway.request.cost_bounds import bound_pico_usd
 from gateway.request.metering import Meter
 from gateway.request.run import Caller, Run
-from gateway.routing.snapshot import Candidate
+from gateway.routing.snapshot import Candidate, Snapshot
 from gateway.stores import SHADOW, Feedback, FeedbackStore, ShadowCall
 from gateway.sums import ReportStore, SumsQuery
 
@@ -68,6 +69,7 @@ class ShadowCalls:
         serve: Callable[[Run, Caller], Awaitable[None]],
         store: FeedbackStore,
         *,
+        priced_at: Callable[[int], Snapshot],
         now_us: Callable[[], int],
         monotonic: Callable[[], float],
         generator: random.Random | None = None,
@@ -76,6 +78,7 @@ class ShadowCalls:
         self.budget = budget
         self._serve = serve
         self._store = store
+        self._priced_at = priced_at
         self._now_us = now_us
         self._monotonic = monotonic
         self._random = generator or random.SystemRandom()
@@ -101,11 +104,13 @@ class ShadowCalls:
         able = tuple(one for one in others if entry is not None and one.name != entry.model)
         if entry is None or entry.status != "completed" or not able or len(self._tasks) >= MOST_AT_ONCE:
             return
-        candidate = self._random.choice(able)
-        bound = bound_pico_usd(candidate, run.view)
-        if bound is None or not self.budget.take(bound, self._now_us()):
+        now_us = self._now_us()
+        snapshot = self._priced_at(now_us)  # the answer may have taken until prices or models changed
+        candidate = snapshot.candidates.get(self._random.choice(able).name)
+        bound = None if candidate is None else bound_pico_usd(candidate, run.view)
+        if candidate is None or bound is None or not self.budget.take(bound, now_us):
             return
-        again = self._run(run, candidate, self._share / len(able))
+        again = self._run(run, candidate, snapshot.prices_version, self._share / len(able))
         task = asyncio.create_task(self._ask(run, again, answer, bound), name="shadow")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -118,10 +123,15 @@ class ShadowCalls:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
-    def _run(self, run: Run, candidate: Candidate, propensity: float) -> Run:
+    def _run(self, run: Run, candidate: Candidate, prices_version: str, propensity: float) -> Run:
         """A request of our own: plain instead of streamed, under the rule name and operation `shadow`, of no key."""
         decision = msgspec.structs.replace(
-            run.choice.decision, rule=SHADOW, model=candidate.name, propensity=propensity, escalates_to=()
+            run.choice.decision,
+            rule=SHADOW,
+            model=candidate.name,
+            propensity=propensity,
+            prices_version=prices_version,
+            escalates_to=(),
         )
         view = msgspec.structs.replace(run.view, is_stream=False)
         intent = msgspec.structs.replace(

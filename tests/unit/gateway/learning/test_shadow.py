@@ -3,18 +3,23 @@
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from backends.protocol import Call
 from backends.scripted import Outcome, Script, follow
+from backends.usage import Usage
 from gateway.learning.shadow import DAY_US, ShadowBudget, ShadowCalls
 from gateway.learning.verify import answer_text, judge
 from gateway.ledger.entry import Entry
+from gateway.pricing.price import price
 from gateway.request.run import Incoming
 from gateway.stores import SHADOW, Feedback, ShadowCall
 from gateway.sums import Sums, SumsQuery
-from tests.rig import KEY, RecordingCaller, Rig
+from tests.builders import make_prices
+from tests.rig import KEY, A, B, RecordingCaller, Rig
 
 NOW_US = 1_790_000_000_000_000
 PLENTY = 10**12
@@ -55,6 +60,7 @@ class ShadowRig(Rig):
             ShadowBudget(budget),
             self.pipeline.serve_apart,
             self.store,
+            priced_at=self.pipeline.priced_at,
             now_us=lambda: NOW_US,
             monotonic=self.pipeline.monotonic,
             generator=random.Random(7),
@@ -85,6 +91,43 @@ async def test_the_other_model_is_asked_and_booked_as_nobodys(stream: bool) -> N
     assert not rig.ledger.open
     asked = json.loads((rig.two if shadow.backend == "two" else rig.one).calls[-1].body)
     assert "stream" not in asked
+
+
+async def test_it_costs_its_own_usage_at_its_own_models_price_of_its_own_time() -> None:
+    """Prices change while the caller's answer is under way."""
+    usage = {"one": Usage(input_tokens=1000, output_tokens=10), "two": Usage(input_tokens=900, output_tokens=70)}
+    dearer = [replace(A, prices=make_prices(30.0, 50.0)), replace(B, prices=make_prices(70.0, 90.0))]
+
+    def script(backend: str) -> Script:
+        def answer(call: Call) -> Outcome:
+            del call
+            now = rig.pipeline.snapshot
+            candidates = {candidate.name: candidate for candidate in dearer}
+            rig.pipeline.snapshot = replace(now, candidates=candidates, prices_version="new")
+            return Outcome(usage=usage[backend])
+
+        return answer
+
+    rig = ShadowRig(script("one"), script("two"))
+    old = rig.pipeline.snapshot
+    shown, [shadow] = await rig.ask_twice()
+    [new_prices] = [candidate.prices for candidate in dearer if candidate.name == shadow.model]
+    old_prices = old.candidates[shown.model].prices
+    assert new_prices is not None
+    assert old_prices is not None
+    assert (shown.cost, shown.intent.decision.prices_version) == (price(usage[shown.backend], old_prices), "prices-1")
+    assert (shadow.cost, shadow.intent.decision.prices_version) == (price(usage[shadow.backend], new_prices), "new")
+    assert rig.shadows.budget.spent_pico_usd == price(usage[shadow.backend], new_prices).total_pico_usd
+
+
+async def test_a_model_that_went_meanwhile_is_not_asked() -> None:
+    def answer(call: Call) -> Outcome:
+        del call
+        rig.pipeline.snapshot = replace(rig.pipeline.snapshot, candidates={})
+        return Outcome()
+
+    rig = ShadowRig(answer, answer)
+    assert (await rig.ask_twice())[1] == []
 
 
 async def test_the_caller_sees_one_answer_and_waits_for_nothing() -> None:
