@@ -18,7 +18,6 @@ from gateway.config.home import Home, find_home
 from gateway.config.settings import Settings, load_settings
 from gateway.economics.errors import EconomicsError
 from gateway.errors import StateError
-from gateway.process.own_machine import DIRECT
 from gateway.process.server import free_port
 
 BAR_WIDTH = 20
@@ -99,7 +98,7 @@ async def _measure_own(home: Home, settings: Settings, steps: tuple[int, ...], c
 async def _until_healthy(url: str, home: Home) -> None:
     """Return when the engine answers. Raises StateError after START_SECONDS."""
     deadline = asyncio.get_running_loop().time() + START_SECONDS
-    async with httpx.AsyncClient(base_url=url.removesuffix("/v1"), timeout=5, mounts=DIRECT) as client:
+    async with httpx.AsyncClient(base_url=url.removesuffix("/v1"), timeout=5, trust_env=False) as client:
         while asyncio.get_running_loop().time() < deadline:
             with suppress(httpx.HTTPError):
                 if (await client.get("/health")).is_success:

@@ -32,21 +32,21 @@ def command(as_json: bool = typer.Option(False, "--json", help="Print one JSON o
                     "rules_version": rules_version,
                     "prices_version": snapshot.prices_version,
                     "rules": [rule.name for rule in snapshot.rules],
-                    "models": {name: _price_text(one) for name, one in snapshot.candidates.items()},
+                    "models": {name: _shown_price(one) for name, one in snapshot.candidates.items()},
                 }
             )
         )
         return
     table = Table("model", "backend", "window", "price per million tokens, in / out", title="Models")
     for name, candidate in snapshot.candidates.items():
-        table.add_row(name, candidate.backend, f"{candidate.context_window:,}", _price_text(candidate))
+        table.add_row(name, candidate.backend, f"{candidate.context_window:,}", _shown_price(candidate))
     console = Console()
     show_table(table)
     console.print(f"Rules {rules_version}: {', '.join(rule.name for rule in snapshot.rules)}")
     console.print(f"{deployment.home.config_file} and {deployment.home.rules_file} are valid.")
 
 
-def _price_text(candidate: Candidate) -> str:
+def _shown_price(candidate: Candidate) -> str:
     if candidate.speed is not None:
         return f"your own engine, ${format_usd(candidate.speed.gpu_hour_pico_usd, places=4)} an hour"
     if candidate.prices is None:

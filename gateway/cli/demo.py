@@ -19,7 +19,6 @@ from gateway.cli.demo_month import run_month
 from gateway.cli.demo_summary import Summary, show, summarise
 from gateway.config.home import find_home
 from gateway.errors import ConfigurationError, StateError
-from gateway.process.own_machine import DIRECT
 from gateway.routing.decide import SIMULATE_TAG
 
 TAGS = f"demo,{SIMULATE_TAG}"
@@ -112,7 +111,7 @@ async def _run(
         headers = {"authorization": f"Bearer {usable}", "x-breakeven-tags": TAGS}
         limits = httpx.Limits(max_connections=concurrency)
         async with httpx.AsyncClient(
-            base_url=url, headers=headers, timeout=600, limits=limits, mounts=DIRECT
+            base_url=url, headers=headers, timeout=600, limits=limits, trust_env=False
         ) as client:
             await _require_gateway(client)
             sent = await send_all(client, prompts, concurrency, max_tokens, console)

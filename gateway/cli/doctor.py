@@ -37,6 +37,8 @@ EXTRAS = {
     "litellm": ("litellm", "importing prices; Azure and Bedrock"),
     "otel": ("opentelemetry.sdk", "traces and metrics over OTLP"),
 }
+PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+DIRECTLY = "providers and engines are called directly, at each backend's `base_url` (docs/backends.md)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ def examine(home: Home, url: str) -> Iterator[Finding]:
     yield _try("database", lambda: _database(home), "start it, or correct `database` in breakeven.yaml")
     yield _try("redis", lambda: _redis(home), "start it, or correct `redis` in breakeven.yaml")
     yield _keys(settings)
+    if proxy := next((name for name in PROXIES if os.environ.get(name)), None):
+        yield Finding("proxy", False, f"{proxy} is set and not used: {DIRECTLY}")
     yield _gateway(url)
     yield _try(
         "classifier",

@@ -16,9 +16,10 @@ from rich.progress import track
 from classifier.exam import Question, ability_from_marks, grade, load_exam
 from classifier.load import load_artefact
 from gateway.errors import ConfigurationError
-from gateway.process.own_machine import DIRECT
 
 TIMEOUT_SECONDS = 120.0
+OWN_MACHINE = {"all://127.0.0.1": None, "all://localhost": None, "all://[::1]": None}
+"""httpx's `mounts`: the model may be a provider's, behind the environment's proxy; this machine is not behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def command(
     questions = load_exam()
     endpoint = url.rstrip("/") + "/chat/completions"
     headers = {"authorization": f"Bearer {key}"} if key else {}
-    with httpx.Client(timeout=TIMEOUT_SECONDS, headers=headers, mounts=DIRECT) as client:
+    with httpx.Client(timeout=TIMEOUT_SECONDS, headers=headers, mounts=OWN_MACHINE) as client:
         asked = _ask_all(client, endpoint, model, questions, max_tokens=max_tokens, concurrency=concurrency)
         marks = list(asked if json_output else track(asked, "Asking", total=len(questions)))
     profile = build_profile(model, marks)

@@ -23,7 +23,6 @@ from gateway.composition.web_ui import allow_company_sign_in
 from gateway.config.engine_curve import save_engine_curve
 from gateway.config.home import Home
 from gateway.economics.errors import EconomicsError
-from gateway.process.own_machine import DIRECT
 from gateway.process.stop_signals import TOLD_TO_STOP, stop_at_hangup
 from gateway.process.supervisor import Supervisor
 from gateway.storage.database import migrate_engine, open_database
@@ -111,7 +110,7 @@ async def _appears(file: Path) -> None:
 async def _engine_ready(deployment: Deployment, url: str, console: Console) -> None:
     home, settings = deployment.home, deployment.settings.engine
     console.print(f"Engine    loading {settings.model} (log: {home.engine_log})")
-    async with httpx.AsyncClient(timeout=5, mounts=DIRECT) as client:
+    async with httpx.AsyncClient(timeout=5, trust_env=False) as client:
         while True:
             with contextlib.suppress(httpx.HTTPError):
                 if (await client.get(f"{url.removesuffix('/v1')}/health")).status_code == 200:

@@ -8,7 +8,6 @@ import httpx
 
 from backends.protocol import Backend
 from gateway.config.engine_curve import CurveFile
-from gateway.process.own_machine import DIRECT
 from gateway.upstreams.load import Upstreams
 
 log = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ async def measure_curve(
     """
     points: list[tuple[int, float]] = []
     prefill = 0.0
-    async with httpx.AsyncClient(base_url=engine_url, timeout=300, mounts=DIRECT) as client:
+    async with httpx.AsyncClient(base_url=engine_url, timeout=300, trust_env=False) as client:
         await _ask(client, model, "warm-up", 0)
         for concurrency in sweep:
             progress(f"measuring the engine at concurrency {concurrency}")

@@ -93,7 +93,7 @@ def tool_price(kind: ToolKind, prices: ModelPrices) -> int:
     return each
 
 
-def price_text(input_tokens: int, cached_tokens: int, output_tokens: int, prices: ModelPrices) -> int | None:
+def price_text_tokens(input_tokens: int, cached_tokens: int, output_tokens: int, prices: ModelPrices) -> int | None:
     """`price` of so much text in the ordinary tier, in total; None where that takes more than one multiplication each.
 
     A decision asks this of every candidate.

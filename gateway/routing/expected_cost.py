@@ -2,7 +2,7 @@
 
 from backends.usage import Usage
 from gateway.ledger.entry import Facts
-from gateway.pricing.price import price, price_compute, price_text
+from gateway.pricing.price import price, price_compute, price_text_tokens
 from gateway.routing.snapshot import Candidate, EngineSpeed
 
 DEFAULT_OUTPUT_TOKENS = 300.0
@@ -44,7 +44,7 @@ def expected_cost_pico_usd(facts: Facts, candidate: Candidate) -> int | None:
         return None
     cached = min(facts.warm_tokens.get(candidate.name, 0), facts.input_tokens)
     output = predicted_output_tokens(facts, candidate.name)
-    simple = price_text(facts.input_tokens, cached, output, candidate.prices)
+    simple = price_text_tokens(facts.input_tokens, cached, output, candidate.prices)
     if simple is not None:
         return simple
     usage = Usage(input_tokens=facts.input_tokens, cached_input_tokens=cached, output_tokens=output)

@@ -9,7 +9,7 @@ from threading import Thread
 import pytest
 from sqlalchemy import text
 
-from gateway.cli.doctor import Finding, examine
+from gateway.cli.doctor import PROXIES, Finding, examine
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.config.providers import load_providers
@@ -82,6 +82,16 @@ def test_a_deployment_without_the_bundled_engine_does_not_need_its_packages(
     checks = found(home)
     assert checks["extra engine"].fix is None
     assert checks["provider keys"].detail.startswith("none: only vllm can answer.")
+
+
+def test_a_proxy_that_the_data_path_does_not_use_is_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+    assert "proxy" not in found(home)
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    seen = found(home)["proxy"]
+    assert seen.detail.startswith("HTTPS_PROXY is set and not used")
+    assert seen.fix is None
 
 
 async def test_a_database_that_can_only_be_read_is_no_database_that_works(tmp_path: Path) -> None:

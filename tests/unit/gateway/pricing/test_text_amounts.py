@@ -9,7 +9,7 @@ from msgspec import structs
 
 from backends.usage import Usage
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates, Service, Step
-from gateway.pricing.price import class_amounts, price, price_text, text_amounts
+from gateway.pricing.price import class_amounts, price, price_text_tokens, text_amounts
 
 rate = st.integers(0, 10**8)
 own_rate = st.one_of(st.none(), rate)
@@ -56,7 +56,7 @@ def test_a_decision_prices_text_as_the_books_will(rates: Rates, parts: tuple[int
     fresh, read, output = parts
     prices = ModelPrices(Ladder(rates), 0, "a test", per_request_pico_usd=fee)
     usage = Usage(input_tokens=fresh + read, cached_input_tokens=read, output_tokens=output)
-    assert price_text(fresh + read, read, output, prices) == price(usage, prices).total_pico_usd
+    assert price_text_tokens(fresh + read, read, output, prices) == price(usage, prices).total_pico_usd
 
 
 def test_what_takes_more_than_a_multiplication_is_left_to_the_long_way() -> None:
@@ -68,4 +68,4 @@ def test_what_takes_more_than_a_multiplication_is_left_to_the_long_way() -> None
         replace(base, services={"": Service(Fraction(2))}),
         replace(base, standard_tiers=("default",)),
     ):
-        assert price_text(1, 0, 1, prices) is None
+        assert price_text_tokens(1, 0, 1, prices) is None
