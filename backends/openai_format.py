@@ -144,7 +144,7 @@ class OpenAIStreamReader(StreamReader):
             decoded = _EVENT.decode_lines(lines)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-        if len(decoded) != count or any(map(_is_failure, decoded)):
+        if len(decoded) != count or _has_failure(decoded):
             return None
         chunk = self._chunk(decoded, lines)
         self.is_started = True
@@ -207,10 +207,14 @@ class OpenAIStreamReader(StreamReader):
         return UpstreamUnavailable(message, backend=self._backend)
 
 
-def _is_failure(event: _Event) -> bool:
-    if event.error is not None or event.kind == "error":
-        return True
-    return any(choice.finish_reason == "error" for choice in event.choices or ())
+def _has_failure(events: Sequence[_Event]) -> bool:
+    for event in events:
+        if event.error is not None or event.kind == "error":
+            return True
+        for choice in event.choices or ():
+            if choice.finish_reason == "error":
+                return True
+    return False
 
 
 def _without_usage(event: _Event, data: bytes) -> bytes:
