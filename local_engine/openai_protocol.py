@@ -215,7 +215,7 @@ def parse_body(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
         _, _, path = text.partition(" - at `$.")
         raise InvalidRequest(text, parameter=path.rstrip("`") or _missing_field(text)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest(f"The body is not valid JSON: {error}") from error
+        raise InvalidRequest(f"The body is not valid JSON in UTF-8: {error}.") from error
 
 
 def _missing_field(text: str) -> str | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -150,7 +151,7 @@ async def _body(http: HttpRequest) -> bytes:
         if size > MAX_BODY_BYTES:
             raise InvalidRequest(f"The body is larger than {MAX_BODY_BYTES} bytes.")
         parts.append(part)
-    return b"".join(parts)
+    return b"".join(parts).removeprefix(BOM_UTF8)  # https://www.rfc-editor.org/rfc/rfc8259#section-8.1
 
 
 async def _answer(served: Served, http: HttpRequest, prepared: Prepared) -> Response:

@@ -11,6 +11,7 @@ from gateway.api.token_path import credential_of, parse_tags
 from gateway.errors import ModelNotFound
 from gateway.money import format_usd
 from gateway.pipeline import Pipeline
+from gateway.request.encodings import without_byte_order_mark
 from gateway.request.view import parse_request
 from gateway.routing.decide import AUTO, SIMULATE_TAG, Choice
 from gateway.routing.snapshot import Candidate
@@ -122,7 +123,7 @@ def build_public_router(
         headers = request.scope["headers"]
         key = pipeline.keys.authenticate(credential_of(headers), pipeline.now_us())
         await pipeline.admission.admit(key.id, team=key.team, tokens=0)
-        view = parse_request("chat.completions", await request.body())
+        view = parse_request("chat.completions", without_byte_order_mark(await request.body()))
         return explain(pipeline.decide(view, key, parse_tags(headers)))
 
     return router

@@ -17,6 +17,7 @@ from gateway.kept_answers.idempotency import Idempotency, Sink
 from gateway.kept_answers.response_cache import DEFAULT_SECONDS, vendor_text
 from gateway.pipeline import Caller, Incoming
 from gateway.request.answer_parts import id_header
+from gateway.request.encodings import without_byte_order_mark
 
 log = logging.getLogger(__name__)
 TAGS_HEADER = b"x-breakeven-tags"
@@ -70,7 +71,7 @@ class TokenPath:
             asked = Incoming(
                 self._operation(scope["path"]),
                 credential,
-                body,
+                without_byte_order_mark(body),
                 tags,
                 parse_cache_seconds(headers),
                 parse_passed_on(headers),

@@ -19,6 +19,7 @@ from gateway.request.bodies import (
     ResponsesBody,
     tier_of,
 )
+from gateway.request.encodings import unreadable
 from gateway.request.field_checks import checked_choices, checked_limit, invalid_field
 from gateway.request.hosted_tools import NO_TOOLS, HostedTools, hosted_tools
 from gateway.request.texts import (
@@ -75,12 +76,8 @@ def parse_request(operation: Operation, body: bytes) -> RequestView:
         parsed = DECODERS[operation].decode(body)
     except msgspec.ValidationError as error:
         raise invalid_field(str(error)) from error
-    except msgspec.DecodeError as error:
-        raise InvalidRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from error
-    except UnicodeDecodeError as error:
-        raise InvalidRequest(f"The body is not UTF-8 text ({error.reason}).", code="invalid_json") from error
-    except RecursionError as error:
-        raise InvalidRequest("The body is nested too deeply.", code="invalid_json") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise unreadable(body, error) from error
     view = _view(parsed)
     return msgspec.structs.replace(
         view,

@@ -105,6 +105,15 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+async def test_a_byte_order_mark_is_ignored_and_other_encodings_are_told_what_to_be(client: httpx.AsyncClient) -> None:
+    text = json.dumps(TEXT)
+    answer = await client.post("/v1/completions", content=text.encode("utf-8-sig"))
+    assert answer.json()["choices"] == (await complete(client))["choices"]
+    refused = await client.post("/v1/completions", content=text.encode("utf-16"))
+    assert refused.status_code == 400
+    assert "JSON in UTF-8" in refused.json()["error"]["message"]
+
+
 async def test_what_is_not_done_is_refused_by_name_and_the_engine_lives(client: httpx.AsyncClient) -> None:
     for path, changes, parameter in REFUSED:
         body = (HI if path.startswith("chat") else TEXT) | changes
