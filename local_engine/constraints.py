@@ -110,25 +110,23 @@ def tool_constraint(tools: list[dict[str, Any]], name: str | None) -> Constraint
     wanted = [function for function in functions if name is None or function.get("name") == name]
     if not wanted:
         raise InvalidRequest(f"tool_choice names no tool of this request: {name}.", parameter="tool_choice")
-    schema = {"anyOf": [_call_schema(function) for function in wanted], "x-guidance": JSON_STYLE}
-    return Constraint("grammar", f'start: "<tool_call>\\n" call "\\n</tool_call>"\ncall: %json {json.dumps(schema)}\n')
+    rules = [_call_rules(function, number) for number, function in enumerate(wanted)]
+    any_call = " | ".join(f"call{number}" for number in range(len(wanted)))
+    return Constraint("grammar", "".join([f'start: "<tool_call>\\n" ({any_call}) "\\n</tool_call>"\n', *rules]))
 
 
 def function_of(tool: dict[str, Any]) -> dict[str, Any]:
-    """What a tool is called and takes; raises InvalidRequest where it has no name."""
+    """What a tool is called and takes; raises InvalidRequest where that is not said."""
     function = tool.get("function")
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise InvalidRequest("Every tool needs a function with a name.", parameter="tools")
+    if not isinstance(function.get("parameters") or {}, dict):
+        raise InvalidRequest("A function's parameters are a JSON schema, an object.", parameter="tools")
     return function
 
 
-def _call_schema(function: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {
-            "name": {"const": function.get("name", "")},
-            "arguments": function.get("parameters") or {"type": "object"},
-        },
-        "required": ["name", "arguments"],
-        "additionalProperties": False,
-    }
+def _call_rules(function: dict[str, Any], number: int) -> str:
+    """One tool's call. Its arguments' schema is a root of its own, since its `$ref` count from there."""
+    schema = (function.get("parameters") or {"type": "object"}) | {"x-guidance": JSON_STYLE}
+    head = json.dumps(f'{{"name": {json.dumps(function["name"])}, "arguments": ')
+    return f'call{number}: {head} arguments{number} "}}"\narguments{number}: %json {json.dumps(schema)}\n'

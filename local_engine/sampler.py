@@ -58,7 +58,7 @@ class Sampler:
         matcher = self._matcher(request)
         for position, row in enumerate(logits):
             changed = change_logits(row, request, new_ids)
-            changed = changed if matcher is None else matcher.mask(changed)
+            changed = changed if matcher is None else _within(matcher, changed, row)
             if params.is_greedy:
                 token = best[position] if changed is row else int(changed.argmax())
             else:
@@ -96,6 +96,12 @@ class Sampler:
                 generator.manual_seed(request.params.seed)
             self._generators[request.request_id] = generator
         return generator
+
+
+def _within(matcher: Matcher, changed: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+    """What the constraint leaves of a row; bans give way where they leave nothing of it, or it would be broken."""
+    masked = matcher.mask(changed)
+    return masked if changed is row or bool(masked.isfinite().any()) else matcher.mask(row)
 
 
 def candidate_distribution(logits: torch.Tensor, request: Request) -> tuple[torch.Tensor, torch.Tensor | None]:

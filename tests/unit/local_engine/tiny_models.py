@@ -75,14 +75,19 @@ def make_model(family: str, head_dim: int = 32) -> PreTrainedModel:
     return model.eval()
 
 
-def write_folder(model: PreTrainedModel, folder: Path, *, shard: str = "1GB") -> Path:
-    """Save as Hugging Face does, with a tokenizer."""
-    model.save_pretrained(folder, max_shard_size=shard)
+def byte_level() -> FastTokenizer:
+    """A token for each byte, and two special ones."""
     fast = FastTokenizer(BPE(vocab={character: i for i, character in enumerate(ALPHABET)}, merges=[]))
     fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     fast.decoder = decoders.ByteLevel()
     fast.add_special_tokens([AddedToken("<s>", special=True), AddedToken("</s>", special=True)])
-    fast.save(str(folder / "tokenizer.json"))
+    return fast
+
+
+def write_folder(model: PreTrainedModel, folder: Path, *, shard: str = "1GB") -> Path:
+    """Save as Hugging Face does, with a tokenizer."""
+    model.save_pretrained(folder, max_shard_size=shard)
+    byte_level().save(str(folder / "tokenizer.json"))
     template = "{% for m in messages %}{{ m['role'] + ':' + m['content'] }}{% endfor %}"
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
     return folder
