@@ -43,6 +43,7 @@ _DECIDED_ON: Final = frozenset(
     }
 )
 """Servers written in Go take a name in any letters, the last one wins, and we read one way of writing it."""
+_ASKED_FOR_USAGE: Final = (b'{"include_usage":true}', b'{"include_usage": true}')  # as clients' libraries write it
 _HAS_USAGE_CHUNK: Final = frozenset({"chat.completions", "completions"})
 
 
@@ -104,4 +105,6 @@ def _without(names: frozenset[str], messages: bytes) -> bytes:
 
 
 def _with_usage(options: bytes) -> bytes:
-    return b'{"include_usage":true}' if options == b"null" else splice(options, {"include_usage": b"true"})
+    if options in _ASKED_FOR_USAGE:
+        return options
+    return _ASKED_FOR_USAGE[0] if options == b"null" else splice(options, {"include_usage": b"true"})
