@@ -148,9 +148,10 @@ class ReportStore(Protocol):
         ...
 
     async def hourly_traffic(
-        self, since_us: int, until_us: int, *, with_simulated: bool = True, with_shadow: bool = False
+        self, since_us: int, until_us: int, *, with_simulated: bool = True, of_all_kinds: bool = False
     ) -> Sequence[HourlyTraffic]:
-        """By hour and model, in that order; whole hours only. Shadow calls are nobody's traffic."""
+        """By hour and model, in that order; whole hours only. What a chat model could serve for somebody: shadow calls
+        are nobody's traffic and no chat model embeds, so both are only in that `of_all_kinds`."""
         ...
 
     async def first_and_last_us(self) -> tuple[int, int] | None:

@@ -14,6 +14,10 @@ from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.markup import Cell, Column
 
 WORRYING = 0.2
+SAVINGS = (
+    "What the same tokens would cost at one model's price of today, less what they did cost at the prices of their own "
+    "time. Idle rent and shadow calls count as spent; embeddings are on neither side."
+)
 BUDGETS = "/ui/budgets"
 
 
@@ -36,7 +40,7 @@ async def build(view: View) -> None:
     with grid("be-two"):
         with panel("Token mix", "A blended price hides its mix: input tokens are many and cheap, output few and dear."):
             html(_mix(total))
-        with panel("Savings", "What the same tokens would have cost at one model's price; idle rent counts as spent."):
+        with panel("Savings", SAVINGS):
             html(_savings(found["savings"]))
 
 
@@ -80,7 +84,12 @@ def _tiles(found: dict[str, Any], view: View) -> list[str]:
     if (best := next(reversed(found["savings"]), None)) is not None:
         tone = "good" if Decimal(best["saved_usd"]) > 0 else "bad"
         shown.append(
-            markup.tile("Saved", display.dollars(best["saved_usd"]), f"against always {best['against']}", tone=tone)
+            markup.tile(
+                "Saved",
+                display.dollars(best["saved_usd"]),
+                f"against always {best['against']} at its price of today",
+                tone=tone,
+            )
         )
     if (idle := found["idle"]) is not None:
         shown.append(
@@ -221,7 +230,7 @@ def _savings(savings: list[dict[str, Any]]) -> str:
     return markup.table(
         [
             Column("Always this model"),
-            Column("Would have cost", is_number=True),
+            Column("Would cost at today's price", is_number=True),
             Column("Saved", is_number=True),
             Column("Share", is_number=True),
         ],

@@ -125,7 +125,10 @@ def sentences(table: CostTable) -> list[str]:
         what = f"{show_usd(abs(saved))} {'less' if saved >= 0 else 'more'}"
         would = show_usd(one.would_have_cost_usd)
         idle_too = "" if table.idle is None else ", idle GPUs included"
-        found.append(f"Everything at {one.against} would cost {would} at today's price: this was {what}{idle_too}.")
+        found.append(
+            f"Everything but embeddings at {one.against} would cost {would} at today's price: "
+            f"this was {what}{idle_too}."
+        )
     return found
 
 

@@ -7,6 +7,7 @@ from gateway.economics.traffic import HourlyTraffic
 from gateway.money import format_usd, parse_usd
 from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_alternative
 from gateway.reports.views import IdleCost, Savings
+from gateway.routing.rules import EMBEDDINGS
 from gateway.routing.snapshot import Snapshot
 from gateway.stores import SHADOW
 from gateway.sums import Dimension, Sums
@@ -16,11 +17,14 @@ BY: tuple[Dimension, ...] = ("model", "operation", "status")
 
 def savings(snapshot: Snapshot, groups: Sequence[Sums], idle: IdleCost | None) -> list[Savings]:
     """Against the hosted model used most, and against the dearest; `groups` are everything, by BY. Idle rent counts as
-    spent, and so do shadow calls, which nobody would have made there. Groups without any known cost are in neither.
+    spent, and so do shadow calls, which nobody would have made there. Groups without any known cost are in neither,
+    nor are embeddings, which no chat model makes.
 
-    At the prices of `snapshot`; empty without a priced hosted model or without requests.
+    At the ordinary prices of `snapshot`, whatever the requests' own time had. Empty without a priced hosted model or
+    without requests.
     """
     hosted = hosted_candidates(snapshot)
+    groups = [row for row in groups if row.group["operation"] != EMBEDDINGS]
     asked = [row for row in groups if row.group["operation"] != SHADOW and not row.is_wholly_unpriced]
     if not hosted or not asked:
         return []

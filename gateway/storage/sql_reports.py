@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Table, case, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.economics.traffic import HourlyTraffic
+from gateway.routing.rules import EMBEDDINGS
 from gateway.storage.cut_hours import Totals, sums_of_cut
 from gateway.storage.periods import HOUR_US, Calendar, Cut, cut_hours
 from gateway.storage.rollup import DAY_HOURS, SKETCHES, SUMS
@@ -55,7 +56,7 @@ class SqlReports:
         return [_sums(query, values, groups[values]) for values in ordered]
 
     async def hourly_traffic(
-        self, since_us: int, until_us: int, *, with_simulated: bool = True, with_shadow: bool = False
+        self, since_us: int, until_us: int, *, with_simulated: bool = True, of_all_kinds: bool = False
     ) -> Sequence[HourlyTraffic]:
         first, end = -(-since_us // HOUR_US), until_us // HOUR_US
         aborted = dimensions.c.status.in_(("cancelled", "partial"))
@@ -75,8 +76,8 @@ class SqlReports:
         )
         if not with_simulated:
             query = query.where(dimensions.c.is_simulated.is_(False))
-        if not with_shadow:
-            query = query.where(dimensions.c.operation != SHADOW)
+        if not of_all_kinds:
+            query = query.where(dimensions.c.operation.not_in((SHADOW, EMBEDDINGS)))
         async with self._engine.connect() as connection:
             rows = (await connection.execute(query)).mappings().all()
         return [

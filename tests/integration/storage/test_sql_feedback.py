@@ -56,15 +56,15 @@ async def test_a_shadow_call_is_kept_once(engine: AsyncEngine) -> None:
 async def test_shadow_calls_are_in_the_books_and_nobodys_traffic(engine: AsyncEngine) -> None:
     at_us = 1_767_225_600_000_000
     shadow = make_intent(2, accepted_at_us=at_us, operation=SHADOW, key_id=SHADOW, team=None)
-    await SqlLedger(engine).insert(
-        [make_entry(1, intent=make_intent(1, accepted_at_us=at_us)), make_entry(2, intent=shadow)]
-    )
+    embedding = make_intent(3, accepted_at_us=at_us, operation="embeddings")
+    intents = {1: make_intent(1, accepted_at_us=at_us), 2: shadow, 3: embedding}
+    await SqlLedger(engine).insert([make_entry(number, intent=intent) for number, intent in intents.items()])
     reports = SqlReports(engine)
     until_us = at_us + 3_600_000_000
     [row] = await reports.hourly_traffic(at_us, until_us)
-    assert row.requests == 1
-    [both] = await reports.hourly_traffic(at_us, until_us, with_shadow=True)
-    assert both.requests == 2
+    assert row.requests == 1, "no chat model embeds"
+    [all_of_them] = await reports.hourly_traffic(at_us, until_us, of_all_kinds=True)
+    assert all_of_them.requests == 3
     [apart] = await reports.sums(SumsQuery(at_us, until_us, (), {"operation": SHADOW}))
     assert apart.requests == 1
 

@@ -165,7 +165,7 @@ class OneSum:
         return [Sums(last if query.by else {}, requests=1, input_pico_usd=25 * 10**12)]
 
     async def hourly_traffic(
-        self, since_us: int, until_us: int, *, with_simulated: bool = True, with_shadow: bool = False
+        self, since_us: int, until_us: int, *, with_simulated: bool = True, of_all_kinds: bool = False
     ) -> Sequence[HourlyTraffic]:
         return []
 

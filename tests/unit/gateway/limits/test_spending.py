@@ -25,7 +25,7 @@ class Books:
         return self.rows
 
     async def hourly_traffic(
-        self, since_us: int, until_us: int, *, with_simulated: bool = True, with_shadow: bool = False
+        self, since_us: int, until_us: int, *, with_simulated: bool = True, of_all_kinds: bool = False
     ) -> Sequence[HourlyTraffic]:
         raise AssertionError
 

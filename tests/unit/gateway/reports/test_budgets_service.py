@@ -41,7 +41,7 @@ class TenDollarsADay:
         return [Sums({"day": (first + timedelta(days=n)).isoformat()}, input_pico_usd=10 * USD) for n in range(days)]
 
     async def hourly_traffic(
-        self, since_us: int, until_us: int, *, with_simulated: bool = True, with_shadow: bool = False
+        self, since_us: int, until_us: int, *, with_simulated: bool = True, of_all_kinds: bool = False
     ) -> Sequence[HourlyTraffic]:
         return []
 

@@ -1,0 +1,42 @@
+"""Savings compare like with like: what a chat model could have served, at its price of today, with what that cost."""
+
+from gateway.money import parse_usd
+from gateway.reports.savings import savings
+from gateway.reports.views import IdleCost
+from gateway.stores import SHADOW
+from gateway.sums import Dimension, Sums
+from tests.builders import make_candidate, make_prices, make_snapshot
+
+USD = 10**12
+SNAPSHOT = make_snapshot(
+    "version: 1\nrules: [{name: r, choose: {from: [small, big]}}]",
+    [make_candidate("small", prices=make_prices(1.0, 2.0)), make_candidate("big", prices=make_prices(10.0, 20.0))],
+)
+
+
+def group(model: str, operation: str, *, cost: int, input_tokens: int = 1_000_000) -> Sums:
+    names: dict[Dimension, str | None] = {"model": model, "operation": operation, "status": "completed"}
+    return Sums(names, requests=1, input_tokens=input_tokens, output_tokens=0, input_pico_usd=cost)
+
+
+CHAT = group("small", "chat.completions", cost=3 * USD)
+IDLE = IdleCost(rent_usd="5", used_usd="1", idle_usd="4", utilisation=0.2)
+
+
+def test_prices_are_todays_and_what_was_spent_is_not() -> None:
+    found = {one.against: one for one in savings(SNAPSHOT, [CHAT], None)}
+    assert {name: parse_usd(one.would_have_cost_usd) for name, one in found.items()} == {"small": USD, "big": 10 * USD}
+    assert {name: parse_usd(one.saved_usd) for name, one in found.items()} == {"small": -2 * USD, "big": 7 * USD}
+
+
+def test_embeddings_are_on_neither_side() -> None:
+    embeddings = group("embedder", "embeddings", cost=USD, input_tokens=10**9)
+    assert savings(SNAPSHOT, [CHAT, embeddings], IDLE) == savings(SNAPSHOT, [CHAT], IDLE)
+    assert savings(SNAPSHOT, [embeddings], IDLE) == []
+
+
+def test_idle_rent_and_shadow_calls_count_as_spent() -> None:
+    shadow = group("big", SHADOW, cost=USD)
+    [_, big] = savings(SNAPSHOT, [CHAT, shadow], IDLE)
+    assert parse_usd(big.saved_usd) == (10 - 3 - 1 - 4) * USD
+    assert big.covered_requests == 1
