@@ -245,7 +245,7 @@ class ShadowCall:
 
 
 class FeedbackStore(Protocol):
-    """Judgements on answers, append-only: the last of a source on a request is what it thinks now."""
+    """Judgements on answers, append-only: the last of a key or program on a request is what it thinks now."""
 
     async def add(self, batch: Sequence[Feedback]) -> None: ...
 

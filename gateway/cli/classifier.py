@@ -17,7 +17,7 @@ from gateway.clock import now_us
 from gateway.config.home import find_home
 from gateway.errors import ConfigurationError, StateError
 from gateway.learning.classifier_versions import Active, ClassifierVersions
-from gateway.learning.correction import Judged, Verdict, correction_name, judge, latest, outcomes
+from gateway.learning.correction import Judged, Verdict, by_request, correction_name, judge, outcomes, word_on
 from gateway.rulebook.catalogue import profiles
 from gateway.storage.sql_entries import SqlEntries
 from gateway.storage.sql_feedback import SqlFeedback
@@ -158,10 +158,10 @@ async def _gather(state: State) -> list[Judged]:
     while batch := await store.after(feedback[-1].number if feedback else 0):
         feedback += batch
     found: list[Judged] = []
-    for request, word in latest(feedback).items():
+    for request, rows in by_request(feedback).items():
         entry = await entries.get(request)
         if entry is not None:
-            found.append(Judged(entry, *word))
+            found.append(Judged(entry, *word_on(rows, entry.intent.key_id)))
     return sorted(found, key=lambda one: (one.entry.intent.accepted_at_us, one.entry.intent.request_id))
 
 

@@ -3,6 +3,7 @@
 Everything follows from the ledger and the feedback table: the same rows give the same correction and the same verdict.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,6 +13,7 @@ import msgspec
 from classifier.online.correction import NONE, Correction, Outcome
 from classifier.online.off_policy import Estimate, Logged, doubly_robust
 from gateway.errors import BreakevenError
+from gateway.learning.voices import Stratum, factors, strata
 from gateway.ledger.entry import Entry
 from gateway.routing.decide import AUTO, decide
 from gateway.routing.snapshot import Snapshot, request_facts_of
@@ -27,13 +29,15 @@ TOLERANCE = 0.01
 
 class Judged(NamedTuple):
     """One request with the trusted mean of its latest judgements. `is_implied`: they are no person's or judge's; with
-    `of_asked` they are of the model that a cascade asked first, whoever answered in the end."""
+    `of_asked` they are of the model that a cascade asked first, whoever answered in the end. `voter` is the key that
+    said so, None where a program did."""
 
     entry: Entry
     score: float
     weight: float
     is_implied: bool = False
     of_asked: bool = False
+    voter: str | None = None
 
 
 class Pick(NamedTuple):
@@ -79,25 +83,34 @@ class Word(NamedTuple):
     weight: float
     is_implied: bool = False
     of_asked: bool = False
+    voter: str | None = None
 
 
-def latest(feedback: Iterable[Feedback]) -> dict[str, Word]:
-    """Of every request: the last word of each source, weighed by how far it is trusted."""
-    last: dict[str, dict[FeedbackSource, Feedback]] = {}
+def by_request(feedback: Iterable[Feedback]) -> dict[str, list[Feedback]]:
+    """In order of arrival."""
+    found: dict[str, list[Feedback]] = {}
     for one in sorted(feedback, key=lambda one: one.number):
-        last.setdefault(one.request_id, {})[one.source] = one
-    found: dict[str, Word] = {}
-    for request, by_source in last.items():
-        said: dict[FeedbackSource, Feedback]
-        said = {source: one for source, one in by_source.items() if source not in IMPLIED}
-        if not said and "format" in by_source:
-            found[request] = Word(by_source["format"].score, TRUST["format"], is_implied=True, of_asked=True)
-            continue
-        used = said or by_source
-        weight = sum(TRUST[source] for source in used)
-        mean = sum(TRUST[source] * one.score for source, one in used.items()) / weight
-        found[request] = Word(mean, weight, is_implied=not said)
+        found.setdefault(one.request_id, []).append(one)
     return found
+
+
+def word_on(rows: Sequence[Feedback], asker: str) -> Word:
+    """The last word of each source on a request of the key `asker`, weighed by how far it is trusted.
+
+    Of several keys one is heard: that which asked, else the first that spoke, so that none unsays another's word.
+    """
+    callers = [one.key_id for one in rows if one.source == "caller"]
+    heard = asker if asker in callers else next(iter(callers), None)
+    last: dict[FeedbackSource, Feedback]
+    last = {one.source: one for one in rows if one.source != "caller" or one.key_id == heard}
+    said: dict[FeedbackSource, Feedback]
+    said = {source: one for source, one in last.items() if source not in IMPLIED}
+    if not said and "format" in last:
+        return Word(last["format"].score, TRUST["format"], is_implied=True, of_asked=True, voter=asker)
+    used = said or last
+    weight = sum(TRUST[source] for source in used)
+    mean = sum(TRUST[source] * one.score for source, one in used.items()) / weight
+    return Word(mean, weight, is_implied=not said, voter=heard if said else asker)
 
 
 def routed(judged: Iterable[Judged]) -> list[Judged]:
@@ -118,14 +131,21 @@ def _is_as_chosen(entry: Entry) -> bool:
 
 
 def outcomes(judged: Iterable[Judged], correction_of: Callable[[str], Correction]) -> list[Outcome]:
-    """What the frozen classifier had said of each answer; `correction_of` a decision's classifier version undoes it."""
+    """What the frozen classifier had said of each answer; `correction_of` a decision's classifier version undoes it.
+
+    Of each model no key's judgements outweigh the others' (see gateway.learning.voices)."""
     found: list[Outcome] = []
-    for one in routed(judged):
+    usable = routed(judged)
+    votes: dict[str, list[tuple[str | None, float]]] = {}
+    for one in usable:
+        votes.setdefault(one.entry.intent.decision.model, []).append((one.voter, one.weight))
+    heard = {model: factors(said) for model, said in votes.items()}
+    for one in usable:
         decision = one.entry.intent.decision
         difficulty, model = decision.facts.difficulty, decision.model
         assert difficulty is not None
         quality = correction_of(decision.classifier_version).undo(model, decision.facts.quality[model], difficulty)
-        found.append(Outcome(model, quality, difficulty, one.score, one.weight))
+        found.append(Outcome(model, quality, difficulty, one.score, one.weight * heard[model][one.voter]))
     return found
 
 
@@ -141,33 +161,48 @@ def judge(
     incumbent: Correction,
     correction_of: Callable[[str], Correction] = lambda _: NONE,
 ) -> Verdict:
-    """Re-decide every judged request under the rules in force, with each correction; doubly robust.
+    """Re-decide every judged request under the rules in force, with each correction; doubly robust, and no key's
+    judgements outweigh the others'.
 
     Raises ValueError for fewer than two usable requests.
     """
     log: list[Logged] = []
     picks: list[tuple[Pick, Pick]] = []
+    voters: list[str | None] = []
     for one in routed(one for one in judged if not one.is_implied):
         new, old = (_pick(one.entry, snapshot, side, correction_of) for side in (candidate, incumbent))
         if new is None or old is None:
             continue
         decision = one.entry.intent.decision
         picks.append((new, old))
+        voters.append(one.voter)
         log.append(Logged(one.entry.model, decision.propensity, one.score, decision.facts.quality))
+    parts = strata(voters)
     new_costs, old_costs = ([pair[side].cost_pico_usd for pair in picks] for side in (0, 1))
     return Verdict(
         len(log),
-        _estimate(log, [new.model for new, _ in picks]),
-        _estimate(log, [old.model for _, old in picks]),
-        sum(new_costs) / len(log),
-        sum(old_costs) / len(log),
+        _estimate(log, [new.model for new, _ in picks], parts),
+        _estimate(log, [old.model for _, old in picks], parts),
+        _mean(new_costs, parts),
+        _mean(old_costs, parts),
     )
 
 
-def _estimate(log: Sequence[Logged], models: Sequence[str]) -> Estimate:
-    """What sending each request to its model would have earned."""
+def _estimate(log: Sequence[Logged], models: Sequence[str], parts: Sequence[Stratum]) -> Estimate:
+    """What sending each request to its model would have earned: the strata's estimates, each at its share."""
     chosen = {id(entry): model for entry, model in zip(log, models, strict=True)}
-    return doubly_robust(log, lambda entry: {chosen[id(entry)]: 1.0})
+    estimates = [doubly_robust([log[at] for at in part.places], lambda one: {chosen[id(one)]: 1.0}) for part in parts]
+    shared = list(zip(parts, estimates, strict=True))
+    mean = sum(part.share * found.mean for part, found in shared)
+    half = math.hypot(*(part.share * (found.high - found.mean) for part, found in shared))
+    speaking = [(part.share, found.effective) for part, found in shared if found.effective]
+    squares = sum(share**2 / effective for share, effective in speaking)
+    effective = sum(share for share, _ in speaking) ** 2 / squares if squares else 0.0
+    return Estimate(mean, mean - half, mean + half, effective)
+
+
+def _mean(costs: Sequence[int], parts: Sequence[Stratum]) -> float:
+    return sum(part.share * sum(costs[at] for at in part.places) / len(part.places) for part in parts)
 
 
 def _pick(

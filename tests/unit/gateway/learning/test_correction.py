@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 
 from classifier.online.correction import NONE, Correction, learn
-from gateway.learning.correction import TRUST, Judged, correction_name, judge, latest, outcomes, routed
+from gateway.learning.correction import (
+    TRUST,
+    Judged,
+    Word,
+    by_request,
+    correction_name,
+    judge,
+    outcomes,
+    routed,
+    word_on,
+)
 from gateway.stores import Feedback
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent
@@ -42,20 +52,28 @@ def traffic(*, small_is_good: bool, size: int = 800) -> list[Judged]:
 
 
 def test_the_last_word_of_each_source_counts() -> None:
-    rows = [feedback("r", 0.0, 1), feedback("r", 1.0, 2), feedback("r", 0.5, 3, source="shadow")]
-    score, weight, is_implied, _ = latest(rows)["r"]
-    assert not is_implied
-    assert weight == pytest.approx(1.5)
-    assert score == pytest.approx((1.0 * 1.0 + 0.5 * 0.5) / 1.5)
-    assert latest(reversed(rows)) == latest(rows)
+    rows = [feedback("r", 0.0, 1), feedback("r", 1.0, 2), feedback("r", 0.5, 3, source="shadow"), feedback("q", 0.0, 4)]
+    assert by_request(reversed(rows)) == by_request(rows) == {"r": rows[:3], "q": rows[3:]}
+    word = word_on(rows[:3], "key-1")
+    assert (word.is_implied, word.voter) == (False, "key-1")
+    assert word.weight == pytest.approx(1.5)
+    assert word.score == pytest.approx((1.0 * 1.0 + 0.5 * 0.5) / 1.5)
+
+
+def test_of_several_keys_the_one_that_asked_is_heard_else_the_first() -> None:
+    rows = [feedback("r", 1.0, 1, key_id="asker"), feedback("r", 0.0, 2, key_id="mate"), feedback("r", 0.8, 3)]
+    assert word_on(rows, "asker") == Word(1.0, 1.0, voter="asker")
+    assert word_on(rows[1:], "asker") == Word(0.0, 1.0, voter="mate"), "a third key unsays nothing"
+    assert word_on([*rows, feedback("r", 0.6, 4, key_id="asker")], "asker").score == 0.6, "but one's own word"
 
 
 def test_what_nobody_said_counts_only_where_nobody_said_anything() -> None:
-    rows = [feedback("r", 0.0, 1, source="repeat"), feedback("r", 1.0, 2), feedback("q", 0.0, 3, source="repeat")]
-    assert latest(rows)["r"] == (1.0, 1.0, False, False)
-    assert latest(rows)["q"] == (0.0, TRUST["repeat"], True, False)
+    rows = [feedback("r", 0.0, 1, source="repeat"), feedback("r", 1.0, 2)]
+    assert word_on(rows, "asker") == Word(1.0, 1.0, voter="key-1")
+    assert word_on(rows[:1], "asker") == Word(0.0, TRUST["repeat"], is_implied=True, voter="asker")
     of_form = [feedback("r", 0.0, 1, source="format"), feedback("r", 1.0, 2, source="repeat")]
-    assert latest(of_form)["r"] == (0.0, TRUST["format"], True, True)
+    assert word_on(of_form, "k") == Word(0.0, TRUST["format"], is_implied=True, of_asked=True, voter="k")
+    assert word_on([feedback("r", 0.5, 1, source="shadow", key_id="shadow")], "k").voter is None
 
 
 def test_what_nobody_said_teaches_but_decides_no_promotion() -> None:
