@@ -18,6 +18,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "serve": ("gateway.cli.serve", "Set up what is missing, then start the engine, the gateway and the web UI."),
         "check": ("gateway.cli.check", "Validate the configuration and the rules, offline."),
         "doctor": ("gateway.cli.doctor", "Say what works on this machine, what does not, and the fix."),
+        "migrate": ("gateway.cli.migrate", "Bring the database's schema up to date, or back to an older version's."),
         "demo": ("gateway.cli.demo", "Send a file of prompts through the running endpoint and show where they went."),
     },
     "Keys and rules": {

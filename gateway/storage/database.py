@@ -7,10 +7,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
@@ -19,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from gateway.errors import StateError
 from gateway.storage.database_down import tell_when_down, told_as_down
 from gateway.storage.postgres import Patience, open_postgres
+from gateway.storage.schema import bring_to
 
 BUSY_TIMEOUT_SECONDS = 60  # on a slow disk a first start, which the others wait for, has taken more than ten
 # FULL, although the journal is the durable copy until a row is shipped: a journal segment is deleted because the
@@ -142,7 +139,7 @@ async def _migrate_engine(engine: AsyncEngine, revision: str) -> None:
     try:
         async with writing(engine) as connection:
             await lock(connection, SCHEMA_LOCK)
-            await connection.run_sync(_migrate, revision)
+            await connection.run_sync(bring_to, revision)
     except CommandError as error:
         raise StateError(
             f"the database was written by a newer Breakeven ({error}); start that version or a newer one, or restore "
@@ -154,29 +151,3 @@ async def _migrate_engine(engine: AsyncEngine, revision: str) -> None:
             f"cannot use the database {engine.url.render_as_string()}: {cause}; see that it runs, that its address and "
             "password are right, and that its disk has room"
         ) from error
-
-
-def _migrate(connection: Connection, revision: str) -> None:
-    config = alembic_config()
-    config.attributes["connection"] = connection
-    if revision == "head" or _is_ahead(config, revision, connection):
-        command.upgrade(config, revision)
-    else:
-        command.downgrade(config, revision)
-
-
-def _is_ahead(config: Config, revision: str, connection: Connection) -> bool:
-    """Whether the way to `revision` goes up from what the schema is."""
-    present = MigrationContext.configure(connection).get_current_revision()
-    if present is None or revision == "base":
-        return revision != "base"
-    older = ScriptDirectory.from_config(config).iterate_revisions(revision, "base")
-    return present in {one.revision for one in older}
-
-
-def alembic_config() -> Config:
-    """The migrations as packaged, by import name: no file of the project directory is needed."""
-    config = Config()
-    config.set_main_option("script_location", "migrations:")
-    config.set_main_option("path_separator", "os")
-    return config

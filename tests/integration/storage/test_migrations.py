@@ -11,6 +11,7 @@ from sqlalchemy import Connection, inspect
 
 from gateway.errors import StateError
 from gateway.storage.database import migrate, open_database
+from gateway.storage.schema import present_revision
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
 from gateway.storage.tables import metadata
@@ -52,15 +53,11 @@ async def test_every_step_goes_up_and_down(database_url: str) -> None:
     for revision in ("0009", "0008", "0009"):
         await migrate(database_url, revision)
         async with engine.connect() as connection:
-            assert await connection.run_sync(current_revision) == revision
+            assert await connection.run_sync(present_revision) == revision
     await migrate(database_url)
     await SqlLedger(engine).insert([make_entry(2)])
     assert [row.requests for row in await SqlReports(engine).sums(SumsQuery(0, 2**60, ("model",)))] == [2]
     await engine.dispose()
-
-
-def current_revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
 
 
 async def test_several_processes_may_migrate_at_once(database_url: str) -> None:

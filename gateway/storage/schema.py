@@ -1,0 +1,130 @@
+"""The schema's revisions: which there are, how one is reached, what a lower one has no place for. Knows no URL."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import (
+    Boolean,
+    Column,
+    ColumnElement,
+    Connection,
+    Integer,
+    MetaData,
+    Table,
+    create_engine,
+    func,
+    inspect,
+    select,
+    true,
+)
+
+from gateway.errors import StateError
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One step of the schema, by its number."""
+
+    number: str
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A table, or a column of one, that a lower revision lacks, and how many of its rows say something there."""
+
+    table: str
+    column: str | None
+    rows: int
+
+
+def revisions() -> list[Revision]:
+    """Oldest first."""
+    steps = ScriptDirectory.from_config(alembic_config()).walk_revisions()
+    return [Revision(one.revision, (one.doc or "").rstrip(".")) for one in steps][::-1]
+
+
+def present_revision(connection: Connection) -> str | None:
+    """None: no schema yet."""
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def bring_to(connection: Connection, revision: str) -> None:
+    """Up or down; "head" is the newest, "base" is empty. Raises CommandError for one that it does not know."""
+    config = alembic_config()
+    config.attributes["connection"] = connection
+    if revision == "head" or _is_ahead(config, revision, connection):
+        command.upgrade(config, revision)
+    else:
+        command.downgrade(config, revision)
+
+
+def losses(connection: Connection, revision: str) -> list[Loss]:
+    """What going down to `revision` would take away. Only reads: the two schemas are compared in memory."""
+    present = present_revision(connection)
+    if present is None:
+        return []
+    above, below = _tables(present), _tables(revision)
+    return [loss for name, table in sorted(above.items()) for loss in _lost(connection, table, below.get(name))]
+
+
+def require_revision(number: str) -> None:
+    """Raises StateError for one that this version does not have."""
+    known = [one.number for one in revisions()]
+    if number not in known:
+        raise StateError(f"there is no schema {number}: this version knows {known[0]} to {known[-1]}")
+
+
+def alembic_config() -> Config:
+    """The migrations as packaged, by import name: no file of the project directory is needed."""
+    config = Config()
+    config.set_main_option("script_location", "migrations:")
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def _is_ahead(config: Config, revision: str, connection: Connection) -> bool:
+    """Whether the way to `revision` goes up from what the schema is."""
+    present = present_revision(connection)
+    if present is None or revision == "base":
+        return revision != "base"
+    older = ScriptDirectory.from_config(config).iterate_revisions(revision, "base")
+    return present in {one.revision for one in older}
+
+
+def _tables(revision: str) -> dict[str, Table]:
+    """As that revision has them."""
+    engine = create_engine("sqlite://")
+    try:
+        with engine.begin() as connection:
+            bring_to(connection, revision)
+            names = inspect(connection).get_table_names()
+            found = MetaData()
+            return {name: Table(name, found, autoload_with=connection) for name in names}
+    finally:
+        engine.dispose()
+
+
+def _lost(connection: Connection, table: Table, below: Table | None) -> Iterator[Loss]:
+    if below is None:
+        rows = connection.execute(select(func.count()).select_from(table)).scalar_one()
+        yield Loss(table.name, None, rows)
+        return
+    for column in table.columns:
+        if column.name not in below.columns:
+            rows = connection.execute(select(func.count()).select_from(table).where(_says_something(column)))
+            yield Loss(table.name, column.name, rows.scalar_one())
+
+
+def _says_something(column: Column[Any]) -> ColumnElement[bool]:
+    """More than what a row has there that was written before there was such a column."""
+    if column.nullable:
+        return column.is_not(None)
+    if isinstance(column.type, Boolean):
+        return column.is_(true())
+    return column != 0 if isinstance(column.type, Integer) else true()

@@ -1,0 +1,123 @@
+"""`breakeven migrate --to`: says what an older schema has no place for, and takes nothing away before it is told to."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from sqlalchemy import insert, text
+from typer.testing import CliRunner
+
+from gateway.cli import build
+from gateway.config.first_files import write_first_files
+from gateway.config.home import Home, create_home
+from gateway.errors import StateError
+from gateway.process.sole_use import sole_use
+from gateway.storage.database import migrate, open_database, writing
+from gateway.storage.schema import present_revision, revisions
+from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.tables import budgets, gpu_rents
+from tests.unit.gateway.ledger.builders import make_entry
+
+pytestmark = pytest.mark.integration
+NEWEST = revisions()[-1].number
+OLDEST = revisions()[0].number
+
+
+@pytest.fixture
+def home(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    home = Home(tmp_path / "home")
+    create_home(home)
+    write_first_files(home)
+    monkeypatch.setenv("BREAKEVEN_HOME", str(home.root))
+    monkeypatch.setenv("BREAKEVEN_DATABASE_URL", database_url)
+    return home
+
+
+async def said(*arguments: str) -> str:
+    """What the command prints; its own errors are raised."""
+
+    def run() -> str:
+        return CliRunner().invoke(build("migrate"), ["migrate", *arguments], catch_exceptions=False).output
+
+    return await asyncio.to_thread(run)
+
+
+async def fill(url: str) -> None:
+    await migrate(url)
+    engine = open_database(url)
+    await SqlLedger(engine).insert([make_entry(1), make_entry(2, web_searches=3)])
+    async with writing(engine) as connection:
+        await connection.execute(insert(gpu_rents).values(backend="local", from_hour=1, provider="x", hour_pico_usd=2))
+        for name, stops in (("red", True), ("blue", False)):
+            values = {"scope": "team", "name": name, "month_pico_usd": 5, "set_by": "x", "set_at_us": 0, "stops": stops}
+            await connection.execute(insert(budgets).values(values))
+    await engine.dispose()
+
+
+async def seen(url: str) -> tuple[str | None, int, int]:
+    """The revision, how many entries there are, and requests in the sums of hours."""
+    engine = open_database(url)
+    try:
+        async with engine.connect() as connection:
+            counts = [
+                (await connection.execute(text(query))).scalar_one()
+                for query in ("SELECT count(*) FROM entries", "SELECT sum(requests) FROM hourly")
+            ]
+            return await connection.run_sync(present_revision), *counts
+    finally:
+        await engine.dispose()
+
+
+@pytest.mark.usefixtures("home")
+async def test_what_would_be_lost_is_said_and_kept_until_it_is_told_to_go(database_url: str) -> None:
+    await fill(database_url)
+    told = await said("--to", "0007")
+    lost = told.partition("in how many rows:\n")[2].splitlines()
+    assert sorted(lost[:-1]) == [
+        "  budgets.stops  1",
+        "  daily.web_searches  1",
+        "  entries.web_searches  1",
+        "  gpu_rents  1",
+        "  hourly.web_searches  1",
+    ]
+    assert lost[-1].startswith("Nothing was changed yet.")
+    assert await seen(database_url) == (NEWEST, 2, 2)
+    assert json.loads(await said("--to", "0007", "--json"))["is_done"] is False
+
+    assert "Start the older version now" in await said("--to", "0007", "--yes")
+    assert await seen(database_url) == ("0007", 2, 2)
+    assert await said() == f"The schema is {NEWEST} now; it was 0007.\n"
+    assert await said() == f"The schema is {NEWEST} already.\n"
+    assert await seen(database_url) == (NEWEST, 2, 2)
+
+
+@pytest.mark.usefixtures("home")
+async def test_all_the_way_back_and_up_again(database_url: str) -> None:
+    await fill(database_url)
+    await said("--to", OLDEST, "--yes")
+    assert await seen(database_url) == (OLDEST, 2, 2)
+    await said()
+    assert await seen(database_url) == (NEWEST, 2, 2)
+
+
+async def test_not_under_a_gateway_that_serves(home: Home, database_url: str) -> None:
+    await fill(database_url)
+    with sole_use(home.lock_file, of="it", advice=""):
+        with pytest.raises(StateError, match="stop it, and every other replica"):
+            await said("--to", OLDEST, "--yes")
+        assert "Nothing was changed yet" in await said("--to", OLDEST)
+    assert (await seen(database_url))[0] == NEWEST
+
+
+@pytest.mark.usefixtures("home")
+async def test_what_this_version_does_not_know_is_refused(database_url: str) -> None:
+    await migrate(database_url)
+    with pytest.raises(StateError, match=f"this version knows {OLDEST} to {NEWEST}"):
+        await said("--to", "9999")
+    engine = open_database(database_url)
+    async with engine.begin() as connection:
+        await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    await engine.dispose()
+    with pytest.raises(StateError, match="of a newer Breakeven"):
+        await said("--to", OLDEST, "--yes")
