@@ -8,8 +8,7 @@ from gateway.ledger.entry import Checkpoint, Entry, Intent, Status
 from gateway.ledger.record import Kind, Record
 
 
-@dataclass(slots=True)
-class OpenIntent:
+class OpenIntent(msgspec.Struct):
     """An accepted request that is not settled: its records as they were written, and the segment its intent is in."""
 
     epoch: int

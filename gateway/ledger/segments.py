@@ -6,6 +6,8 @@ Knows records, not what they mean. Not thread-safe but for the methods that say 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from gateway.ledger.disk import Disk, DiskFile
 from gateway.ledger.record import Framing, Kind, Record
 
@@ -30,8 +32,7 @@ class Segment:
         return self.file.size - self.end
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Position:
+class Position(msgspec.Struct, frozen=True, order=True):
     """A place in the journal; ordered as the journal is."""
 
     epoch: int

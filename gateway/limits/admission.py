@@ -11,6 +11,8 @@ A charge belongs to the window of its admission.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from gateway.errors import BudgetExhausted, ModelLimited, Overloaded, RateLimitExceeded
 from gateway.ledger.entry import Entry
 from gateway.limits.counters import CountersDown, Grant, Rate, budget_account, quota_account
@@ -41,12 +43,11 @@ EXTEND_SECONDS = 1.0
 RETRY_SECONDS = 2.0
 
 
-@dataclass(slots=True)
-class _Hold:
+class _Hold(msgspec.Struct):
     """Of one request: the same `amount` in each of its budgets' `purses`. `quota` is the purse of its tier,
     `quota_models` the models that are charged to it."""
 
-    purses: list[Purse] = field(default_factory=list[Purse])
+    purses: list[Purse] = []
     amount: int = 0
     quota: Purse | None = None
     quota_models: frozenset[str] = frozenset()
@@ -283,7 +284,10 @@ class Admission:
     def _tier(self, key_id: str, model: str) -> str | None:
         """The tier of the model that this key has a quota for."""
         quotas = self.limits.get(key_id, UNLIMITED).tier_quotas
-        return next((tier for tier in quotas if model in self.shared.tiers.get(tier, ())), None)
+        for tier in quotas:
+            if model in self.shared.tiers.get(tier, ()):
+                return tier
+        return None
 
     def _release(self, hold: _Hold) -> None:
         for purse in hold.purses:

@@ -5,7 +5,9 @@ that no prompt, whatever it makes the classifier believe, buys more of a tier th
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
 
 from backends.json_splice import NotAnObject, splice
 from backends.protocol import Operation
@@ -26,8 +28,7 @@ LIMITS: Mapping[Operation, str] = {"chat.completions": "max_tokens", "responses"
 """How a caller limits the answer; completions are short by default."""
 
 
-@dataclass(slots=True)
-class Acceptance:
+class Acceptance(msgspec.Struct):
     """`decide` is the pipeline's; `known_models` are the names of its present snapshot."""
 
     decide: Callable[[RequestView, KeyRecord, tuple[str, ...], int], Choice]

@@ -1,7 +1,8 @@
 """From the first output to the last byte: passes chunks to the caller as they come, meters them, settles, ends."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from backends.errors import BackendError
 from backends.protocol import Chunk
@@ -15,8 +16,7 @@ CHECKPOINT_CHARACTERS = 1024  # about 256 output tokens
 CHECKPOINT_SECONDS = 5.0
 
 
-@dataclass(slots=True)
-class Delivery:
+class Delivery(msgspec.Struct):
     """Of one answer to one caller."""
 
     run: Run

@@ -3,7 +3,6 @@
 import asyncio
 import random
 from collections.abc import Callable, Collection, Generator, Mapping
-from dataclasses import dataclass
 from typing import NoReturn
 
 import msgspec
@@ -39,8 +38,7 @@ class _Attempt(msgspec.Struct, frozen=True):
 Race = dict[asyncio.Task[Answer], _Attempt]
 
 
-@dataclass(slots=True)
-class Dispatcher:
+class Dispatcher(msgspec.Struct):
     """For one request. Whoever gets its answer closes the reply and tells `upstreams` that the call ended."""
 
     backends: Mapping[str, Backend]

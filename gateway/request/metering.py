@@ -1,6 +1,6 @@
 """Measures one answer as its chunks pass. The clock is passed in; nothing here knows HTTP or money."""
 
-from dataclasses import dataclass
+import msgspec
 
 from backends.protocol import Chunk
 from backends.usage import EngineTimings, Usage
@@ -9,8 +9,7 @@ CHARACTERS_PER_TOKEN = 4.0
 """Used only where a provider reported no usage; such entries are flagged as estimated."""
 
 
-@dataclass(slots=True)
-class Meter:
+class Meter(msgspec.Struct):
     """Times are seconds of one monotonic clock. `started_at` is when the request was accepted."""
 
     started_at: float

@@ -1,7 +1,6 @@
 """A request under way: who asked, what was decided and what has come of it. Values and protocols only."""
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -63,8 +62,7 @@ class Answer(msgspec.Struct, frozen=True):
     rest: AsyncIterator[Chunk]
 
 
-@dataclass(slots=True)
-class Run:
+class Run(msgspec.Struct):
     """What is known of a request; `candidate` and `key` are tried or answer, `entry` is its settlement, once.
 
     `extra` is what attempts that did not answer may have cost nevertheless.
@@ -78,7 +76,7 @@ class Run:
     candidate: Candidate
     key: str = ""
     extra: ExtraCost = NO_EXTRA
-    attempts: list[Attempt] = field(default_factory=list[Attempt])
+    attempts: list[Attempt] = []
     entry: Entry | None = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = {}
     rate_headers: Mapping[str, str] | None = None

@@ -10,7 +10,7 @@ It reads no clock and does no IO: waiting is the driver's, the jitter is passed 
 """
 
 from collections.abc import Callable, Collection, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -54,17 +54,15 @@ class Try(msgspec.Struct, frozen=True):
 Found = tuple[Candidate, float, str]
 
 
-@dataclass(slots=True)
-class _Tried:
+class _Tried(msgspec.Struct):
     """What this request knows of one model."""
 
     times: int = 0
     asked_to_wait_seconds: float = 0.0
-    refused_keys: set[str] = field(default_factory=set[str])
+    refused_keys: set[str] = set()
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(msgspec.Struct):
     """Finds the next attempt: a candidate, the seconds to wait first, and the key to use."""
 
     order: Sequence[Candidate]
