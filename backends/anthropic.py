@@ -24,6 +24,7 @@ from backends.usage_wire import MalformedUsage, token_count
 
 API_VERSION: Final = "2023-06-01"
 BETA: Final = "anthropic-beta"
+PROFILE: Final = "anthropic-user-profile-id"
 NATIVE_PATHS: Final[Mapping[Operation, str]] = {
     "messages": "messages",
     "messages.count_tokens": "messages/count_tokens",
@@ -91,8 +92,11 @@ class AnthropicBackend(HttpBackend):
         )
 
     def _vendor_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """The caller's version instead of ours; its betas beside those this backend is configured with."""
+        """The caller's version instead of ours; its betas beside those this backend is configured with. Whom it is
+        configured to act for stays."""
         said = {name: value for name, value in headers.items() if name in VENDOR_HEADERS}
         if BETA in said and BETA in self._headers:
             said[BETA] = f"{self._headers[BETA]},{said[BETA]}"
+        if PROFILE in self._headers:
+            said.pop(PROFILE, None)
         return said

@@ -55,11 +55,15 @@ def chat_body_from_messages(body: bytes, *, keeps_cache_marks: bool = False, con
         why = "what was said before is kept at Anthropic; send the whole conversation, or ask one of its models"
         raise UnsayableMessages("thread", why, {"error_code": "thread_not_found"})
     limit = fields.get("max_tokens")
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
         raise InvalidMessages("max_tokens", "must be a positive integer")
+    if not limit:
+        raise UnsayableMessages("max_tokens", "0, to fill a prompt cache, can only be asked of Anthropic's models")
     if not isinstance(fields.get("model"), str):
         raise InvalidMessages("model", "must be a string")
     messages = list(_messages(fields))
+    if not messages:
+        raise InvalidMessages("messages", "none says anything; send at least one text")
     chat: Fields = {"model": fields["model"], "messages": messages, "max_tokens": limit}
     last = messages[-1]
     if continues_last and last["role"] == "assistant" and last["content"] and "tool_calls" not in last:
@@ -94,6 +98,8 @@ def _messages(fields: Fields) -> Iterator[Fields]:
             raise InvalidMessages(f"{where}.role", "must be user or assistant")
         if isinstance(content, str):
             yield {"role": role, "content": content}
+            continue
+        if content is None and role == "system":  # only says how hard to think from here on
             continue
         blocks = [_object(block, f"{where}.content") for block in _list(message, "content", where)]
         yield from _assistant(blocks, where) if role == "assistant" else _user(cast(str, role), blocks, where)

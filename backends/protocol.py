@@ -11,7 +11,7 @@ from backends.usage import EngineTimings, Usage
 Operation = Literal["chat.completions", "completions", "embeddings", "responses", "messages", "messages.count_tokens"]
 TRACE_HEADERS: Final = frozenset({"traceparent", "tracestate"})
 """W3C trace context: every backend sends it on."""
-VENDOR_HEADERS: Final = frozenset({"anthropic-beta", "anthropic-version"})
+VENDOR_HEADERS: Final = frozenset({"anthropic-beta", "anthropic-user-profile-id", "anthropic-version"})
 """Of a provider's own: only a backend of that wire format sends them on, and they may change the answer."""
 
 

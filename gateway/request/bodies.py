@@ -55,7 +55,7 @@ class ChatBody(Body):
 
 
 class CompletionBody(Body):
-    prompt: str | list[str | int | list[int]] = ""
+    prompt: str | list[str | int | list[int]] | None = ""
     n: int | None = None
     best_of: int | None = None
 
@@ -107,7 +107,8 @@ class Block(msgspec.Struct):
 
 class Turn(msgspec.Struct):
     role: str
-    content: str | list[Block]
+    content: str | list[Block] | None = None
+    """None where a system's message only says how hard to think from there on."""
 
 
 class OutputConfig(msgspec.Struct):

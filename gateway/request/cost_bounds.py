@@ -39,7 +39,8 @@ def increment_pico_usd(candidate: Candidate, view: RequestView, output_character
 
 
 def _longest_output(view: RequestView) -> int:
-    return (view.max_output_tokens or OUTPUT_BOUND_TOKENS) * view.choices
+    limit = OUTPUT_BOUND_TOKENS if view.max_output_tokens is None else view.max_output_tokens
+    return limit * view.choices
 
 
 def _longest_input(candidate: Candidate, view: RequestView) -> int:

@@ -18,18 +18,18 @@ def invalid_field(message: str) -> InvalidRequest:
 
 
 def checked_limit(
-    name: Literal["max_tokens", "max_completion_tokens", "max_output_tokens"], value: int | None
+    name: Literal["max_tokens", "max_completion_tokens", "max_output_tokens"], value: int | None, *, least: int = 1
 ) -> int | None:
-    if value is None:
-        return None
-    if not 1 <= value <= LONGEST_OUTPUT_TOKENS:
-        raise InvalidRequest(f"{name}: must be from 1 to {LONGEST_OUTPUT_TOKENS:,}, not {value}.", param=name)
-    return value
+    return None if value is None else _checked(name, value, least, LONGEST_OUTPUT_TOKENS)
 
 
 def checked_choices(name: Literal["n", "best_of"], value: int | None) -> int:
-    if value is None:
-        return 1
-    if not 1 <= value <= MOST_CHOICES:
-        raise InvalidRequest(f"{name}: must be from 1 to {MOST_CHOICES}, not {value}.", param=name)
-    return value
+    return 1 if value is None else _checked(name, value, 1, MOST_CHOICES)
+
+
+def _checked(name: str, value: int, least: int, most: int) -> int:
+    """The value, or InvalidRequest with OpenAI's own codes."""
+    if least <= value <= most:
+        return value
+    code = "integer_below_min_value" if value < least else "integer_above_max_value"
+    raise InvalidRequest(f"{name}: must be from {least} to {most:,}, not {value}.", param=name, code=code)

@@ -35,6 +35,8 @@ def said(turn: Turn) -> Iterator[tuple[str, str]]:
     if isinstance(turn.content, str):
         yield turn.role, turn.content
         return
+    if turn.content is None:
+        return
     results = [text for block in turn.content if block.type.endswith("_result") for text in _inner_texts(block.content)]
     texts = [block.text for block in turn.content if block.text]
     texts += [text for block in turn.content if block.type == "document" for text in _inner_texts(block.source)]

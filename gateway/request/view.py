@@ -149,7 +149,7 @@ def _view_chat(body: ChatBody) -> RequestView:
 
 
 def _view_completion(body: CompletionBody) -> RequestView:
-    texts, tokens = _plain_input(body.prompt)
+    texts, tokens = _plain_input(body.prompt or "")
     prompts = sum(not isinstance(one, int) for one in body.prompt) if isinstance(body.prompt, list) else 1
     return RequestView(
         operation="completions",
@@ -230,7 +230,10 @@ def _view_messages(body: CountBody) -> RequestView:
         model=body.model,
         is_stream=bool(body.stream) and is_answered,
         wants_usage_chunk=True,
-        max_output_tokens=checked_limit("max_tokens", body.max_tokens) if isinstance(body, MessagesBody) else None,
+        # 0 fills Anthropic's prompt cache.
+        max_output_tokens=checked_limit("max_tokens", body.max_tokens, least=0)
+        if isinstance(body, MessagesBody)
+        else None,
         choices=1,
         needs=_needs(
             streaming=bool(body.stream) and is_answered,

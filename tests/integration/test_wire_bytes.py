@@ -15,7 +15,7 @@ from backends.anthropic import NATIVE_PATHS, AnthropicBackend
 from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.translating import TranslatingBackend
 from backends.usage import Usage
-from gateway.ledger.entry import Entry
+from gateway.ledger.entry import Entry, Status
 from tests.builders import make_candidate, make_snapshot
 from tests.integration.test_http import Service
 from tests.live_server import serving
@@ -186,6 +186,7 @@ async def test_the_official_client_and_its_betas_reach_the_provider(passage: Pas
         "max_tokens": 9,
         "messages": [{"role": "user", "content": "h\u00e9"}],
         "betas": ["one-2025-01-01", "two-2025-02-02"],
+        "user_profile_id": "up_1",
         "extra_body": {"x": 1.5},
     }
     async with passage.anthropic() as client:
@@ -201,8 +202,29 @@ async def test_the_official_client_and_its_betas_reach_the_provider(passage: Pas
     for received in passage.provider.received:
         headers = {name.lower(): value for name, value in received.headers.items()}
         assert headers["anthropic-beta"] == "configured,one-2025-01-01,two-2025-02-02"
+        assert headers["anthropic-user-profile-id"] == "up_1"
         assert (headers["x-api-key"], headers["anthropic-version"]) == ("sk", version)
         assert "authorization" not in headers
+
+
+async def test_a_prompt_cache_is_filled_at_anthropic_and_nowhere_else(passage: Passage) -> None:
+    usage = {"input_tokens": 3, "cache_creation_input_tokens": 4000, "output_tokens": 0}
+    message = {"type": "message", "role": "assistant", "content": [], "stop_reason": "max_tokens", "usage": usage}
+    empty = json.dumps(message).encode()
+    passage.provider.plan([Raw((empty,), headers=JSON)])
+    asked = ASKED.replace(b'"max_tokens":2048', b'"max_tokens":0')
+    answer = await passage.post("/v1/messages", asked)
+    assert (answer.status_code, answer.content) == (200, empty)
+    assert passage.sent_on() == routed(asked, b"a", b"upstream-a")
+    entry = await passage.entry()
+    assert usage_of(entry) == Usage(input_tokens=4003, cache_write_5m_tokens=4000)
+    assert (entry.status, entry.finish_reason, entry.is_usage_estimated) == (Status.completed, "length", False)
+    refused = await passage.post(
+        "/v1/messages", b'{"model":"b","max_tokens":0,"messages":[{"role":"user","content":"hi"}]}'
+    )
+    assert refused.status_code == 400
+    assert "only be asked of Anthropic's models" in refused.json()["error"]["message"]
+    assert len(passage.provider.received) == 1
 
 
 async def test_auto_may_go_to_a_chat_model_without_anthropics_headers(passage: Passage) -> None:

@@ -46,6 +46,19 @@ async def test_a_native_call_is_sent_as_it_came_but_for_the_model() -> None:
     assert json.loads(chunk.payload)["content"] == [{"type": "text", "text": "Hello."}]
 
 
+async def test_whom_a_backend_is_configured_to_act_for_no_caller_changes() -> None:
+    name = "Anthropic-User-Profile-Id"
+    async with ScriptedProvider(OUTCOME) as provider:
+        backend = AnthropicBackend("b", provider.base_url, "key", extra_headers={name: "ours"})
+        call = Call("messages", "claude-x", NATIVE % b"false", False, "r-1", headers={name.lower(): "theirs"})
+        reply = await backend.open(call)
+        assert [chunk async for chunk in reply]
+        await reply.aclose()
+        await backend.aclose()
+        [request] = provider.received
+    assert {value for key, value in request.headers.items() if key.lower() == name.lower()} == {"ours"}
+
+
 async def test_a_native_stream_keeps_its_events() -> None:
     async with ScriptedProvider(OUTCOME) as provider:
         chunks = await collect(provider, make_call(NATIVE % b"true", "messages", stream=True))

@@ -140,6 +140,7 @@ MESSAGE_SAMPLES: dict[str, tuple[Json, Json]] = {
     "temperature": (MESSAGE, {"temperature": 0.5}),
     "top_p": (MESSAGE, {"top_p": 0.5}),
     "stop_sequences": (MESSAGE, {"stop_sequences": ["x"]}),
+    "max_tokens: 0": (MESSAGE, {"max_tokens": 0}),
     "metadata.user_id": (MESSAGE, {"metadata": {"user_id": "u"}}),
     "tools": (MESSAGE, {"tools": [OWN_TOOL]}),
     "tool_choice": (MESSAGE | {"tools": [OWN_TOOL]}, {"tool_choice": {"type": "any"}}),
@@ -151,6 +152,10 @@ MESSAGE_SAMPLES: dict[str, tuple[Json, Json]] = {
     "tool result": (MESSAGE, ask({"type": "tool_result", "tool_use_id": "t", "content": "one"})),
     "thinking": (MESSAGE, {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
     "output_config.effort": (MESSAGE, {"output_config": {"effort": "low"}}),
+    "system's message that says nothing": (
+        MESSAGE,
+        {"messages": [{"role": "user", "content": "hi"}, {"role": "system", "output_config": {"effort": "low"}}]},
+    ),
     "top_k": (MESSAGE, {"top_k": 3}),
     "service_tier": (MESSAGE, {"service_tier": "auto"}),
     "past thinking": (MESSAGE | assistant(SAID), assistant(THOUGHT, SAID)),

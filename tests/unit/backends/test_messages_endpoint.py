@@ -180,6 +180,9 @@ REFUSED: list[tuple[Json, str]] = [
     ({"messages": [1]}, "messages[0]"),
     ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
     ({"messages": [{"role": "user"}]}, "messages[0].content"),
+    ({"messages": [{"role": "user", "content": []}]}, "messages"),
+    ({"messages": [{"role": "system", "output_config": {"effort": "low"}}]}, "messages"),
+    ({"messages": [{"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}]}]}, "messages"),
     ({"messages": [{"role": "user", "content": [{"type": "server_tool_use"}]}]}, "messages[0].content"),
     (
         {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "file"}}]}]},

@@ -21,7 +21,7 @@ def test_no_token_at_all_may_be_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "tokens"), [("x" * 40, 11), (["x" * 40, "y" * 40], 21), ([1, 2, 3], 4), ([[1, 2], [3]], 4)]
+    ("prompt", "tokens"), [(None, 1), ("x" * 40, 11), (["x" * 40, "y" * 40], 21), ([1, 2, 3], 4), ([[1, 2], [3]], 4)]
 )
 def test_prompts_are_measured_in_every_form(prompt: object, tokens: int) -> None:
     assert view(prompt=prompt).input_tokens == tokens
@@ -32,6 +32,7 @@ def test_prompts_are_measured_in_every_form(prompt: object, tokens: int) -> None
     [
         ({}, 1),
         ({"prompt": ""}, 1),
+        ({"prompt": None}, 1),
         ({"prompt": []}, 1),
         ({"prompt": [1, 2, 3]}, 1),
         ({"prompt": ["a", "b", "c"]}, 3),

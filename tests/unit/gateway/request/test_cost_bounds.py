@@ -50,6 +50,17 @@ def test_an_escaped_field_name_is_still_that_field() -> None:
     assert dearest_rate(parse_request("chat.completions", body.encode())) == IMAGE
 
 
+def test_an_answer_of_no_token_costs_no_output() -> None:
+    def bound(limit: int) -> int | None:
+        body = {"model": "auto", "messages": [{"role": "user", "content": LONG}], "max_tokens": limit}
+        dear = ModelPrices(Ladder(Rates(input=0, output=1_000_000)), 0, "test")
+        return bound_pico_usd(make_candidate(prices=dear), parse_request("messages", json.dumps(body).encode()))
+
+    filling, answering = bound(0), bound(1)
+    assert filling is not None
+    assert answering == filling + 1_000_000
+
+
 def held_input(asked: RequestView) -> int:
     """Tokens of input that the bound is for, where the answer costs nothing."""
     rates = Rates(input=1_000_000, output=0)

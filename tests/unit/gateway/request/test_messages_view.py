@@ -29,6 +29,15 @@ def test_the_least() -> None:
     assert (seen.conversation.last_user, seen.needs, seen.service_tier) == ("hi", (), None)
 
 
+def test_no_token_at_all_may_be_asked_for_to_fill_a_prompt_cache() -> None:
+    assert view(max_tokens=0).max_output_tokens == 0
+
+
+def test_a_systems_message_may_only_say_how_hard_to_think() -> None:
+    turns = [{"role": "user", "content": "hi"}, {"role": "system", "output_config": {"effort": "low"}}]
+    assert view(messages=turns).conversation == view().conversation
+
+
 @pytest.mark.parametrize(
     ("body", "needs"),
     [
@@ -105,10 +114,10 @@ def test_what_differs_in_every_request_of_an_agent_does_not_hide_its_conversatio
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": -1}, "max_tokens"),
         ({"max_tokens": "9"}, "max_tokens"),
         ({"messages": []}, "messages"),
-        ({"messages": [{"role": "user"}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": 1}]}, "messages[0].content"),
         ({"system": 1}, "system"),
     ],
 )
