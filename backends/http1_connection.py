@@ -27,6 +27,10 @@ class Http1Connection(asyncio.Protocol):
         self._loop: asyncio.AbstractEventLoop
         self._response: Http1Response | None = None
         self._head: asyncio.Future[Http1Response] | None = None
+        self._answer_by = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        """Outlives exchanges: to set and cancel one each time costs more than to look at the clock when it rings."""
+        self._rings_at = 0.0
         self._header_bytes = 0
         self._is_sending = False
         self._is_paused = False
@@ -39,7 +43,9 @@ class Http1Connection(asyncio.Protocol):
         """
         self._response = Http1Response(self, self._backend)
         answer = self._head = self._loop.create_future()
-        timer = self._loop.call_at(answer_by, self._give_up)  # `asyncio.timeout` costs five times as much
+        self._answer_by = answer_by
+        if self._timer is None or self._rings_at > answer_by:
+            self._set_timer()
         try:
             if body is None or len(body) <= _WRITTEN_AT_ONCE_BYTES:
                 self._transport.write(head + body if body else head)
@@ -49,8 +55,6 @@ class Http1Connection(asyncio.Protocol):
         except BaseException:
             self.close()
             raise
-        finally:
-            timer.cancel()
 
     async def _send_large(self, head: bytes, body: bytes, answer: asyncio.Future[Http1Response]) -> None:
         self._is_sending = True
@@ -101,6 +105,8 @@ class Http1Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
         self._opened.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         response = self._response
@@ -161,10 +167,21 @@ class Http1Connection(asyncio.Protocol):
         self.idle_since = self._loop.time()
         self._idle.append(self)
 
-    def _give_up(self) -> None:
-        if self._head is not None and not self._head.done():
-            message = f"{self._backend} sent no answer in time"
-            self._head.set_exception(UpstreamTimeout(message, backend=self._backend))
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._rings_at = self._answer_by
+        self._timer = self._loop.call_at(self._rings_at, self._look_at_clock)
+
+    def _look_at_clock(self) -> None:
+        self._timer = None
+        if self._head is None or self._head.done():
+            return
+        if self._loop.time() < self._answer_by:  # it was set for an exchange before
+            self._set_timer()
+            return
+        message = f"{self._backend} sent no answer in time"
+        self._head.set_exception(UpstreamTimeout(message, backend=self._backend))
 
     def _fail(self, what: str) -> None:
         if self._head is not None and not self._head.done():

@@ -52,6 +52,9 @@ class Headers(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()]
 
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._values  # else by a KeyError, for every answer
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
@@ -89,6 +92,11 @@ class Http1Response:
         self._error: UpstreamUnavailable | None = None
         self._finishing: asyncio.TimerHandle | None = None
 
+    @property
+    def is_ready(self) -> bool:
+        """As `HttpResponse.is_ready`: what is compressed may decode to nothing yet."""
+        return self._decoder is None and (bool(self._pieces) or self.is_complete)
+
     async def read(self) -> bytes:
         """As `HttpResponse.read`."""
         while True:
@@ -122,7 +130,7 @@ class Http1Response:
     def begin(self, status: int) -> None:
         """The head is whole."""
         self.status = status
-        encoding = self.headers.get("content-encoding", "identity").lower()
+        encoding = self.headers["content-encoding"].lower() if "content-encoding" in self.headers else "identity"
         if encoding in ("gzip", "deflate"):
             self._decoder = zlib.decompressobj(wbits=47)  # zlib's or gzip's head, whichever it finds
         elif encoding != "identity":

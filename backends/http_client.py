@@ -17,6 +17,11 @@ class HttpResponse(Protocol):
         """Looked up whatever the name's case."""
         ...
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether a `read` would not have to wait; False where that cannot be told."""
+        ...
+
     async def read(self) -> bytes:
         """What has come of the body since the last call, at least one byte; empty at its proper end.
 

@@ -20,8 +20,8 @@ MAX_ERROR_BYTES = 1024 * 1024
 class TimedResponse:
     """Reads a response under a deadline that runs only while we wait: a slow caller is not the upstream's fault.
 
-    A read sets only the deadline. The one timer never stands later than it (no deadline is ever set closer than
-    `idle_seconds`), and when it fires too early it is set again.
+    A read sets only the deadline. The one timer, which the first read that must wait sets, never stands later than it
+    (no deadline is ever set closer than `idle_seconds`), and when it fires too early it is set again.
     """
 
     def __init__(self, response: HttpResponse, backend: str, timeouts: Timeouts, started_at: float) -> None:
@@ -32,8 +32,7 @@ class TimedResponse:
         self._deadline = started_at + timeouts.first_byte_seconds
         self._is_waiting = False
         self._is_expired = False
-        first = min(self._deadline, started_at + timeouts.idle_seconds)
-        self._timer: asyncio.TimerHandle | None = self._loop.call_at(first, self._check)
+        self._timer: asyncio.TimerHandle | None = None
 
     async def read(self, *, extend: bool) -> bytes:
         """The next piece, empty at the end. `extend` starts the idle timeout anew: the last piece was progress.
@@ -42,6 +41,9 @@ class TimedResponse:
         """
         if extend:
             self._deadline = self._loop.time() + self._idle_seconds
+        if self._timer is None and not self._response.is_ready:
+            first = min(self._deadline, self._loop.time() + self._idle_seconds)
+            self._timer = self._loop.call_at(first, self._check)
         self._is_waiting = True
         try:
             return await self._response.read()

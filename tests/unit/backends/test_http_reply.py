@@ -21,6 +21,7 @@ class Paced:
 
     status = 200
     headers: Mapping[str, str] = {}
+    is_ready = False
 
     def __init__(self, pieces: Sequence[tuple[float, bytes]]) -> None:
         self._pieces = iter(pieces)
