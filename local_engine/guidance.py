@@ -19,7 +19,7 @@ class GuidanceVocabulary:
     def __init__(self, tokenizer: Tokenizer, vocabulary_size: int) -> None:
         size = max(vocabulary_size, tokenizer.vocabulary_size)
         # The grammar knows one end; a model may have several, and whichever it likes best ends the answer.
-        self._ends = sorted(tokenizer.eos_token_ids)
+        self._ends = sorted(end for end in tokenizer.eos_token_ids if end < vocabulary_size)
         self._index = LLTokenizer(tokenizer.fast.to_str(), n_vocab=size, eos_token=min(self._ends, default=0))
 
     def matcher(self, constraint: Constraint) -> "GuidanceMatcher":

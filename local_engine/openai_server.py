@@ -5,7 +5,7 @@ import time
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -26,7 +26,11 @@ from local_engine.errors import EngineDraining, EngineError, InvalidRequest, Que
 from local_engine.openai_answers import AnswerWire, error_body
 from local_engine.tokens_endpoint import detokenized, tokenized, tokenizer_info
 
+T = TypeVar("T")
 MAX_BODY_BYTES = 64 * 1024 * 1024
+# What is longer is read in a thread: to cut a megabyte into tokens takes a second or two, and nobody else would be
+# answered meanwhile.
+READ_AT_ONCE_BYTES = 16 * 1024
 NOT_SERVED = (
     "{path} is not served; the engine answers /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, "
     "/tokenize, /detokenize, /tokenizer_info, /health and /metrics."
@@ -116,11 +120,11 @@ async def _unforeseen(_: HttpRequest, error: Exception) -> Response:
 
 
 async def _chat(served: Served, http: HttpRequest) -> Response:
-    return await _answer(served, http, prepare_chat(await _body(http), served.model))
+    return await _answer(served, http, await _read(http, prepare_chat, served.model))
 
 
 async def _completions(served: Served, http: HttpRequest) -> Response:
-    return await _answer(served, http, prepare_completion(await _body(http), served.model))
+    return await _answer(served, http, await _read(http, prepare_completion, served.model))
 
 
 async def _embeddings(served: Served, http: HttpRequest) -> Response:
@@ -132,7 +136,7 @@ async def _embeddings(served: Served, http: HttpRequest) -> Response:
 
 
 async def _tokenize(served: Served, http: HttpRequest) -> Response:
-    return json_response(tokenized(await _body(http), served.model))
+    return json_response(await _read(http, tokenized, served.model))
 
 
 async def _tokenizer_info(served: Served, _: HttpRequest) -> Response:
@@ -140,7 +144,13 @@ async def _tokenizer_info(served: Served, _: HttpRequest) -> Response:
 
 
 async def _detokenize(served: Served, http: HttpRequest) -> Response:
-    return json_response(detokenized(await _body(http), served.model))
+    return json_response(await _read(http, detokenized, served.model))
+
+
+async def _read(http: HttpRequest, read: Callable[[bytes, Model], T], model: Model) -> T:
+    """What `read` makes of the body."""
+    body = await _body(http)
+    return read(body, model) if len(body) <= READ_AT_ONCE_BYTES else await asyncio.to_thread(read, body, model)
 
 
 async def _body(http: HttpRequest) -> bytes:

@@ -193,17 +193,33 @@ def _load_tokenizer(folder: Path, config: dict[str, Any]) -> Tokenizer:
     # The tokenizers library raises bare Exception for a damaged file.
     except Exception as error:
         raise ModelUnavailable(f"{path} is damaged ({error}).") from error
-    settings = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
-    bos = config.get("bos_token_id")
-    probe = fast.encode("a").ids
+    # Left there by whoever trained the model; prompts are neither cut nor filled up.
+    fast.no_truncation()
+    fast.no_padding()
+    settings = _optional_json(folder / "special_tokens_map.json") | _optional_json(folder / "tokenizer_config.json")
+    bos = _special_id(fast, settings, "bos_token") if "bos_token" in settings else config.get("bos_token_id")
+    own_end, probe = _special_id(fast, settings, "eos_token"), fast.encode("a").ids
+    ends = _eos_token_ids(folder, config)
     return Tokenizer(
         fast,
         chat_template=_chat_template(folder, settings, "default"),
         tool_template=_chat_template(folder, settings, "tool_use"),
         bos_token_id=bos,
-        eos_token_ids=_eos_token_ids(folder, config),
+        # Templates name the tokenizer's own end, which many configurations do not list.
+        eos_token_ids=ends if own_end is None else [own_end, *(end for end in ends if end != own_end)],
         adds_bos=bool(probe) and probe[0] == bos,
     )
+
+
+def _special_id(fast: FastTokenizer, settings: dict[str, Any], name: str) -> int | None:
+    """The id of the token that the tokenizer's settings name so, as text or with its properties."""
+    named = settings.get(name)
+    text = named.get("content") if isinstance(named, dict) else named
+    return fast.token_to_id(text) if isinstance(text, str) else None
+
+
+def _optional_json(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.exists() else {}
 
 
 def _chat_template(folder: Path, settings: dict[str, Any], name: str) -> str | None:
@@ -217,8 +233,7 @@ def _chat_template(folder: Path, settings: dict[str, Any], name: str) -> str | N
 
 
 def _eos_token_ids(folder: Path, config: dict[str, Any]) -> list[int]:
-    path = folder / "generation_config.json"
-    found = (read_json(path) if path.exists() else {}).get("eos_token_id", config.get("eos_token_id"))
+    found = _optional_json(folder / "generation_config.json").get("eos_token_id", config.get("eos_token_id"))
     if found is None:
         return []
     return [int(token) for token in found] if isinstance(found, list) else [int(found)]

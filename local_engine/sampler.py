@@ -153,7 +153,8 @@ def change_logits(logits: torch.Tensor, request: Request, new_ids: list[int]) ->
     for token_id, bias in params.logit_bias.items():
         logits[token_id] += bias
     if bans_end:
-        logits[list(params.stop_token_ids)] = float("-inf")
+        # A file may name an end that its model cannot draw.
+        logits[[end for end in params.stop_token_ids if end < len(logits)]] = float("-inf")
     if params.banned and (ends := _ends_of_banned(params.banned, request.output_token_ids + new_ids)):
         logits[ends] = float("-inf")
     if params.allowed_token_ids is not None:

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer as FastTokenizer
 
 from local_engine.chat_template import ChatTemplate
 from local_engine.tool_marks import SHOWN_TOKENS
-from local_engine.user_markup import UserMarkup
+from local_engine.user_markup import UserMarkup, encoded_ids
 
 
 def byte_alphabet() -> dict[str, int]:
@@ -56,11 +56,11 @@ class Tokenizer:
 
     def encode(self, text: str, *, with_bos: bool = True) -> list[int]:
         """Token ids of `text`; markup such as `<|im_start|>` becomes its special token."""
-        return self._with_bos(self.fast.encode(text, add_special_tokens=False).ids, with_bos=with_bos)
+        return self._with_bos(encoded_ids(self.fast, text), with_bos=with_bos)
 
     def encode_with_offsets(self, text: str, *, with_bos: bool = True) -> tuple[list[int], list[int]]:
         """Token ids of `text`, and at which of its characters each begins; a BOS that the text lacks, at the first."""
-        encoded = self.fast.encode(text, add_special_tokens=False)
+        [encoded] = self.fast.encode_batch([text], add_special_tokens=False)
         begins: list[int] = []
         before = 0
         for start, end in encoded.offsets:

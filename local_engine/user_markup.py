@@ -16,6 +16,12 @@ from tokenizers import Tokenizer as FastTokenizer
 OPEN, CLOSE = "\ue000", "\ue001"
 
 
+def encoded_ids(fast: FastTokenizer, text: str) -> list[int]:
+    """A text's token ids, none added. Other threads run meanwhile, which the library's `encode` would not let them."""
+    [encoded] = fast.encode_batch_fast([text], add_special_tokens=False)
+    return encoded.ids
+
+
 class UserMarkup:
     """Marks special tokens in messages before a template is rendered, and encodes its text afterwards.
 
@@ -51,9 +57,9 @@ class UserMarkup:
     def encode(self, text: str) -> list[int]:
         """Token ids of a rendered text, none added; marked tokens are text."""
         if self._mark not in text:
-            return self._fast.encode(text, add_special_tokens=False).ids
+            return encoded_ids(self._fast, text)
         renamed = self._pattern.sub(lambda found: self._name(found[0]), text)
-        return self._renamed.encode(self.unmark(renamed), add_special_tokens=False).ids
+        return encoded_ids(self._renamed, self.unmark(renamed))
 
     @cached_property
     def _renamed(self) -> FastTokenizer:

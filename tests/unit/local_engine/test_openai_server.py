@@ -1,7 +1,10 @@
 """The wire as other servers' test suites ask about it, over a tiny random model in this process."""
 
+import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, cast
 
 import httpx
@@ -12,7 +15,8 @@ from local_engine.assembly import Engine, assemble
 from local_engine.config import EngineConfig
 from local_engine.openai_server import build_app
 from local_engine.safetensors_loader import load_safetensors
-from tests.unit.local_engine.tiny_models import make_model, write_folder
+from local_engine.tokenizer import Tokenizer
+from tests.unit.local_engine.tiny_models import byte_level, make_model, write_folder
 
 VOCABULARY = 258
 HI: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 6, "temperature": 0}
@@ -288,3 +292,31 @@ async def test_a_fault_of_ours_is_told_in_the_shape_of_the_others(engine: Engine
         ids = await client.post("/v1/embeddings", json={"input": [[1, 2]]})
         assert ids.status_code == 400
         assert "not token ids" in ids.json()["error"]["message"]
+
+
+class HeldTokenizer(Tokenizer):
+    """Stands still inside a text until it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__(byte_level(), chat_template=None, bos_token_id=None, eos_token_ids=[])
+        self.has_begun, self.may_go_on = threading.Event(), threading.Event()
+
+    def encode_with_offsets(self, text: str, *, with_bos: bool = True) -> tuple[list[int], list[int]]:
+        self.has_begun.set()
+        assert self.may_go_on.wait(60), "whoever would let it go on waits for it"
+        return super().encode_with_offsets(text, with_bos=with_bos)
+
+
+async def test_a_long_prompt_is_cut_into_tokens_while_others_are_answered(engine: Engine) -> None:
+    held = HeldTokenizer()
+    running = engine.serve()
+    running.start()
+    app = build_app(running, replace(engine, tokenizer=held), model_name="tiny")
+    async with httpx.AsyncClient(transport=transport_of(app), base_url="http://engine", timeout=300) as client:
+        long = asyncio.create_task(client.post("/v1/completions", json=TEXT | {"prompt": "a" * 100_000}))
+        assert await asyncio.to_thread(held.has_begun.wait, 60)
+        assert (await client.get("/health")).status_code == 200
+        assert (await chat(client))["choices"][0]["message"]["content"]
+        held.may_go_on.set()
+        assert (await long).json()["error"]["code"] == "context_length_exceeded"
+    await running.stop()
