@@ -94,4 +94,4 @@ def new_intent(
 
 def all_tags(key: KeyRecord, tags: tuple[str, ...]) -> tuple[str, ...]:
     """The key's own tags and the request's."""
-    return tuple(sorted({*key.tags, *tags}))
+    return tuple(sorted({*key.tags, *tags})) if key.tags or tags else ()

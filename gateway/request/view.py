@@ -33,8 +33,9 @@ from gateway.request.texts import (
     said,
     texts_of,
 )
+from gateway.request.turns import conversation_of, prefixes
 from gateway.routing.rules import EMBEDDINGS
-from gateway.upstreams.prompt_prefixes import Prefix, prefixes_of
+from gateway.upstreams.prompt_prefixes import Prefix
 
 CHARACTERS_PER_TOKEN = 4.0
 TOKENS_PER_IMAGE = 1_000
@@ -137,14 +138,14 @@ def _view_chat(body: ChatBody) -> RequestView:
             vision=images > 0,
             audio=audio > 0,
         ),
-        conversation=_conversation(turns, tools=len(tools), images=images, wants_json=wants_json),
+        conversation=conversation_of(turns, tools=len(tools), images=images, wants_json=wants_json),
         input_tokens=estimate_tokens([text for _, text in turns])
         + 4 * len(turns)
         + sum(len(bytes(tool)) for tool in tools) // 4
         + images * TOKENS_PER_IMAGE,
         image_bytes=images_length,
         is_open_ended=has_files,
-        prefixes=_prefixes(turns),
+        prefixes=prefixes(turns),
     )
 
 
@@ -202,14 +203,14 @@ def _view_responses(body: ResponsesBody) -> RequestView:
             vision=images > 0,
             audio="input_audio" in kinds,
         ),
-        conversation=_conversation(turns, tools=len(tools), images=images, wants_json=wanted != "text"),
+        conversation=conversation_of(turns, tools=len(tools), images=images, wants_json=wanted != "text"),
         input_tokens=estimate_tokens([text for _, text in turns])
         + 4 * len(turns)
         + sum(len(bytes(tool)) for tool in tools) // 4
         + images * TOKENS_PER_IMAGE,
         image_bytes=image_bytes(parts),
         is_open_ended=is_open_ended(parts) or any((body.previous_response_id, body.conversation, body.prompt)),
-        prefixes=_prefixes(turns),
+        prefixes=prefixes(turns),
     )
 
 
@@ -241,19 +242,15 @@ def _view_messages(body: CountBody) -> RequestView:
             json_schema=wants_json,
             vision=any(block.type == "image" for block in blocks),
         ),
-        conversation=_conversation(turns, tools=len(tools), images=images, wants_json=wants_json),
+        conversation=conversation_of(turns, tools=len(tools), images=images, wants_json=wants_json),
         input_tokens=estimate_tokens([text for _, text in turns])
         + 4 * len(turns)
         + sum(len(bytes(raw)) for raw in (*tools, *(block.input for block in blocks))) // 4
         + images * TOKENS_PER_IMAGE,
         image_bytes=image_bytes_of_blocks(blocks),
         is_open_ended=any(is_media(block) and block.type == "document" for block in blocks),
-        prefixes=_prefixes(turns),
+        prefixes=prefixes(turns),
     )
-
-
-def _prefixes(turns: list[tuple[str, str]]) -> tuple[Prefix, ...]:
-    return prefixes_of(turns, (len(text) // 4 + 4 for _, text in turns))
 
 
 def _plain_input(value: str | list[str | int | list[int]]) -> tuple[list[str], int]:
@@ -262,20 +259,6 @@ def _plain_input(value: str | list[str | int | list[int]]) -> tuple[list[str], i
     texts = [item for item in value if isinstance(item, str)]
     tokens = sum(len(item) if isinstance(item, list) else 1 for item in value if not isinstance(item, str))
     return texts, estimate_tokens(texts) + tokens
-
-
-def _conversation(turns: list[tuple[str, str]], *, tools: int, images: int, wants_json: bool) -> Conversation:
-    system = "\n".join(text for role, text in turns if role in ("system", "developer"))
-    others = [(role, text) for role, text in turns if role not in ("system", "developer")]
-    last = max((index for index, (role, _) in enumerate(others) if role == "user"), default=len(others) - 1)
-    return Conversation(
-        last_user=others[last][1] if others else system,
-        system=system,
-        earlier=[text for _, text in others[:last]],
-        tool_count=tools,
-        image_count=images,
-        wants_json=wants_json,
-    )
 
 
 def _needs(**wanted: bool) -> tuple[str, ...]:
