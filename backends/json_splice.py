@@ -8,9 +8,9 @@ import msgspec
 
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _KEY: Final = msgspec.json.Decoder(str)
-_OPEN: Final = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*")
-_MEMBER: Final = re.compile(rb'(?:[ \t\r\n]*,[ \t\r\n]*)?("((?:[^"\\]|\\.)*)")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
-_CLOSE: Final = re.compile(rb"[ \t\r\n]*\}[ \t\r\n]*\Z")
+_SPACE: Final = b" \t\r\n"
+_MEMBER: Final = re.compile(rb'[ \t\r\n]*[{,][ \t\r\n]*"([^"\\]*(?:\\.[^"\\]*)*)"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+"""With what is before it: the object's brace, or a comma."""
 
 
 class NotAnObject(ValueError):
@@ -35,22 +35,20 @@ def find_members(body: bytes) -> dict[str, Member]:
         values = _OBJECT.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise NotAnObject(f"the body is not a JSON object: {error}") from error
-    opened = _OPEN.match(body)
-    assert opened, "the decoder saw an object"
     members: dict[str, Member] = {}
-    position = opened.end()
+    position = 0
     for _ in range(len(values)):
         match = _MEMBER.match(body, position)
         if not match:
             raise NotAnObject("a key of the JSON object appears twice")
-        quoted, start = match[1], match.end()
-        key = _KEY.decode(quoted) if b"\\" in quoted else match[2].decode()
+        name, start = match[1], match.end()
+        key = _KEY.decode(b'"%b"' % name) if b"\\" in name else name.decode()
         value = values[key]
         if not body.startswith(value, start):
             raise NotAnObject("a key of the JSON object appears twice")
         position = start + len(memoryview(value))
-        members[key] = Member(match.start(1), start, position)
-    if not _CLOSE.match(body, position):
+        members[key] = Member(match.start(1) - 1, start, position)
+    if values and body[position:].strip(_SPACE) != b"}":
         raise NotAnObject("a key of the JSON object appears twice")
     return members
 

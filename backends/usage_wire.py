@@ -37,7 +37,7 @@ class MalformedUsage(ValueError):
 
 def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
     """OpenAI's `usage` (chat, completions, embeddings, responses) and its dialects. Raises MalformedUsage."""
-    if not isinstance(wire, Mapping):
+    if not isinstance(wire, dict):
         raise MalformedUsage("usage is not an object")
     usage = cast(Wire, wire)
     if len(usage) == len(_BARE) and _BARE.issuperset(usage):
@@ -98,7 +98,7 @@ def checked(usage: Usage) -> Usage:
 
 def parse_timings(wire: object) -> EngineTimings | None:
     """Our engine's `x_breakeven`; None unless both required figures are sane numbers."""
-    if not isinstance(wire, Mapping):
+    if not isinstance(wire, dict):
         return None
     fields = cast(Wire, wire)
     gpu_seconds, queue_seconds = _figure(fields, "gpu_seconds"), _figure(fields, "queue_seconds")
@@ -152,7 +152,7 @@ def _required(wire: Wire, *fields: str) -> int:
 def _details(usage: Wire, *fields: str) -> Wire:
     for field in fields:
         details = usage.get(field)
-        if isinstance(details, Mapping):
+        if isinstance(details, dict):
             return cast(Wire, details)
         if details is not None:
             raise MalformedUsage(f"{field} is not an object")

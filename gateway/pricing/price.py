@@ -276,14 +276,13 @@ def rounded(amount: int, multiplier: Fraction) -> int:
 
 def highest_input(rates: Rates, *, may_write_cache: bool, may_have_media: bool) -> int:
     """The highest rate that an input token can meet."""
-    found = [rates.input, rates.cached_input]
+    found = max(rates.input, rates.cached_input or 0)
     if may_write_cache:
-        found += [rates.cache_write_5m, rates.cache_write_1h]
+        found = max(found, rates.cache_write_5m or 0, rates.cache_write_1h or 0)
     if may_have_media:
-        found += [rates.audio_input, rates.image_input]
-    return max(rate for rate in found if rate is not None)
+        found = max(found, rates.audio_input or 0, rates.image_input or 0)
+    return found
 
 
 def highest_output(rates: Rates, *, may_have_media: bool) -> int:
-    found = (rates.output, rates.reasoning, rates.audio_output if may_have_media else None)
-    return max(rate for rate in found if rate is not None)
+    return max(rates.output, rates.reasoning or 0, (rates.audio_output or 0) if may_have_media else 0)
