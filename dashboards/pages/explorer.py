@@ -49,12 +49,19 @@ async def build(view: View) -> None:
             f'<div class="be-banner">{display.share(found["unallocated_share"])} of this spend '
             f"({display.dollars(found['unallocated_usd'])}) has no owner among these groups.</div>"
         )
-    with panel(
-        "Every group",
-        f"The change is against {display.period(**earlier_period.bounds())}. A name leads to its requests.",
-    ):
+    with panel("Every group", _note(found["by"], earlier_period)):
         html(_table(view, found, earlier, before["total"]["cost_usd"], key_names))
         html(_downloads(view, wanted, given))
+
+
+def _note(by: list[str], earlier: Period) -> str:
+    """How the table's figures add up, and what they are compared with."""
+    adds_up = (
+        "A request with several tags is in the row of each, so that the rows come to more than the total."
+        if "tag" in by
+        else "Rows add up to the total, but each figure is rounded for itself; pointing at a spend shows every digit."
+    )
+    return f"The change is against {display.period(**earlier.bounds())}. A name leads to its requests. {adds_up}"
 
 
 def _downloads(view: View, by: str, given: dict[str, str | None]) -> str:

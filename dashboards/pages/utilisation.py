@@ -1,5 +1,6 @@
 """How much of the paid GPU time requests used; the rest is the idle line."""
 
+from decimal import Decimal
 from typing import Any
 
 from dashboards import charts, display, markup
@@ -40,11 +41,10 @@ def _nothing_paid(*, is_configured: bool) -> str:
 
 def _tiles(found: dict[str, Any], period: str) -> str:
     idle, pays = found["idle"], found["break_even_utilisation"]
-    rent = f"{found['replicas']} × {display.dollars(found['gpu_hour_usd'])} / hour · {period}"
     return markup.tiles(
         [
             markup.tile("GPU time used", display.share(idle["utilisation"]), f"of what was paid · {period}"),
-            markup.tile("Rent", display.dollars(idle["rent_usd"]), rent),
+            markup.tile("Rent", display.dollars(idle["rent_usd"]), f"{rent_note(found)} · {period}"),
             markup.tile("Used by requests", display.dollars(idle["used_usd"]), "GPU-seconds at the hour's price"),
             markup.tile("Idle", display.dollars(idle["idle_usd"]), "paid, used by nobody", tone="warn"),
             markup.tile(
@@ -55,6 +55,14 @@ def _tiles(found: dict[str, Any], period: str) -> str:
             ),
         ]
     )
+
+
+def rent_note(found: dict[str, Any]) -> str:
+    """What the rent is made of: hours at the mean of the prices that they had, whatever an hour costs today."""
+    hours = round(sum(point["paid_gpu_seconds"] for point in found["hours"]) / 3600)
+    if not hours:
+        return "no hour was paid for"
+    return f"{display.count(hours)} GPU hours at {display.dollars(Decimal(found['idle']['rent_usd']) / hours)}"
 
 
 def _busiest(hours: list[dict[str, Any]], view: View) -> str:

@@ -19,6 +19,7 @@ from gateway.reports.tables import to_csv
 from gateway.reports.views import CostQuery, CostRow, CostTable, Dimension
 
 DIMENSIONS: tuple[str, ...] = get_args(Dimension)
+COST_PLACES = 6
 
 
 def command(
@@ -105,7 +106,7 @@ def shown(table: CostTable) -> Table:
 
 def sentences(table: CostTable) -> list[str]:
     """What stands below the groups: spend without an owner, shadow calls, idle GPUs, savings."""
-    found: list[str] = []
+    found = [text for text in (how_rows_add_up(table),) if text]
     if table.unallocated_share is not None:
         found.append(f"Unallocated: {show_usd(table.unallocated_usd or '0')}, {table.unallocated_share:.1%} of all.")
     if Decimal(table.shadow_usd):
@@ -132,14 +133,24 @@ def sentences(table: CostTable) -> list[str]:
     return found
 
 
+def how_rows_add_up(table: CostTable) -> str | None:
+    """Where adding the rows up as they are shown does not give the total as it is shown: why, and what it gives."""
+    if "tag" in table.by:
+        return "A request with several tags is in the row of each: the rows come to more than the total."
+    shown = sum(Decimal(rounded(row.cost_usd, COST_PLACES)) for row in table.rows)
+    if shown == Decimal(rounded(table.total.cost_usd, COST_PLACES)):
+        return None
+    return f"Each figure is rounded for itself: as shown, rows add up to {shown}; --json and --csv have every digit."
+
+
 def cells(row: CostRow) -> list[str]:
     """The mix stands beside the blended price: one without the other says nothing."""
     speeds = (row.time_to_first_token_p50_seconds, row.decode_tokens_per_second_p50)
     prices = (row.input_usd_per_mtok, row.output_usd_per_mtok, row.blended_usd_per_mtok)
     return [
         str(row.requests),
-        "unknown" if is_unknown(row) else rounded(row.cost_usd, 6),
-        rounded(row.list_cost_usd, 6),
+        "unknown" if is_unknown(row) else rounded(row.cost_usd, COST_PLACES),
+        rounded(row.list_cost_usd, COST_PLACES),
         *(rounded(price, 4) for price in prices),
         f"{row.input_tokens / row.output_tokens:.1f}:1" if row.output_tokens else "",
         rounded(row.cost_per_request_usd, 6),

@@ -15,11 +15,12 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import build
-from gateway.cli.costs import cells
+from gateway.cli.costs import cells, how_rows_add_up
 from gateway.cli.demo_month import write_demo_month
 from gateway.config.home import Home
-from gateway.money import show_usd
+from gateway.money import format_usd, show_usd
 from gateway.reports.books import empty_row
+from gateway.reports.views import CostTable
 
 PERIOD = ("--since", "2026-10-01", "--until", "2026-12-01")
 
@@ -52,6 +53,27 @@ def test_groups_add_up_to_the_total() -> None:
     assert found["by"] == ["model", "team"]
     assert sum(row["requests"] for row in found["rows"]) == found["total"]["requests"] > 0
     assert sum(Decimal(row["cost_usd"]) for row in found["rows"]) == Decimal(found["total"]["cost_usd"])
+
+
+def costing(*pico: int, by: str) -> CostTable:
+    """A row for each amount, and their total."""
+    rows = [empty_row().model_copy(update={"cost_usd": format_usd(one)}) for one in pico]
+    whole = empty_row().model_copy(update={"cost_usd": format_usd(sum(pico))})
+    return CostTable.model_validate({**table(), "by": [by], "rows": rows, "total": whole})
+
+
+@pytest.mark.parametrize(
+    ("pico", "by", "said"),
+    [
+        ((1_000_000, 2_000_000), "team", None),
+        ((400_000, 400_000, 400_000), "team", "rows add up to 0.000000;"),
+        ((600_000, 600_000, 600_000), "team", "rows add up to 0.000003;"),
+        ((1_000_000, 2_000_000), "tag", "several tags"),
+    ],
+)
+def test_rows_that_do_not_add_up_as_shown_say_so(pico: tuple[int, ...], by: str, said: str | None) -> None:
+    found = how_rows_add_up(costing(*pico, by=by))
+    assert found is None if said is None else said in (found or "")
 
 
 def test_csv_says_what_json_says() -> None:
