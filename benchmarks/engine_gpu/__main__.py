@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engine_gpu.report import render
-from benchmarks.engine_gpu.run import Run, conclude, is_under_way, unlimited
+from benchmarks.engine_gpu.run import AnotherDevice, Run, conclude, is_under_way, unlimited
 from benchmarks.engine_gpu.shapes import SHAPES, SMOKE, Sizes, tiny
 from benchmarks.engine_gpu.supervision import (
     CANNOT,
@@ -37,13 +37,22 @@ def main(arguments: list[str] | None = None) -> int:
         print(complaint, file=sys.stderr)
         return CANNOT
     if options.worker:
-        leave(measure(begin(options), options))
+        leave(measure_as_worker(options))
     if options.smoke:
         run = begin(options)
         status = measure(run, options)
         show(run.report(), is_json=options.json)
         return status
     return measure_in_processes(given, options)
+
+
+def measure_as_worker(options: argparse.Namespace) -> int:
+    try:
+        run = begin(options)
+    except AnotherDevice as error:
+        print(error, file=sys.stderr)
+        return CANNOT
+    return measure(run, options)
 
 
 def measure_in_processes(given: Sequence[str], options: argparse.Namespace) -> int:
@@ -59,6 +68,8 @@ def measure_in_processes(given: Sequence[str], options: argparse.Namespace) -> i
         return LOST if status == FAILED and is_under_way(output) else status
 
     status = supervise(spawn, options.budget_seconds, resumes=options.resume)
+    if status == CANNOT:
+        return CANNOT
     report = conclude(output)
     if report is None:
         print("engine_gpu measured nothing: its process ended before the first part.", file=sys.stderr)

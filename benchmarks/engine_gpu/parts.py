@@ -66,8 +66,7 @@ class Ground:
 def measure_format(run: Attempts, rival: Any, kind: WeightFormat, ground: Ground, sizes: Sizes) -> float | None:
     """One weight format, part by part; for bfloat16 our output tokens per second over transformers' workload."""
     shape, rates, batches = ground.shape, ground.rates, sizes.batches[kind]
-    rows_at_most = max(max(rows) for rows in sizes.batches.values())
-    blocks = rows_at_most * (sizes.context + 2 * sizes.decode_steps) // engine.BLOCK_SIZE + 64
+    rows_at_most, blocks = sizes.most_rows, sizes.blocks(engine.BLOCK_SIZE)
     weights = engine.StateDictWeights(rival.state_dict())
     build = partial(engine.build, shape, weights, kind=kind, blocks=blocks, max_rows=rows_at_most, device=ground.device)
     built = run.obtain((shape.name, kind, "load"), 20, build)

@@ -5,7 +5,7 @@ from typing import Any, Final, TypedDict
 
 Results = Mapping[str, Any]
 
-# docs: the engine's targets on an H200, as shares of the ceiling of the same run.
+# Shares of the ceiling that the same run's own rates give: they mean the same on an H100 and on an H200.
 SHARE_BARS: Final = {"b1": 0.70, "b64": 0.60, "b256": 0.50, "prefill": 0.60}
 QWEN_B1_TOKENS_PER_SECOND: Final = 900.0
 TRANSFORMERS_RATIO: Final = 3.0
@@ -13,20 +13,21 @@ OVERHEAD_SHARE: Final = 0.10
 
 
 class Bar(TypedDict):
-    """One target: what was measured against it, and whether it holds."""
+    """One target: what was measured against it, on which device, and whether it holds."""
 
     what: str
     value: float
     bar: float
     holds: bool
+    device: str
 
 
-def at_least(what: str, value: float, bar: float) -> Bar:
-    return Bar(what=what, value=round(value, 4), bar=bar, holds=value >= bar)
+def at_least(what: str, value: float, bar: float, device: str) -> Bar:
+    return Bar(what=what, value=round(value, 4), bar=bar, holds=value >= bar, device=device)
 
 
-def at_most(what: str, value: float, bar: float) -> Bar:
-    return Bar(what=what, value=round(value, 4), bar=bar, holds=value <= bar)
+def at_most(what: str, value: float, bar: float, device: str) -> Bar:
+    return Bar(what=what, value=round(value, 4), bar=bar, holds=value <= bar, device=device)
 
 
 def share(measured: float, ceiling: float) -> float:
@@ -34,24 +35,27 @@ def share(measured: float, ceiling: float) -> float:
     return measured / ceiling
 
 
-def build_bars(results: Results) -> list[Bar]:
+def build_bars(results: Results, device: str) -> list[Bar]:
     """Bars for whatever was measured; what was left out for lack of time has none."""
     bars: list[Bar] = []
     llama = results.get("llama-3.1-8b", {}).get("bfloat16", {})
     for name, bar in SHARE_BARS.items():
         if name in llama:
-            bars.append(at_least(f"llama-3.1-8b bfloat16 {name}: share of the ceiling", llama[name]["share"], bar))
+            what = f"llama-3.1-8b bfloat16 {name}: share of the ceiling"
+            bars.append(at_least(what, llama[name]["share"], bar, device))
     qwen = results.get("qwen3-0.6b", {}).get("bfloat16", {})
     if "b1" in qwen:
         served = qwen["b1"]["served_tokens_per_second"]
-        bars.append(at_least("qwen3-0.6b bfloat16 b1: tokens per second", served, QWEN_B1_TOKENS_PER_SECOND))
+        bars.append(at_least("qwen3-0.6b bfloat16 b1: tokens per second", served, QWEN_B1_TOKENS_PER_SECOND, device))
     for name, model in results.items():
         if isinstance(model, Mapping) and "against_transformers" in model:
             ratio = model["against_transformers"]["ratio"]
-            bars.append(at_least(f"{name}: output tokens per second over transformers'", ratio, TRANSFORMERS_RATIO))
+            what = f"{name}: output tokens per second over transformers'"
+            bars.append(at_least(what, ratio, TRANSFORMERS_RATIO, device))
     if "b256" in llama:
         overhead = llama["b256"]["overhead_share"]
-        bars.append(at_most("llama-3.1-8b b256: scheduling and sampling, share of a step", overhead, OVERHEAD_SHARE))
+        what = "llama-3.1-8b b256: scheduling and sampling, share of a step"
+        bars.append(at_most(what, overhead, OVERHEAD_SHARE, device))
     return bars
 
 
@@ -62,14 +66,18 @@ def build_report(machine: Mapping[str, Any], commit: str, results: Results) -> d
         "machine": dict(machine),
         "commit": commit,
         "results": dict(results),
-        "bars": build_bars(results),
+        "bars": build_bars(results, str(machine.get("gpu"))),
     }
 
 
 def render(report: Mapping[str, Any]) -> str:
-    """The bars as lines of text."""
+    """The device, what it was measured to do at most, and the bars, as lines of text."""
+    results = report["results"]
+    rates = {"TB/s copied": "copy_bytes_per_second", "TFLOP/s in bfloat16": "bf16_flops_per_second"}
+    measured = [f"{results[name] / 1e12:.3g} {unit}" for unit, name in rates.items() if name in results]
     lines = [
         f"{bar['what']:<70} {bar['value']:>10} {bar['bar']:>8} {'holds' if bar['holds'] else 'fails'}"
         for bar in report["bars"]
     ]
-    return "\n".join([f"{'what':<70} {'value':>10} {'bar':>8}", *lines])
+    device = ", ".join([str(report["machine"].get("gpu")), *measured])
+    return "\n".join([device, f"{'what':<70} {'value':>10} {'bar':>8}", *lines])

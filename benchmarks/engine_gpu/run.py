@@ -13,9 +13,14 @@ from typing import Any
 from benchmarks.engine_gpu.report import build_report
 
 UNDER_WAY = "under_way"
+GPU = "gpu"
 # A part that takes so many times what it may need hangs; compilation on a slow processor does not.
 HANGS_AFTER = 5.0
 SHORTEST_LIMIT_SECONDS = 90.0
+
+
+class AnotherDevice(Exception):
+    """Figures of two devices in one report would be compared with one device's rates."""
 
 
 def nothing() -> None:
@@ -43,10 +48,19 @@ class Run:
     results: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def resume(self) -> None:
-        """Take over what another process wrote: what it measured stays, what it died in has failed."""
+        """Take over what another process wrote: what it measured stays, what it died in has failed.
+
+        Raises AnotherDevice where that was on one.
+        """
         if self.output is None or not self.output.exists():
             return
-        self.results = json.loads(self.output.read_text(encoding="utf-8"))["results"]
+        written = json.loads(self.output.read_text(encoding="utf-8"))
+        was, now = written["machine"].get(GPU), self.machine.get(GPU)
+        if was != now:
+            raise AnotherDevice(
+                f"{self.output} holds figures of {was}, and this is {now}; give another --output, or no --resume."
+            )
+        self.results = written["results"]
         self.results.pop("left_out", None)
         settle(self.results)
 

@@ -63,6 +63,15 @@ class Sizes:
     copy_bytes: int = 4 << 30
     product_side: int = 8192
 
+    @property
+    def most_rows(self) -> int:
+        """The largest batch that is decoded."""
+        return max(max(rows) for rows in self.batches.values())
+
+    def blocks(self, block_size: int) -> int:
+        """KV-cache blocks that hold the largest batch, its answers, and some to spare."""
+        return self.most_rows * (self.context + 2 * self.decode_steps) // block_size + 64
+
 
 # Enough to go through every part once where a CPU interprets the kernels; its figures mean nothing.
 SMOKE: Final = Sizes(

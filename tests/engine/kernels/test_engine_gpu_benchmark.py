@@ -22,12 +22,15 @@ from benchmarks.engine_gpu.ceilings import (
     prefill_tokens_per_second,
 )
 from benchmarks.engine_gpu.report import build_bars, build_report, render
-from benchmarks.engine_gpu.run import Run, conclude, is_under_way
-from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_600M
+from benchmarks.engine_gpu.run import AnotherDevice, Run, conclude, is_under_way
+from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_600M, SHAPES, Sizes
 from benchmarks.engine_gpu.supervision import CANNOT, DONE, FAILED, LOST, MOST_PROCESSES, run_process, supervise
+from local_engine.config import ModelConfig
 from local_engine.errors import DeviceLost
+from local_engine.memory_plan import weight_bytes
 
 ROOT = Path(__file__).parents[3]
+BLOCK_SIZE = 16
 RATES = DeviceRates(copy_bytes_per_second=4.3e12, bf16_flops_per_second=790e12)
 
 
@@ -72,12 +75,14 @@ def test_bars_judge_what_was_measured_and_nothing_else() -> None:
         },
         "qwen3-0.6b": {"bfloat16": {"b1": decode_figures(0.95)}},
     }
-    bars = {bar["what"]: bar for bar in build_bars(results)}
+    bars = {bar["what"]: bar for bar in build_bars(results, "some GPU")}
     assert [bar["holds"] for bar in bars.values()] == [True, False, True, False, False]
     assert bars["llama-3.1-8b b256: scheduling and sampling, share of a step"]["value"] == 0.2
     report = build_report({"gpu": "none"}, "unknown", results)
     assert set(report) == {"name", "machine", "commit", "results", "bars"}
     assert json.loads(json.dumps(report)) == report
+    assert {bar["device"] for bar in report["bars"]} == {"none"}
+    assert render(report).startswith("none, 4.3 TB/s copied\n")
     assert render(report).count("fails") == 3
 
 
@@ -172,6 +177,26 @@ def test_what_a_killed_process_left_is_concluded(tmp_path: Path) -> None:
     assert (report["machine"], report["commit"]) == ({"gpu": "some"}, "abc")
     assert json.loads(output.read_text()) == report
     assert list(tmp_path.iterdir()) == [output]
+
+
+def test_figures_of_another_device_are_not_gone_on_with(tmp_path: Path) -> None:
+    output = tmp_path / "report.json"
+    Run(output, deadline=1e12, machine={"gpu": "H100"}, commit="abc").attempt(("a", "first"), 1, lambda: 7)
+    before = output.read_text()
+    with pytest.raises(AnotherDevice, match="figures of H100, and this is H200"):
+        Run(output, deadline=1e12, machine={"gpu": "H200"}, commit="abc").resume()
+    assert output.read_text() == before
+    same = Run(output, deadline=1e12, machine={"gpu": "H100"}, commit="def")
+    same.resume()
+    assert same.results == {"a": {"first": 7}}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
+def test_everything_fits_an_h100(shape: ModelConfig) -> None:
+    """transformers' weights, ours and the caches, and a tenth left for products, graphs and the libraries."""
+    sizes = Sizes()
+    caches = sizes.blocks(BLOCK_SIZE) * BLOCK_SIZE * shape.kv_bytes_per_token(2)
+    assert 2 * weight_bytes(shape, "bfloat16") + caches < 0.9 * 78 * 2**30
 
 
 def test_a_part_that_hangs_ends_its_process_and_says_where() -> None:
