@@ -236,13 +236,18 @@ def read_answer(body: bytes, *, backend: str) -> Chunk:
             raise UpstreamUnavailable(f"{backend} answered with something that is not JSON", backend=backend) from error
     if event.error is not None:
         raise error_from_event(event.error, backend=backend, is_started=False)
-    outputs = [choice.output() for choice in event.choices or ()]
+    has_output, characters, finish_reason = not event.choices, 0, None
+    for choice in event.choices or ():
+        is_said, count = choice.output()
+        has_output = has_output or is_said
+        characters += count
+        finish_reason = finish_reason or choice.finish_reason or None
     usage, is_malformed = _usage(event)
     return Chunk(
         body,
-        has_output=any(found for found, _ in outputs) or not event.choices,
-        output_characters=sum(count for _, count in outputs),
-        finish_reason=next((choice.finish_reason for choice in event.choices or () if choice.finish_reason), None),
+        has_output=has_output,
+        output_characters=characters,
+        finish_reason=finish_reason,
         usage=usage,
         timings=parse_timings(event.x_breakeven),
         is_done=True,

@@ -189,7 +189,10 @@ def vendor_text(headers: Mapping[str, str]) -> bytes:
 
 
 def _of_rule(name: str, rules: Sequence[Rule]) -> int | None:
-    return next((rule.cache_seconds for rule in rules if rule.name == name), None)
+    for rule in rules:
+        if rule.name == name:
+            return rule.cache_seconds
+    return None
 
 
 def _name(run: Run) -> str:

@@ -132,10 +132,11 @@ def price_bound(
     bounds: list[int] = []
     for ladder, multiplier in (ordinary,) if is_ordinary else (ordinary, asked):
         reached = [ladder.base, *(step.rates for step in ladder.steps if input_tokens > step.above_input_tokens)]
-        dearest_input = max(
-            highest_input(rates, may_write_cache=may_write_cache, may_have_media=may_have_media) for rates in reached
-        )
-        dearest_output = max(highest_output(rates, may_have_media=may_have_media) for rates in reached)
+        dearest_input = dearest_output = 0
+        for rates in reached:
+            one = highest_input(rates, may_write_cache=may_write_cache, may_have_media=may_have_media)
+            dearest_input = max(dearest_input, one)
+            dearest_output = max(dearest_output, highest_output(rates, may_have_media=may_have_media))
         amount = input_tokens * dearest_input + max_output_tokens * dearest_output
         if multiplier is ONE and not prices.discount:  # whole pico-dollars stay whole
             bounds.append(amount + fee)

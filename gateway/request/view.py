@@ -1,5 +1,7 @@
 """The caller's body as the decision needs to see it: a view of some fields. The bytes themselves go on untouched."""
 
+from itertools import compress
+
 import msgspec
 
 from backends.messages_endpoint_format import without_billing_line
@@ -262,7 +264,7 @@ def _plain_input(value: str | list[str | int | list[int]]) -> tuple[list[str], i
 
 
 def _needs(**wanted: bool) -> tuple[str, ...]:
-    return tuple(name for name, is_wanted in wanted.items() if is_wanted)
+    return tuple(compress(wanted, wanted.values()))
 
 
 def estimate_tokens(texts: list[str]) -> int:
