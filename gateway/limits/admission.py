@@ -267,10 +267,10 @@ class Admission:
             try:
                 refusal = await self.treasury.obtain(purse, amount, wait_seconds)
             except CountersDown as error:
-                raise Overloaded(
-                    f"The shared store that counts budgets cannot be reached ({error}), and the part of this budget "
-                    "that this worker held is used up, or was lent to it too long ago. Try again once the store is "
-                    "back.",
+                raise Overloaded(  # the error names the server: it is in the log, and not for callers
+                    "The shared store that counts budgets and quotas cannot be reached, and the part of this one that "
+                    "this worker held is used up, or was lent to it too long ago. Try again once the store is back; "
+                    "the gateway's log says what is wrong.",
                     retry_after_seconds=RETRY_SECONDS,
                 ) from error
             if refusal is not None:
