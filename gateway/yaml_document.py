@@ -90,7 +90,9 @@ def parse_yaml(text: str, *, file: str, scalars: Literal["typed", "text"] = "typ
     if node is None:
         raise ConfigurationError("is empty", file=file, line=1)
     if twice := next(duplicates(node), None):
-        raise ConfigurationError("is given twice", file=file, line=twice.start_mark.line + 1, field=str(twice.value))
+        first, second = (key.start_mark.line + 1 for key in twice)
+        problem = f"is given twice, first in line {first}: make one of the two"
+        raise ConfigurationError(problem, file=file, line=second, field=str(twice[1].value))
     return Document(value, node)
 
 
@@ -151,9 +153,9 @@ def children(node: yaml.Node) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
             yield str(index), value, value
 
 
-def duplicates(root: yaml.Node) -> Iterator[Any]:
-    """Keys that a mapping holds twice; YAML would silently keep the last. Each node once: an alias may be its own
-    ancestor, or stand for millions."""
+def duplicates(root: yaml.Node) -> Iterator[tuple[Any, Any]]:
+    """Keys that a mapping holds twice, the first and the second; YAML would silently keep the last. Each node once: an
+    alias may be its own ancestor, or stand for millions."""
     seen: set[int] = set()
     waiting = [root]
     while waiting:
@@ -161,12 +163,12 @@ def duplicates(root: yaml.Node) -> Iterator[Any]:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        names: set[str] = set()
+        names: dict[str, Any] = {}
         for name, key, value in children(node):
             if isinstance(node, yaml.MappingNode):
                 if name in names:
-                    yield key
-                names.add(name)
+                    yield names[name], key
+                names[name] = key
             waiting.append(value)
 
 

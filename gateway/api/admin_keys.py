@@ -21,10 +21,7 @@ Label = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\w .:/@-]+
 def _limits(given: dict[str, Any]) -> dict[str, Any]:
     """As they are stored: what is null is left out."""
     limits = {name: value for name, value in given.items() if value is not None}
-    try:
-        parse_limits(limits)
-    except ArithmeticError as error:
-        raise ValueError("budget_usd is not an amount of dollars such as 25 or 25.50") from error
+    parse_limits(limits)
     if small := [name for name, value in limits.items() if isinstance(value, int) and value < 1]:
         raise ValueError(f"{small[0]} must be at least 1; revoke the key to stop it, or leave it out for no limit")
     return limits

@@ -63,7 +63,7 @@ def show(report: BreakEvenReport, console: Console) -> None:
     console.print(steps)
     owned = report.owned
     console.print(
-        f"At this price the {report.observed.hours} hours seen are {show_usd(owned.rent_usd)} of rent, "
+        f"At this price the hours seen ({report.observed.hours}) are {show_usd(owned.rent_usd)} of rent, "
         f"of which idle {show_usd(owned.idle_usd)}; "
         f"utilisation {owned.utilisation:.2%}{'' if owned.is_measured else ' (expected)'}."
     )

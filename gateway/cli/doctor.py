@@ -86,9 +86,11 @@ def examine(home: Home, url: str) -> Iterator[Finding]:
         yield Finding(f"extra {extra}", is_there, purpose if is_there else missing, fix)
     yield _try("state", lambda: _state(home), "set BREAKEVEN_HOME to a writable directory with 2 GB free")
     yield _journal(home)
-    yield _try("configuration", lambda: _configuration(home), "edit the file at the line named, then `breakeven check`")
-    yield _try("database", lambda: _database(home), "start it, or correct `database` in breakeven.yaml")
-    yield _try("redis", lambda: _redis(home), "start it, or correct `redis` in breakeven.yaml")
+    fix = "edit the file at the line named, then `breakeven check`"
+    yield (configuration := _try("configuration", lambda: _configuration(home), fix))
+    if configuration.is_ok:  # else what is wrong with it is said already
+        yield _try("database", lambda: _database(home), "start it, or correct `database` in breakeven.yaml")
+        yield _try("redis", lambda: _redis(home), "start it, or correct `redis` in breakeven.yaml")
     yield _keys(settings)
     if proxy := next((name for name in PROXIES if os.environ.get(name)), None):
         yield Finding("proxy", False, f"{proxy} is set and not used: {DIRECTLY}")

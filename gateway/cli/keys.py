@@ -132,7 +132,7 @@ def _limits(
     limits = {name: value for name, value in given.items() if value is not None}
     try:
         parse_limits(limits)
-    except (ValueError, ArithmeticError) as error:
+    except ValueError as error:
         raise typer.BadParameter(f"limits: {error}") from error
     return limits
 

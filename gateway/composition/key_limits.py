@@ -26,7 +26,7 @@ def _limits(key_id: str, stored: Mapping[str, Any], shared: SharedLimits) -> Lim
         limits = parse_limits(stored)
         if unknown := sorted(limits.tier_quotas.keys() - shared.tiers.keys()):
             raise ValueError(f"breakeven.yaml has no tier {', '.join(unknown)}")
-    except (ValueError, ArithmeticError) as error:
+    except ValueError as error:
         log.error("the limits of key %s cannot be read (%s); it may spend nothing", key_id, error)
         return Limits(budget_usd="0")
     return limits

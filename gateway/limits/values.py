@@ -69,7 +69,11 @@ class StrictBudget:
 def parse_limits(stored: Mapping[str, Any]) -> Limits:
     """Limits as stored. Raises msgspec.ValidationError, and ValueError for a budget that is not an amount."""
     limits = msgspec.convert(dict(stored), Limits)
-    if limits.budget_pico_usd is not None and limits.budget_pico_usd < 0:
+    try:
+        budget = limits.budget_pico_usd
+    except ArithmeticError as error:
+        raise ValueError("budget_usd is not an amount of dollars such as 25 or 25.50") from error
+    if budget is not None and budget < 0:
         raise ValueError("a budget cannot be negative")
     if any(quota.requests < 0 for quota in limits.tier_quotas.values()):
         raise ValueError("a tier's quota cannot be negative")

@@ -11,6 +11,7 @@ from gateway.errors import ConfigurationError
 from gateway.pricing.catalogue import FOR_EVER_US, PriceBook
 from gateway.routing.rules import EMBEDDINGS, ModelSpec, RulesDocument, parse_rules
 from gateway.routing.snapshot import Candidate, EngineSpeed, Snapshot
+from gateway.yaml_document import parse_yaml
 
 SIMULATED = "simulated"
 
@@ -42,7 +43,11 @@ class Catalogue:
             if spec.backend not in self.backends and spec.backend not in self.switched_off:
                 known = ", ".join(sorted(self.backends))
                 raise ConfigurationError(
-                    f"the model {name!r} names the backend {spec.backend!r}; known: {known}", file=file, field="models"
+                    f"the model {name!r} names the backend {spec.backend!r}; known: {known}. A new one in "
+                    "breakeven.yaml is known from the next start on",
+                    file=file,
+                    line=parse_yaml(text, file=file).line(("models", name, "backend")),
+                    field="models",
                 )
         return document
 

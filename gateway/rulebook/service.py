@@ -239,7 +239,8 @@ class RulesService:
 
     def _report(self, problem: Problem, consequence: str) -> None:
         if problem != self.problem:
-            log.error("%s: line %s: %s", consequence, problem.line, problem.message)
+            where = f"line {problem.line}: " if problem.line is not None else ""
+            log.error("%s: %s%s", consequence, where, problem.message)
         self.problem = problem
 
 

@@ -47,7 +47,7 @@ def test_a_path_has_the_line_of_its_deepest_part(path: tuple[str | int, ...], li
     [
         ("", "f:1: is empty"),
         ("# nothing\n", "f:1: is empty"),
-        ("a: 1\nb: 2\na: 3\n", "f:3: a: is given twice"),
+        ("a: 1\nb: 2\na: 3\n", "f:3: a: is given twice, first in line 1"),
         ("a: {b: 1, c: [{d: 1, d: 2}]}\n", "f:1: d: is given twice"),
         ("a: [1\n", "f:2: not valid YAML"),
         ("é: ü\nb: \x07\n", "f:2: has the character '\\x07'"),

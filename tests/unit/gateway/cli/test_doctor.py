@@ -94,6 +94,14 @@ def test_a_proxy_that_the_data_path_does_not_use_is_named(home: Home, monkeypatc
     assert seen.fix is None
 
 
+def test_what_is_wrong_with_the_configuration_is_said_once(home: Home) -> None:
+    create_home(home)
+    write_first_files(home)
+    with home.config_file.open("a") as file:
+        file.write("backends: {vllm: {base_url: 'http://127.0.0.1:1/v1'}}\n")
+    assert [name for name, one in found(home).items() if "is given twice" in one.detail] == ["configuration"]
+
+
 async def test_a_database_that_can_only_be_read_is_no_database_that_works(tmp_path: Path) -> None:
     url = f"sqlite+aiosqlite:///{tmp_path / 'books.db'}"
     await migrate(url)

@@ -61,7 +61,7 @@ def test_what_is_cleared_is_gone() -> None:
         (("--clear", "role"), "'role' is none of team, project"),
         (("--clear", "team", "--team", "red"), "team is both cleared and given a value"),
         (("--clear", "budget", "--budget-usd", "5"), "budget is both cleared and given a value"),
-        (("--budget-usd", "much"), "limits:"),
+        (("--budget-usd", "much"), "is not an amount of dollars such as 25"),
         (("--tier-quota", "premium=3/day"), "there is no tier 'premium'"),
         (("--tier-quota", "premium"), "is not TIER=REQUESTS/WINDOW"),
     ],
