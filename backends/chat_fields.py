@@ -177,4 +177,6 @@ def _tool_choice(choice: object) -> ToolChoice | None:
         name = text_of(cast(Fields, function), "name") if isinstance(function, dict) else None
         if name:
             return ("tool", name)
+        if cast(Fields, choice).get("type") == "custom":
+            raise untranslatable("tool_choice", "only functions can be translated")
     raise invalid("tool_choice", "must be auto, none, required or a function")

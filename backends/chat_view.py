@@ -137,6 +137,10 @@ def _turns(messages: object) -> Iterator[Turn]:
         elif role == "user":
             yield Turn("user", parts)
         elif role == "assistant":
+            if message.get("audio") and not parts:
+                raise untranslatable(
+                    f"{where}.audio", "what was said aloud is kept at its provider; send its transcript"
+                )
             refusal = text_of(message, "refusal")
             calls = tuple(_tool_calls(message, where))
             yield Turn("assistant", (*parts, *((Text(refusal),) if refusal else ()), *calls))
@@ -211,6 +215,8 @@ def _tool_calls(message: Fields, where: str) -> Iterator[ToolCall]:
     for position, item in enumerate(calls):
         here = f"{where}.tool_calls[{position}]"
         call = object_of(item, here)
+        if call.get("type") == "custom":
+            raise untranslatable(f"{here}.type", "a custom tool's call cannot be told to this model")
         function = object_of(call.get("function"), f"{here}.function")
         name = text_of(function, "name") or ""
         text = text_of(function, "arguments") or "{}"

@@ -157,6 +157,9 @@ def _user(role: str, blocks: list[Fields], where: str) -> Iterator[Fields]:
             yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": content}
             parts += media
         else:
+            context = text_of(block, "context") if block.get("type") == "document" else None
+            if context:
+                parts.append({"type": "text", "text": context})
             parts.append(_part(block, where))
     if parts:
         yield {"role": role, "content": parts}
@@ -182,10 +185,12 @@ def _part(block: Fields, where: str) -> Fields:
     if kind not in ("image", "document"):
         raise UnsayableMessages(f"{where}.content", f"a block of type {kind!r} cannot be sent to this model")
     source = part_of(block, "source")
-    if source.get("type") == "text":
-        return {"type": "text", "text": text_of(source, "data") or ""}
-    if source.get("type") == "content":
-        return {"type": "text", "text": _plain(dict(source), f"{where}.content")}
+    if source.get("type") == "file":
+        raise UnsayableMessages(f"{where}.content", "a file's id means nothing to this model; send what is in it")
+    if source.get("type") in ("text", "content"):
+        is_text = source.get("type") == "text"
+        text = (text_of(source, "data") or "") if is_text else _plain(dict(source), f"{where}.content")
+        return {"type": "text", "text": "\n".join(filter(None, (text_of(block, "title"), text)))}
     inline = f"data:{source.get('media_type')};base64,{source.get('data')}"
     url = text_of(source, "url") if source.get("type") == "url" else inline
     if source.get("type") not in ("url", "base64") or not url:

@@ -82,7 +82,7 @@ def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
     for place, item in enumerate(list_of(given, "input")):
         where = f"input[{place}]"
         fields = object_of(item, where)
-        kind = fields.get("type", "message")
+        kind = fields.get("type") or ("message" if "role" in fields else "item_reference")
         if kind == "reasoning":  # means nothing to another provider
             continue
         message = _call(fields, tools) if kind in CALLS else _message(fields, str(kind), where)

@@ -33,6 +33,25 @@ def view(**fields: Any) -> ChatView:
         ({"stop": ["a", 7]}, "stop", "invalid_value"),
         ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name", "invalid_value"),
         ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools[0].type", "unsupported_parameter"),
+        (
+            {"tools": TOOLS, "tool_choice": {"type": "custom", "custom": {"name": "x"}}},
+            "tool_choice",
+            "unsupported_parameter",
+        ),
+        (
+            {
+                "messages": [
+                    {"role": "assistant", "tool_calls": [{"id": "c", "type": "custom", "custom": {"name": "x"}}]}
+                ]
+            },
+            "messages[0].tool_calls[0].type",
+            "unsupported_parameter",
+        ),
+        (
+            {"messages": [{"role": "assistant", "audio": {"id": "a"}}]},
+            "messages[0].audio",
+            "unsupported_parameter",
+        ),
         ({"web_search_options": {}}, "web_search_options", "unsupported_parameter"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id", "invalid_value"),
     ],

@@ -18,10 +18,13 @@ from backends.protocol import Call
 
 Json = dict[str, object]
 DOCUMENT = Path(__file__).parents[3] / "docs" / "backends.md"
-HI: Json = {"messages": [{"role": "user", "content": "hi"}]}
+HELLO: list[Json] = [{"role": "user", "content": "hi"}]
+HI: Json = {"messages": HELLO}
 FUNCTION: Json = {"name": "f", "parameters": {"type": "object", "properties": {}}}
 TOOLS: Json = {"tools": [{"type": "function", "function": FUNCTION}]}
 IMAGE: Json = {"type": "image_url", "image_url": {"url": "https://x/y.png"}}
+TOLD: Json = {"type": "text", "text": "hi"}
+CUSTOM_CALL: Json = {"id": "c", "type": "custom", "custom": {"name": "f", "input": "x"}}
 
 
 def ask(*parts: Json) -> Json:
@@ -66,6 +69,15 @@ SAMPLES: dict[str, tuple[Json, Json]] = {
     "prompt_cache_key": (HI, {"prompt_cache_key": "k"}),
     "prompt_cache_options": (HI, {"prompt_cache_options": {"mode": "explicit"}}),
     "prompt_cache_retention": (HI, {"prompt_cache_retention": "24h"}),
+    "cache breakpoint of a part": (ask(TOLD), ask(TOLD | {"prompt_cache_breakpoint": {"ttl": "1h"}})),
+    "detail of an image": (
+        ask(IMAGE),
+        ask({"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "low"}}),
+    ),
+    "strictness of a function": (
+        HI | TOOLS,
+        {"tools": [{"type": "function", "function": FUNCTION | {"strict": True}}]},
+    ),
     "safety_identifier": (HI, {"safety_identifier": "u"}),
     "thinking": (HI, {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
     "any other field": (HI, {"provider": {"order": ["x"]}}),
@@ -75,6 +87,8 @@ SAMPLES: dict[str, tuple[Json, Json]] = {
     "audio": (HI, {"audio": {"voice": "alloy", "format": "wav"}}),
     "moderation": (HI, {"moderation": {"policy": {"output": {"mode": "block"}}}}),
     "hosted tool": (HI, {"tools": [{"type": "web_search"}]}),
+    "custom tool, and its calls": (HI, {"messages": [*HELLO, {"role": "assistant", "tool_calls": [CUSTOM_CALL]}]}),
+    "what was said aloud before": (HI, {"messages": [*HELLO, {"role": "assistant", "audio": {"id": "a"}}]}),
     "file by id": (HI, ask({"type": "file", "file": {"file_id": "f"}})),
     "audio in": (HI, ask({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}})),
     "image in a tool's result": (answered("x"), answered([IMAGE])),
@@ -129,6 +143,8 @@ SEARCH: Json = {"type": "web_search_20250305", "name": "web_search"}
 PDF: Json = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
 THOUGHT: Json = {"type": "thinking", "thinking": "hm", "signature": "s"}
 SAID: Json = {"type": "text", "text": "hi"}
+PAPER: Json = {"type": "document", "source": PDF}
+PICTURE: Json = {"type": "image", "source": {"type": "url", "url": "https://x/y.png"}}
 
 
 def assistant(*blocks: Json) -> Json:
@@ -149,6 +165,12 @@ MESSAGE_SAMPLES: dict[str, tuple[Json, Json]] = {
     "cache_control": (MESSAGE | ask(SAID), ask(SAID | {"cache_control": {"type": "ephemeral"}})),
     "image": (MESSAGE, ask({"type": "image", "source": {"type": "url", "url": "https://x/y.png"}})),
     "inline document": (MESSAGE, ask({"type": "document", "source": PDF})),
+    "context of a document": (MESSAGE | ask(PAPER), ask(PAPER | {"context": "a letter"})),
+    "citations of a document": (MESSAGE | ask(PAPER), ask(PAPER | {"citations": {"enabled": True}})),
+    "transformations of an image": (
+        MESSAGE | ask(PICTURE),
+        ask(PICTURE | {"transformations": {"oversized_image": "x"}}),
+    ),
     "tool result": (MESSAGE, ask({"type": "tool_result", "tool_use_id": "t", "content": "one"})),
     "thinking": (MESSAGE, {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
     "output_config.effort": (MESSAGE, {"output_config": {"effort": "low"}}),
@@ -162,6 +184,10 @@ MESSAGE_SAMPLES: dict[str, tuple[Json, Json]] = {
     "container": (MESSAGE, {"container": "c"}),
     "context_management": (MESSAGE, {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}),
     "deferred tool": (MESSAGE | {"tools": [OWN_TOOL]}, {"tools": [OWN_TOOL | {"defer_loading": True}]}),
+    "examples of a tool's input": (
+        MESSAGE | {"tools": [OWN_TOOL]},
+        {"tools": [OWN_TOOL | {"input_examples": [{}], "allowed_callers": ["direct"], "eager_input_streaming": True}]},
+    ),
     "diagnostics": (MESSAGE, {"diagnostics": {"previous_message_id": "msg_1"}}),
     "fallbacks": (MESSAGE, {"fallbacks": [{"model": "n"}]}),
     "fallback_credit_token": (MESSAGE, {"fallback_credit_token": "t"}),
@@ -179,6 +205,7 @@ MESSAGE_SAMPLES: dict[str, tuple[Json, Json]] = {
     ),
     "search result": (MESSAGE, ask({"type": "search_result", "source": "https://x", "title": "t", "content": [SAID]})),
     "document by address": (MESSAGE, ask({"type": "document", "source": {"type": "url", "url": "https://x/y.pdf"}})),
+    "file by id": (MESSAGE, ask({"type": "document", "source": {"type": "file", "file_id": "f"}})),
     "assistant's message at the end": (MESSAGE, assistant(SAID)),
 }
 

@@ -281,17 +281,28 @@ def test_a_wrong_type_or_range_is_named(fields: dict[str, object], param: str) -
     assert refused.value.param == param
 
 
+BY_ID: Json = {"type": "image", "source": {"type": "file", "file_id": "f"}}
+
+
 def test_search_results_and_documents_of_blocks_are_said_as_text() -> None:
     text = [{"type": "text", "text": "Paris is "}, {"type": "text", "text": "in France."}]
     blocks = [
         {"type": "search_result", "source": "https://x/y", "title": "Paris", "content": text},
         {"type": "document", "source": {"type": "content", "content": text}},
+        {
+            "type": "document",
+            "title": "A letter",
+            "context": "It was never sent.",
+            "source": {"type": "text", "media_type": "text/plain", "data": "Dear all,"},
+        },
     ]
     asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": blocks}]}
     (message,) = json.loads(chat_body_from_messages(json.dumps(asked).encode()))["messages"]
     assert [part["text"] for part in message["content"]] == [
         "Paris\nhttps://x/y\nParis is in France.",
         "Paris is in France.",
+        "It was never sent.",
+        "A letter\nDear all,",
     ]
 
 
@@ -303,6 +314,8 @@ def test_search_results_and_documents_of_blocks_are_said_as_text() -> None:
         ({"max_tokens": "many"}, False),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, True),
         ({"messages": [{"role": "user", "content": [{"type": "container_upload", "file_id": "f"}]}]}, True),
+        ({"messages": [{"role": "user", "content": [BY_ID]}]}, True),
+        ({"max_tokens": 0}, True),
     ],
 )
 async def test_only_what_another_format_could_say_may_go_to_another_model(
