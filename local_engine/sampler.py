@@ -150,8 +150,9 @@ def change_logits(logits: torch.Tensor, request: Request, new_ids: list[int]) ->
         ids = torch.tensor(list(counts), device=logits.device)
         times = torch.tensor(list(counts.values()), dtype=logits.dtype, device=logits.device)
         logits[ids] -= params.presence_penalty + params.frequency_penalty * times
-    for token_id, bias in params.logit_bias.items():
-        logits[token_id] += bias
+    if params.logit_bias:
+        ids = torch.tensor(list(params.logit_bias), device=logits.device)
+        logits[ids] += torch.tensor(list(params.logit_bias.values()), dtype=logits.dtype, device=logits.device)
     if bans_end:
         # A file may name an end that its model cannot draw.
         logits[[end for end in params.stop_token_ids if end < len(logits)]] = float("-inf")
