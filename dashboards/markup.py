@@ -9,7 +9,7 @@ COMMAND = re.compile("`([^`]+)`")
 UNIT = re.compile(r"(?<=\d) (?=%|(?:ms|s|h|min|tok/s|k|M|G)\b)")
 MINUS = re.compile(r"−(?=\$)")
 CONTEXT_LINES = 3
-LONG_VALUE = 11
+LONG_VALUE = 10
 """More signs than this are set smaller in a tile."""
 
 

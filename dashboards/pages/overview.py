@@ -145,18 +145,17 @@ def _notes(found: dict[str, Any], view: View) -> None:
     if total["simulated_requests"]:
         html(
             '<div class="be-banner warn">'
-            f"{total['simulated_requests']:,} of these requests are simulated, at list prices: no such money was "
-            "spent.</div>"
+            f"Simulated, at list prices, and no money spent: {total['simulated_requests']:,} of these requests.</div>"
         )
     if total["unpriced_requests"]:
         html(
-            f'<div class="be-banner warn">{total["unpriced_requests"]:,} requests have no known price and are in no '
-            "sum here. Add the price, then <code>breakeven prices reprice</code>.</div>"
+            '<div class="be-banner warn">Without a known price, and in no sum here: '
+            f"{total['unpriced_requests']:,} requests. Add the price, then <code>breakeven prices reprice</code>.</div>"
         )
     if total["estimated_requests"]:
         html(
-            f'<div class="be-banner">{total["estimated_requests"]:,} requests are counted by estimate, because the '
-            "provider reported no usage for them.</div>"
+            '<div class="be-banner">Counted by estimate, because the provider reported no usage: '
+            f"{total['estimated_requests']:,} of these requests.</div>"
         )
     if found["unallocated_share"]:
         html(

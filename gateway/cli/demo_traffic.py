@@ -157,22 +157,7 @@ def _settled(
     gpu_seconds, cost = _cost(answered, usage)
     queue = dice.expovariate(4.0) if answered.is_local and not is_failed else None
     first_token, pace = _speed(dice, answered, usage, queue or 0.0)
-    intent = Intent(
-        request_id=_request_id(dice, at_us),
-        accepted_at_us=at_us,
-        key_id=request.key_id,
-        team=request.team,
-        project=request.project,
-        tags=request.tags,
-        operation=request.operation,
-        requested_model=request.requested_model,
-        is_stream=True,
-        decision=choice.decision,
-        backend=choice.order[0].backend,
-        provider=choice.order[0].provider,
-        upstream_model=choice.order[0].upstream_model,
-        cost_bound_pico_usd=None,
-    )
+    intent = _intended(_request_id(dice, at_us), at_us, request, choice)
     total = cost.total_pico_usd if cost is not None else None
     return Entry(
         intent=intent,
@@ -203,6 +188,26 @@ def _settled(
         http_status=503 if is_failed else 200,
         error=OUTAGE_ERROR if is_failed else None,
         attempts=attempts,
+    )
+
+
+def _intended(request_id: str, at_us: int, request: RequestFacts, choice: Choice) -> Intent:
+    first = choice.order[0]
+    return Intent(
+        request_id=request_id,
+        accepted_at_us=at_us,
+        key_id=request.key_id,
+        team=request.team,
+        project=request.project,
+        tags=request.tags,
+        operation=request.operation,
+        requested_model=request.requested_model,
+        is_stream=True,
+        decision=choice.decision,
+        backend=first.backend,
+        provider=first.provider,
+        upstream_model=first.upstream_model,
+        cost_bound_pico_usd=None,
     )
 
 

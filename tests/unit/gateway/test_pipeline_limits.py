@@ -1,0 +1,72 @@
+"""What a key may spend and how often it may ask: refused before anything is booked, and held while a request runs."""
+
+import asyncio
+import json
+
+import pytest
+
+from backends.scripted import Outcome, follow
+from gateway.errors import BudgetExhausted, RateLimitExceeded, UpstreamFailed
+from gateway.limits.admission import Admission, parse_limits
+from tests.rig import Rig
+
+
+def limited(**limits: object) -> Admission:
+    return Admission(limits={"key-1": parse_limits(limits)})
+
+
+async def test_a_spent_budget_refuses_before_anything_is_booked() -> None:
+    rig = Rig(admission=limited(budget_usd="0.00001"))
+    with pytest.raises(BudgetExhausted):
+        await rig.ask(max_tokens=1000)
+    assert not rig.ledger.entries
+    assert not rig.ledger.open
+
+
+async def test_many_at_once_never_spend_more_than_the_budget_and_use_nearly_all_of_it() -> None:
+    # Each answer costs 28 micro-dollars and must hold about 30: 12 input tokens estimated as 2 x 6, 5 of output.
+    rig = Rig(admission=limited(budget_usd="0.003"))
+    results = await asyncio.gather(*(rig.ask(max_tokens=5) for _ in range(500)), return_exceptions=True)
+    refused = sum(isinstance(result, BudgetExhausted) for result in results)
+    spent = sum(entry.cost.total_pico_usd for entry in rig.ledger.entries if entry.cost)
+    assert refused + len(rig.ledger.entries) == 500
+    assert spent <= 3_000_000_000
+    while True:
+        try:
+            await rig.ask(max_tokens=5)
+        except BudgetExhausted:
+            break
+    spent = sum(entry.cost.total_pico_usd for entry in rig.ledger.entries if entry.cost)
+    assert 0.95 * 3_000_000_000 <= spent <= 3_000_000_000
+
+
+async def test_a_stream_ends_with_length_when_the_budget_does() -> None:
+    pieces = ("x" * 400,) * 40
+    rig = Rig(one=follow([Outcome(pieces=pieces)]), admission=limited(budget_usd="0.005"))
+    caller = await rig.ask(stream=True)
+    assert caller.sent[-1].endswith(b"data: [DONE]\n\n")
+    assert (
+        json.loads(caller.sent[-1].split(b"\n")[0].removeprefix(b"data: "))["choices"][0]["finish_reason"] == "length"
+    )
+    assert rig.entry.finish_reason == "length"
+    assert rig.entry.error == "budget_reached"
+    assert rig.entry.cost is not None
+    assert rig.entry.cost.total_pico_usd <= 5_000_000_000
+    assert rig.one.open_replies == 0
+
+
+async def test_a_fallback_that_the_budget_does_not_stretch_to_is_not_tried() -> None:
+    rig = Rig(one=follow([Outcome(fault="unavailable")]), admission=limited(budget_usd="0.0005"))
+    with pytest.raises(UpstreamFailed):
+        await rig.ask(max_tokens=50)
+    assert not rig.two.calls, "b costs ten times as much"
+    assert rig.pipeline.admission.extend(rig.entry.intent.request_id, 10**15), "nothing is held any more"
+
+
+async def test_rates_are_per_key_and_refusals_are_not_booked() -> None:
+    rig = Rig(admission=limited(requests_per_minute=2))
+    await rig.ask()
+    await rig.ask()
+    with pytest.raises(RateLimitExceeded):
+        await rig.ask()
+    assert len(rig.ledger.entries) == 2
