@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, exists, select
+from sqlalchemy import ColumnElement, and_, exists, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.ledger.entry import Entry
@@ -12,7 +12,7 @@ from gateway.storage.periods import HOUR_US, Cut
 from gateway.storage.rollup import Rollup
 from gateway.storage.sql_ledger import entry_select, read_entries
 from gateway.storage.sums_filters import conditions, meets
-from gateway.storage.tables import attempts, dimensions, entries, hourly
+from gateway.storage.tables import adjustments, attempts, dimensions, entries
 from gateway.sums import SumsQuery
 
 Totals = dict[str, Any]
@@ -24,7 +24,7 @@ PAID_ELSEWHERE: ColumnElement[bool] = exists().where(
 
 
 async def sums_of_cut(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[tuple[int, Totals]]:
-    """With the time of each; corrections count at the hour's beginning."""
+    """With the time of each. A correction is at its request's time; one without a request, at the hour's beginning."""
     inside = entry_select().where(entries.c.accepted_at_us >= cut.since_us, entries.c.accepted_at_us < cut.until_us)
     found = [
         (entry.intent.accepted_at_us, _own_sums(entry))
@@ -36,9 +36,7 @@ async def sums_of_cut(connection: AsyncConnection, query: SumsQuery, cut: Cut) -
                 one = Rollup()
                 one.take(part)
                 found.append((entry.intent.accepted_at_us, _row(one, part.dimension)))
-    if cut.since_us <= cut.hour * HOUR_US < cut.until_us:
-        found += [(cut.hour * HOUR_US, row) for row in await _corrections(connection, query, cut.hour)]
-    return found
+    return found + await _corrections(connection, query, cut)
 
 
 def _own_sums(entry: Entry) -> Totals:
@@ -58,11 +56,16 @@ def _row(sums: Rollup, dimension: Dimension) -> Totals:
     return {**sums.row(), **dimension._asdict()}
 
 
-async def _corrections(connection: AsyncConnection, query: SumsQuery, hour: int) -> list[Totals]:
-    columns = [hourly.c.adjusted_requests, hourly.c.adjustment_pico_usd, *list(dimensions.columns)[2:]]
+async def _corrections(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[tuple[int, Totals]]:
+    begins_us = cut.hour * HOUR_US
+    in_hour = entries.c.accepted_at_us.between(begins_us, begins_us + HOUR_US - 1)
+    at_us = func.coalesce(entries.c.accepted_at_us, begins_us)
+    columns = [literal(1).label("adjusted_requests"), adjustments.c.amount_pico_usd.label("adjustment_pico_usd")]
     rows = await connection.execute(
-        select(*columns)
-        .join(dimensions, dimensions.c.id == hourly.c.dimension_id)
-        .where(hourly.c.hour == hour, hourly.c.adjusted_requests != 0, *conditions(query))
+        select(at_us.label("at_us"), *columns, *list(dimensions.columns)[2:])
+        .select_from(adjustments)
+        .join(dimensions, dimensions.c.id == adjustments.c.dimension_id)
+        .outerjoin(entries, and_(entries.c.request_id == adjustments.c.request_id, in_hour))
+        .where(adjustments.c.hour == cut.hour, at_us >= cut.since_us, at_us < cut.until_us, *conditions(query))
     )
-    return [dict(row) for row in rows.mappings()]
+    return [(row["at_us"], dict(row)) for row in rows.mappings()]

@@ -204,6 +204,23 @@ async def test_corrections_are_added_once_and_appear_in_the_sums(engine: AsyncEn
     assert (await SqlAuditLog(engine).verify()).is_intact
 
 
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "Australia/Lord_Howe"])
+async def test_a_correction_is_on_the_day_of_its_request(engine: AsyncEngine, stored: list[Entry], zone: str) -> None:
+    """Also where a day begins within a UTC hour, and where a period ends within one."""
+    amounts = {entry.intent.request_id: 1000**number for number, entry in enumerate(stored[:6])}
+    amounts |= {entry.intent.request_id: 7 * number for number, entry in enumerate(stored[6:])}
+    batch = [Adjustment(number, "reprice", "prices-2", amount, "known") for number, amount in amounts.items()]
+    assert await SqlAdjustments(engine).book(batch, author="ada") == len(stored)
+    for since, until in PERIODS:
+        expected: dict[tuple[str | None, ...], int] = {}
+        for entry in stored:
+            if us(since) <= entry.intent.accepted_at_us < us(until):
+                for group in group_of(entry, ("day", "team"), zone):
+                    expected[group] = expected.get(group, 0) + amounts[entry.intent.request_id]
+        rows = await SqlReports(engine).sums(SumsQuery(us(since), us(until), ("day", "team"), time_zone=zone))
+        assert {tuple(row.group.values()): row.adjustment_pico_usd for row in rows} == expected
+
+
 async def test_when_single_requests_are_gone_a_cut_hour_counts_where_it_begins(engine: AsyncEngine) -> None:
     ledger = SqlLedger(engine)
     at = us(datetime(2026, 1, 10, 12, 30, tzinfo=UTC))
