@@ -17,6 +17,7 @@ TOOLS = (
     ("Other tool calls", "other_tool_calls"),
 )
 TONES = {"completed": "", "partial": "warn", "cancelled": "muted", "failed": "bad", "orphaned": "warn"}
+AS_BOOKED = "Costs are as booked at settlement; corrections since then are in sums alone."
 
 
 async def build_list(view: View) -> None:
@@ -34,7 +35,8 @@ async def build_list(view: View) -> None:
         )
         return
     with panel(
-        "Requests", "Times in UTC, newest first. Prompts and answers are not stored. Grey models are simulated."
+        "Requests",
+        "Times in UTC, newest first. Prompts and answers are not stored. Grey models are simulated. " + AS_BOOKED,
     ):
         html(_table(found["entries"]))
         if found["next_before"]:
@@ -60,7 +62,7 @@ async def build_one(view: View) -> None:
         )
     )
     with grid("be-two"):
-        with panel("Price lines", f"Price catalogue version {one['prices_version']}. They add up to the cost exactly."):
+        with panel("Price lines", _of_lines(one["prices_version"])):
             html(_lines(one))
         with panel("Where the time went"):
             html(_latency(one))
@@ -68,6 +70,10 @@ async def build_one(view: View) -> None:
         html(_attempts(one["attempts"]))
     with panel("The decision"):
         html(_decision(one))
+
+
+def _of_lines(prices_version: str) -> str:
+    return f"Price catalogue version {prices_version}. They add up to the cost exactly. {AS_BOOKED}"
 
 
 def _table(entries: list[dict[str, Any]]) -> str:
@@ -147,7 +153,7 @@ def _why_no_lines(one: dict[str, Any]) -> str:
         return "Nothing was charged."
     if one["other_tool_calls"]:
         return "The provider ran tools for it whose bill no answer tells."
-    return "Its price was not known when it was settled."
+    return "Its price was not known when it was settled; one that became known since is in the sums, as a correction."
 
 
 def _latency(one: dict[str, Any]) -> str:
