@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import json
 import logging
+import signal
 import sys
 import tempfile
 import time
@@ -21,6 +22,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
     wanted = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends it, what it started ends too
     logging.getLogger("aiohttp.server").disabled = True  # the provider's callers are killed on purpose
     began = time.monotonic()
 

@@ -81,11 +81,13 @@ class Faults:
         await asyncio.to_thread(victim.wait_until_ready)
 
     async def _stop(self, *processes: psutil.Process) -> None:
-        for one in processes:
-            _send(one, signal.SIGSTOP)
-        await asyncio.sleep(self.chance.random() * LONGEST_STOP_SECONDS)
-        for one in processes:
-            _send(one, signal.SIGCONT)
+        try:
+            for one in processes:
+                _send(one, signal.SIGSTOP)
+            await asyncio.sleep(self.chance.random() * LONGEST_STOP_SECONDS)
+        finally:
+            for one in processes:
+                _send(one, signal.SIGCONT)
 
     async def _cut_off(self) -> None:
         connection = await asyncpg.connect(host=self.postgres_directory, user="postgres", database="postgres")
