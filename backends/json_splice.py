@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -17,7 +17,7 @@ class NotAnObject(ValueError):
     """The bytes are not one JSON object with distinct keys; the text says what is wrong."""
 
 
-class Member(NamedTuple):
+class Member(msgspec.Struct, frozen=True, gc=False):
     """Where one member lies: `key_start` at its key's quote, its value at `[start, end)`."""
 
     key_start: int

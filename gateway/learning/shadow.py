@@ -151,7 +151,7 @@ class ShadowCalls:
             cost_bound_pico_usd=bound_pico_usd(candidate, view),
             is_simulated=candidate.is_simulated,
         )
-        choice = run.choice._replace(decision=decision, order=(candidate,), escalation=None)
+        choice = msgspec.structs.replace(run.choice, decision=decision, order=(candidate,), escalation=None)
         return Run(view, plain_body(run.body), choice, intent, Meter(self._monotonic()), candidate, headers=run.headers)
 
     async def _ask(self, run: Run, again: Run, answer: bytes, bound_pico_usd: int) -> None:

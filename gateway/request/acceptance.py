@@ -91,7 +91,7 @@ class Acceptance(msgspec.Struct):
             choice = self._with_free_escalation(choice, choice.escalation, key)
         if not any(self._is_counted(key, one) for one in spare):
             return choice
-        return choice._replace(order=(first, *(one for one in spare if not self._is_counted(key, one))))
+        return msgspec.structs.replace(choice, order=(first, *(one for one in spare if not self._is_counted(key, one))))
 
     def _with_free_escalation(self, choice: Choice, escalation: Escalation, key: KeyRecord) -> Choice:
         """Its first may be counted instead of the model that is asked; where that one is counted already, none may."""
@@ -99,7 +99,9 @@ class Acceptance(msgspec.Struct):
         is_asked_counted = self._is_counted(key, choice.order[0])
         kept = [] if is_asked_counted and self._is_counted(key, first) else [first]
         kept += [one for one in spare if not self._is_counted(key, one)]
-        return choice._replace(escalation=escalation._replace(order=tuple(kept)) if kept else None)
+        return msgspec.structs.replace(
+            choice, escalation=msgspec.structs.replace(escalation, order=tuple(kept)) if kept else None
+        )
 
     def _is_counted(self, key: KeyRecord, candidate: Candidate) -> bool:
         return self.admission.is_counted(key.id, candidate.name)

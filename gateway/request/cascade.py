@@ -39,7 +39,9 @@ async def cascade(run: Run, dispatcher: Dispatcher) -> Answer | BackendError | N
             return answer
         refused = _Refused(answer, run.candidate, run.key, run.meter, _answered(run))
         await refused.put_aside(run, dispatcher, word)
-    run.choice = run.choice._replace(order=escalation.order, escalation=None, attempts_before=_last_number(run))
+    run.choice = msgspec.structs.replace(
+        run.choice, order=escalation.order, escalation=None, attempts_before=_last_number(run)
+    )
     second = await dispatcher.first_output(run)
     if isinstance(second, Answer) or refused is None:
         return second

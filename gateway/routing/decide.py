@@ -1,7 +1,7 @@
 """The decision: a request and a snapshot in, an order of models with the reasons out. Same in, same out, always."""
 
 from collections.abc import Iterable
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import msgspec
 
@@ -26,7 +26,7 @@ ROUNDING = 1e-9
 """Qualities are stored to four decimals; what their differences have beyond is not theirs."""
 
 
-class Ranked(NamedTuple):
+class Ranked(msgspec.Struct, frozen=True):
     """One candidate with the figures it was judged by; `rejected` says why it may not serve, if so."""
 
     candidate: Candidate
@@ -36,14 +36,14 @@ class Ranked(NamedTuple):
     rejected: str | None = None
 
 
-class Escalation(NamedTuple):
+class Escalation(msgspec.Struct, frozen=True):
     """The answer of the order's first stands `verify`, or these are asked instead."""
 
     verify: Verify
     order: tuple[Candidate, ...]
 
 
-class Choice(NamedTuple):
+class Choice(msgspec.Struct, frozen=True):
     """The decision for the ledger, the order in which models are tried, and everything that was weighed.
 
     `first_token_seconds` is the rule's limit, where the models at the head of the order are expected to keep it.
@@ -82,10 +82,10 @@ def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
     choice = _choice(request, snapshot, rule.name, chosen, [*ordered, *spare], weighed, propensity)
     if chosen is not preferred and chosen.expected_cost_pico_usd is not None:
         more = msgspec.structs.replace(choice.decision, exploration_pico_usd=_extra_cost(chosen, preferred))
-        choice = choice._replace(decision=more)
+        choice = msgspec.structs.replace(choice, decision=more)
     limit = rule.choose.max_time_to_first_token_seconds if kept else None
     if limit is not None:
-        choice = choice._replace(first_token_seconds=limit)
+        choice = msgspec.structs.replace(choice, first_token_seconds=limit)
     return choice if rule.cascade is None else _cascaded(choice, rule.cascade, request, snapshot)
 
 
@@ -121,7 +121,7 @@ def _cascaded(choice: Choice, cascade: Cascade, request: RequestFacts, snapshot:
     if request.operation == CASCADED and "streaming" not in request.facts.needs:
         names = tuple(one.name for one in order)
         decision = msgspec.structs.replace(choice.decision, escalates_to=names)
-        return choice._replace(decision=decision, escalation=Escalation(cascade.verify, order))
+        return msgspec.structs.replace(choice, decision=decision, escalation=Escalation(cascade.verify, order))
     spare = [one for one in everything if one.candidate in choice.order and one.candidate not in order]
     return _choice(request, snapshot, choice.decision.rule, able[0], [*able, *spare], everything, 1.0)
 
@@ -189,7 +189,7 @@ def _limit_reason(ranked: Ranked, choose: Choose) -> str | None:
 
 
 def _with_limit_reason(ranked: Ranked, choose: Choose) -> Ranked:
-    return ranked._replace(rejected=ranked.rejected or _limit_reason(ranked, choose))
+    return msgspec.structs.replace(ranked, rejected=ranked.rejected or _limit_reason(ranked, choose))
 
 
 def _apply_limits(able: list[Ranked], choose: Choose) -> list[Ranked]:
