@@ -75,6 +75,18 @@ def test_the_configuration_is_the_gateways(source: str, tmp_path: Path) -> None:
     assert (settings.server.host, settings.engine.is_enabled) == ("0.0.0.0", False)
 
 
+def test_grafana_is_given_what_its_data_sources_ask_for_and_may_read_what_its_boards_read() -> None:
+    sources = (ROOT / "dashboards/grafana/provisioning/datasources/breakeven.yaml").read_text(encoding="utf-8")
+    given = loaded(ROOT / "deploy/compose/compose.yaml")["services"]["grafana"]["environment"]
+    assert set(re.findall(r"\$(\w+)", sources)) <= set(given)
+    [granted] = re.findall(r"GRANT SELECT ON (.*) TO grafana;", sources)
+    read = re.findall(
+        r"FROM (finance_\w+|hourly|daily|entries)", (ROOT / "dashboards/grafana/cost.json").read_text("utf-8")
+    )
+    assert set(read) <= set(granted.split(", "))
+    assert f"GRANT SELECT ON {granted} TO grafana;" in (ROOT / "docs/dashboards.md").read_text(encoding="utf-8")
+
+
 def test_the_time_to_stop_is_longer_than_a_drain() -> None:
     compose = loaded(DEPLOY / "compose/compose.yaml")["services"]["gateway"]["stop_grace_period"]
     values = loaded(DEPLOY / "chart/values.yaml")
