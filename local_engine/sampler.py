@@ -8,6 +8,7 @@ import torch
 from local_engine.constraints import ConstraintCompiler, Matcher
 from local_engine.logprobs import TokenLogprobs
 from local_engine.request import Request
+from local_engine.transfer import send
 
 # Enough candidates for almost every nucleus; a row that needs more is sorted whole.
 SHORTLIST = 256
@@ -151,15 +152,16 @@ def change_logits(logits: torch.Tensor, request: Request, new_ids: list[int]) ->
         times = torch.tensor(list(counts.values()), dtype=logits.dtype, device=logits.device)
         logits[ids] -= params.presence_penalty + params.frequency_penalty * times
     if params.logit_bias:
-        ids = torch.tensor(list(params.logit_bias), device=logits.device)
-        logits[ids] += torch.tensor(list(params.logit_bias.values()), dtype=logits.dtype, device=logits.device)
+        # A step with a bias may be begun ahead of its host, which `send` does not make wait.
+        ids = send(list(params.logit_bias), torch.int64, logits.device)
+        logits[ids] += send(list(params.logit_bias.values()), logits.dtype, logits.device)
     if bans_end:
         # A file may name an end that its model cannot draw.
         logits[[end for end in params.stop_token_ids if end < len(logits)]] = float("-inf")
     if params.banned and (ends := _ends_of_banned(params.banned, request.output_token_ids + new_ids)):
         logits[ends] = float("-inf")
     if params.allowed_token_ids is not None:
-        allowed = torch.tensor(sorted(params.allowed_token_ids), device=logits.device)
+        allowed = send(sorted(params.allowed_token_ids), torch.int64, logits.device)
         logits = torch.full_like(logits, float("-inf")).index_copy(0, allowed, logits[allowed])
     return logits
 
