@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from classifier.native.native_projector import load_reader
 from gateway.cli.address import local_url, running_url
 from gateway.cli.state import open_state
 from gateway.composition.deployment import load_deployment, load_environment_settings
@@ -78,6 +79,7 @@ def examine(home: Home, url: str) -> Iterator[Finding]:
     settings = _settings(home)
     version = ".".join(str(part) for part in sys.version_info[:3])
     yield Finding("Python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")
+    yield _reader()
     for extra, (module, purpose) in EXTRAS.items():
         is_there = _is_installed(module)
         needed = extra == "engine" and (settings is None or settings.engine.is_enabled)
@@ -100,6 +102,12 @@ def examine(home: Home, url: str) -> Iterator[Finding]:
         lambda: _classifier(home, url),
         "see `breakeven classifier list`; `breakeven classifier learn` makes a correction from feedback",
     )
+
+
+def _reader() -> Finding:
+    if load_reader() is None:
+        return Finding("native reader", False, "none: the classifier takes four times as long; install g++ for it")
+    return Finding("native reader", True, "the classifier's, compiled")
 
 
 def _settings(home: Home) -> Settings | None:

@@ -37,6 +37,17 @@ def test_before_the_first_start_only_the_gateway_is_missing(home: Home) -> None:
     assert "`breakeven serve`" in checks["state"].detail
 
 
+@pytest.mark.parametrize(("library", "is_ok", "says"), [(object(), True, "compiled"), (None, False, "install g++")])
+def test_it_says_whether_the_classifier_reads_natively(
+    home: Home, monkeypatch: pytest.MonkeyPatch, library: object, is_ok: bool, says: str
+) -> None:
+    monkeypatch.setattr("gateway.cli.doctor.load_reader", lambda: library)
+    reader = found(home)["native reader"]
+    assert reader.is_ok is is_ok
+    assert says in reader.detail
+    assert reader.fix is None
+
+
 def test_a_home_has_a_database_that_answers(home: Home) -> None:
     create_home(home)
     write_first_files(home)
