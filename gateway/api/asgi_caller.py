@@ -7,7 +7,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from backends.protocol import Chunk
-from gateway.process.server import CONNECTION
+from gateway.process.patient_protocol import CONNECTION
 
 HEARTBEAT_SECONDS = 15.0
 HEARTBEAT = b": still here\n\n"

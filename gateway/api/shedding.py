@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import BodyTooSlow, Overloaded
-from gateway.process.server import CONNECTION
+from gateway.process.patient_protocol import CONNECTION
 
 BODY_SECONDS = 60.0
 """Between two parts of a body."""

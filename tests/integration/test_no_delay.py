@@ -11,7 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 from backends.http1_client import Http1Client
 from backends.protocol import Timeouts
-from gateway.process.server import loop_factory, patient_protocol
+from gateway.process.patient_protocol import patient_protocol
+from gateway.process.server import loop_factory
 from tests.live_server import serving
 
 pytestmark = pytest.mark.integration

@@ -15,7 +15,7 @@ from backends.openai_compatible import OpenAICompatibleBackend
 from backends.protocol import Backend, Timeouts
 from backends.scripted import Fault, Outcome
 from gateway.ledger.entry import Status
-from gateway.process.server import patient_protocol
+from gateway.process.patient_protocol import patient_protocol
 from tests.builders import make_snapshot
 from tests.faults.upstream.service import build_app
 from tests.live_server import serving

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from gateway.process.http2_offers import without_offer
-from gateway.process.server import patient_protocol
+from gateway.process.patient_protocol import patient_protocol
 from tests.live_server import serving
 
 OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEAAEAAAAIAAAAA\r\nUpgrade: h2c\r\n"

@@ -9,7 +9,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from gateway.process.no_requests import HEAD_TOO_LONG, NO_HOST, NO_REQUEST
-from gateway.process.server import bind, patient_protocol, serve_until_stopped
+from gateway.process.patient_protocol import patient_protocol
+from gateway.process.server import bind, serve_until_stopped
 from tests.live_server import serving
 
 

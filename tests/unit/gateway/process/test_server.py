@@ -9,13 +9,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from gateway.errors import StateError
-from gateway.process.server import (
-    CONNECTION,
-    bind,
-    patient_protocol,
-    reserve,
-    serve_until_stopped,
-)
+from gateway.process.patient_protocol import CONNECTION, patient_protocol
+from gateway.process.server import bind, reserve, serve_until_stopped
 from tests.live_server import serving
 
 PIECE = b"x" * 65_536

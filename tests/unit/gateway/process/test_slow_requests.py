@@ -8,7 +8,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from gateway.process.no_requests import HEAD_TOO_SLOW
-from gateway.process.server import KEEP_ALIVE_SECONDS, patient_protocol
+from gateway.process.patient_protocol import patient_protocol
+from gateway.process.server import KEEP_ALIVE_SECONDS
 from tests.virtual_time import run
 from tests.virtual_wire import Wire, drip
 

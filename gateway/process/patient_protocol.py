@@ -1,0 +1,176 @@
+"""One HTTP/1.1 connection of ours: uvicorn's, which here waits for no client for ever and tells who left."""
+
+import asyncio
+from collections.abc import Callable
+
+from httptools import HttpParserError
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gateway.process.close_delimited import use_close_delimited
+from gateway.process.corked_transport import CorkedTransport
+from gateway.process.crowd import Crowd
+from gateway.process.http2_offers import without_offer
+from gateway.process.no_requests import HEAD_TOO_LONG, HEAD_TOO_SLOW, NO_HOST, NO_REQUEST, names_its_host
+from gateway.process.open_files import connections_within, open_files
+
+LAST_PATIENCES = 10
+"""For the end of an answer on a connection that is closed already: whoever reads slowly has megabytes before it in the
+system's buffers, and the system tells of room only when a third of them is free."""
+LAST_WORD_SECONDS = 0.5
+"""After its last request so soon, the end of what a client sends is no more than that. Later it is the client's end."""
+LONGEST_HEAD_BYTES = 1 << 16
+"""Beyond what comes with its first bytes. The parser itself keeps whatever comes, for anybody."""
+CONNECTION = "breakeven.connection"
+"""The ASGI extension of our own server. `listeners` are called when the connection is lost: a task that waits for
+`http.disconnect` costs each request more than its parsing. `is_whole` is there once the request has come whole."""
+
+
+def patient_protocol(
+    seconds: float, *, most: int | None = None, last_word_seconds: float = LAST_WORD_SECONDS
+) -> type[HttpToolsProtocol]:
+    """PatientProtocol for one server, which bears `most` connections at once, or as many as there may be open files.
+    Make it where the event loop runs.
+    """
+    crowd = Crowd(connections_within(open_files()) if most is None else most)
+    of_this_server = {"patience_seconds": seconds, "last_word_seconds": last_word_seconds, "crowd": crowd}
+    return type("PatientProtocol", (PatientProtocol,), of_this_server)
+
+
+class PatientProtocol(HttpToolsProtocol):
+    """HTTP/1.1 that drops a client which takes nothing for so long while there is something for it to take.
+
+    Until then writing to it waits, and so does reading from upstream: its answer does not pile up here. Only a
+    connection whose buffer is full has a timer, so that nothing is paid for all the others. As long has a head that
+    comes in pieces, and what is left of a request that was answered already; a body is timed by who reads it. Of too
+    many connections those that wait longest for a request are closed, and those at once that send neither the end of a
+    head nor a part of a body for too long.
+    """
+
+    # What `patient_protocol` sets, for all connections of one server.
+    patience_seconds: float
+    last_word_seconds: float
+    crowd: Crowd
+
+    _patience: asyncio.TimerHandle | None = None
+    _haste: asyncio.TimerHandle | None = None
+    """Of what came and will not be looked at before its end: it earns no time by coming slowly."""
+    _whole_at = float("-inf")
+    _is_waiting = True
+    """For its next request, or the first."""
+    _is_in_head = False
+    _has_ended = False
+    _unread_bytes = 0
+    _has_advanced = False
+    """Since data came last: a head began or ended, or there was a part of a body."""
+    _complaint = NO_REQUEST
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._corked = CorkedTransport(transport, last_seconds=LAST_PATIENCES * self.patience_seconds)
+        super().connection_made(self._corked)
+        self._leaving: set[Callable[[], None]] = set()
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        self.crowd.came(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._has_advanced = False
+        super().data_received(without_offer(data))
+        self._unread_bytes = 0 if self._has_advanced else self._unread_bytes + len(data)
+        if self._unread_bytes > LONGEST_HEAD_BYTES:
+            self._refuse_head(HEAD_TOO_LONG)
+        elif self._is_waiting and self._haste is None:
+            self._haste = self.loop.call_later(self.patience_seconds, self._refuse_head, HEAD_TOO_SLOW)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Whether to stay: somebody who only has nothing more to say is answered. Closing a connection looks the
+        same, and a call that nobody waits for costs money: it goes on only for who announced that it is the last.
+        """
+        is_answered = not self._is_waiting and "is_whole" in self._told
+        self._has_ended = is_answered and (not self._leaving or self._is_last_word())
+        self._corked.flush()  # the event loop closes what is below it, and an answer may be complete here
+        return self._has_ended
+
+    def on_message_begin(self) -> None:
+        self._has_advanced = self._is_in_head = True
+        self._rest()
+        super().on_message_begin()
+        self._told: dict[object, object] = {"listeners": self._leaving}
+        self.scope["extensions"] = {CONNECTION: self._told}
+
+    def on_headers_complete(self) -> None:
+        assert self.parser, "it is who calls"
+        if not names_its_host(self.headers, self.parser.get_http_version()):
+            self._complaint = NO_HOST
+            raise HttpParserError
+        self._has_advanced = True
+        self._is_waiting = self._is_in_head = False
+        self._rest()
+        self.crowd.busy(self)
+        super().on_headers_complete()
+        self.headers = []  # what follows a body in chunks must not join them: nobody in front of us looked at it
+        if self.scope["http_version"] == "1.0":
+            use_close_delimited(self.cycle)
+
+    def on_body(self, body: bytes) -> None:
+        self._has_advanced = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._told["is_whole"] = True
+        self._whole_at = self.loop.time()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._is_waiting = self.cycle.response_complete
+        if self._is_waiting:
+            if self._has_ended:
+                self.transport.close()
+            else:
+                self.crowd.waits(self)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Nothing to tell: what is offered beside HTTP may be ignored, and anybody could fill the log with it."""
+
+    def send_400_response(self, msg: str) -> None:
+        """Not into an answer that is going out."""
+        if self._is_waiting or not (self.pipeline or self.cycle.response_started):
+            self.transport.write(self._complaint)
+        self.transport.close()
+
+    def leave(self) -> None:
+        self.transport.close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._patience = asyncio.get_running_loop().call_later(self.patience_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._forget()
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.crowd.gone(self)
+        self._forget()
+        self._rest()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+        for leave in tuple(self._leaving):
+            leave()
+
+    def _refuse_head(self, answer: bytes) -> None:
+        if self._is_waiting and self._is_in_head:
+            self.transport.write(answer)
+        self.transport.close()
+
+    def _is_last_word(self) -> bool:
+        return not self.cycle.keep_alive and self.loop.time() - self._whole_at < self.last_word_seconds
+
+    def _forget(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _rest(self) -> None:
+        if self._haste is not None:
+            self._haste.cancel()
+            self._haste = None
