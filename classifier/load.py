@@ -26,9 +26,10 @@ def load_artefact(path: Path | None = None) -> ItemResponseClassifier:
     folder = path or SHIPPED
     try:
         artefact = read_artefact(folder)
+        traits = build_traits(artefact)
         classifier = ItemResponseClassifier(
-            build_projector(artefact),
-            build_traits(artefact),
+            build_projector(artefact, traits),
+            traits,
             build_book(artefact),
             adaptation=read_adaptation(artefact),
         )
@@ -40,9 +41,9 @@ def load_artefact(path: Path | None = None) -> ItemResponseClassifier:
     return classifier
 
 
-def build_projector(artefact: Artefact) -> Projector:
-    """The native one where it can be compiled and knows the artefact's shape, else the definition."""
-    plain, library = PlainProjector(build_encoder(artefact), build_traits(artefact)), load_reader()
+def build_projector(artefact: Artefact, traits: Traits) -> Projector:
+    """The native one where it can be compiled, else the definition. Raises ValueError for tensors of another shape."""
+    plain, library = PlainProjector(build_encoder(artefact), traits), load_reader()
     return plain if library is None else NativeProjector(library, artefact, plain)
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from numpy.typing import ArrayLike
+
 from classifier.encoder import Encoder
 from classifier.features import Vector
 
@@ -32,7 +34,7 @@ class Projection(NamedTuple):
     second: float
     variance: float
     longer: float
-    vector: Vector
+    vector: ArrayLike
     is_readable: bool
 
 

@@ -239,7 +239,7 @@ bool has_code(string_view text) {
   return false;
 }
 
-// What `read` in features.py calls a word: its pieces follow each other in `Reading::ids`.
+// What `read` in features.py returns: hand features, and the pieces of each different word beside how often it occurs.
 struct Reading {
   double hand[kMaxGroups + 64];
   int hand_size = 0;
@@ -476,7 +476,10 @@ Reader *breakeven_reader_new(const Artefact *artefact) {
     fits = slot != nullptr;
     if (!fits) break;
     slot->id = a.ids[at];
-    for (int tag = 0; tag < 2 && at < a.whole; tag++) slot->tags[tag] = a.tags[2 * at + tag];
+    for (int tag = 0; tag < 2 && at < a.whole; tag++) {
+      slot->tags[tag] = a.tags[2 * at + tag];
+      fits = fits && slot->tags[tag] < a.groups + kMarks;
+    }
     if (key.size() > reader->longest) reader->longest = key.size();
   }
   Reading empty;

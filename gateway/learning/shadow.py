@@ -2,8 +2,8 @@
 spend cap, with the propensity of having been sampled. The caller sees one answer and waits for none of this.
 
 What a shadow call costs is an entry of the operation `shadow` that belongs to no key: its own usage, at the prices of
-its own model and its own time. Simple programs judge both
-answers; where they cannot, the pair is stored for a judge. Knows protocols only.
+its own model and its own time. Simple programs judge both answers; where they cannot, the pair is stored for a judge.
+Knows protocols only.
 """
 
 import asyncio

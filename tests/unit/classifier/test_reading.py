@@ -18,7 +18,7 @@ ARTEFACT = read_artefact(SHIPPED)
 ENCODER = build_encoder(ARTEFACT)
 HEADS = sorted(ARTEFACT.facts["model"]["heads"])[::7]
 PLAIN = PlainProjector(ENCODER, build_traits(ARTEFACT))
-PROJECTOR = build_projector(ARTEFACT)  # the native one where there is a compiler
+PROJECTOR = build_projector(ARTEFACT, PLAIN.traits)  # the native one where there is a compiler
 PROFILES = [ModelProfile(name, head=name) for name in HEADS]
 CLASSIFIERS = [
     ItemResponseClassifier(projector, PLAIN.traits, build_book(ARTEFACT), PROFILES) for projector in (PROJECTOR, PLAIN)
@@ -52,7 +52,7 @@ def test_a_prompt_is_read_as_defined(text: str) -> None:
     assert not wrong
     pooled = plain_reading.pooled_tokens(text, ENCODER.vocabulary, ARTEFACT)
     np.testing.assert_allclose(raw[HAND:], pooled, rtol=RTOL, atol=ATOL)
-    vector, plain = np.array(PROJECTOR.project(text).vector), PLAIN.project(text).vector
+    vector, plain = (np.asarray(one.project(text).vector) for one in (PROJECTOR, PLAIN))
     np.testing.assert_array_equal(vector[:HAND], plain[:HAND])
     np.testing.assert_allclose(vector[HAND:], plain[HAND:], rtol=RTOL, atol=1e-4)
 
