@@ -176,16 +176,6 @@ class EntryWanted(Protocol):
     def limit(self) -> int: ...
 
 
-class EntryStore(Protocol):
-    """Reads entries that reached the database (within about two seconds of their settlement)."""
-
-    async def find(self, wanted: EntryWanted) -> Sequence[Entry]:
-        """Newest first."""
-        ...
-
-    async def get(self, request_id: str) -> Entry | None: ...
-
-
 AdjustmentKind = Literal["reprice", "refund", "reconciliation"]
 
 
@@ -198,6 +188,28 @@ class Adjustment:
     reference: str
     amount_pico_usd: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """An adjustment as it was booked. Who booked it is in the audit log."""
+
+    at_us: int
+    booked: Adjustment
+
+
+class EntryStore(Protocol):
+    """Reads entries that reached the database (within about two seconds of their settlement)."""
+
+    async def find(self, wanted: EntryWanted) -> Sequence[Entry]:
+        """Newest first."""
+        ...
+
+    async def get(self, request_id: str) -> Entry | None: ...
+
+    async def corrections(self, request_ids: Sequence[str]) -> Mapping[str, Sequence[Correction]]:
+        """Each request's in the order in which they were booked; requests without any are left out."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ TOOLS = (
     ("File searches", "file_searches"),
     ("Other tool calls", "other_tool_calls"),
 )
+KINDS = {"reprice": "price", "refund": "refund", "reconciliation": "a provider's bill"}
 TONES = {"completed": "", "partial": "warn", "cancelled": "muted", "failed": "bad", "orphaned": "warn"}
-AS_BOOKED = "Costs are as booked at settlement; corrections since then are in sums alone."
 
 
 async def build_list(view: View) -> None:
@@ -36,9 +36,10 @@ async def build_list(view: View) -> None:
         return
     with panel(
         "Requests",
-        "Times in UTC, newest first. Prompts and answers are not stored. Grey models are simulated. " + AS_BOOKED,
+        "Times in UTC, newest first. Prompts and answers are not stored. Grey models are simulated. "
+        "Costs are as booked at settlement; where corrections were booked since, what they make of it stands beside.",
     ):
-        html(_table(found["entries"]))
+        html(requests_table(found["entries"]))
         if found["next_before"]:
             address = view.link("/requests", **given, before=found["next_before"])
             html(f'<div class="be-actions"><a href="{escape(address)}">Older requests</a></div>')
@@ -54,7 +55,7 @@ async def build_one(view: View) -> None:
     html(
         markup.tiles(
             [
-                markup.tile("Cost", display.exact_dollars(one["cost_usd"]), _bounds(one)),
+                markup.tile("Cost", display.exact_dollars(one["corrected_cost_usd"]), cost_note(one)),
                 markup.tile("Answered by", one["model"], f"{one['backend']} · rule {one['rule']}"),
                 markup.tile("Status", one["status"], _ending(one), tone=TONES[one["status"]]),
                 markup.tile("Total time", display.seconds(one["total_seconds"]), display.moment(one["accepted_at_us"])),
@@ -66,6 +67,11 @@ async def build_one(view: View) -> None:
             html(_lines(one))
         with panel("Where the time went"):
             html(_latency(one))
+    if one["corrections"]:
+        with panel(
+            "Corrections", "What was booked is never changed: a correction stands beside it, and is in all sums."
+        ):
+            html(corrections_table(one))
     with panel("Attempts"):
         html(_attempts(one["attempts"]))
     with panel("The decision"):
@@ -73,10 +79,11 @@ async def build_one(view: View) -> None:
 
 
 def _of_lines(prices_version: str) -> str:
-    return f"Price catalogue version {prices_version}. They add up to the cost exactly. {AS_BOOKED}"
+    return f"As booked at settlement, by price catalogue version {prices_version}. They add up to the cost exactly."
 
 
-def _table(entries: list[dict[str, Any]]) -> str:
+def requests_table(entries: list[dict[str, Any]]) -> str:
+    is_any_corrected = any(_is_corrected(one) for one in entries)
     columns = [
         Column("Time"),
         Column("Model"),
@@ -89,6 +96,7 @@ def _table(entries: list[dict[str, Any]]) -> str:
         Column("First token", is_number=True),
         Column("Tok/s", is_number=True, title="decode: tokens per second of this stream"),
         Column("Cost", is_number=True),
+        *([Column("Corrected", is_number=True, title="the cost with its corrections")] if is_any_corrected else []),
     ]
     return markup.table(
         columns,
@@ -108,15 +116,21 @@ def _table(entries: list[dict[str, Any]]) -> str:
                 display.count(one["output_tokens"]),
                 display.seconds(one["time_to_first_token_seconds"]),
                 display.speed(one["decode_tokens_per_second"]).removesuffix(" tok/s"),
-                Cell(
-                    "unknown" if one["cost_usd"] is None else display.dollars(one["cost_usd"]),
-                    title=one["cost_usd"] or "",
-                ),
+                _cost(one["cost_usd"]),
+                *([_cost(one["corrected_cost_usd"]) if _is_corrected(one) else ""] if is_any_corrected else []),
             ]
             for one in entries
         ],
         caption="Requests, newest first",
     )
+
+
+def _is_corrected(one: dict[str, Any]) -> bool:
+    return one["corrected_cost_usd"] != one["cost_usd"]
+
+
+def _cost(usd: str | None) -> Cell:
+    return Cell("unknown") if usd is None else Cell(display.dollars(usd), title=usd)
 
 
 def _clipped(name: str, *, note: str = "", tone: str = "") -> Cell:
@@ -153,7 +167,29 @@ def _why_no_lines(one: dict[str, Any]) -> str:
         return "Nothing was charged."
     if one["other_tool_calls"]:
         return "The provider ran tools for it whose bill no answer tells."
-    return "Its price was not known when it was settled; one that became known since is in the sums, as a correction."
+    if one["corrections"]:
+        return "Its price was not known when it was settled; see its corrections."
+    return "Its price was not known when it was settled. `breakeven prices reprice` books it once it is."
+
+
+def corrections_table(one: dict[str, Any]) -> str:
+    """From what was booked to what it is now, one row after the other."""
+    columns = [Column("Booked"), Column("What"), Column("For"), Column("Reason"), Column("Amount", is_number=True)]
+    rows: list[list[Cell | str]] = [
+        ["", "at settlement", "", "", "unknown" if one["cost_usd"] is None else display.exact_dollars(one["cost_usd"])]
+    ]
+    rows += [
+        [
+            Cell(display.moment(each["at_us"]), tone="be-nowrap"),
+            KINDS[each["kind"]],
+            _clipped(each["reference"]),
+            Cell(each["reason"], tone="be-wraps"),
+            display.exact_dollars(each["amount_usd"]),
+        ]
+        for each in one["corrections"]
+    ]
+    rows.append([Cell("Corrected total"), "", "", "", display.exact_dollars(one["corrected_cost_usd"])])
+    return markup.table(columns, rows, caption="Corrections")
 
 
 def _latency(one: dict[str, Any]) -> str:
@@ -246,7 +282,10 @@ def _ending(one: dict[str, Any]) -> str:
     return f"HTTP {one['http_status']} · {one['error'] or one['finish_reason'] or 'no reason given'}"
 
 
-def _bounds(one: dict[str, Any]) -> str:
+def cost_note(one: dict[str, Any]) -> str:
+    if one["corrections"]:
+        booked = display.exact_dollars(one["cost_usd"])
+        return f"booked at settlement: {booked}; corrections: {display.signed_dollars(one['corrections_usd'])}"
     if one["cost_lower_usd"] == one["cost_upper_usd"]:
         return "exact, as the provider counted" if one["cost_usd"] is not None else "see prices"
     return f"estimated: {display.dollars(one['cost_lower_usd'])} – {display.dollars(one['cost_upper_usd'])}"

@@ -4,121 +4,13 @@ from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.access.keys import KeyRing
 from gateway.api.admin_guard import needs
+from gateway.api.entry_views import EntryDetail, EntryFilter, EntryPage, EntrySummary, detail, summary
 from gateway.api.token_path import credential_of
 from gateway.errors import NotFound
-from gateway.ledger.entry import Entry, Status
-from gateway.moments import Moment
-from gateway.money import format_usd
-from gateway.stores import EntryStore
-
-
-class EntryFilter(BaseModel):
-    """All given fields must hold; `until` is exclusive."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    since: Moment | None = None
-    until: Moment | None = None
-    key_id: str | None = Field(default=None, max_length=64)
-    team: str | None = Field(default=None, max_length=64)
-    project: str | None = Field(default=None, max_length=64)
-    model: str | None = Field(default=None, max_length=120)
-    backend: str | None = Field(default=None, max_length=120)
-    rule: str | None = Field(default=None, max_length=120)
-    tag: str | None = Field(default=None, max_length=64)
-    status: Status | None = None
-    before: str | None = Field(default=None, max_length=64, description="Request id of the last row of the page before")
-    limit: int = Field(default=50, ge=1, le=500)
-
-
-class EntrySummary(BaseModel):
-    """One request. Costs are decimal text; null where no price is known."""
-
-    request_id: str
-    accepted_at_us: int
-    key_id: str
-    team: str | None
-    project: str | None
-    tags: list[str]
-    operation: str
-    requested_model: str
-    model: str
-    backend: str
-    provider: str
-    rule: str
-    status: Status
-    http_status: int
-    difficulty: float | None
-    input_tokens: int
-    cached_input_tokens: int
-    output_tokens: int
-    cost_usd: str | None
-    queue_seconds: float | None
-    time_to_first_token_seconds: float | None
-    decode_tokens_per_second: float | None
-    total_seconds: float
-    is_simulated: bool
-    is_usage_estimated: bool
-
-
-class EntryPage(BaseModel):
-    entries: list[EntrySummary]
-    next_before: str | None
-
-
-class CostLine(BaseModel):
-    """One token class: what was counted and what it cost."""
-
-    name: str
-    tokens: int | None
-    cost_usd: str
-
-
-class EntryAttempt(BaseModel):
-    number: int
-    model: str
-    backend: str
-    outcome: str
-    started_after_seconds: float
-    lasted_seconds: float
-    http_status: int | None
-    cost_usd: str | None
-
-
-class EntryDetail(EntrySummary):
-    """Everything the ledger knows of one request."""
-
-    is_stream: bool
-    upstream_model: str
-    cache_write_tokens: int
-    reasoning_tokens: int
-    web_searches: int
-    file_searches: int
-    other_tool_calls: int
-    lines: list[CostLine]
-    list_cost_usd: str | None
-    cost_lower_usd: str | None
-    cost_upper_usd: str | None
-    gpu_seconds: float
-    prefill_seconds: float | None
-    prefill_tokens_per_second: float | None
-    decode_seconds: float | None
-    finish_reason: str | None
-    error: str | None
-    service_tier: str | None
-    attempts: list[EntryAttempt]
-    candidates: list[str]
-    predicted_quality: dict[str, float]
-    uncertainty: float | None
-    expected_cost_usd: str | None
-    propensity: float
-    rules_version: str
-    prices_version: str
-    classifier_version: str
+from gateway.stores import EntryStore, EntryWanted
 
 
 def build_entries_router(entries: EntryStore) -> APIRouter:
@@ -128,16 +20,13 @@ def build_entries_router(entries: EntryStore) -> APIRouter:
     @router.get("", openapi_extra=needs("entries.read"))
     async def find(wanted: Annotated[EntryFilter, Query()]) -> EntryPage:  # pyright: ignore[reportUnusedFunction]
         """Requests that meet the filter, newest first."""
-        found = [summary(entry) for entry in await entries.find(wanted)]
+        found = await find_summaries(entries, wanted)
         return EntryPage(entries=found, next_before=found[-1].request_id if len(found) == wanted.limit else None)
 
     @router.get("/{request_id}", openapi_extra=needs("entries.read"))
     async def get(request_id: str) -> EntryDetail:  # pyright: ignore[reportUnusedFunction]
-        """One request: token classes, price lines, attempts, latency split."""
-        entry = await entries.get(request_id)
-        if entry is None:
-            raise request_not_found(request_id)
-        return detail(entry)
+        """One request: token classes, price lines, corrections, attempts, latency split."""
+        return await get_detail(entries, request_id)
 
     return router
 
@@ -150,12 +39,25 @@ def build_own_requests_router(entries: EntryStore, keys: KeyRing, now_us: Callab
     async def own_request(request_id: str, request: Request) -> EntryDetail:  # pyright: ignore[reportUnusedFunction]
         """What one of this key's own requests cost and how it went."""
         key = keys.authenticate(credential_of(request.scope["headers"]), now_us())
-        entry = await entries.get(request_id)
-        if entry is None or entry.intent.key_id != key.id:
-            raise request_not_found(request_id)
-        return detail(entry)
+        return await get_detail(entries, request_id, of_key=key.id)
 
     return router
+
+
+async def find_summaries(entries: EntryStore, wanted: EntryWanted) -> list[EntrySummary]:
+    """Newest first, with the corrections booked since."""
+    found = await entries.find(wanted)
+    corrections = await entries.corrections([entry.intent.request_id for entry in found])
+    return [summary(entry, corrections.get(entry.intent.request_id, ())) for entry in found]
+
+
+async def get_detail(entries: EntryStore, request_id: str, *, of_key: str | None = None) -> EntryDetail:
+    """With the corrections booked since. Raises NotFound; where `of_key` is given, for any other key's request too."""
+    entry = await entries.get(request_id)
+    if entry is None or of_key not in (None, entry.intent.key_id):
+        raise request_not_found(request_id)
+    number = entry.intent.request_id
+    return detail(entry, (await entries.corrections([number])).get(number, ()))
 
 
 def request_not_found(request_id: str) -> NotFound:
@@ -163,113 +65,3 @@ def request_not_found(request_id: str) -> NotFound:
         f"There is no request {request_id[:64]!r}; it appears here about two seconds after its last byte.",
         code="request_not_found",
     )
-
-
-def summary(entry: Entry) -> EntrySummary:
-    """A ledger entry as one row."""
-    return EntrySummary.model_validate(_summary_fields(entry))
-
-
-def detail(entry: Entry) -> EntryDetail:
-    """A ledger entry in full."""
-    decision, facts = entry.intent.decision, entry.intent.decision.facts
-    first, total = entry.time_to_first_token_seconds, entry.total_seconds
-    return EntryDetail.model_validate(
-        {
-            **_summary_fields(entry),
-            "is_stream": entry.intent.is_stream,
-            "upstream_model": entry.upstream_model,
-            "cache_write_tokens": entry.cache_write_5m_tokens + entry.cache_write_1h_tokens,
-            "reasoning_tokens": entry.reasoning_tokens,
-            "web_searches": entry.web_searches,
-            "file_searches": entry.file_searches,
-            "other_tool_calls": entry.other_tool_calls,
-            "lines": _lines(entry),
-            "list_cost_usd": _usd(entry.cost.list_pico_usd if entry.cost else None),
-            "cost_lower_usd": _usd(entry.cost_lower_pico_usd),
-            "cost_upper_usd": _usd(entry.cost_upper_pico_usd),
-            "gpu_seconds": entry.gpu_seconds,
-            "prefill_seconds": None if first is None else max(0.0, first - (entry.queue_seconds or 0.0)),
-            "prefill_tokens_per_second": entry.prefill_tokens_per_second,
-            "decode_seconds": None if first is None else max(0.0, total - first),
-            "finish_reason": entry.finish_reason,
-            "error": entry.error,
-            "service_tier": entry.service_tier,
-            "attempts": [
-                EntryAttempt(
-                    number=one.number,
-                    model=one.model,
-                    backend=one.backend,
-                    outcome=one.outcome,
-                    started_after_seconds=one.started_after_seconds,
-                    lasted_seconds=one.lasted_seconds,
-                    http_status=one.http_status,
-                    cost_usd=_usd(one.cost_pico_usd),
-                )
-                for one in entry.attempts
-            ],
-            "candidates": list(decision.candidates),
-            "predicted_quality": dict(facts.quality),
-            "uncertainty": facts.uncertainty,
-            "expected_cost_usd": _usd(decision.expected_cost_pico_usd),
-            "propensity": decision.propensity,
-            "rules_version": decision.rules_version,
-            "prices_version": decision.prices_version,
-            "classifier_version": decision.classifier_version,
-        }
-    )
-
-
-def _summary_fields(entry: Entry) -> dict[str, object]:
-    intent = entry.intent
-    return {
-        "request_id": intent.request_id,
-        "accepted_at_us": intent.accepted_at_us,
-        "key_id": intent.key_id,
-        "team": intent.team,
-        "project": intent.project,
-        "tags": list(intent.tags),
-        "operation": intent.operation,
-        "requested_model": intent.requested_model,
-        "model": entry.model,
-        "backend": entry.backend,
-        "provider": entry.provider,
-        "rule": intent.decision.rule,
-        "status": entry.status,
-        "http_status": entry.http_status,
-        "difficulty": intent.decision.facts.difficulty,
-        "input_tokens": entry.input_tokens,
-        "cached_input_tokens": entry.cached_input_tokens,
-        "output_tokens": entry.output_tokens,
-        "cost_usd": _usd(entry.cost.total_pico_usd if entry.cost else None),
-        "queue_seconds": entry.queue_seconds,
-        "time_to_first_token_seconds": entry.time_to_first_token_seconds,
-        "decode_tokens_per_second": entry.decode_tokens_per_second,
-        "total_seconds": entry.total_seconds,
-        "is_simulated": entry.is_simulated,
-        "is_usage_estimated": entry.is_usage_estimated,
-    }
-
-
-def _lines(entry: Entry) -> list[CostLine]:
-    """The token classes as they are priced; reasoning is inside output and cached input is inside input."""
-    cost = entry.cost
-    if cost is None:
-        return []
-    written = entry.cache_write_5m_tokens + entry.cache_write_1h_tokens
-    fresh = entry.input_tokens - entry.cached_input_tokens - written
-    every = (
-        ("input, not cached", fresh, cost.input_pico_usd),
-        ("input, read from cache", entry.cached_input_tokens, cost.cached_input_pico_usd),
-        ("input, written to cache", written, cost.cache_write_pico_usd),
-        ("output, reasoning included", entry.output_tokens, cost.output_pico_usd),
-        ("other (fees, searches, attempts that did not answer)", None, cost.other_pico_usd),
-        ("GPU time", None, cost.compute_pico_usd),
-    )
-    return [
-        CostLine(name=name, tokens=tokens, cost_usd=format_usd(pico)) for name, tokens, pico in every if tokens or pico
-    ]
-
-
-def _usd(pico: int | None) -> str | None:
-    return None if pico is None else format_usd(pico)

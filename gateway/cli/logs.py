@@ -1,17 +1,18 @@
 """`breakeven logs`: ledger entries, newest first, or one of them in full; its text only when asked for and stored."""
 
 import asyncio
+from decimal import Decimal
 
 import typer
 from rich.console import Console
 from rich.table import Column, Table
 
 from gateway.api.admin_bodies import StoredBodies, read_bodies
-from gateway.api.admin_entries import EntryDetail, EntryFilter, EntrySummary, detail, summary
+from gateway.api.admin_entries import find_summaries, get_detail
+from gateway.api.entry_views import EntryDetail, EntryFilter, EntrySummary
 from gateway.cli.asked import read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
-from gateway.errors import NotFound
 from gateway.moments import moment_of
 from gateway.storage.sql_bodies import SqlBodies
 from gateway.storage.sql_entries import SqlEntries
@@ -61,10 +62,7 @@ def command(
 
 async def _get(request_id: str) -> EntryDetail:
     async with open_state() as state:
-        entry = await SqlEntries(state.database).get(request_id)
-    if entry is None:
-        raise NotFound(f"There is no request {request_id!r}; it appears here about two seconds after its last byte.")
-    return detail(entry)
+        return await get_detail(SqlEntries(state.database), request_id)
 
 
 async def _bodies(request_id: str) -> StoredBodies:
@@ -75,13 +73,14 @@ async def _bodies(request_id: str) -> StoredBodies:
 
 async def _find(wanted: EntryFilter) -> list[EntrySummary]:
     async with open_state() as state:
-        return [summary(entry) for entry in await SqlEntries(state.database).find(wanted)]
+        return await find_summaries(SqlEntries(state.database), wanted)
 
 
 def _table(found: list[EntrySummary]) -> Table:
     table = Table(Column("time (UTC)", no_wrap=True), "model", "team", "rule", "status", box=None)
-    for name in ("in", "out", "first token s", "tok/s", "cost $"):
-        table.add_column(name, justify="right", no_wrap=name == "cost $")
+    is_any_corrected = any(one.corrected_cost_usd != one.cost_usd for one in found)
+    for name in ("in", "out", "first token s", "tok/s", "cost $", *(["corrected $"] if is_any_corrected else [])):
+        table.add_column(name, justify="right", no_wrap=name.endswith("$"))
     for one in found:
         table.add_row(
             moment_of(one.accepted_at_us).strftime("%m-%d %H:%M:%S"),
@@ -93,9 +92,14 @@ def _table(found: list[EntrySummary]) -> Table:
             f"{one.output_tokens:,}",
             _number(one.time_to_first_token_seconds, 2),
             _number(one.decode_tokens_per_second, 1),
-            one.cost_usd.rstrip("0") if one.cost_usd is not None else "unknown",
+            _dollars(one.cost_usd),
+            *([_dollars(one.corrected_cost_usd)] if is_any_corrected else []),
         )
     return table
+
+
+def _dollars(text: str | None) -> str:
+    return "unknown" if text is None else f"{Decimal(text).normalize():f}"
 
 
 def _number(value: float | None, places: int) -> str:

@@ -1,7 +1,7 @@
 """Single requests, found by filters, newest first; see gateway.stores.EntryStore."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,8 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.ledger.entry import Entry
 from gateway.storage.sql_ledger import SqlLedger, entry_select, read_entries
-from gateway.storage.tables import dimensions, entries
-from gateway.stores import EntryWanted
+from gateway.storage.tables import adjustments, dimensions, entries
+from gateway.stores import Adjustment, Correction, EntryWanted
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PLAIN = ("key_id", "team", "project", "model", "backend", "rule", "status")
@@ -42,6 +42,17 @@ class SqlEntries:
                 place = tuple_(entries.c.accepted_at_us, entries.c.request_id)
                 query = query.where(entries.c.accepted_at_us <= accepted, place < tuple_(accepted, number))
             return await read_entries(connection, query)
+
+    async def corrections(self, request_ids: Sequence[str]) -> Mapping[str, Sequence[Correction]]:
+        found: dict[str, list[Correction]] = {}
+        numbers = [bytes.fromhex(one) for one in request_ids]
+        query = select(adjustments).where(adjustments.c.request_id.in_(numbers)).order_by(adjustments.c.id)
+        async with self._engine.connect() as connection:
+            for row in await connection.execute(query):
+                number = bytes(row.request_id).hex()
+                booked = Adjustment(number, row.kind, row.reference, row.amount_pico_usd, row.reason)
+                found.setdefault(number, []).append(Correction(row.at_us, booked))
+        return found
 
 
 def _filtered(wanted: EntryWanted) -> Select[Any]:

@@ -195,6 +195,12 @@ async def test_corrections_are_added_once_and_appear_in_the_sums(engine: AsyncEn
     assert await books.book(batch, author="ada") == 0
     assert await books.book([Adjustment(unpriced[0], "refund", "credit-7", -5, "outage")], author="ada") == 1
     assert (await books.booked(unpriced))[unpriced[0]] == Booked(10**9, 1)
+    priced = next(entry.intent.request_id for entry in stored if entry.cost is not None)
+    found = await SqlEntries(engine).corrections([priced, unpriced[0], unpriced[1]])
+    assert {number: [one.booked for one in each] for number, each in found.items()} == {
+        unpriced[0]: [batch[0], Adjustment(unpriced[0], "refund", "credit-7", -5, "outage")],
+        unpriced[1]: [batch[1]],
+    }
     for since, until in PERIODS[:1]:
         [total] = await SqlReports(engine).sums(SumsQuery(us(since), us(until)))
         assert total.adjustment_pico_usd == len(unpriced) * 10**9 - 5

@@ -38,7 +38,7 @@ from gateway.reports.what_if_views import WhatIfQuery, WhatIfView
 from gateway.routing.rules import ModelSpec, RulesDocument
 from gateway.rulebook.catalogue import BackendFacts, Catalogue
 from gateway.rulebook.service import Activation, RulesService, StoredRules
-from gateway.stores import AuditRecord, Budget, EntryWanted, KeyChange, ListedKey, NewKey, Verified
+from gateway.stores import AuditRecord, Budget, Correction, EntryWanted, KeyChange, ListedKey, NewKey, Verified
 from gateway.sums import Dimension, Sums, SumsQuery
 from gateway.upstreams.load import Upstreams
 from tests.builders import make_candidate, make_prices, make_snapshot
@@ -194,12 +194,17 @@ class MemoryAudit:
 class MemoryEntries:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self.booked: list[Correction] = []
 
     async def find(self, wanted: EntryWanted) -> Sequence[Entry]:
         return list(reversed(self.entries))[: wanted.limit]
 
     async def get(self, request_id: str) -> Entry | None:
         return next((entry for entry in self.entries if entry.intent.request_id == request_id), None)
+
+    async def corrections(self, request_ids: Sequence[str]) -> Mapping[str, Sequence[Correction]]:
+        of = {number: [one for one in self.booked if one.booked.request_id == number] for number in request_ids}
+        return {number: found for number, found in of.items() if found}
 
 
 class NoReports:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from gateway.ledger.entry import Cost, Decision, Entry, Intent, Status
+from gateway.stores import Adjustment, AdjustmentKind, Correction
 from tests.builders import make_facts
 from tests.unit.gateway.api.fakes import NOW_US, ROLES, AdminRig
 
@@ -60,6 +61,47 @@ async def test_an_unknown_price_is_null_and_never_zero() -> None:
     found = rig.ask("finance", "GET", f"/admin/v1/entries/{'0' * 32}").json()
     assert found["cost_usd"] is None
     assert found["lines"] == []
+
+
+def correction(number: int, pico_usd: int, kind: AdjustmentKind = "reprice") -> Correction:
+    return Correction(NOW_US + number, Adjustment("0" * 32, kind, f"version {number}", pico_usd, "a reason"))
+
+
+@pytest.mark.parametrize(
+    ("cost", "amounts", "expected"),
+    [
+        (Cost(input_pico_usd=50), (), "0.000000000050"),
+        (Cost(input_pico_usd=50), (30, -20), "0.000000000060"),
+        (None, (), None),
+        (None, (30, -5), "0.000000000025"),
+        (None, (30, -30), "0.000000000000"),
+    ],
+)
+async def test_corrections_stand_beside_what_was_booked(
+    cost: Cost | None, amounts: tuple[int, ...], expected: str | None
+) -> None:
+    rig = await rig_with(msgspec.structs.replace(make_entry(), cost=cost), make_entry("1" * 32))
+    rig.entries.booked += [correction(number, amount) for number, amount in enumerate(amounts)]
+    found = rig.ask("finance", "GET", f"/admin/v1/entries/{'0' * 32}").json()
+    assert found["cost_usd"] == (None if cost is None else "0.000000000050")
+    assert [Decimal(one["amount_usd"]) for one in found["corrections"]] == [Decimal(n).scaleb(-12) for n in amounts]
+    assert Decimal(found["corrections_usd"]) == Decimal(sum(amounts)).scaleb(-12)
+    assert found["corrected_cost_usd"] == expected
+    other, listed = rig.ask("finance", "GET", "/admin/v1/entries").json()["entries"]
+    assert {name: listed[name] for name in ("corrections_usd", "corrected_cost_usd")} == {
+        name: found[name] for name in ("corrections_usd", "corrected_cost_usd")
+    }
+    assert other["corrected_cost_usd"] == other["cost_usd"]
+
+
+async def test_a_key_reads_why_its_own_request_was_corrected() -> None:
+    rig = await rig_with(make_entry(key_id="key-0"))
+    rig.entries.booked.append(correction(1, -7, "refund"))
+    [found] = rig.ask("app", "GET", f"/v1/requests/{'0' * 32}").json()["corrections"]
+    assert found == {
+        "at_us": NOW_US + 1, "kind": "refund", "reference": "version 1", "reason": "a reason",
+        "amount_usd": "-0.000000000007",
+    }  # fmt: skip
 
 
 async def test_a_key_sees_its_own_request_and_nobody_elses() -> None:

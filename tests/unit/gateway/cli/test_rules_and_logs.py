@@ -3,6 +3,7 @@
 import asyncio
 import json
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,12 @@ from typer.testing import CliRunner
 
 from gateway.cli import build
 from gateway.cli.demo_month import write_demo_month
+from gateway.cli.state import open_state
 from gateway.config.home import Home
 from gateway.errors import ConfigurationError, NotFound
 from gateway.rulebook.service import text_version
+from gateway.storage.sql_adjustments import SqlAdjustments
+from gateway.stores import Adjustment
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -87,3 +91,19 @@ def test_logs_filter_and_show_one_in_full() -> None:
     assert "No such requests" in run("logs", "--team", "nobody")
     with pytest.raises(NotFound):
         run("logs", "0" * 32)
+
+
+def test_logs_show_what_a_correction_made_of_a_cost() -> None:
+    assert "corrected $" not in run("logs", "--team", "support")
+    before = json.loads(run("logs", "--team", "support", "--limit", "1", "--json"))
+    asyncio.run(_correct(Adjustment(before["request_id"], "refund", "credit-7", -(10**6), "an outage")))
+    after = json.loads(run("logs", before["request_id"], "--json"))
+    assert after["cost_usd"] == before["cost_usd"] == before["corrected_cost_usd"]
+    assert Decimal(after["corrected_cost_usd"]) == Decimal(before["cost_usd"]) - Decimal("0.000001")
+    assert [(one["reference"], one["reason"]) for one in after["corrections"]] == [("credit-7", "an outage")]
+    assert "corrected $" in run("logs", "--team", "support")
+
+
+async def _correct(adjustment: Adjustment) -> None:
+    async with open_state() as state:
+        assert await SqlAdjustments(state.database).book([adjustment], author="test") == 1

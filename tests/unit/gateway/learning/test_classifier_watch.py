@@ -1,13 +1,13 @@
 """Alarms are raised by lasting contradiction and by other traffic, and by nothing that was there before the start."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 from prometheus_client import generate_latest
 
 from gateway.learning.classifier_watch import REFERENCE_REQUESTS, ClassifierWatch
 from gateway.ledger.entry import Entry
-from gateway.stores import EntryWanted, Feedback
+from gateway.stores import Correction, EntryWanted, Feedback
 from gateway.telemetry.metrics import Metrics
 from tests.memory_ledger import MemoryLedger
 from tests.unit.gateway.api.test_feedback import MemoryFeedback
@@ -25,6 +25,9 @@ class Books:
 
     async def get(self, request_id: str) -> Entry | None:
         return self.entries.get(request_id)
+
+    async def corrections(self, request_ids: Sequence[str]) -> dict[str, list[Correction]]:
+        return {}
 
 
 def entries(difficulties: Iterable[float]) -> list[Entry]:

@@ -8,7 +8,7 @@ from gateway.routing.decide import AUTO
 from gateway.routing.snapshot import Snapshot
 from gateway.rulebook.state import DAY_US, ExplorationSpend, RuleState
 from gateway.rulebook.watch import PAGE, RECENT_REQUESTS, RuleWatch
-from gateway.stores import EntryWanted
+from gateway.stores import Correction, EntryWanted
 from tests.builders import make_candidate, make_facts, make_prices, make_snapshot
 from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_intent
 
@@ -33,6 +33,9 @@ class Books:
         return found[: wanted.limit]
 
     async def get(self, request_id: str) -> Entry | None:
+        raise NotImplementedError
+
+    async def corrections(self, request_ids: Sequence[str]) -> dict[str, list[Correction]]:
         raise NotImplementedError
 
 

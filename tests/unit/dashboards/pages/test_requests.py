@@ -1,0 +1,59 @@
+"""A request's own page: what was booked, what was corrected, and what both come to, in one place."""
+
+import re
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from dashboards.pages.requests import corrections_table, cost_note, requests_table
+
+ENTRY: dict[str, Any] = {
+    "request_id": "0" * 32, "accepted_at_us": 1_790_000_000_000_000, "model": "small", "team": None, "rule": "default",
+    "status": "completed", "difficulty": None, "input_tokens": 10, "output_tokens": 2,
+    "time_to_first_token_seconds": 0.5, "decode_tokens_per_second": 20.0, "is_simulated": False,
+    "cost_usd": "0.002000000000", "corrections_usd": "0.000000000000", "corrected_cost_usd": "0.002000000000",
+    "cost_lower_usd": "0.002000000000", "cost_upper_usd": "0.002000000000", "corrections": [],
+}  # fmt: skip
+
+
+def corrected(booked: str | None, amounts: list[str], total: str) -> dict[str, Any]:
+    each = [
+        {
+            "at_us": 1_790_000_100_000_000,
+            "kind": "reprice",
+            "reference": "2026-11",
+            "reason": "<why>",
+            "amount_usd": one,
+        }
+        for one in amounts
+    ]
+    text = str(sum(Decimal(one) for one in amounts))
+    return {**ENTRY, "cost_usd": booked, "corrections": each, "corrections_usd": text, "corrected_cost_usd": total}
+
+
+def amounts_in(table: str) -> list[str]:
+    return re.findall(r'<td class="be-number [^"]*"[^>]*>([^<]*)</td>', table)
+
+
+@pytest.mark.parametrize(
+    ("booked", "shown"), [("0.002000000000", ["$0.002", "$0.0005", "−$0.001", "$0.0015"]), (None, ["unknown"])]
+)
+def test_corrections_go_from_what_was_booked_to_what_it_is(booked: str | None, shown: list[str]) -> None:
+    one = corrected(booked, ["0.000500000000", "-0.001000000000"], "0.001500000000")
+    table = corrections_table(one)
+    assert amounts_in(table)[: len(shown)] == shown
+    assert "&lt;why&gt;" in table
+    assert "booked at settlement: " in cost_note(one)
+    assert "corrections: −$0.0005" in cost_note(one)
+
+
+def test_without_corrections_the_cost_is_what_was_booked() -> None:
+    assert cost_note(ENTRY) == "exact, as the provider counted"
+
+
+def test_the_list_has_the_corrected_cost_of_those_that_were_corrected() -> None:
+    assert "Corrected" not in requests_table([ENTRY])
+    both = requests_table([ENTRY, corrected("0.002000000000", ["0.001000000000"], "0.003000000000")])
+    assert amounts_in(both)[-2:] == ["$0.00200", "$0.00300"]
+    assert amounts_in(both)[5:7] == ["$0.00200", ""]
