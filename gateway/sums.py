@@ -154,6 +154,10 @@ class ReportStore(Protocol):
         are nobody's traffic and no chat model embeds, so both are only in that `of_all_kinds`."""
         ...
 
+    async def key_names(self) -> Mapping[str, str]:
+        """What people call each key, by its id; revoked ones too. Names need not differ."""
+        ...
+
     async def first_and_last_us(self) -> tuple[int, int] | None:
         """Start of the first and end of the last hour with a request; None without any."""
         ...

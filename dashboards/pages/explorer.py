@@ -34,7 +34,7 @@ async def build(view: View) -> None:
     earlier_period = view.period.before()
     before = await view.gateway.get("/admin/v1/reports/costs", by=wanted, **earlier_period.bounds(), **given)
     earlier = {tuple(row["group"].values()): row["cost_usd"] for row in before["rows"]}
-    key_names = await _key_names(view, found["by"])
+    key_names = labels(found["key_names"])
     with panel(f"Spend by {wanted.replace(',', ' and ')}", f"US dollars, {view.period.phrase}."):
         top = found["rows"][:12]
         names = [" · ".join(key_names.get(v or "", v or "none") for v in row["group"].values()) for row in top]
@@ -79,11 +79,10 @@ def _downloads(view: View, by: str, given: dict[str, str | None]) -> str:
     )
 
 
-async def _key_names(view: View, by: list[str]) -> dict[str, str]:
-    """By id, where keys are shown and may be seen."""
-    if "key" not in by or not view.session.may("keys.read"):
-        return {}
-    return {one["id"]: one["name"] for one in (await view.gateway.get("/admin/v1/keys"))["keys"]}
+def labels(key_names: dict[str, str]) -> dict[str, str]:
+    """What each key is called, by id; the id stands beside a name that another key has too."""
+    names = list(key_names.values())
+    return {number: name if names.count(name) == 1 else f"{name} ({number})" for number, name in key_names.items()}
 
 
 def _table(

@@ -87,7 +87,7 @@ def shown(table: CostTable) -> Table:
     for column, text in zip(drawn.columns[len(table.by) :], cells(table.total), strict=True):
         column.footer = text
     for row in table.rows:
-        drawn.add_row(*(row.group[name] or "none" for name in table.by), *cells(row))
+        drawn.add_row(*(named(table, name, row.group[name]) for name in table.by), *cells(row))
     notes = [
         f"{count} {what}"
         for count, what in (
@@ -102,6 +102,14 @@ def shown(table: CostTable) -> Table:
     ]
     drawn.caption = f"Requests: {'; '.join(notes)}" if notes else None
     return drawn
+
+
+def named(table: CostTable, dimension: str, value: str | None) -> str:
+    """A group's value; of a key its name, and its id too where another has the same."""
+    name = table.key_names.get(value or "") if dimension == "key" else None
+    if name is None:
+        return value or "none"
+    return name if [*table.key_names.values()].count(name) == 1 else f"{name} ({value})"
 
 
 def sentences(table: CostTable) -> list[str]:

@@ -88,6 +88,7 @@ class Books:
             until=moment_of(bounds.until_us),
             time_zone=query.time_zone,
             by=list(by),
+            key_names=await self._key_names(rows) if "key" in by else {},
             rows=rows,
             total=total[0] if total else empty_row(),
             unallocated_usd=None if unallocated is None else format_usd(unallocated),
@@ -130,6 +131,11 @@ class Books:
 
     async def utilisation(self, query: PeriodQuery) -> Utilisation:
         return await self.gpus.utilisation(self.bounds(query))
+
+    async def _key_names(self, rows: Sequence[CostRow]) -> dict[str, str]:
+        """Of the keys that the rows are of; one that is in no table of keys has none."""
+        shown = {row.group["key"] for row in rows}
+        return {key_id: name for key_id, name in (await self._store.key_names()).items() if key_id in shown}
 
     async def _savings(self, bounds: Bounds, idle: IdleCost | None) -> list[Savings]:
         groups = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, BY))

@@ -1,6 +1,7 @@
 """Every report as a table that can be written to a file; the figures are those of the reports themselves."""
 
 import asyncio
+from collections.abc import Mapping
 
 from gateway.moments import moment_of
 from gateway.reports.books import Books
@@ -8,7 +9,7 @@ from gateway.reports.focus import Period, focus_table
 from gateway.reports.focus_columns import GROUP_BY
 from gateway.reports.forecast_views import Anomaly, DailyQuery, ForecastPoint, ForecastQuery, Forecasts
 from gateway.reports.model_tables import table_of
-from gateway.reports.tables import ReportTable
+from gateway.reports.tables import Column, ReportTable
 from gateway.reports.views import (
     BreakEvenQuery,
     CostQuery,
@@ -39,7 +40,7 @@ class ReportFiles:
         capacity = await self._books.gpus.capacity(bounds)
         period = Period(moment_of(bounds.since_us), moment_of(bounds.until_us))
         # Off the event loop: a year of many keys is many rows, and answers pass here too.
-        return await asyncio.to_thread(focus_table, groups, capacity, period)
+        return await asyncio.to_thread(focus_table, groups, capacity, period, await self._store.key_names())
 
     async def costs(self, query: CostQuery) -> ReportTable:
         return costs_file(await self._reports.costs(query))
@@ -72,4 +73,17 @@ def costs_file(table: CostTable) -> ReportTable:
         notes.append(f"{table.idle.idle_usd} USD of idle rent of your own GPUs are in no row")
     if "tag" in table.by:
         notes.append("a request with several tags counts in each")
-    return table_of(CostRow, table.rows, by=table.by, notes=notes)
+    return _with_key_names(table_of(CostRow, table.rows, by=table.by, notes=notes), table.key_names)
+
+
+def _with_key_names(table: ReportTable, names: Mapping[str, str]) -> ReportTable:
+    """`key_name` beside `key`, where keys are grouped by."""
+    columns = [column.name for column in table.columns]
+    if "key" not in columns:
+        return table
+    after = columns.index("key") + 1
+    return ReportTable(
+        (*table.columns[:after], Column("key_name", "text"), *table.columns[after:]),
+        [{**row, "key_name": names.get(str(row["key"]))} for row in table.rows],
+        table.notes,
+    )

@@ -66,10 +66,12 @@ class Meter:
     cost_pico_usd: int
 
 
-def focus_table(groups: Iterable[Sums], capacity: Sequence[Capacity], period: Period) -> ReportTable:
+def focus_table(
+    groups: Iterable[Sums], capacity: Sequence[Capacity], period: Period, key_names: Mapping[str, str]
+) -> ReportTable:
     """`groups` by GROUP_BY. `capacity` names the backends whose rent is booked: the GPU time of others is charged."""
     rented = {one.backend for one in capacity}
-    rows = [row for group in groups for row in _rows_of(group, rented, period)]
+    rows = [row for group in groups for row in _rows_of(group, rented, period, key_names)]
     rows += [row for one in capacity for row in _capacity_rows(one, period)]
     rows.sort(key=lambda row: (str(row["ChargePeriodStart"]), str(row["SkuId"]), str(row["SubAccountId"])))
     return ReportTable(COLUMNS, rows, (f"FOCUS {VERSION}", *_notes(rows)))
@@ -82,8 +84,8 @@ def _notes(rows: Sequence[Mapping[str, Cell]]) -> Iterator[str]:
         yield "Rows with x_IsSimulated are simulated at list prices: no bill will come for them."
 
 
-def _rows_of(group: Sums, rented: set[str], period: Period) -> Iterator[dict[str, Cell]]:
-    base = _base(group, period)
+def _rows_of(group: Sums, rented: set[str], period: Period, key_names: Mapping[str, str]) -> Iterator[dict[str, Cell]]:
+    base = {**_base(group, period), "x_KeyName": key_names.get(group.group["key"] or "")}
     meters = list(_meters(group))
     lists = apportion(group.list_pico_usd, [one.cost_pico_usd for one in meters]) if meters else []
     for meter, list_pico in zip(meters, lists, strict=True):

@@ -70,6 +70,7 @@ COLUMNS = columns_of(
         ("x_InputTokens", "integer"),
         ("x_IsSimulated", "boolean"),
         ("x_KeyId", "text"),
+        ("x_KeyName", "text"),
         ("x_Model", "text"),
         ("x_Operation", "text"),
         ("x_OtherToolCalls", "integer"),

@@ -132,14 +132,16 @@ class IdleCost(BaseModel):
 
 
 class CostTable(BaseModel):
-    """Groups, and the whole. `unallocated` is what has no owner among the team, project or tag grouped by; shadow calls
-    are in the sums and stand apart here. Idle rent is in no row and not in the total; it and savings, which count it,
-    are of everything and so only there without filters."""
+    """Groups, and the whole. `key_names` are of the keys grouped by; two keys may have one name. `unallocated` is what
+    has no owner among the team, project or tag grouped by; shadow calls are in the sums and stand apart here. Idle rent
+    is in no row and not in the total; it and savings, which count it, are of everything and so only there without
+    filters."""
 
     since: datetime
     until: datetime
     time_zone: str
     by: list[str]
+    key_names: dict[str, str]
     rows: list[CostRow]
     total: CostRow
     unallocated_usd: str | None

@@ -18,7 +18,7 @@ from gateway.storage.periods import HOUR_US, Calendar, Cut, cut_hours
 from gateway.storage.rollup import DAY_HOURS, SKETCHES, SUMS
 from gateway.storage.sketch import percentile
 from gateway.storage.sums_filters import COLUMNS, conditions
-from gateway.storage.tables import daily, dimensions, entries, hourly
+from gateway.storage.tables import api_keys, daily, dimensions, entries, hourly
 from gateway.stores import SHADOW
 from gateway.sums import Latencies, Sums, SumsQuery
 
@@ -97,6 +97,10 @@ class SqlReports:
             )
             for row in rows
         ]
+
+    async def key_names(self) -> Mapping[str, str]:
+        async with self._engine.connect() as connection:
+            return {row.id: row.name for row in await connection.execute(select(api_keys.c.id, api_keys.c.name))}
 
     async def first_and_last_us(self) -> tuple[int, int] | None:
         async with self._engine.connect() as connection:

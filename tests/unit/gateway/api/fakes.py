@@ -172,6 +172,9 @@ class OneSum:
     async def first_and_last_us(self) -> tuple[int, int] | None:
         return None
 
+    async def key_names(self) -> Mapping[str, str]:
+        return {}
+
 
 class MemoryBodies:
     def __init__(self) -> None:

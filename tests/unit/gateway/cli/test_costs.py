@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import build
-from gateway.cli.costs import cells, how_rows_add_up
+from gateway.cli.costs import cells, how_rows_add_up, named
 from gateway.cli.demo_month import write_demo_month
 from gateway.config.home import Home
 from gateway.money import format_usd, show_usd
@@ -107,6 +107,28 @@ def test_idle_rent_is_told_beside_the_total_that_leaves_it_out() -> None:
 def test_the_table_names_every_group() -> None:
     drawn = run("--by", "day")
     assert all(row["group"]["day"] in drawn for row in table("--by", "day")["rows"])
+
+
+def test_keys_are_called_by_their_names_and_keep_their_ids() -> None:
+    found = table("--by", "key")
+    names: dict[str, str] = found["key_names"]
+    ids = [row["group"]["key"] for row in found["rows"]]
+    assert {"support-bot", "nightly-cron"} <= set(names.values())
+    drawn = run("--by", "day,key")
+    assert all(name in drawn for name in names.values())
+    assert not any(number in drawn for number in names)
+    rows = list(csv.DictReader(io.StringIO(run("--csv", "--by", "key,model"))))
+    assert next(iter(rows[0])) == "key"
+    assert {row["key"]: row["key_name"] for row in rows} == {number: names.get(number, "") for number in ids}
+    assert not table("--by", "team")["key_names"]
+
+
+def test_two_keys_of_one_name_are_told_apart() -> None:
+    found = CostTable.model_validate({**table(), "key_names": {"key_1": "chat", "key_2": "chat", "key_3": "batch"}})
+    assert [named(found, "key", number) for number in ("key_1", "key_3", "key_4", "", None)] == [
+        "chat (key_1)", "batch", "key_4", "none", "none",
+    ]  # fmt: skip
+    assert named(found, "team", "key_1") == "key_1"
 
 
 def test_an_unknown_dimension_is_refused() -> None:

@@ -32,6 +32,9 @@ class Books:
     async def first_and_last_us(self) -> tuple[int, int] | None:
         raise AssertionError
 
+    async def key_names(self) -> Mapping[str, str]:
+        return {}
+
 
 def row(key: str, model: str, status: str = "completed", **sums: Any) -> Sums:
     return Sums({"key": key, "model": model, "status": status}, **sums)

@@ -1,6 +1,6 @@
 """What a budget's month looks like from inside it: what is spent, and what the complete days say of the rest."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -47,6 +47,9 @@ class TenDollarsADay:
 
     async def first_and_last_us(self) -> tuple[int, int] | None:
         return us(FIRST_HOUR), us(NOW)
+
+    async def key_names(self) -> Mapping[str, str]:
+        return {}
 
 
 async def test_spent_includes_today_and_the_outlook_rests_on_complete_days() -> None:

@@ -17,6 +17,7 @@ from gateway.reports.tables import Cell, ReportTable, apportion, to_csv, to_parq
 from gateway.sums import Dimension, Sums
 
 PERIOD = Period(datetime(2026, 1, 30, 12, tzinfo=UTC), datetime(2026, 2, 2, tzinfo=UTC))
+NAMES = {"key-1": "search nightly"}
 MANDATORY = [
     "BilledCost",
     "BillingAccountId",
@@ -136,7 +137,7 @@ def a_month() -> ReportTable:
         make_engine(),
         make_engine(group={"backend": "elsewhere", "provider": "vllm"}),
     ]
-    return focus_table(groups, [make_capacity(), make_capacity(day="2026-02-01", used_us=0)], PERIOD)
+    return focus_table(groups, [make_capacity(), make_capacity(day="2026-02-01", used_us=0)], PERIOD, NAMES)
 
 
 def _no_cost() -> dict[str, int]:
@@ -223,6 +224,13 @@ def test_every_row_keeps_the_specifications_rules() -> None:
         check_row(row)
 
 
+def test_a_key_has_its_id_and_the_name_that_people_know() -> None:
+    rows = focus_table([make_sums(), make_sums(group={"key": "key-2"})], [make_capacity()], PERIOD, NAMES).rows
+    assert {(row["x_KeyId"], row["x_KeyName"]) for row in rows} == {
+        ("key-1", "search nightly"), ("key-2", None), (None, None),
+    }  # fmt: skip
+
+
 def test_one_sku_price_has_one_sku_and_one_service_one_category() -> None:
     rows = a_month().rows
     assert len({(row["SkuPriceId"], row["SkuId"]) for row in rows}) == len({row["SkuPriceId"] for row in rows})
@@ -237,7 +245,7 @@ def total(rows: ReportTable, name: str) -> Decimal:
 def test_costs_add_up_to_the_ledger_and_the_rent_to_the_pico_dollar() -> None:
     groups = [make_sums(list_pico_usd=10**9 + 7), make_sums(adjustment_pico_usd=55, adjusted_requests=1), make_engine()]
     capacity = [make_capacity()]
-    table = focus_table(groups, capacity, PERIOD)
+    table = focus_table(groups, capacity, PERIOD, NAMES)
     booked = sum(group.corrected_cost_pico_usd for group in groups)
     assert total(table, "EffectiveCost") == usd(booked + capacity[0].idle_pico_usd)
     own = sum(group.compute_pico_usd for group in groups)
@@ -247,7 +255,7 @@ def test_costs_add_up_to_the_ledger_and_the_rent_to_the_pico_dollar() -> None:
 
 
 def test_idle_capacity_is_a_row_of_its_own() -> None:
-    rows = focus_table([make_engine()], [make_capacity()], PERIOD).rows
+    rows = focus_table([make_engine()], [make_capacity()], PERIOD, NAMES).rows
     [idle] = [row for row in rows if row["CapacityReservationStatus"] == "Unused"]
     assert idle["EffectiveCost"] == 44
     assert idle["BilledCost"] == 0
@@ -259,23 +267,23 @@ def test_idle_capacity_is_a_row_of_its_own() -> None:
 
 
 def test_a_gpu_whose_rent_is_not_booked_is_charged_by_its_time() -> None:
-    [row] = focus_table([make_engine()], [], PERIOD).rows
+    [row] = focus_table([make_engine()], [], PERIOD, NAMES).rows
     assert row["BilledCost"] == row["EffectiveCost"] == 4
     assert row["CapacityReservationId"] is None
 
 
 def test_nobody_bills_what_was_simulated() -> None:
-    rows = focus_table([make_sums(group={"is_simulated": "true"})], [], PERIOD).rows
+    rows = focus_table([make_sums(group={"is_simulated": "true"})], [], PERIOD, NAMES).rows
     assert {row["BilledCost"] for row in rows} == {Decimal(0)}
     assert sum(Decimal(str(row["EffectiveCost"])) for row in rows) == usd(make_sums().cost_pico_usd)
 
 
 def test_charges_are_cut_to_the_period_and_months_end_where_they_end() -> None:
-    first = focus_table([make_sums(group={"day": "2026-01-30"})], [], PERIOD).rows[0]
+    first = focus_table([make_sums(group={"day": "2026-01-30"})], [], PERIOD, NAMES).rows[0]
     assert first["ChargePeriodStart"] == datetime(2026, 1, 30, 12, tzinfo=UTC)
     assert first["BillingPeriodEnd"] == datetime(2026, 2, 1, tzinfo=UTC)
     december = Period(datetime(2026, 12, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
-    last = focus_table([make_sums(group={"day": "2026-12-31"})], [], december).rows[0]
+    last = focus_table([make_sums(group={"day": "2026-12-31"})], [], december, NAMES).rows[0]
     assert last["BillingPeriodEnd"] == last["ChargePeriodEnd"] == datetime(2027, 1, 1, tzinfo=UTC)
 
 
@@ -299,9 +307,9 @@ def test_csv_and_parquet_hold_the_same() -> None:
 
 
 def test_no_cell_becomes_a_formula_of_a_spreadsheet() -> None:
-    rows = focus_table([make_sums(group={"team": "=HYPERLINK(1)"})], [], PERIOD)
+    rows = focus_table([make_sums(group={"team": "=HYPERLINK(1)"})], [], PERIOD, NAMES)
     assert "'=HYPERLINK(1)" in to_csv(rows)
-    negative = focus_table([make_sums(adjustment_pico_usd=-5, adjusted_requests=1)], [], PERIOD)
+    negative = focus_table([make_sums(adjustment_pico_usd=-5, adjusted_requests=1)], [], PERIOD, NAMES)
     assert ",-0.000000000005," in to_csv(negative), "a negative number stays one"
 
 
@@ -327,7 +335,7 @@ def test_the_groups_leave_no_request_in_two_rows() -> None:
 def test_what_is_billed_beside_tokens_stands_on_one_row_priced_or_not() -> None:
     calls = {"web_searches": 4, "file_searches": 2, "other_tool_calls": 1}
     for group in (make_sums(**calls), make_sums(**calls, unpriced_requests=3, **_no_cost())):
-        table = focus_table([group], [], PERIOD)
+        table = focus_table([group], [], PERIOD, NAMES)
         told = [row for row in table.rows if row["x_WebSearches"] is not None]
         assert [(row["SkuMeter"], row["x_WebSearches"], row["x_FileSearches"]) for row in told] == [("Requests", 4, 2)]
         assert told[0]["x_OtherToolCalls"] == 1
