@@ -48,6 +48,27 @@ def test_the_image_asks_for_extras_that_exist() -> None:
         assert re.search(rf"^{extra} = \[", text, re.MULTILINE), extra
 
 
+@pytest.mark.parametrize(
+    ("extras", "is_installed"),
+    [("engine", True), ("ui,engine", True), ("engine,ui", True), ("postgres,ui", False), ("", False)],
+)
+def test_an_image_with_the_engine_keeps_a_compiler(extras: str, is_installed: bool, tmp_path: Path) -> None:
+    final = (DEPLOY / "Dockerfile").read_text().rpartition("\nFROM ")[2]
+    [step] = re.findall(r"^RUN (case (?:.*\\\n)+.*)$", final, re.MULTILINE)
+    asked = tmp_path / "asked"
+    (tmp_path / "apt-get").write_text(f'#!/bin/sh\necho "$@" >> {asked}\n')
+    (tmp_path / "rm").write_text("#!/bin/sh\n")
+    for command in ("apt-get", "rm"):
+        (tmp_path / command).chmod(0o755)
+    subprocess.run(["/bin/sh", "-ec", step], env={"EXTRAS": extras, "PATH": str(tmp_path)}, check=True)
+    assert (asked.exists() and "g++" in asked.read_text()) is is_installed
+
+
+def test_only_the_base_names_the_images_python() -> None:
+    instructions = re.sub(r"^#.*\n", "", (DEPLOY / "Dockerfile").read_text(), flags=re.MULTILINE)
+    assert re.findall(r"^.*python:?3.*$", instructions, re.MULTILINE) == ["ARG BASE=python:3.12.11-slim-bookworm"]
+
+
 def test_yaml_passes_yamllint() -> None:
     command = [BIN / "yamllint", "--strict", "-c", DEPLOY / ".yamllint", DEPLOY / "compose"]
     files = [DEPLOY / "chart/values.yaml", DEPLOY / "chart/Chart.yaml"]
