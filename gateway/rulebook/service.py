@@ -8,6 +8,7 @@ import asyncio
 import difflib
 import hashlib
 import logging
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,11 +212,13 @@ class RulesService:
         if text is None:
             return
         if text_version(text) == self._file.taken():
+            self._file.end_look()
             self.problem = None
             return
         try:
             self.parse(text)
         except ConfigurationError as error:
+            self._file.end_look()
             self._report(problem_of(error), consequence)
             return
         version, active = text_version(text), await self._store.active()
@@ -227,8 +230,8 @@ class RulesService:
             changed = text_diff(before.text if before else "", text, active or "nothing", version)
             activation = Activation(version, active, FILE_AUTHOR, rules.reason, rules.created_at_us)
             if not await self._store.activate(activation, diff=changed):
-                self._file.forget_look()  # another process was first: look again next time
-                return
+                return  # another process was first: look again next time
+        self._file.end_look()
         self._file.remember(text)
         self.problem = None
 
@@ -250,10 +253,14 @@ class _WatchedFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._memory = path.with_suffix(".taken")
+        self._looking_at: tuple[int, int] | None = None
         self._looked_at: tuple[int, int] | None = None
 
     def text_if_touched(self) -> str | None:
-        """The text if the file changed since the last look; None also without a file. Raises UnicodeDecodeError."""
+        """The text if the file changed since the last look that came to its end; None also without a file.
+
+        Raises UnicodeDecodeError.
+        """
         try:
             stat = self.path.stat()
             signature = (stat.st_mtime_ns, stat.st_size)
@@ -262,14 +269,24 @@ class _WatchedFile:
             text = self.path.read_text(encoding="utf-8")
         except OSError:
             return None
-        self._looked_at = signature
+        self._looking_at = signature
         return text
 
-    def forget_look(self) -> None:
-        self._looked_at = None
+    def end_look(self) -> None:
+        """What was read is dealt with; until then every look reads it again, should the store have failed."""
+        self._looked_at = self._looking_at
 
     def remember(self, text: str) -> None:
-        self._memory.write_text(text_version(text), encoding="ascii")
+        """Whole or not at all: a torn memory would be another text's, and a restart would take the file over again."""
+        part = self._memory.with_suffix(f".{os.getpid()}")  # other workers may write theirs
+        try:
+            part.write_text(text_version(text), encoding="ascii")
+            part.replace(self._memory)
+        except OSError as error:
+            log.error(
+                "cannot write %s (%s): a restart takes %s over again, whatever was edited elsewhere since",
+                self._memory, error.strerror, self.path.name,
+            )  # fmt: skip
 
     def taken(self) -> str | None:
         try:

@@ -1,16 +1,24 @@
 """Versions, compare-and-set, the watched file: through the store's protocol, with the real validation."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
-from gateway.errors import ConfigurationError, Conflict, NotFound
+from gateway.errors import ConfigurationError, Conflict, DatabaseDown, NotFound
 from gateway.rulebook.service import RulesService, StoredRules, text_version
 from tests.unit.gateway.api.fakes import FIRST_RULES, OTHER_RULES, AdminRig, MemoryRules, catalogue
 
 BROKEN = FIRST_RULES.replace("choose:", "chose:")
 FIRST, OTHER = text_version(FIRST_RULES), text_version(OTHER_RULES)
+
+
+class FullRules(MemoryRules):
+    """Can be read and takes nothing: a database on a full disk."""
+
+    async def put(self, rules: StoredRules) -> None:
+        raise DatabaseDown("database or disk is full")
 
 
 def rewrite(file: Path, text: str) -> None:
@@ -87,6 +95,32 @@ async def test_a_restart_does_not_undo_a_web_edit(file: Path) -> None:
     again.rules._store = again.rules_store  # pyright: ignore[reportPrivateUsage]
     await again.rules.refresh()
     assert again.rules.applied == OTHER
+
+
+async def test_an_edit_that_the_store_could_not_take_is_taken_as_soon_as_it_can(file: Path) -> None:
+    rig = AdminRig(file)
+    await rig.rules.refresh()
+    rewrite(file, OTHER_RULES)
+    rig.rules._store = FullRules()  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(DatabaseDown):
+        await rig.rules.refresh()
+    rig.rules._store = rig.rules_store  # pyright: ignore[reportPrivateUsage]
+    await rig.rules.refresh()
+    assert rig.rules.applied == OTHER
+
+
+async def test_what_was_taken_over_is_remembered_whole_or_not_at_all(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = AdminRig(file)
+    await rig.rules.refresh()
+    memory = file.with_suffix(".taken")
+    memory.with_suffix(f".{os.getpid()}").mkdir()  # as good as a full disk
+    rewrite(file, OTHER_RULES)
+    await rig.rules.refresh()
+    assert rig.rules.applied == OTHER
+    assert memory.read_text() == FIRST
+    assert "a restart takes rules.yaml over again" in caplog.text
 
 
 async def test_another_process_takes_an_activation_over_at_its_next_refresh(file: Path) -> None:
