@@ -1,16 +1,18 @@
 """Alarms of the classifier: traffic that is no longer what it was, predictions that feedback contradicts.
 
-It counts and tells; it decides nothing. One worker's own traffic since its start, all workers' feedback since then.
+It counts and tells; it decides nothing. One worker's own traffic since its start, all workers' feedback since then, in
+which no key is heard alone where others have said enough (see gateway.learning.judged_model).
 """
 
 import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from classifier.online.alarms import CalibrationMonitor, DriftMonitor, build_reference
+from classifier.online.alarms import DriftMonitor, build_reference
 from gateway.learning.correction import IMPLIED
+from gateway.learning.judged_model import JudgedModel
 from gateway.ledger.entry import Entry
-from gateway.stores import EntryStore, FeedbackStore
+from gateway.stores import EntryStore, Feedback, FeedbackStore
 
 log = logging.getLogger(__name__)
 REFERENCE_REQUESTS = 500
@@ -33,7 +35,7 @@ class ClassifierWatch:
         self._version = ""
         self._first: list[float] = []
         self._drift: DriftMonitor | None = None
-        self._calibration: dict[str, CalibrationMonitor] = {}
+        self._judgements: dict[str, JudgedModel] = {}
 
     def settled(self, entry: Entry) -> None:
         """Another classifier makes other difficulties: its traffic has a reference of its own."""
@@ -41,7 +43,7 @@ class ClassifierWatch:
         if decision.facts.difficulty is None:
             return
         if decision.classifier_version != self._version:
-            self._version, self._first, self._drift, self._calibration = decision.classifier_version, [], None, {}
+            self._version, self._first, self._drift, self._judgements = decision.classifier_version, [], None, {}
         if self._drift is not None:
             self._drift = self._drift.observe(decision.facts.difficulty)
             return
@@ -57,7 +59,7 @@ class ClassifierWatch:
             for one in batch if not is_first else ():
                 entry = await self._entries.get(one.request_id)
                 if entry is not None and one.source not in IMPLIED:
-                    self._judged(entry, one.score)
+                    self._judged(entry, one)
 
     def show(self, gauges: Gauges) -> None:
         gauges.watch("classifier_drift", "Population stability index of difficulty.", lambda: self.drift)
@@ -71,9 +73,9 @@ class ClassifierWatch:
     def alarms(self) -> list[str]:
         """In sentences that say what to do; empty when all is well."""
         found = [
-            f"the classifier is {monitor.verdict} of {model}: `breakeven classifier learn`, then promote what it finds"
-            for model, monitor in sorted(self._calibration.items())
-            if monitor.verdict != "holds"
+            f"the classifier is {verdict} of {model}: `breakeven classifier learn`, then promote what it finds"
+            for model, judged in sorted(self._judgements.items())
+            if (verdict := judged.verdict) != "holds"
         ]
         if self._drift is not None and self._drift.is_alarmed:
             found.append(
@@ -82,11 +84,12 @@ class ClassifierWatch:
             )
         return found
 
-    def _judged(self, entry: Entry, score: float) -> None:
+    def _judged(self, entry: Entry, one: Feedback) -> None:
         decision = entry.intent.decision
         predicted = decision.facts.quality.get(entry.model)
         if predicted is not None and decision.classifier_version == self._version:
-            before = self._calibration.get(entry.model, CalibrationMonitor())
-            now = self._calibration[entry.model] = before.observe(predicted, score)
-            if now.verdict not in ("holds", before.verdict):
-                log.warning("the classifier is %s of %s; see `breakeven doctor`", now.verdict, entry.model)
+            judged = self._judgements.setdefault(entry.model, JudgedModel())
+            before = judged.verdict
+            judged.observe(predicted, one.score, one.key_id if one.source == "caller" else None)
+            if (now := judged.verdict) not in ("holds", before):
+                log.warning("the classifier is %s of %s; see `breakeven doctor`", now, entry.model)

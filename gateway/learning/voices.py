@@ -1,6 +1,6 @@
 """How much one key's judgements count beside the others': no key outvotes the rest. Pure; knows no ledger."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 LARGEST_SHARE = 0.1
@@ -8,6 +8,7 @@ LARGEST_SHARE = 0.1
 ALWAYS_HEARD = 100.0
 """So many judgements of a key count in full, however little others say: one who tries it out must not silence the one
 application that a deployment has."""
+ROUNDING = 1e-9
 
 
 class Stratum(NamedTuple):
@@ -38,6 +39,15 @@ def factors(votes: Iterable[tuple[str | None, float]]) -> dict[str | None, float
         said[voter] = said.get(voter, 0.0) + weight
     most = most_of_one(weight for voter, weight in said.items() if voter is not None)
     return {voter: 1.0 if voter is None or weight <= most else most / weight for voter, weight in said.items()}
+
+
+def outvoted(said: Mapping[str | None, float]) -> list[str]:
+    """Keys beside which others have said enough: as it weighs, none of them has more than its share of the whole."""
+    keys = {voter: weight for voter, weight in said.items() if voter is not None}
+    most = most_of_one(keys.values())
+    heard = {voter: min(weight, most) for voter, weight in keys.items()}
+    share = LARGEST_SHARE * (sum(heard.values()) + said.get(None, 0.0))
+    return [voter for voter, weight in heard.items() if weight <= share * (1 + ROUNDING)]
 
 
 def strata(voters: Sequence[str | None]) -> list[Stratum]:

@@ -1,0 +1,31 @@
+"""Whether judgements contradict what was predicted of one model, so that no key says so alone. Pure counting."""
+
+from collections import Counter
+
+from classifier.online.alarms import CalibrationMonitor
+from gateway.learning.voices import outvoted
+
+
+class JudgedModel:
+    """All judgements since the start, and beside them what they would be without each key."""
+
+    def __init__(self) -> None:
+        self._all = CalibrationMonitor()
+        self._without: dict[str, CalibrationMonitor] = {}
+        self._said: Counter[str | None] = Counter()
+
+    def observe(self, predicted: float, score: float, voter: str | None) -> None:
+        """One more judgement; `voter` is the key that gave it, None where a program did."""
+        if voter is not None:
+            self._without.setdefault(voter, self._all)  # until now all that was said others said
+        for other, monitor in self._without.items():
+            if other != voter:
+                self._without[other] = monitor.observe(predicted, score)
+        self._all = self._all.observe(predicted, score)
+        self._said[voter] += 1
+
+    @property
+    def verdict(self) -> str:
+        """`overconfident`, `underconfident` or `holds`; also where it rests on one key that others outvote."""
+        said = self._all.verdict
+        return said if all(self._without[key].verdict == said for key in outvoted(self._said)) else "holds"
