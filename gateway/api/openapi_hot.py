@@ -12,19 +12,26 @@ TEXT: Final[Schema] = {"type": "string"}
 FLAG: Final[Schema] = {"type": ["boolean", "null"]}
 COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 LIMIT: Final[Schema] = {"type": ["integer", "null"], "minimum": 1, "maximum": 10_000_000}
-CONTENT: Final[Schema] = {
-    "type": ["string", "array", "null"],
-    "items": {"type": "object", "properties": {"type": TEXT, "text": {"type": ["string", "null"]}}},
-}
+MAYBE_TEXT: Final[Schema] = {"type": ["string", "null"]}
+PART: Final[Schema] = {"type": "object", "properties": {"type": TEXT, "text": MAYBE_TEXT}}
+CONTENT: Final[Schema] = {"type": ["string", "array", "null"], "items": PART}
+"""Text, or parts of it: OpenAI's and Anthropic's alike; parts of every other type pass too."""
+TOKEN: Final[Schema] = {"type": "integer"}
 PLAIN_INPUT: Final[Schema] = {
-    "oneOf": [
-        TEXT,
-        {"type": "array", "items": {"oneOf": [TEXT, COUNT, {"type": "array", "items": COUNT}]}},
-    ]
+    "type": ["string", "array"],
+    "items": {"type": ["string", "integer", "array"], "items": TOKEN},
 }
+ANYTHING: Final[Schema] = {}
 MODEL: Final[Schema] = {"type": "string", "description": "`auto`, or any name that /v1/models lists."}
-STREAMED: Final[Schema] = {"stream": FLAG, "stream_options": {"type": ["object", "null"]}}
+CHOICES: Final[Schema] = {"type": ["integer", "null"], "minimum": 1, "maximum": 128}
 OBJECTS: Final[Schema] = {"type": ["array", "null"], "items": {"type": "object"}}
+FORMAT: Final[Schema] = {"type": ["object", "null"], "properties": {"type": TEXT}}
+FORMATTED: Final[Schema] = {"type": ["object", "null"], "properties": {"format": FORMAT}}
+STREAMED: Final[Schema] = {
+    "stream": FLAG,
+    "stream_options": {"type": ["object", "null"], "properties": {"include_usage": FLAG}},
+    "service_tier": MAYBE_TEXT,
+}
 
 
 def _object(required: tuple[str, ...], **properties: Schema) -> Schema:
@@ -36,21 +43,17 @@ MESSAGES: Final[Schema] = {
     "minItems": 1,
     "items": _object(("role",), role=TEXT, content=CONTENT),
 }
-TURNS: Final[Schema] = {
-    "type": "array",
-    "minItems": 1,
-    "items": _object(
-        ("role", "content"),
-        role={"enum": ["user", "assistant"]},
-        content={
-            "oneOf": [
-                TEXT,
-                {"type": "array", "minItems": 1, "items": _object(("type", "text"), type={"const": "text"}, text=TEXT)},
-            ]
-        },
-    ),
+ITEM: Final[Schema] = _object((), role=TEXT, content=CONTENT, output={"type": ["string", "array", "object", "null"]})
+"""A message of /v1/responses, or a call, its output, a reasoning."""
+MESSAGE_TO_COUNT: Final[Schema] = {
+    "model": MODEL,
+    "messages": MESSAGES,
+    "system": CONTENT,
+    "stream": FLAG,
+    "tools": OBJECTS,
+    "output_config": FORMATTED,
+    "output_format": FORMAT,
 }
-"""As Anthropic has them; blocks of other types exist too, and pass."""
 COMPLETION: Final[Schema] = _object(("choices",), id=TEXT, object=TEXT, model=TEXT, choices={"type": "array"})
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "ChatCompletionRequest": _object(
@@ -59,43 +62,53 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         messages=MESSAGES,
         max_tokens=LIMIT,
         max_completion_tokens=LIMIT,
-        n={"type": ["integer", "null"], "minimum": 1, "maximum": 128},
+        n=CHOICES,
         tools=OBJECTS,
-        response_format={"type": ["object", "null"], "properties": {"type": TEXT}},
+        functions=OBJECTS,
+        response_format=FORMAT,
+        web_search_options=ANYTHING,
+        search_parameters=ANYTHING,
+        plugins=ANYTHING,
         **STREAMED,
     ),
     "ChatCompletion": COMPLETION,
     "CompletionRequest": _object(
-        ("model", "prompt"),
+        ("model",),
         model=MODEL,
-        prompt=PLAIN_INPUT,
+        prompt=PLAIN_INPUT | {"type": [*PLAIN_INPUT["type"], "null"]},
         max_tokens=LIMIT | {"minimum": 0},
-        n={"type": ["integer", "null"], "minimum": 1, "maximum": 128},
+        n=CHOICES,
+        best_of=CHOICES,
         **STREAMED,
     ),
     "Completion": COMPLETION,
     "EmbeddingRequest": _object(("model", "input"), model=MODEL, input=PLAIN_INPUT),
     "Embeddings": _object(("data",), object=TEXT, model=TEXT, data={"type": "array", "items": {"type": "object"}}),
     "ResponsesRequest": _object(
-        ("model", "input"),
+        ("model",),
         model=MODEL,
-        input={"oneOf": [TEXT, {"type": "array", "items": {"type": "object"}}]},
-        instructions={"type": ["string", "null"]},
+        input={"type": ["string", "array"], "items": ITEM},
+        instructions=MAYBE_TEXT,
         max_output_tokens=LIMIT,
         stream=FLAG,
         tools=OBJECTS,
+        max_tool_calls=ANYTHING,
+        text=FORMATTED,
+        service_tier=MAYBE_TEXT,
+        previous_response_id=ANYTHING,
+        conversation=ANYTHING,
+        prompt=ANYTHING,
     ),
     "Response": _object(
         ("id", "object", "status", "output"), id=TEXT, object={"const": "response"}, status=TEXT, output=OBJECTS
     ),
     "MessagesRequest": _object(
         ("model", "messages", "max_tokens"),
-        model=MODEL,
-        messages=TURNS,
-        system=TEXT,
         max_tokens={"type": "integer", "minimum": 0, "maximum": 10_000_000},
-        stream=FLAG,
-        tools=OBJECTS,
+        speed=ANYTHING,
+        inference_geo=ANYTHING,
+        fallbacks=ANYTHING,
+        **MESSAGE_TO_COUNT,
     ),
     "Message": _object(
         ("id", "type", "role", "content", "usage"),
@@ -105,7 +118,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         content={"type": "array", "items": {"type": "object"}},
         usage={"type": "object"},
     ),
-    "CountRequest": _object(("model", "messages"), model=MODEL, messages=TURNS, system=TEXT, tools=OBJECTS),
+    "CountRequest": _object(("model", "messages"), **MESSAGE_TO_COUNT),
     "Count": _object(("input_tokens",), input_tokens=COUNT),
     "MessagesError": _object(("type", "error"), type={"const": "error"}, error=_object(("type", "message"))),
     "Error": _object(

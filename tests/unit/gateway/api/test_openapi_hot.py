@@ -1,0 +1,81 @@
+"""What the document says of a request's body is what the gateway takes, field by field."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from jsonschema import Draft202012Validator
+
+from backends.protocol import Operation
+from gateway.api.openapi_hot import ENDPOINTS, SCHEMAS
+from gateway.errors import InvalidRequest
+from gateway.request.bodies import DECODERS
+from gateway.request.view import parse_request
+
+TURNS = [{"role": "user", "content": "hello"}]
+BODIES: Mapping[Operation, dict[str, Any]] = {
+    "chat.completions": {"model": "auto", "messages": TURNS},
+    "completions": {"model": "auto"},
+    "embeddings": {"model": "auto", "input": "hello"},
+    "responses": {"model": "auto"},
+    "messages": {"model": "auto", "messages": TURNS, "max_tokens": 5},
+    "messages.count_tokens": {"model": "auto", "messages": TURNS},
+}
+LEFT_TO_PROVIDERS = {"tools", "functions"}
+"""Lists of objects; whether they are objects a provider says."""
+BLOCKS = [{"type": "text", "text": "a"}, {"type": "image", "source": {}}, {"type": "thinking", "text": None}]
+PROBES: list[Any] = [
+    None, True, -1, 0, 1, 128, 129, 10_000_000, 10_000_001, 0.5, "", "text", [], {}, ["text"], [1, 2], [[1, 2], "a"],
+    [{}], BLOCKS, BLOCKS[:1], [{"type": 1}], [{"text": 1}], {"type": "text"}, {"type": 1}, {"include_usage": True},
+    {"include_usage": 1}, {"format": {"type": "json_schema"}}, {"format": 1}, {"format": None}, [None], [[None]],
+    [{"role": "user"}], [{"role": "system", "content": BLOCKS}], [{"role": "user", "content": None}], [{"role": 1}],
+    [{"role": "user", "content": 1}], [{"role": "user", "content": ["a"]}], [{"content": "a"}], [{"output": BLOCKS}],
+    [{"output": {"type": "image"}}], [{"output": 1}], [{"type": "function_call", "arguments": {}}],
+]  # fmt: skip
+
+
+def fields_of(operation: Operation) -> Iterator[msgspec.inspect.Field]:
+    known = msgspec.inspect.type_info(DECODERS[operation].type)
+    assert isinstance(known, msgspec.inspect.StructType)
+    yield from known.fields
+
+
+def schema_of(operation: Operation) -> dict[str, Any]:
+    return SCHEMAS[ENDPOINTS[f"/v1/{operation.replace('.', '/')}"][1]]
+
+
+def is_taken(operation: Operation, body: object) -> bool:
+    try:
+        parse_request(operation, json.dumps(body).encode())
+    except InvalidRequest:
+        return False
+    return True
+
+
+def test_every_operation_is_described() -> None:
+    assert set(BODIES) == set(DECODERS) <= set(get_args(Operation))
+
+
+@pytest.mark.parametrize("operation", BODIES)
+def test_every_field_that_is_looked_at_is_described(operation: Operation) -> None:
+    described = schema_of(operation)
+    assert {one.encode_name for one in fields_of(operation)} == set(described["properties"])
+    assert is_taken(operation, BODIES[operation])
+    assert set(described["required"]) == set(BODIES[operation])
+    for name in BODIES[operation]:
+        assert not is_taken(operation, {key: value for key, value in BODIES[operation].items() if key != name})
+
+
+@pytest.mark.parametrize("operation", BODIES)
+def test_what_is_described_is_what_is_taken(operation: Operation) -> None:
+    validator = Draft202012Validator(schema_of(operation))
+    wrong: list[str] = []
+    for name in schema_of(operation)["properties"]:
+        for probe in PROBES:
+            body = {**BODIES[operation], name: probe}
+            said, taken = validator.is_valid(body), is_taken(operation, body)  # pyright: ignore[reportUnknownMemberType]
+            if taken is not said and not (taken and name in LEFT_TO_PROVIDERS):
+                wrong.append(f"{name}: {json.dumps(probe)} is {'taken' if taken else 'refused'}")
+    assert not wrong
