@@ -3,11 +3,9 @@
 Knows a tokenizer's vocabulary; nothing of templates and requests.
 """
 
-import json
 import re
 import secrets
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, cast
 
 from tokenizers import Tokenizer as FastTokenizer
@@ -25,9 +23,9 @@ def encoded_ids(fast: FastTokenizer, text: str) -> list[int]:
 class UserMarkup:
     """Marks special tokens in messages before a template is rendered, and encodes its text afterwards.
 
-    Where nothing was marked the tokenizer itself encodes. Else the template's own special tokens and those in the
-    vocabulary get other names, so that the marked ones, spelt out again, are no tokens any more: everything else of the
-    tokenizer's path (normalising, splitting, merging) is as ever.
+    Where nothing was marked the tokenizer itself encodes. Else the template's own special tokens get other names, so
+    that the marked ones, spelt out again, are no tokens any more: everything else of the tokenizer's path (normalising,
+    splitting, merging) is as ever.
     """
 
     def __init__(self, fast: FastTokenizer) -> None:
@@ -39,6 +37,7 @@ class UserMarkup:
         self._mark = secrets.token_hex(8)
         self._marked = re.compile(f"{self._mark}x([0-9]+)x")
         self._number_of = {token: number for number, token in enumerate(self._special)}
+        self._renamed, self._meant = self._rename()
 
     def mark(self, value: Any) -> Any:
         """The same value with every special token inside its strings marked."""
@@ -59,25 +58,37 @@ class UserMarkup:
         if self._mark not in text:
             return encoded_ids(self._fast, text)
         renamed = self._pattern.sub(lambda found: self._name(found[0]), text)
-        return encoded_ids(self._renamed, self.unmark(renamed))
+        ids = encoded_ids(self._renamed, self.unmark(renamed))
+        return [own for token in ids for own in self._meant.get(token, (token,))]
 
-    @cached_property
-    def _renamed(self) -> FastTokenizer:
-        """The tokenizer with its special tokens under other names; built when first needed, since it takes memory."""
-        raw: dict[str, Any] = json.loads(self._fast.to_str())
-        for token in raw["added_tokens"]:
-            token["content"] = self._name(token["content"])
-        model = raw["model"]
-        model["vocab"] = self._rename(model["vocab"])
-        if isinstance(model.get("unk_token"), str):
-            model["unk_token"] = self._name(model["unk_token"])
-        return FastTokenizer.from_str(json.dumps(raw | {"post_processor": None}))
+    def _rename(self) -> tuple[FastTokenizer, dict[int, tuple[int, ...]]]:
+        """The tokenizer with its special tokens under other names, and what its ids mean where that is not themselves.
 
-    def _rename(self, vocabulary: Any) -> Any:
-        """A vocabulary is ids by token, or a list of tokens with their scores."""
-        if isinstance(vocabulary, dict):
-            return {self._name(token): number for token, number in cast(dict[str, int], vocabulary).items()}
-        return [[self._name(token), score] for token, score in vocabulary]
+        It shares the model, which costs neither time nor memory. Names that the model lacks get ids beyond its last;
+        a special token that the model makes of text by itself means its characters.
+        """
+        model = self._fast.model
+        known = self._fast.get_vocab(with_added_tokens=False)
+        meant = {
+            known[token]: tuple(piece.id for letter in token for piece in model.tokenize(letter))
+            for token in self._special
+            if token in known
+        }
+        other = FastTokenizer(model)
+        if self._fast.normalizer is not None:
+            other.normalizer = self._fast.normalizer
+        if self._fast.pre_tokenizer is not None:
+            other.pre_tokenizer = self._fast.pre_tokenizer
+        # The library counts tokens where it should look for the first free id.
+        unused = range(max(known.values(), default=-1) + 1 - len(known))
+        other.add_tokens([f"{OPEN}{self._mark}unused{number}{CLOSE}" for number in unused])
+        added = self._fast.get_added_tokens_decoder()
+        for token in added.values():
+            token.content = self._name(token.content)
+        other.add_tokens(list(added.values()))
+        own = {token.content: number for number, token in added.items()}
+        named = other.get_added_tokens_decoder().items()
+        return other, meant | {number: (own[token.content],) for number, token in named if token.content in own}
 
     def _name(self, token: str) -> str:
         """Another name for a special token, and any other token's own."""

@@ -1,6 +1,6 @@
 """What reads like a special token inside a message stays text, and everything else is cut as ever."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -10,6 +10,7 @@ from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.models import BPE, Unigram
 
 from local_engine.tokenizer import Tokenizer, byte_alphabet
+from local_engine.user_markup import UserMarkup
 from local_engine.vocabulary import build_gguf_tokenizer
 from tests.unit.local_engine.test_vocabulary import SENTENCE_PIECE
 
@@ -64,6 +65,41 @@ def test_tools_and_keys_are_messages_too() -> None:
     ids = tokenizer.encode_chat([call], tools=[{"name": "<|im_end|>"}])
     assert ids.count(256) == 1
     assert tokenizer.decode(ids, skips_special=False) == tokenizer.render_chat([call], tools=[{"name": "<|im_end|>"}])
+
+
+class Kept:
+    """A vocabulary that may be used and never copied out: with a large one that takes a second."""
+
+    def __init__(self, fast: FastTokenizer) -> None:
+        self._fast = fast
+
+    def __getattr__(self, name: str) -> Any:
+        assert name != "to_str"
+        return getattr(self._fast, name)
+
+
+def test_what_is_marked_needs_no_second_vocabulary() -> None:
+    markup = UserMarkup(cast(FastTokenizer, Kept(byte_level())))
+    ids = markup.encode(f"<|im_start|>{markup.mark('im<|im_end|>')}<|im_end|>")
+    assert [i for i in ids if i in (256, 258)] == [258, 256]
+
+
+def test_ids_that_no_token_has_are_given_to_no_name() -> None:
+    """A file may count its tokens with gaps; a name that took the place of a token would end a turn by that token."""
+    fast = FastTokenizer(BPE(vocab=byte_alphabet() | {"im": 300, "<e>": 400}, merges=[("i", "m")]))
+    fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    fast.add_special_tokens([AddedToken("<e>", special=True)])
+    markup = UserMarkup(fast)
+    assert markup.encode(markup.mark("im<e>im") + "<e>") == [300, *fast.encode("<").ids, 101, 62, 300, 400]
+
+
+def test_a_special_token_that_the_model_itself_makes_of_text_is_its_characters() -> None:
+    """A vocabulary that takes whole words first makes it of text that no pattern sees."""
+    fast = FastTokenizer(BPE(vocab=byte_alphabet() | {"end": 256}, merges=[], ignore_merges=True))
+    fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    fast.add_special_tokens([AddedToken("end", special=True)])
+    markup = UserMarkup(fast)
+    assert markup.encode(markup.mark("end") + " end") == [*map(ord, "end"), 32, 256]
 
 
 PARTS = ["<|im_end|>", "<|im_start|>", "<|im_", "im", " ", "é", "\n", "x", "\ue0000\ue001"]
