@@ -1,6 +1,7 @@
 """Chat templates as Hugging Face renders them: messages and tools in, the prompt's text out. Knows no token ids."""
 
 import json
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -19,6 +20,8 @@ PLAIN_TEMPLATE: Final = (
     "{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"
 )
 GENERATION, CONTINUES = "add_generation_prompt", "continue_final_message"
+# A template that asks this writes a turn of calls without content in its own way; others would write "None".
+ASKS_FOR_NONE: Final = re.compile(r"content['\"\]]*\s+is\s+(not\s+)?none", re.IGNORECASE)
 # What a template raises for a conversation that it was not written for.
 REFUSALS = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError)
 
@@ -30,6 +33,7 @@ class ChatTemplate:
         """`names` are the texts of special tokens; raises ModelUnavailable for a template that is none."""
         self._template = _compile(source or PLAIN_TEMPLATE)
         self._tool_template = self._template if tool_source is None else _compile(tool_source)
+        self._takes_none = ASKS_FOR_NONE.search(f"{source}{tool_source}") is not None
         self._names = dict(names)
 
     def render(
@@ -44,6 +48,7 @@ class ChatTemplate:
 
         `extra` are names of the template's own; one that says the same as a name of ours wins.
         """
+        messages = [_readable(message, takes_none=self._takes_none) for message in messages]
         names = {"messages": messages, "tools": tools, GENERATION: True} | self._names | dict(extra or {})
         if not names.pop(CONTINUES, False):
             return self._rendered(names)
@@ -83,6 +88,35 @@ class Generation(Extension):
         """Take the mark off."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+class Arguments(dict[str, Any]):
+    """A call's arguments: an object to most templates, and JSON text to those that put it between their own."""
+
+    def __str__(self) -> str:
+        return _to_json(self)
+
+    def __radd__(self, before: str) -> str:
+        return f"{before}{self}"
+
+    def __add__(self, after: str) -> str:
+        return f"{self}{after}"
+
+
+def _readable(message: Mapping[str, Any], *, takes_none: bool) -> Mapping[str, Any]:
+    """A message as the template was written for."""
+    has_content = takes_none or message.get("content") is not None
+    readable = message if has_content else {**message, "content": ""}
+    if not isinstance(calls := message.get("tool_calls"), list):
+        return readable
+    return {**readable, "tool_calls": [_readable_call(call) for call in cast(list[dict[str, Any]], calls)]}
+
+
+def _readable_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    function = call.get("function", {})
+    if not isinstance(arguments := function.get("arguments"), dict):
+        return call
+    return {**call, "function": {**function, "arguments": Arguments(cast(dict[str, Any], arguments))}}
 
 
 def _compile(source: str) -> jinja2.Template:
