@@ -11,7 +11,7 @@ import uvicorn
 
 from dashboards.app import UiSettings, build_app
 from dashboards.gateway_client import ANSWER_SECONDS
-from dashboards.http_protocol import BoundedProtocol
+from dashboards.http_protocol import bounded, most_connections
 from dashboards.oidc_sign_in import CONFIGURATION, read_oidc
 
 PARENT_SECONDS = 1.0
@@ -52,7 +52,7 @@ def main() -> None:
         app,
         host=asked.host,
         port=asked.port,
-        http=BoundedProtocol,
+        http=bounded(most_connections()),
         log_level="error",  # anybody could fill the log with warnings of what is no request
         server_header=False,
         access_log=False,

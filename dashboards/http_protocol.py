@@ -1,6 +1,7 @@
-"""HTTP/1.1 whose browsers have bounds: of the time of a request on its way, of an answer not taken. Knows no page."""
+"""HTTP/1.1 whose browsers have bounds: of a request's time, of an answer not taken, of their number. Knows no page."""
 
 import asyncio
+import resource
 from typing import Final
 
 import h11
@@ -10,16 +11,39 @@ PATIENCE_SECONDS: Final = 60.0
 """For a request, from its connection or its first byte on; for a browser that takes nothing of its answer."""
 LEAST_BYTES_PER_SECOND: Final = 500
 """Of a body on the whole, beyond those seconds, until it is answered: a slow upload lives while it moves."""
-_SENTENCE: Final = b"The request did not come in time; send it again.\n"
-TOO_SLOW: Final = (
-    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\n"
-    b"content-length: %d\r\n\r\n%b" % (len(_SENTENCE), _SENTENCE)
+MOST_CONNECTIONS: Final = 4000
+"""However many files there are: two to four to a tab."""
+
+
+def last_words(status: bytes, sentence: bytes) -> bytes:
+    """An answer after which the connection is closed."""
+    return (
+        b"HTTP/1.1 %b\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
+        % (status, len(sentence), sentence)
+    )
+
+
+TOO_SLOW: Final = last_words(b"408 Request Timeout", b"The request did not come in time; send it again.\n")
+TOO_MANY: Final = last_words(
+    b"503 Service Unavailable", b"More connections are open than the web UI can serve; try again in a minute.\n"
 )
+
+
+def most_connections() -> int:
+    """Half of the files that this process may open: the others are for asking the gateway."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, soft // 2)
+
+
+def bounded(most: int) -> type["BoundedProtocol"]:
+    """For a server of so many connections at once."""
+    return type("Bounded", (BoundedProtocol,), {"most": most})
 
 
 class BoundedProtocol(H11Protocol):
     """On h11, which bounds the length of a head: the other parser keeps one of any length, for anybody."""
 
+    most = MOST_CONNECTIONS
     _watch: asyncio.TimerHandle | None = None
     _began_at = 0.0
     _body_bytes = 0
@@ -28,6 +52,8 @@ class BoundedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._start_watching()
+        if len(self.connections) > self.most:
+            self._make_room()
 
     def data_received(self, data: bytes) -> None:
         was_in_body = self._is_in_body()
@@ -64,6 +90,19 @@ class BoundedProtocol(H11Protocol):
         self._forget()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
+
+    def _make_room(self) -> None:
+        """Whose request has been awaited longest leaves; who comes while everybody is served hears why."""
+        waiting = [one for one in self.connections if isinstance(one, BoundedProtocol) and one.is_awaited()]
+        longest = min(waiting, key=lambda one: (one._began_at, one is self))
+        if longest is self:
+            self.transport.write(TOO_MANY)
+        longest.transport.close()
+
+    def is_awaited(self) -> bool:
+        """A request, or the rest of one, is still to come; nobody is being answered."""
+        is_served = self.conn.their_state is h11.DONE or self.conn.our_state is h11.SEND_BODY
+        return not is_served and not self.transport.is_closing()
 
     def _is_in_body(self) -> bool:
         return self.conn.their_state is h11.SEND_BODY

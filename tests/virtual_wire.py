@@ -15,12 +15,19 @@ from tests.virtual_time import now
 class Wire(asyncio.Transport):
     """Where the protocol writes; `ended` is the second at which it closed."""
 
-    def __init__(self, http: type[HttpToolsProtocol | H11Protocol], app: ASGIApp, *, keep_alive_seconds: int) -> None:
+    def __init__(
+        self,
+        http: type[HttpToolsProtocol | H11Protocol],
+        app: ASGIApp,
+        *,
+        keep_alive_seconds: int,
+        server: ServerState | None = None,
+    ) -> None:
         super().__init__()
         self.said = b""
         self.ended: float | None = None
         config = uvicorn.Config(app, lifespan="off", timeout_keep_alive=keep_alive_seconds)
-        self.protocol = http(config, ServerState(), {})
+        self.protocol = http(config, server or ServerState(), {})
         self.protocol.connection_made(self)
 
     async def hear(self, data: bytes) -> None:

@@ -1,13 +1,15 @@
 """What a connection to the web UI is given time for; in virtual time, and once on a socket."""
 
 import asyncio
+import resource
 
 import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
 
-from dashboards.http_protocol import PATIENCE_SECONDS, TOO_SLOW, BoundedProtocol
+from dashboards.http_protocol import PATIENCE_SECONDS, TOO_SLOW, BoundedProtocol, bounded, most_connections
 from tests.virtual_time import run
 from tests.virtual_wire import Wire, drip
 
@@ -144,6 +146,49 @@ def test_who_does_not_take_an_answer_is_dropped_and_who_does_is_not() -> None:
         return slow.ended, stuck.ended
 
     assert run(scene) == (None, PATIENCE_SECONDS)
+
+
+def test_too_many_connections_cost_the_longest_awaited_and_no_answer() -> None:
+    """Of four one is served, one drips a body, one is silent and one speaks; then come three more."""
+
+    async def scene() -> list[tuple[float | None, bytes]]:
+        server, narrow = ServerState(), bounded(4)
+
+        async def come(sent: bytes = b"") -> Wire:
+            wire = Wire(narrow, Page(), keep_alive_seconds=KEEP_ALIVE_SECONDS, server=server)
+            if sent:
+                await wire.hear(sent)
+            await asyncio.sleep(1)
+            return wire
+
+        served = await come(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+        wires = [served, await come(POST), await come(), await come(b"GET /")]
+        wires += [await come() for _ in range(3)]
+        return [(wire.ended, wire.said) for wire in wires]
+
+    *others, last = run(scene)
+    assert others == [(None, b""), (4, b""), (5, b""), (6, b""), (None, b""), (None, b"")]
+    assert last == (None, b"")
+
+
+def test_who_comes_while_all_are_served_hears_why() -> None:
+    async def scene() -> list[tuple[float | None, bytes]]:
+        server = ServerState()
+        wires = [Wire(bounded(2), Page(), keep_alive_seconds=KEEP_ALIVE_SECONDS, server=server) for _ in range(2)]
+        for wire in wires:
+            await wire.hear(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+        wires.append(Wire(bounded(2), Page(), keep_alive_seconds=KEEP_ALIVE_SECONDS, server=server))
+        await asyncio.sleep(1)
+        wires.append(Wire(bounded(3), Page(), keep_alive_seconds=KEEP_ALIVE_SECONDS, server=server))
+        await wires[-1].hear(GET)
+        return [(wire.ended, wire.said[:12]) for wire in wires]
+
+    assert run(scene) == [(None, b""), (None, b""), (0, b"HTTP/1.1 503"), (None, b"HTTP/1.1 200")]
+
+
+def test_a_server_keeps_files_for_asking_the_gateway() -> None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert 0 < most_connections() <= max(soft // 2, 1) or soft == resource.RLIM_INFINITY
 
 
 @pytest.mark.parametrize(
