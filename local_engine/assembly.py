@@ -96,6 +96,7 @@ def build_engine(
         if config.device == "cpu" and (obstacle := why_not(loaded.config, config.block_size)):
             progress(f"The native decoder is left out, which costs speed: {obstacle}")
     engine = assemble(loaded, config, progress=progress)
+    engine.constraints.prepare()
     if config.device != "cpu":
         warm_up(engine.core, min(config.max_tokens_per_step, engine.context_window - 2))
     return engine

@@ -24,7 +24,8 @@ MAX_BAD_WORDS = 256
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request ready to run: each of its prompts is answered once for each of `choices`, in this order."""
+    """A request ready to run, once its constraint is checked: each of its prompts is answered once for each of
+    `choices`, in this order."""
 
     kind: Kind
     prompts: list[Prompt]
@@ -50,6 +51,11 @@ class Prepared:
     def longest_prompt(self) -> list[int]:
         """The one that leaves the least room."""
         return max((prompt.token_ids for prompt in self.prompts), key=len)
+
+    @property
+    def constraint(self) -> Constraint | None:
+        """What every answer must match."""
+        return self.choices[0].constraint
 
     @property
     def draws(self) -> bool:
@@ -173,8 +179,6 @@ def _prepared(
     room = max(1, model.context_window - (1 if max_tokens is None else max_tokens))
     prompts = [truncated(prompt, request.truncate_prompt_tokens, room) for prompt in prompts]
     banned = _banned(request.bad_words or [], model.tokenizer)
-    if constraint is not None:
-        model.constraints.check(constraint)
     choices = [
         sampling_params(
             request,

@@ -1,6 +1,8 @@
-"""Keeps an answer inside a JSON schema, a regular expression or a grammar; the library behind it loads on first use."""
+"""Keeps an answer inside a JSON schema, a regular expression or a grammar, where the library for it is there."""
 
 import json
+import threading
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 import torch
@@ -22,6 +24,11 @@ class Matcher(Protocol):
         """Whether nothing may follow."""
         ...
 
+    @property
+    def failure(self) -> str | None:
+        """Why it cannot say any more what may follow; None while it can."""
+        ...
+
     def mask(self, logits: torch.Tensor) -> torch.Tensor:
         """A copy of one row with every token that may not follow at minus infinity."""
         ...
@@ -38,32 +45,47 @@ class Vocabulary(Protocol):
 
 
 class ConstraintCompiler:
-    """Turns constraints into matchers over one vocabulary."""
+    """Turns constraints into matchers over one vocabulary. Thread-safe."""
 
     def __init__(self, tokenizer: Tokenizer, vocabulary_size: int) -> None:
         self._tokenizer = tokenizer
         self._vocabulary_size = vocabulary_size
         self._vocabulary: Vocabulary | None = None
+        self._indexing = threading.Lock()
+
+    def prepare(self) -> None:
+        """Index the vocabulary, during which no other thread runs; nothing where the library is missing."""
+        with suppress(InvalidRequest):
+            self._indexed()
 
     def check(self, constraint: Constraint) -> None:
-        """Raise InvalidRequest for a constraint that is malformed or that nothing can satisfy."""
+        """Raise InvalidRequest for a constraint that is malformed or that nothing can satisfy.
+
+        A large one takes a second, in which other threads run.
+        """
         self.matcher(constraint)
 
     def matcher(self, constraint: Constraint) -> Matcher:
         """A fresh matcher at the beginning of an answer; raises InvalidRequest as `check` does."""
-        if self._vocabulary is None:
-            # Imported here: most engines never meet a constraint, and can then do without the library.
-            try:
-                from local_engine.guidance import GuidanceVocabulary
-            except ModuleNotFoundError as error:
-                raise InvalidRequest(
-                    "This engine runs without the Python package llguidance, which keeps answers inside a schema, an "
-                    "expression or a grammar; leave the constraint out, or install it beside the engine.",
-                    parameter=FORMAT,
-                ) from error
+        return self._indexed().matcher(constraint)
 
-            self._vocabulary = GuidanceVocabulary(self._tokenizer, self._vocabulary_size)
-        return self._vocabulary.matcher(constraint)
+    def _indexed(self) -> Vocabulary:
+        with self._indexing:
+            if self._vocabulary is None:
+                self._vocabulary = self._index()
+            return self._vocabulary
+
+    def _index(self) -> Vocabulary:
+        # Imported here: an engine can do without the library.
+        try:
+            from local_engine.guidance import GuidanceVocabulary
+        except ModuleNotFoundError as error:
+            raise InvalidRequest(
+                "This engine runs without the Python package llguidance, which keeps answers inside a schema, an "
+                "expression or a grammar; leave the constraint out, or install it beside the engine.",
+                parameter=FORMAT,
+            ) from error
+        return GuidanceVocabulary(self._tokenizer, self._vocabulary_size)
 
 
 def requested_constraint(

@@ -181,6 +181,8 @@ class EngineCore:
 
     def _complete(self, row: Row, drawn: Drawn, now: float) -> Delta:
         """Take new tokens one by one until one of them ends the answer."""
+        if drawn.failure is not None:
+            return self._fail(row.request, f"The answer can no longer be kept to its constraint: {drawn.failure}")
         request, text, taken = row.request, "", 0
         answer = self._texts[request.request_id]
         reason: FinishReason | None = None

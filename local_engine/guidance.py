@@ -1,7 +1,7 @@
 """Constraints through llguidance: one vocabulary's index, and where an answer stands in a grammar."""
 
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -12,6 +12,8 @@ from local_engine.errors import InvalidRequest
 from local_engine.sampling_params import JSON_STYLE, Constraint
 from local_engine.tokenizer import Tokenizer
 
+KEPT_CONSTRAINTS: Final = 32
+
 
 class GuidanceVocabulary:
     """A tokenizer's vocabulary, indexed once for all grammars."""
@@ -21,15 +23,20 @@ class GuidanceVocabulary:
         # The grammar knows one end; a model may have several, and whichever it likes best ends the answer.
         self._ends = sorted(end for end in tokenizer.eos_token_ids if end < vocabulary_size)
         self._index = LLTokenizer(tokenizer.fast.to_str(), n_vocab=size, eos_token=min(self._ends, default=0))
+        # So that the step loop finds what a request's check has compiled.
+        self._compiled = lru_cache(KEPT_CONSTRAINTS)(self._compile)
 
     def matcher(self, constraint: Constraint) -> "GuidanceMatcher":
         """A fresh matcher at the beginning of an answer; raises InvalidRequest for what nothing can satisfy."""
+        return GuidanceMatcher(self._compiled(constraint).deep_copy(), self._ends)
+
+    def _compile(self, constraint: Constraint) -> LLMatcher:
         matcher = LLMatcher(self._index, _grammar(constraint))
         if matcher.is_error():
             raise InvalidRequest(
                 f"The {constraint.kind} constraint cannot be used: {matcher.get_error()}", parameter="response_format"
             )
-        return GuidanceMatcher(matcher, self._ends)
+        return matcher
 
 
 class GuidanceMatcher:
@@ -43,6 +50,11 @@ class GuidanceMatcher:
     def is_complete(self) -> bool:
         """Whether nothing may follow."""
         return self._matcher.is_stopped()
+
+    @property
+    def failure(self) -> str | None:
+        """What the library gave up at, in its first line: a limit of its own, mostly."""
+        return self._matcher.get_error().partition("\n")[0] or None
 
     def mask(self, logits: torch.Tensor) -> torch.Tensor:
         """A copy of one row with every token that may not follow at minus infinity."""

@@ -165,6 +165,8 @@ async def _body(http: HttpRequest) -> bytes:
 
 
 async def _answer(served: Served, http: HttpRequest, prepared: Prepared) -> Response:
+    if prepared.constraint is not None:
+        await asyncio.to_thread(served.model.constraints.check, prepared.constraint)
     parameter = "messages" if prepared.kind == "chat" else "prompt"
     admission = served.engine.admit(
         prepared.longest_prompt, prepared.answers, parameter, room=1 if prepared.draws else 0

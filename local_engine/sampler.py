@@ -18,12 +18,13 @@ SHORTLIST = 256
 class Drawn:
     """What one row gave: the drafts that were right and the token after them; log-probabilities if asked for.
 
-    `is_complete` says that the request's constraint allows nothing more.
+    `is_complete` says that the request's constraint allows nothing more, `failure` that it can no longer be kept to.
     """
 
     token_ids: list[int]
     logprobs: list[TokenLogprobs]
     is_complete: bool = False
+    failure: str | None = None
 
 
 class Sampler:
@@ -59,7 +60,7 @@ class Sampler:
         matcher = self._matcher(request)
         for position, row in enumerate(logits):
             changed = change_logits(row, request, new_ids)
-            changed = changed if matcher is None else _within(matcher, changed, row)
+            changed = changed if matcher is None else within(matcher, changed, row)
             if params.is_greedy:
                 token = best[position] if changed is row else int(changed.argmax())
             else:
@@ -71,7 +72,9 @@ class Sampler:
                 logprobs.append(token_logprobs(row, token, params.logprobs))
             if position < len(request.draft_token_ids) and token != request.draft_token_ids[position]:
                 break
-        return Drawn(new_ids, logprobs, is_complete=matcher is not None and matcher.is_complete)
+        if matcher is None:
+            return Drawn(new_ids, logprobs)
+        return Drawn(new_ids, logprobs, is_complete=matcher.is_complete, failure=matcher.failure)
 
     def _matcher(self, request: Request) -> Matcher | None:
         constraint = request.params.constraint
@@ -99,7 +102,7 @@ class Sampler:
         return generator
 
 
-def _within(matcher: Matcher, changed: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+def within(matcher: Matcher, changed: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
     """What the constraint leaves of a row; bans give way where they leave nothing of it, or it would be broken."""
     masked = matcher.mask(changed)
     return masked if changed is row or bool(masked.isfinite().any()) else matcher.mask(row)

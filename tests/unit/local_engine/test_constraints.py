@@ -1,7 +1,9 @@
 """Constraints at work: what a required tool call may say, and what a ban may not take from a schema."""
 
 import json
-from typing import Any
+import threading
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import pytest
 import torch
@@ -14,6 +16,12 @@ from local_engine.tokenizer import Tokenizer
 from tests.unit.local_engine.tiny_models import byte_level
 
 VOCABULARY, END = 260, 257
+# More properties that may be left out than the library follows at once.
+TOO_WIDE: dict[str, Any] = {
+    "type": "object",
+    "properties": {f"p{number}": {"type": "boolean"} for number in range(1000)},
+    "additionalProperties": False,
+}
 TOWN: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "additionalProperties": False}
 
 
@@ -67,6 +75,62 @@ def test_a_tools_schema_may_refer_to_its_own_definitions(
     text = f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
     matcher = constraints.matcher(tool_constraint(tools, None))
     assert takes(matcher, tokenizer.encode(text)) is is_allowed
+
+
+@dataclass
+class Counted:
+    """A tokenizer that counts how often its vocabulary is indexed."""
+
+    tokenizer: Tokenizer
+    indexed: list[int] = field(default_factory=list[int])
+
+    @property
+    def fast(self) -> "Counted":
+        return self
+
+    def to_str(self) -> str:
+        self.indexed.append(threading.get_ident())
+        return self.tokenizer.fast.to_str()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tokenizer, name)
+
+
+def test_the_first_requests_index_the_vocabulary_once(tokenizer: Tokenizer) -> None:
+    counted, together = Counted(tokenizer), threading.Barrier(4)
+    compiler = ConstraintCompiler(cast(Tokenizer, counted), VOCABULARY)
+
+    def ask() -> None:
+        together.wait()
+        compiler.check(Constraint("regex", "a+"))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(counted.indexed) == 1
+
+
+def test_matchers_of_one_constraint_know_nothing_of_one_another(
+    tokenizer: Tokenizer, constraints: ConstraintCompiler
+) -> None:
+    """They come of one compilation."""
+    first, second = (constraints.matcher(Constraint("regex", "ab")) for _ in range(2))
+    a, b = tokenizer.encode("ab")
+    first.consume(a)
+    assert takes(second, [a, b])
+    assert takes(first, [b])
+
+
+def test_a_matcher_that_gave_up_says_why(tokenizer: Tokenizer, constraints: ConstraintCompiler) -> None:
+    """The library allows an end then, which would be taken for the answer's own."""
+    matcher = constraints.matcher(Constraint("json_schema", json.dumps(TOO_WIDE)))
+    assert matcher.failure is None
+    for token in tokenizer.encode('{"p'):
+        matcher.consume(token)
+    matcher.mask(torch.zeros(VOCABULARY))
+    assert "items" in (matcher.failure or "")
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import gguf
 import numpy as np
@@ -19,7 +19,7 @@ from local_engine.gguf_file import GgufTensor
 from local_engine.gguf_loader import QUANTISATIONS, dequantise, load_gguf
 from local_engine.request import Request
 from local_engine.safetensors_loader import load_safetensors
-from local_engine.sampling_params import SamplingParams
+from local_engine.sampling_params import Constraint, SamplingParams
 from tests.unit.local_engine.tiny_models import make_model, write_folder, write_gguf
 
 SMALL = EngineConfig(kv_blocks=32, context_window=128, max_tokens_per_step=24)
@@ -66,7 +66,11 @@ def test_a_gguf_file_answers_as_transformers_does(tmp_path: Path, family: str, a
     """For llama the writer interleaves the rotary rows as llama.cpp does; the loader must undo exactly that."""
     model = make_model(family)
     path = write_gguf(model, tmp_path / "tiny.gguf", architecture, Kind.F32)
-    assert_same(build_engine(path, SMALL), model)
+    engine = build_engine(path, SMALL)
+    assert_same(engine, model)
+    # Indexed while nobody waits: for the first schema the vocabulary itself is not asked again.
+    engine.tokenizer.fast = cast("Any", None)
+    engine.constraints.check(Constraint("regex", "a+"))
 
 
 @pytest.mark.parametrize("kind", [Kind.F16, Kind.BF16, Kind.Q8_0, Kind.Q4_0, Kind.Q4_1])

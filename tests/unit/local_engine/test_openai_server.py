@@ -13,8 +13,10 @@ from starlette.applications import Starlette
 
 from local_engine.assembly import Engine, assemble
 from local_engine.config import EngineConfig
+from local_engine.constraints import ConstraintCompiler
 from local_engine.openai_server import build_app
 from local_engine.safetensors_loader import load_safetensors
+from local_engine.sampling_params import Constraint
 from local_engine.tokenizer import Tokenizer
 from tests.unit.local_engine.tiny_models import byte_level, make_model, write_folder
 
@@ -292,6 +294,48 @@ async def test_a_fault_of_ours_is_told_in_the_shape_of_the_others(engine: Engine
         ids = await client.post("/v1/embeddings", json={"input": [[1, 2]]})
         assert ids.status_code == 400
         assert "not token ids" in ids.json()["error"]["message"]
+
+
+async def test_an_answer_that_left_its_constraint_is_an_error_and_others_go_on(client: httpx.AsyncClient) -> None:
+    """More properties than the grammar's library can follow at once: it finds out on the way."""
+    properties = {f"p{number}": {"type": "boolean"} for number in range(1000)}
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    body = HI | {"structured_outputs": {"json": schema}, "bad_words": ["}"]}
+    beside = asyncio.create_task(complete(client, max_tokens=60))
+    failed = await client.post("/v1/chat/completions", json=body)
+    assert failed.status_code == 500
+    assert "can no longer be kept to its constraint" in failed.json()["error"]["message"]
+    streamed = (await client.post("/v1/chat/completions", json=body | {"stream": True})).text
+    assert "can no longer be kept" in streamed
+    assert "[DONE]" not in streamed
+    assert (await beside)["usage"]["completion_tokens"] == 60
+
+
+class HeldConstraints(ConstraintCompiler):
+    """Stands still before it compiles until it may go on."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(tokenizer, VOCABULARY)
+        self.has_begun, self.may_go_on = threading.Event(), threading.Event()
+
+    def check(self, constraint: Constraint) -> None:
+        self.has_begun.set()
+        assert self.may_go_on.wait(60), "whoever would let it go on waits for it"
+        super().check(constraint)
+
+
+async def test_a_constraint_is_compiled_while_others_are_answered(engine: Engine) -> None:
+    held = HeldConstraints(engine.tokenizer)
+    running = engine.serve()
+    running.start()
+    app = build_app(running, replace(engine, constraints=held), model_name="tiny")
+    async with httpx.AsyncClient(transport=transport_of(app), base_url="http://engine", timeout=300) as client:
+        asked = asyncio.create_task(client.post("/v1/completions", json=TEXT | {"guided_regex": "("}))
+        assert await asyncio.to_thread(held.has_begun.wait, 60)
+        assert (await chat(client))["choices"][0]["message"]["content"]
+        held.may_go_on.set()
+        assert (await asked).json()["error"]["param"] == "response_format"
+    await running.stop()
 
 
 class HeldTokenizer(Tokenizer):
