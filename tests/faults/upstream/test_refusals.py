@@ -196,6 +196,18 @@ def test_a_hedge_starts_when_the_first_is_later_than_usual_and_the_loser_is_canc
     run(go)
 
 
+def test_of_two_that_speak_at_the_same_moment_one_answers_and_the_other_is_closed_and_booked() -> None:
+    async def go() -> None:
+        rig = await hedging(follow([Outcome(first_piece_delay_seconds=0.2)]), follow([GOOD]))
+        heard = await call(rig.pipeline, stream=True)
+        assert heard.headers["x-breakeven-model"] == "a"
+        assert rig.one.open_replies == rig.two.open_replies == 0
+        assert rig.pipeline.upstreams.running == {"one": 0, "two": 0}
+        assert [(one.model, one.outcome) for one in rig.entry.attempts] == [("a", "answered"), ("b", "called_off")]
+
+    run(go)
+
+
 def test_the_first_may_still_win_its_race_and_a_quick_answer_starts_none() -> None:
     async def go() -> None:
         rig = await hedging(

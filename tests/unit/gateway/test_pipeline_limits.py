@@ -6,9 +6,16 @@ import json
 import pytest
 
 from backends.scripted import Outcome, follow
-from gateway.errors import BudgetExhausted, RateLimitExceeded, UpstreamFailed
+from gateway.errors import BudgetExhausted, LedgerUnavailable, RateLimitExceeded, UpstreamFailed
+from gateway.ledger.entry import Intent
 from gateway.limits.admission import Admission, parse_limits
+from tests.memory_ledger import MemoryLedger
 from tests.rig import Rig
+
+
+class FullLedger(MemoryLedger):
+    def intend(self, intent: Intent) -> None:
+        raise LedgerUnavailable("The journal's disk is full.")
 
 
 def limited(**limits: object) -> Admission:
@@ -21,6 +28,16 @@ async def test_a_spent_budget_refuses_before_anything_is_booked() -> None:
         await rig.ask(max_tokens=1000)
     assert not rig.ledger.entries
     assert not rig.ledger.open
+
+
+async def test_who_is_refused_because_the_journal_is_full_has_the_money_back() -> None:
+    rig = Rig(admission=limited(budget_usd="0.00008"))  # room for one answer
+    rig.pipeline.ledger = FullLedger()
+    for _ in range(3):
+        with pytest.raises(LedgerUnavailable):
+            await rig.ask(max_tokens=5)
+    rig.pipeline.ledger = rig.ledger
+    assert (await rig.ask(max_tokens=5)).status == 200
 
 
 async def test_many_at_once_never_spend_more_than_the_budget_and_use_nearly_all_of_it() -> None:
