@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import torch
 
+from local_engine.constraints import Matcher
 from local_engine.kernels.batch_draw import BatchDraw
 from local_engine.request import Request
-from local_engine.sampler import Drawn, Sampler, change_logits, leaves_logits, token_logprobs
+from local_engine.sampler import Drawn, Sampler, change_logits, leaves_logits, token_logprobs, within
 from local_engine.transfer import Arriving, fetch
 
 
@@ -14,10 +15,12 @@ from local_engine.transfer import Arriving, fetch
 class DeviceDraw:
     """A batch's draw under way; `ids` holds len(drafts) + 1 tokens for each request, in order.
 
-    Log-probabilities are read from `logits` by `wait`: where they are wanted, no step may be begun before that.
+    Log-probabilities are read from `logits` by `wait`, and matchers are told their tokens: where either is wanted, no
+    step may be begun before that.
     """
 
     requests: list[Request]
+    matchers: list[Matcher | None]
     logits: torch.Tensor
     ids: torch.Tensor
     arriving: Arriving
@@ -26,9 +29,9 @@ class DeviceDraw:
         """What each request got; what follows a wrong draft is dropped."""
         ids, start = self.arriving.wait(), 0
         drawn: list[Drawn] = []
-        for request in self.requests:
+        for request, matcher in zip(self.requests, self.matchers, strict=True):
             end = start + len(request.draft_token_ids) + 1
-            drawn.append(_drawn(self.logits[start:end], ids[start:end], request))
+            drawn.append(_drawn(self.logits[start:end], ids[start:end], request, matcher))
             start = end
         return drawn
 
@@ -36,25 +39,33 @@ class DeviceDraw:
 class DeviceSampler(Sampler):
     """Draws what `Sampler` draws in distribution; a seed means other tokens than it does on a CPU.
 
-    A batch with a constrained answer in it is left to `Sampler`: its mask needs the host after every token.
+    What a constraint allows is asked of the host before the draw, which is the same for all.
     """
 
     _batch_draw: BatchDraw | None = None
 
     def draw(self, logits: torch.Tensor, requests: list[Request]) -> list[Drawn]:
         """`logits` holds len(drafts) + 1 rows for each request, in order."""
-        return self.constrained(logits, requests) or self.begin(logits, requests).wait()
-
-    def constrained(self, logits: torch.Tensor, requests: list[Request]) -> list[Drawn] | None:
-        """The draw of a batch with a constrained answer in it; None for any other batch."""
-        is_constrained = any(request.params.constraint is not None for request in requests)
-        return super().draw(logits, requests) if is_constrained else None
+        return self.begin(logits, requests).wait()
 
     def begin(self, logits: torch.Tensor, requests: list[Request]) -> DeviceDraw:
         """Draw every row as if the drafts before it were right, without waiting."""
         owners = [(request, at) for request in requests for at in range(len(request.draft_token_ids) + 1)]
-        ids = self._batch.draw(_changed(logits, owners), owners)
-        return DeviceDraw(requests, logits, ids, fetch(ids))
+        ids = self._batch.draw(self._changed(logits, owners), owners)
+        return DeviceDraw(requests, [self._matcher(request) for request in requests], logits, ids, fetch(ids))
+
+    def _changed(self, logits: torch.Tensor, owners: list[tuple[Request, int]]) -> torch.Tensor:
+        """The rows after penalties, bias, bans and constraints; a copy if there are any, because log-probabilities want
+        them raw."""
+        out = logits
+        for index, (request, at) in enumerate(owners):
+            matcher = self._matcher(request)
+            if matcher is None and leaves_logits(request, at):
+                continue
+            out = logits.clone() if out is logits else out
+            changed = change_logits(row := logits[index], request, request.draft_token_ids[:at])
+            out[index] = changed if matcher is None else within(matcher, changed, row)
+        return out
 
     def forget(self, request_id: str) -> None:
         """Drop what is kept for a finished request."""
@@ -77,19 +88,11 @@ def accepted(ids: list[int], drafts: list[int]) -> list[int]:
     return ids
 
 
-def _drawn(logits: torch.Tensor, ids: list[int], request: Request) -> Drawn:
+def _drawn(logits: torch.Tensor, ids: list[int], request: Request, matcher: Matcher | None) -> Drawn:
     taken, wanted = accepted(ids, request.draft_token_ids), request.params.logprobs
-    if wanted is None:
-        return Drawn(taken, [])
-    return Drawn(taken, [token_logprobs(row, token, wanted) for row, token in zip(logits, taken, strict=False)])
-
-
-def _changed(logits: torch.Tensor, owners: list[tuple[Request, int]]) -> torch.Tensor:
-    """The rows after penalties, bias and bans; a copy if there are any, because log-probabilities want them raw."""
-    out = logits
-    for index, (request, at) in enumerate(owners):
-        if leaves_logits(request, at):
-            continue
-        out = logits.clone() if out is logits else out
-        out[index] = change_logits(logits[index], request, request.draft_token_ids[:at])
-    return out
+    told = [token_logprobs(row, token, wanted) for row, token in zip(logits, taken, strict=False) if wanted is not None]
+    if matcher is None:
+        return Drawn(taken, told)
+    for token in taken:
+        matcher.consume(token)
+    return Drawn(taken, told, is_complete=matcher.is_complete, failure=matcher.failure)

@@ -12,7 +12,7 @@ from local_engine.model_runner import TokenPatch
 from local_engine.sampler import Drawn
 from local_engine.scheduler import Batch, Row
 from local_engine.steps import DoneStep, drawing_requests, one_per_row
-from local_engine.transfer import on_device, send
+from local_engine.transfer import on_device
 
 
 class GpuSteps:
@@ -35,11 +35,6 @@ class GpuSteps:
         requests = drawing_requests(batch.rows)
         if not requests:
             return DoneStep(one_per_row(batch.rows, []))
-        drawn = self._sampler.constrained(logits, requests)
-        if drawn is not None:
-            self._ids = send([entry.token_ids[-1] for entry in drawn], torch.int64, self._runner.device)
-            self._place = {request.request_id: place for place, request in enumerate(requests)}
-            return DoneStep(one_per_row(batch.rows, drawn))
         draw = self._sampler.begin(logits, requests)
         self._ids = draw.ids
         ends = accumulate(len(request.draft_token_ids) + 1 for request in requests)

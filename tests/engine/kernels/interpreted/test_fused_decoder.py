@@ -9,6 +9,7 @@ from triton.errors import TritonError
 from local_engine.attention.cpu import CpuAttention
 from local_engine.attention.triton_attention import TritonAttention, leading_ones
 from local_engine.config import ModelConfig, WeightFormat
+from local_engine.constraints import ConstraintCompiler
 from local_engine.cuda_graph import DecodeBuffers, DecodeRow
 from local_engine.kernels import gpu_runner
 from local_engine.kernels.advance import advance
@@ -19,10 +20,12 @@ from local_engine.kernels.gpu_runner import GpuRunner, attention_batch
 from local_engine.layers.linear import DenseLinear
 from local_engine.model import DecoderModel
 from local_engine.model_runner import ModelRunner
-from local_engine.sampling_params import SamplingParams
+from local_engine.sampling_params import Constraint, SamplingParams
+from local_engine.tokenizer import Tokenizer
 from local_engine.weights import BLOCK, NibbleBlocks
 from tests.engine.kernels.builders import relative_error
 from tests.engine.kernels.models import make_batch, make_config, make_request, make_weights
+from tests.unit.local_engine.tiny_models import byte_level
 
 CPU = torch.device("cpu")
 
@@ -236,6 +239,28 @@ def test_device_sampler_verifies_drafts_and_reports_logprobs() -> None:
     assert [entry.token_id for entry in first.logprobs] == [5, 6]
     assert first.logprobs[1].top[0][0] == 6
     assert second.token_ids == [8]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_device_sampler_keeps_constraints_and_draws_the_rest_of_the_batch_as_ever(temperature: float) -> None:
+    """A seed's tokens are the same whoever is beside it."""
+    tokenizer = Tokenizer(byte_level(), chat_template=None, bos_token_id=None, eos_token_ids=[257])
+    sampler = DeviceSampler(CPU, ConstraintCompiler(tokenizer, 258))
+    digits = SamplingParams(temperature=temperature, seed=3, constraint=Constraint("regex", "[0-9]{3}"), logprobs=0)
+    seeded = make_request("seeded", [1], [0], SamplingParams(seed=11))
+    bound = make_request("bound", [1], [0], digits)
+    torch.manual_seed(2)
+    while True:
+        logits = torch.randn(2, 258)
+        [alone] = DeviceSampler(CPU).draw(logits[:1], [seeded])
+        beside, drawn = sampler.draw(logits, [seeded, bound])
+        assert beside == alone
+        assert drawn.logprobs[0].logprob == pytest.approx(float(logits[1].log_softmax(-1)[drawn.token_ids[0]]))
+        bound.token_ids += drawn.token_ids
+        if drawn.is_complete:
+            break
+    assert tokenizer.decode(bound.output_token_ids).isdecimal()
+    assert bound.output_tokens == 3
 
 
 @pytest.mark.parametrize(("ids", "kept"), [([5, 9, 7], [5, 9, 7]), ([4, 9, 7], [4]), ([5, 8, 7], [5, 8])])
