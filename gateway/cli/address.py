@@ -1,13 +1,27 @@
 """Where this deployment's gateway was last started, so that other commands find it without being told."""
 
+import logging
+
 from gateway.config.home import Home
 
+log = logging.getLogger(__name__)
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 
 def remember_address(home: Home, host: str, port: int) -> None:
-    """It stays after a stop: who asks then is told where nothing answers."""
-    home.address_file.write_text(f"{local_url(host, port)}\n", encoding="utf-8")
+    """It stays after a stop: who asks then is told where nothing answers.
+
+    A full disk is no reason not to serve: the journal may still have room.
+    """
+    part = home.address_file.with_suffix(".part")
+    try:
+        part.write_text(f"{local_url(host, port)}\n", encoding="utf-8")
+        part.replace(home.address_file)
+    except OSError as error:
+        log.warning(
+            "cannot write %s (%s): other commands look for this gateway at %s",
+            home.address_file, error.strerror, running_url(home),
+        )  # fmt: skip
 
 
 def running_url(home: Home) -> str:
