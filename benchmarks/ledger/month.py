@@ -97,7 +97,7 @@ async def _make_hour(engine: AsyncEngine, count: int) -> Hour:
     for one in encoded:
         known = {"dimension_id": dimension_ids[one.dimension], "circumstance_id": circumstance_ids[one.circumstance]}
         rows.append(tuple({**one.row, **known}[name] for name in ENTRY_COLUMNS[2:]))
-    booked = zip((dimension_ids[one.dimension] for one in encoded), made, strict=True)
+    booked = ((dimension_ids[one.dimension], entry, one.row) for one, entry in zip(encoded, made, strict=True))
     return Hour(rows, roll_up(booked, dimension_ids.__getitem__))
 
 

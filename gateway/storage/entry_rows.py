@@ -142,6 +142,18 @@ def circumstance_of(entry: Entry) -> Circumstance:
     )
 
 
+def figures_of(entry: Entry) -> dict[str, int | None]:
+    """What is summed up column by column, within the bounds of a row; costs that are not known are None."""
+    cost = entry.cost
+    return {
+        **{name: fit(getattr(entry, name), MOST_TOKENS) for name in TOKEN_FIELDS},
+        **{name: fit(getattr(entry, name), MOST_CALLS) for name in TOOL_FIELDS},
+        **{name: None if cost is None else money(getattr(cost, name)) for name in COST_COLUMNS},
+        "gpu_us": micros(entry.gpu_seconds) or 0,
+        "total_us": micros(entry.total_seconds) or 0,
+    }
+
+
 def entry_rows(entry: Entry) -> EntryRows:
     """Raises ValueError when the request id is not 32 hexadecimal digits."""
     number = bytes.fromhex(entry.intent.request_id)
@@ -151,15 +163,11 @@ def entry_rows(entry: Entry) -> EntryRows:
     exact, plain = is_exact(entry), _is_plain(entry)
     row: dict[str, Any] = {
         **key,
-        **{name: fit(getattr(entry, name), MOST_TOKENS) for name in TOKEN_FIELDS},
-        **{name: fit(getattr(entry, name), MOST_CALLS) for name in TOOL_FIELDS},
-        **{f"{name}_pico_usd": _cost(entry.cost, name) for name in COST_FIELDS},
+        **figures_of(entry),
         "lower_pico_usd": None if exact else money(entry.cost_lower_pico_usd),
         "upper_pico_usd": None if exact else money(entry.cost_upper_pico_usd),
-        "gpu_us": micros(entry.gpu_seconds) or 0,
         "queue_us": micros(entry.queue_seconds),
         "time_to_first_token_us": micros(entry.time_to_first_token_seconds),
-        "total_us": micros(entry.total_seconds) or 0,
         "prefill_tokens_per_second": finite(entry.prefill_tokens_per_second),
         "decode_tokens_per_second": finite(entry.decode_tokens_per_second),
         "detail": encode_detail(entry, is_plain=plain),
@@ -237,10 +245,6 @@ def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
         error=row["error"],
         attempts=_attempts(detail, was, attempt_rows),
     )
-
-
-def _cost(cost: Cost | None, name: str) -> int | None:
-    return None if cost is None else money(getattr(cost, f"{name}_pico_usd"))
 
 
 def _is_plain(entry: Entry) -> bool:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.ledger.entry import Entry
-from gateway.storage.bounded import MOST_CALLS, MOST_TOKENS, finite, fit, micros, money
-from gateway.storage.entry_rows import COST_FIELDS, TOKEN_FIELDS, TOOL_FIELDS, Dimension
+from gateway.storage.bounded import finite, money
+from gateway.storage.entry_rows import COST_COLUMNS, TOKEN_FIELDS, TOOL_FIELDS, Dimension, Row
 from gateway.storage.paid_parts import PaidPart, paid_parts
 from gateway.storage.sketch import sketch
 
@@ -19,7 +19,7 @@ SUMS = (
     "unbounded_requests",
     *TOKEN_FIELDS,
     *TOOL_FIELDS,
-    *(f"{name}_pico_usd" for name in COST_FIELDS),
+    *COST_COLUMNS,
     "lower_pico_usd",
     "upper_pico_usd",
     "gpu_us",
@@ -27,6 +27,7 @@ SUMS = (
     "adjusted_requests",
     "adjustment_pico_usd",
 )
+FIGURES = (*TOKEN_FIELDS, *TOOL_FIELDS, *COST_COLUMNS, "gpu_us", "total_us")
 SKETCHES = ("time_to_first_token_sketch", "decode_sketch")
 
 
@@ -38,23 +39,18 @@ class Rollup:
     first_token_seconds: list[float] = field(default_factory=list[float])
     decode_speeds: list[float] = field(default_factory=list[float])
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Entry, figures: Row) -> None:
+        """`figures` are the entry's own, as `figures_of` tells them; a row of it has them too."""
         sums = self.sums
         sums["requests"] += 1
         sums["unpriced_requests"] += entry.cost is None
         sums["estimated_requests"] += entry.is_usage_estimated
         sums["unbounded_requests"] += entry.cost_upper_pico_usd is None
-        for name in TOKEN_FIELDS:
-            sums[name] += fit(getattr(entry, name), MOST_TOKENS)
-        for name in TOOL_FIELDS:
-            sums[name] += fit(getattr(entry, name), MOST_CALLS)
-        if entry.cost is not None:
-            for name in COST_FIELDS:
-                sums[f"{name}_pico_usd"] += money(getattr(entry.cost, f"{name}_pico_usd")) or 0
+        for name in FIGURES:
+            if figure := figures[name]:
+                sums[name] += figure
         sums["lower_pico_usd"] += money(entry.cost_lower_pico_usd) or 0
         sums["upper_pico_usd"] += money(entry.cost_upper_pico_usd) or 0
-        sums["gpu_us"] += micros(entry.gpu_seconds) or 0
-        sums["total_us"] += micros(entry.total_seconds) or 0
         if (first := finite(entry.time_to_first_token_seconds)) is not None:
             self.first_token_seconds.append(first)
         if (speed := finite(entry.decode_tokens_per_second)) is not None:
@@ -88,13 +84,14 @@ Rows = dict[tuple[int, int], dict[str, Any]]
 """(hour or day, dimension id) -> the row's other columns; in the order in which every writer must lock them."""
 
 
-def roll_up(entries: Iterable[tuple[int, Entry]], id_of: Callable[[Dimension], int]) -> Rows:
-    """By hour, of entries with their dimension's id; `id_of` knows that of what was paid elsewhere too."""
+def roll_up(entries: Iterable[tuple[int, Entry, Row]], id_of: Callable[[Dimension], int]) -> Rows:
+    """By hour, of entries with their dimension's id and their figures; `id_of` knows the id of what was paid elsewhere
+    too."""
     rollups: dict[tuple[int, int], Rollup] = {}
-    for dimension_id, entry in entries:
+    for dimension_id, entry, figures in entries:
         hour = entry.intent.accepted_at_us // HOUR_US
         own = rollups.setdefault((hour, dimension_id), Rollup())
-        own.add(entry)
+        own.add(entry, figures)
         for part in paid_parts(entry):
             own.give(part)
             rollups.setdefault((hour, id_of(part.dimension)), Rollup()).take(part)

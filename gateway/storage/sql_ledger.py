@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
-from sqlalchemy import Select, Table, and_, bindparam, or_, select, text, tuple_
+from sqlalchemy import Select, Table, Update, and_, bindparam, or_, select, text, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -22,6 +23,7 @@ PAGE = 1000
 CHUNK = 300
 YIELD_EVERY = 32
 ENTRY_COLUMNS = tuple(column.name for column in entries.columns)
+KNOWN = select(entries.c.request_id).where(entries.c.request_id.in_(bindparam("numbers", expanding=True)))
 SQLITE_INSERT = f"INSERT INTO entries ({', '.join(ENTRY_COLUMNS)}) VALUES ({', '.join('?' * len(ENTRY_COLUMNS))})"
 
 
@@ -60,7 +62,7 @@ class SqlLedger:
             dimension_ids = await self._dimensions.ids(connection, wanted)
             circumstance_ids = await self._circumstances.ids(connection, (one.circumstance for _, one in rows.values()))
             new = await self._insert_new(connection, [one for _, one in rows.values()], dimension_ids, circumstance_ids)
-            booked = [(dimension_ids[rows[number][1].dimension], rows[number][0]) for number in new]
+            booked = [(dimension_ids[one.dimension], entry, one.row) for entry, one in (rows[number] for number in new)]
             await add_to_rollups(connection, roll_up(booked, dimension_ids.__getitem__))
         self._dimensions.remember(dimension_ids)
         self._circumstances.remember(circumstance_ids)
@@ -132,7 +134,7 @@ async def _insert_into_sqlite(connection: AsyncConnection, rows: Sequence[dict[s
     present: set[bytes] = set()
     for start in range(0, len(rows), CHUNK):
         numbers = [row["request_id"] for row in rows[start : start + CHUNK]]
-        known = await connection.execute(select(entries.c.request_id).where(entries.c.request_id.in_(numbers)))
+        known = await connection.execute(KNOWN, {"numbers": numbers})
         present |= {bytes(number) for number in known.scalars()}
     new = [row for row in rows if row["request_id"] not in present]
     if new:
@@ -192,26 +194,40 @@ async def add_to_rollups(connection: AsyncConnection, hours: Rows) -> None:
 
 async def _add(connection: AsyncConnection, table: Table, rows: Rows) -> None:
     """Add sums and merge sketches. The first statement locks the rows, in the order of `rows`."""
-    unit = table.columns[0]
-    insert: Any = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
-    excluded = insert.excluded
-    added = insert.on_conflict_do_update(
-        index_elements=[unit.name, "dimension_id"], set_={name: table.c[name] + excluded[name] for name in SUMS}
-    )
+    unit, statements = table.columns[0].name, _rollup_statements(table, connection.dialect.name)
     nothing = dict.fromkeys(SKETCHES, b"")
-    values = [{unit.name: at, "dimension_id": number, **row, **nothing} for (at, number), row in rows.items()]
-    await connection.execute(added, values)
+    values = [{unit: at, "dimension_id": number, **row, **nothing} for (at, number), row in rows.items()]
+    await connection.execute(statements.add, values)
     sketched = [key for key, row in rows.items() if any(row[name] for name in SKETCHES)]
     merged: list[dict[str, Any]] = []
     for start in range(0, len(sketched), CHUNK):
-        wanted = tuple_(unit, table.c.dimension_id).in_(sketched[start : start + CHUNK])
-        columns = [unit, table.c.dimension_id, *(table.c[name] for name in SKETCHES)]
-        for row in await connection.execute(select(*columns).where(wanted)):
+        for row in await connection.execute(statements.sketches, {"keys": sketched[start : start + CHUNK]}):
             [at, number, *present] = tuple(row)
             fresh = [rows[at, number][name] for name in SKETCHES]
             both = [compact(bytes(old) + new) for old, new in zip(present, fresh, strict=True)]
             merged.append({"at": at, "of": number, **dict(zip(SKETCHES, both, strict=True))})
     if merged:
-        place = (unit == bindparam("at"), table.c.dimension_id == bindparam("of"))
-        setting = {name: bindparam(name) for name in SKETCHES}
-        await connection.execute(table.update().where(*place).values(setting), merged)
+        await connection.execute(statements.merge, merged)
+
+
+class _RollupStatements(NamedTuple):
+    """Of one rollup: to add sums to rows, to read the sketches of some `keys`, and to write one row's."""
+
+    add: Any
+    sketches: Select[Any]
+    merge: Update
+
+
+@cache
+def _rollup_statements(table: Table, dialect: str) -> _RollupStatements:
+    """Built once: for a small batch, building them takes longer than running them."""
+    unit = table.columns[0]
+    insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert(table)
+    sums = {name: table.c[name] + insert.excluded[name] for name in SUMS}
+    keys = tuple_(unit, table.c.dimension_id).in_(bindparam("keys", expanding=True))
+    place = (unit == bindparam("at"), table.c.dimension_id == bindparam("of"))
+    return _RollupStatements(
+        insert.on_conflict_do_update(index_elements=[unit.name, "dimension_id"], set_=sums),
+        select(unit, table.c.dimension_id, *(table.c[name] for name in SKETCHES)).where(keys),
+        table.update().where(*place).values({name: bindparam(name) for name in SKETCHES}),
+    )
