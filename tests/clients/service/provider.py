@@ -47,10 +47,12 @@ class Provider:
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = await self._received(request)
-        said = answer(body)
+        try:
+            said = answer(body)
+        except (KeyError, TypeError, AttributeError):
+            return web.json_response({"error": _error("what was sent is no chat", "invalid_request_error")}, status=400)
         if said.status != 200:
-            error = {"message": "refused as asked", "type": "server_error", "param": None, "code": None}
-            return web.json_response({"error": error}, status=said.status)
+            return web.json_response({"error": _error("refused as asked", "server_error")}, status=said.status)
         if body.get("stream") is True:
             return await self._stream(request, body, said)
         message: Json = {"role": "assistant", "content": said.text or None}
@@ -95,6 +97,10 @@ class Provider:
     async def _received(self, request: web.Request) -> Json:
         self.calls[request.path] = self.calls.get(request.path, 0) + 1
         return msgspec.json.decode(await request.read(), type=Json)
+
+
+def _error(message: str, kind: str) -> Json:
+    return {"message": message, "type": kind, "param": None, "code": None}
 
 
 def _deltas(said: Said) -> list[Json]:
