@@ -47,7 +47,8 @@ class RulesProblem(BaseModel):
 
 
 class RulesList(BaseModel):
-    """`applied` is what this process decides by; it differs from `active` for less than a second after a change."""
+    """`applied` is what this process decides by. It differs from `active` for less than a second after a change, and
+    where `problem` says that the active version is not valid here."""
 
     active: str | None
     applied: str | None

@@ -16,6 +16,7 @@ from rich.markup import escape
 
 from classifier.native.native_projector import load_reader
 from gateway.cli.address import local_url, running_url
+from gateway.cli.gateway_metrics import samples
 from gateway.cli.state import open_state
 from gateway.composition.deployment import load_deployment, load_environment_settings
 from gateway.config.home import Home, find_home
@@ -38,6 +39,7 @@ EXTRAS = {
     "litellm": ("litellm", "importing prices; Azure and Bedrock"),
     "otel": ("opentelemetry.sdk", "traces and metrics over OTLP"),
 }
+DRIFT, ALARMS = "breakeven_classifier_drift", "breakeven_classifier_alarms"
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 DIRECTLY = "providers and engines are called directly, at each backend's `base_url` (docs/backends.md)"
 
@@ -227,11 +229,10 @@ def _classifier(home: Home, url: str) -> str:
     active = ClassifierVersions(home.classifier_directory).history()[-1]
     what = f"{active.artefact} + {active.correction or 'no correction'}"
     try:
-        lines = httpx.get(f"{url}/metrics", timeout=3, trust_env=False).text.splitlines()
-    except httpx.HTTPError:
+        found = samples(url, DRIFT, ALARMS)
+    except (httpx.HTTPError, ValueError):
         return what
-    figures = dict(line.rsplit(" ", 1) for line in lines if line.startswith("breakeven_classifier_"))
-    drift, alarms = (float(figures.get(f"breakeven_classifier_{name}", 0)) for name in ("drift", "alarms"))
+    drift, alarms = (max((one.value for one in found if one.name == name), default=0.0) for name in (DRIFT, ALARMS))
     if alarms:
         raise OSError(f"{what}: {alarms:.0f} alarms (drift index {drift:.2f}); predictions no longer fit what is seen")
     return f"{what}; no alarm"

@@ -1,4 +1,4 @@
-"""`breakeven rules`: list, show, diff, apply, activate and roll back. A running gateway follows within a second."""
+"""`breakeven rules`: list, show, diff, apply, activate and roll back. Whether a running gateway follows is said."""
 
 import asyncio
 import json
@@ -11,9 +11,13 @@ from pathlib import Path
 import typer
 from rich.table import Column, Table
 
+from gateway.cli.address import running_url
+from gateway.cli.rules_in_force import how_it_was_taken
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.clock import now_us
+from gateway.composition.deployment import load_environment_settings
+from gateway.config.home import find_home
 from gateway.config.settings import read_text
 from gateway.errors import NotFound
 from gateway.routing.rules import RulesDocument, rules_json_schema
@@ -68,8 +72,11 @@ def apply(
 ) -> None:
     """Validate a file, store it as a version and activate it."""
     version = asyncio.run(_apply(read_text(file), reason, activate=activate))
-    state = "active" if activate else "stored, not active"
-    print(json.dumps({"version": version, "is_active": activate}) if as_json else f"Version {version} is {state}.")
+    taken = _how_it_was_taken(version) if activate else ""
+    if as_json:
+        print(json.dumps({"version": version, "is_active": activate} | ({"gateway": taken} if taken else {})))
+    else:
+        print(f"Version {version} is {f'active. {taken}' if activate else 'stored, not active.'}")
 
 
 @app.command("activate")
@@ -141,4 +148,14 @@ async def _roll_back(reason: str) -> Activation:
 
 
 def _said(activation: Activation) -> str:
-    return f"Version {activation.version} is active; before it was {activation.previous or 'none'}."
+    taken = _how_it_was_taken(activation.version)
+    return f"Version {activation.version} is active; before it was {activation.previous or 'none'}. {taken}"
+
+
+def _how_it_was_taken(version: str) -> str:
+    """By the gateway that was last started here; other replicas share its database."""
+    home = find_home()
+    here = how_it_was_taken(running_url(home), version)
+    if load_environment_settings(home).database is None:
+        return here
+    return f"{here} Of other replicas `breakeven_rules` at /metrics says by which version each decides."

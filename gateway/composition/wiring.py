@@ -47,6 +47,7 @@ from gateway.storage.sql_stores import SqlStores, open_stores
 from gateway.stores import FeedbackStore
 from gateway.telemetry.fleet_metrics import FleetRegistry
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.rules_in_force import RulesInForce
 from gateway.upstreams.load import Upstreams
 from gateway.upstreams.shared_prefixes import SharedWarmPrefixes
 from gateway.upstreams.starting import Starting
@@ -197,7 +198,7 @@ def _implied_feedback(stores: SqlStores, metrics: Metrics) -> ImpliedFeedback:
 def _rules_service(
     stores: SqlStores, deployment: Deployment, metrics: Metrics, gateway: Callable[[], Gateway]
 ) -> RulesService:
-    return RulesService(
+    rules = RulesService(
         stores.rules,
         deployment.catalogue,
         lambda document, text_version: gateway().apply(document, text_version),
@@ -205,6 +206,8 @@ def _rules_service(
         file=deployment.home.rules_file,
         taken_over=metrics.rules_taken_over,
     )
+    metrics.registry.register(RulesInForce(rules))
+    return rules
 
 
 def _change_watch(stores: SqlStores, sharing: Sharing, gateway: Callable[[], Gateway]) -> ChangeWatch:

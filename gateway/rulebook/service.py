@@ -106,7 +106,15 @@ class RulesService:
         self._taken_over = taken_over
         self._refreshing = asyncio.Lock()
         self.applied: str | None = None
-        self.problem: Problem | None = None
+        self.refused: str | None = None
+        """The active version, while it is not valid here."""
+        self._refusal: Problem | None = None
+        self._file_problem: Problem | None = None
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why this process does not decide by the active rules, or by those of the file."""
+        return self._refusal or self._file_problem
 
     def parse(self, text: str) -> RulesDocument:
         """Raises ConfigurationError with the line."""
@@ -184,14 +192,17 @@ class RulesService:
         await self._follow_file()
         version = await self._store.active()
         if version is None or version == self.applied:
+            self.refused = self._refusal = None
             return
         rules = await self.get(version)
         try:
             document = self.parse(rules.text)
         except ConfigurationError as error:
-            self._report(problem_of(error), f"the active version {version} is not valid here")
+            consequence = f"the active version {version} is not valid here; {self.applied} stays"
+            self.refused, self._refusal = version, _told(problem_of(error), consequence, before=self._refusal)
             return
         self._apply(document, version)
+        self.refused = self._refusal = None
         was_running, self.applied, now_us = self.applied is not None, version, self._now_us()
         log.info("rules version %s by %s is active", version, rules.author)
         latest = next(iter(await self._store.activations()), None)
@@ -207,19 +218,19 @@ class RulesService:
             text = self._file.text_if_touched()
         except UnicodeDecodeError as error:
             line = error.object.count(b"\n", 0, error.start) + 1
-            self._report(Problem("is not UTF-8 text", line), consequence)
+            self._file_problem = _told(Problem("is not UTF-8 text", line), consequence, before=self._file_problem)
             return
         if text is None:
             return
         if text_version(text) == self._file.taken():
             self._file.end_look()
-            self.problem = None
+            self._file_problem = None
             return
         try:
             self.parse(text)
         except ConfigurationError as error:
             self._file.end_look()
-            self._report(problem_of(error), consequence)
+            self._file_problem = _told(problem_of(error), consequence, before=self._file_problem)
             return
         version, active = text_version(text), await self._store.active()
         is_news = version != active and not await self._is_old(version, active)
@@ -233,18 +244,12 @@ class RulesService:
                 return  # another process was first: look again next time
         self._file.end_look()
         self._file.remember(text)
-        self.problem = None
+        self._file_problem = None
 
     async def _is_old(self, version: str, active: str | None) -> bool:
         """A new replica comes with the file that others took over long ago: that undoes nobody's edit since."""
         assert self._file is not None
         return self._file.taken() is None and active is not None and await self._store.get(version) is not None
-
-    def _report(self, problem: Problem, consequence: str) -> None:
-        if problem != self.problem:
-            where = f"line {problem.line}: " if problem.line is not None else ""
-            log.error("%s: %s%s", consequence, where, problem.message)
-        self.problem = problem
 
 
 class _WatchedFile:
@@ -309,6 +314,14 @@ def text_diff(old: str, new: str, old_name: str, new_name: str) -> str:
 def problem_of(error: ConfigurationError) -> Problem:
     """The error without its file name, which a web editor does not have."""
     return Problem(error.problem, error.line, error.field)
+
+
+def _told(problem: Problem, consequence: str, *, before: Problem | None) -> Problem:
+    """In the log, once."""
+    if problem != before:
+        where = f"line {problem.line}: " if problem.line is not None else ""
+        log.error("%s: %s%s", consequence, where, problem.message)
+    return problem
 
 
 def _lost(expected: str | None, active: str | None) -> Conflict:

@@ -155,3 +155,30 @@ def test_a_gateway_that_is_not_ready_is_not_to_be_started_again(home: Home, monk
         server.shutdown()
     assert "is not ready: no backend is up" in checks["gateway"].detail
     assert "start it" not in str(checks["gateway"].fix)
+
+
+def test_an_alarm_of_any_worker_is_seen(home: Home) -> None:
+    create_home(home)
+    labelled = b"".join(
+        b'breakeven_classifier_%b{worker="%d"} %b\n' % (name, worker, b"1.0" if worker else b"0.0")
+        for name in (b"drift", b"alarms")
+        for worker in range(2)
+    )
+
+    class Metrics(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(labelled if self.path == "/metrics" else b"{}")
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """Nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Metrics) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            checks = {one.name: one for one in examine(home, f"http://127.0.0.1:{server.server_port}")}
+        finally:
+            server.shutdown()
+    assert "1 alarms (drift index 1.00)" in checks["classifier"].detail
+    assert not checks["classifier"].is_ok

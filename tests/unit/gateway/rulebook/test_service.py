@@ -172,6 +172,24 @@ async def test_an_active_version_that_is_not_valid_here_changes_nothing(file: Pa
     assert rig.rules.applied == FIRST
     assert rig.rules.problem is not None
     assert "unheard-of" in rig.rules.problem.message
+    assert rig.rules.refused == "f"
+    rig.rules_store.log.append(type(rig.rules_store.log[0])(FIRST, "f", "elsewhere", "rolled back", 0))
+    await rig.rules.refresh()
+    assert (rig.rules.refused, rig.rules.problem) == (None, None), "what was refused is gone"
+
+
+async def test_a_broken_file_is_told_also_after_a_refused_version_is_gone(file: Path) -> None:
+    rig = AdminRig(file)
+    await rig.rules.refresh()
+    rewrite(file, BROKEN)
+    stored = rig.rules_store.stored[FIRST]
+    rig.rules_store.stored["f"] = type(stored)("f", FIRST_RULES.replace("large", "unheard-of"), "elsewhere", "", 0)
+    rig.rules_store.log.append(type(rig.rules_store.log[0])("f", FIRST, "elsewhere", "", 0))
+    await rig.rules.refresh()
+    rig.rules_store.log.append(type(rig.rules_store.log[0])(FIRST, "f", "elsewhere", "rolled back", 0))
+    await rig.rules.refresh()
+    assert rig.rules.problem is not None
+    assert rig.rules.problem.line == 4
 
 
 async def test_how_long_an_activation_elsewhere_took_to_arrive_is_told(file: Path) -> None:

@@ -1,0 +1,46 @@
+"""Whether the gateway of this machine decides by rules that were just activated, in a sentence that says what to do."""
+
+import time
+from collections.abc import Callable, Iterable
+
+import httpx
+from prometheus_client.samples import Sample
+
+from gateway.cli.gateway_metrics import samples
+from gateway.telemetry.rules_in_force import IN_FORCE, REFUSED, RULES
+
+PATIENCE_SECONDS = 5.0
+"""It looks twice a second; its workers tell each other every two."""
+LOOK_SECONDS = 0.25
+
+
+def how_it_was_taken(
+    url: str, version: str, *, look: Callable[[str, str], list[Sample]] = samples, patience: float = PATIENCE_SECONDS
+) -> str:
+    """Waits until every worker has taken the version over, or one has refused it."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            found = look(url, RULES)
+        except (httpx.HTTPError, ValueError):
+            return f"No gateway answers at {url}: it takes them over when it is started."
+        in_force, refused = _versions(found, IN_FORCE), _versions(found, REFUSED)
+        if in_force == {version} or version in refused or time.monotonic() > until:
+            return _said(url, version, in_force, is_refused=version in refused)
+        time.sleep(LOOK_SECONDS)
+
+
+def _said(url: str, version: str, in_force: set[str], *, is_refused: bool) -> str:
+    if in_force == {version}:
+        return f"The gateway at {url} decides by them."
+    others = ", ".join(sorted(in_force - {version})) or "no rules yet"
+    if is_refused:
+        return (
+            f"The gateway at {url} does NOT: it keeps {others}, because these name what it did not know when it was "
+            "started. Restart it, or `breakeven rules rollback`; its log and the page Routing rules say what that is."
+        )
+    return f"The gateway at {url} has not taken them over yet and decides by {others}; see `breakeven doctor`."
+
+
+def _versions(found: Iterable[Sample], state: str) -> set[str]:
+    return {one.labels["version"] for one in found if one.labels["state"] == state}

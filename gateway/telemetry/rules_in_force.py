@@ -1,0 +1,37 @@
+"""`breakeven_rules`: which version this worker decides by, and which active one it could not take over."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+RULES = "breakeven_rules"
+IN_FORCE, REFUSED = "in_force", "refused"
+
+
+class Versions(Protocol):
+    """The rules of this process."""
+
+    @property
+    def applied(self) -> str | None: ...
+    @property
+    def refused(self) -> str | None: ...
+
+
+class RulesInForce(Collector):
+    """A series of 1 for each; so a fleet that does not agree has more than one version in force."""
+
+    def __init__(self, rules: Versions) -> None:
+        self._rules = rules
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        family = GaugeMetricFamily(
+            RULES,
+            "1: what this worker decides by, or the active version that is not valid here.",
+            labels=("state", "version"),
+        )
+        for state, version in ((IN_FORCE, self._rules.applied), (REFUSED, self._rules.refused)):
+            if version is not None:
+                family.add_metric((state, version), 1.0)
+        yield family
