@@ -52,8 +52,8 @@ async def deltas(engine: AsyncEngine, prepared: Prepared) -> AsyncIterator[tuple
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def whole(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> dict[str, Any]:
-    """The body of an answer that does not stream; raises StepFailed when part of it was lost."""
+async def whole(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> bytes:
+    """The body of an answer that does not stream, as JSON; raises StepFailed when part of it was lost."""
     collected = [Collected(text=prepared.echo_of(answer)) for answer in range(prepared.answers)]
     async with aclosing(deltas(engine, prepared)) as parts:  # pyright: ignore[reportArgumentType]
         async for choice, delta in parts:
@@ -61,6 +61,13 @@ async def whole(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> di
     failed = next((answer.error for answer in collected if answer.error), None)
     if failed:
         raise StepFailed(failed)
+    if prepared.tells_logprobs:
+        # Those of a long prompt are a hundred thousand entries.
+        return await asyncio.to_thread(_body, prepared, wire, collected)
+    return _body(prepared, wire, collected)
+
+
+def _body(prepared: Prepared, wire: AnswerWire, collected: list[Collected]) -> bytes:
     requests = [answer.request for answer in collected if answer.request is not None]
     choices: list[dict[str, Any]] = []
     of_prompts: list[Any] = []
@@ -73,10 +80,10 @@ async def whole(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> di
             of_prompts.append(logprobs.of_prompt(first.prompt_logprobs, prepared.prompt_logprobs))
     body = wire.body(choices, requests, time.monotonic(), len(prepared.choices))
     if wire.kind == "chat":
-        return body | ({"prompt_logprobs": of_prompts[0]} if of_prompts else {})
+        return msgspec.json.encode(body | ({"prompt_logprobs": of_prompts[0]} if of_prompts else {}))
     for choice, of_prompt in zip(choices, of_prompts, strict=False):
         choice["prompt_logprobs"] = of_prompt
-    return body
+    return msgspec.json.encode(body)
 
 
 def _logprobs(wire: AnswerWire, prepared: Prepared, answer: int) -> LogprobWire:
@@ -130,7 +137,8 @@ async def events(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> A
             is_first = choice not in requests
             requests[choice] = delta.request
             if is_first and prepared.echoes:
-                of_echo = _of_echo(logprobs[choice], prepared, choice, requests[prepared.first_of(choice)])
+                first = requests[prepared.first_of(choice)]
+                of_echo = await asyncio.to_thread(_of_echo, logprobs[choice], prepared, choice, first)
                 yield chunk(choice, {"content": prepared.echo_of(choice)}, of_echo)
             told[choice] += len(delta.token_ids)
             shown = logprobs[choice].push(delta.logprobs)

@@ -62,6 +62,11 @@ class Prepared:
         """Whether there are answers, not prompts alone."""
         return self.choices[0].max_tokens > 0
 
+    @property
+    def tells_logprobs(self) -> bool:
+        """Whether the answers are told with log-probabilities, their own or the prompt's."""
+        return self.logprobs is not None or self.prompt_logprobs is not None
+
     def prompt_of(self, answer: int) -> Prompt:
         """The prompt that an answer is to."""
         return self.prompts[answer // len(self.choices)]

@@ -1,6 +1,5 @@
-"""`POST /v1/embeddings`: parse, encode in a thread, answer in OpenAI's shape."""
+"""`POST /v1/embeddings`: parse, encode, answer in OpenAI's shape. Takes seconds: to be called in a thread."""
 
-import asyncio
 import base64
 import time
 from typing import Any, Literal
@@ -27,8 +26,8 @@ class EmbeddingRequest(msgspec.Struct, kw_only=True):
 _DECODER = msgspec.json.Decoder(EmbeddingRequest)
 
 
-async def answer_embeddings(encoder: SentenceEncoder, body: bytes, *, chat_model: str = "") -> dict[str, Any]:
-    """Whatever name it is asked by, but for the chat model's. Raises InvalidRequest that names the parameter."""
+def answer_embeddings(encoder: SentenceEncoder, body: bytes, chat_model: str = "") -> bytes:
+    """JSON, whatever name it is asked by, but for the chat model's. Raises InvalidRequest that names the parameter."""
     request = parse_body(_DECODER, body)
     if request.model and request.model == chat_model != encoder.name:
         raise InvalidRequest(f"{chat_model} writes text; ask for embeddings with {encoder.name}.", parameter="model")
@@ -44,19 +43,20 @@ async def answer_embeddings(encoder: SentenceEncoder, body: bytes, *, chat_model
     if request.dimensions not in (None, encoder.dimensions):
         raise InvalidRequest(f"This model's vectors have {encoder.dimensions} dimensions.", parameter="dimensions")
     began = time.perf_counter()
-    embedded = await asyncio.to_thread(encoder.encode, texts)
+    embedded = encoder.encode(texts)
     seconds = time.perf_counter() - began
     data = [
         {"object": "embedding", "index": index, "embedding": _written(vector, request.encoding_format)}
         for index, vector in enumerate(embedded.vectors)
     ]
-    return {
+    answer: dict[str, Any] = {
         "object": "list",
         "model": encoder.name,
         "data": data,
         "usage": {"prompt_tokens": embedded.tokens, "total_tokens": embedded.tokens},
         "x_breakeven": {"gpu_seconds": seconds, "queue_seconds": 0.0},
     }
+    return msgspec.json.encode(answer)
 
 
 def _written(vector: list[float], form: str | None) -> list[float] | str:

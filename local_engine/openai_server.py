@@ -102,7 +102,12 @@ def error_response(error: EngineError) -> Response:
 
 def json_response(body: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """A JSON body."""
-    return Response(msgspec.json.encode(body), status_code=status, headers=headers, media_type="application/json")
+    return encoded_response(msgspec.json.encode(body), status=status, headers=headers)
+
+
+def encoded_response(body: bytes, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A body that is JSON already."""
+    return Response(body, status_code=status, headers=headers, media_type="application/json")
 
 
 async def _http_error(http: HttpRequest, error: Exception) -> Response:
@@ -132,7 +137,8 @@ async def _embeddings(served: Served, http: HttpRequest) -> Response:
         message = "No embedding model is loaded; start the engine with --embedding-model."
         body = error_body(message, kind="invalid_request_error", parameter="model", code="model_not_found")
         return json_response(body, status=404)
-    return json_response(await answer_embeddings(served.encoder, await _body(http), chat_model=served.model_name))
+    body = await _body(http)
+    return encoded_response(await asyncio.to_thread(answer_embeddings, served.encoder, body, served.model_name))
 
 
 async def _tokenize(served: Served, http: HttpRequest) -> Response:
@@ -177,7 +183,7 @@ async def _answer(served: Served, http: HttpRequest, prepared: Prepared) -> Resp
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
         return AdmittedStream(admission, answer, headers)
     try:
-        return json_response(await _unless_left(http, whole(served.engine, prepared, wire)))
+        return encoded_response(await _unless_left(http, whole(served.engine, prepared, wire)))
     finally:
         admission.release()
 

@@ -1,6 +1,5 @@
 """Sentence embeddings of a tiny random encoder, against transformers' BERT; and the endpoint over it."""
 
-import asyncio
 import base64
 import json
 from pathlib import Path
@@ -55,7 +54,7 @@ def test_vectors_are_those_of_transformers(folder: Path) -> None:
 
 
 def ask(folder: Path, **body: Any) -> dict[str, Any]:
-    return asyncio.run(answer_embeddings(SentenceEncoder(folder), json.dumps(body).encode()))
+    return json.loads(answer_embeddings(SentenceEncoder(folder), json.dumps(body).encode()))
 
 
 def test_the_endpoint_answers_in_openais_shape(folder: Path) -> None:
@@ -95,6 +94,6 @@ def test_the_chat_model_makes_no_embeddings(folder: Path) -> None:
     encoder = SentenceEncoder(folder, name="vectors")
     for name in ("vectors", "whatever", ""):
         body = json.dumps({"input": "the", "model": name}).encode()
-        assert asyncio.run(answer_embeddings(encoder, body, chat_model="writer"))["model"] == "vectors"
+        assert json.loads(answer_embeddings(encoder, body, "writer"))["model"] == "vectors"
     with pytest.raises(InvalidRequest, match="ask for embeddings with vectors"):
-        asyncio.run(answer_embeddings(encoder, b'{"input": "the", "model": "writer"}', chat_model="writer"))
+        answer_embeddings(encoder, b'{"input": "the", "model": "writer"}', "writer")

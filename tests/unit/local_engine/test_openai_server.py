@@ -311,6 +311,35 @@ async def test_an_answer_that_left_its_constraint_is_an_error_and_others_go_on(c
     assert (await beside)["usage"]["completion_tokens"] == 60
 
 
+class WatchedTokenizer(Tokenizer):
+    """Remembers which threads wrote tokens as text."""
+
+    def __init__(self) -> None:
+        super().__init__(byte_level(), chat_template=None, bos_token_id=None, eos_token_ids=[])
+        self.threads: set[int] = set()
+
+    def bytes_of(self, token_id: int, *, skips_special: bool = True) -> bytes:
+        self.threads.add(threading.get_ident())
+        return super().bytes_of(token_id, skips_special=skips_special)
+
+
+@pytest.mark.parametrize("asked", [{"prompt_logprobs": 5}, {"logprobs": 5, "echo": True}])
+async def test_log_probabilities_are_written_while_others_are_answered(engine: Engine, asked: dict[str, Any]) -> None:
+    """Those of a long prompt take a second to write."""
+    watched = WatchedTokenizer()
+    running = engine.serve()
+    running.start()
+    app = build_app(running, replace(engine, tokenizer=watched), model_name="tiny")
+    async with httpx.AsyncClient(transport=transport_of(app), base_url="http://engine", timeout=300) as client:
+        body = TEXT | {"max_tokens": 0} | asked
+        assert (await client.post("/v1/completions", json=body)).status_code == 200
+        if "echo" in asked:
+            assert (await client.post("/v1/completions", json=body | {"stream": True})).text.endswith("[DONE]\n\n")
+    await running.stop()
+    assert watched.threads
+    assert threading.get_ident() not in watched.threads
+
+
 class HeldConstraints(ConstraintCompiler):
     """Stands still before it compiles until it may go on."""
 
