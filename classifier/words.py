@@ -42,6 +42,11 @@ def split_words(text: str) -> list[str]:
     return _ASCII_TOKEN.findall(text) if text.isascii() else _TOKEN.findall(strip_accents(text))
 
 
+def is_word_character(character: str) -> bool:
+    """Whether it makes one word with its like."""
+    return len(_TOKEN.findall(2 * character)) == 1
+
+
 def strip_accents(text: str) -> str:
     return "".join([mark for mark in unicodedata.normalize("NFD", text) if unicodedata.category(mark) != "Mn"])
 

@@ -1,4 +1,4 @@
-"""The projection of ASCII texts by one native call, a tenth of the cost; other texts by the definition in Python."""
+"""The projection of a text by one native call, at a fraction of the cost of the definition in Python."""
 
 import ctypes
 import platform
@@ -14,14 +14,17 @@ from classifier.artefact import Artefact
 from classifier.encoder import DAMPED, HAND
 from classifier.features import RELATIONS
 from classifier.lexicon import GROUP_NAMES, build_index
+from classifier.native.alphabet import Alphabet
 from classifier.projection import PlainProjector, Projection
-from classifier.words import UNKNOWN_PIECE, cap
+from classifier.words import UNKNOWN_PIECE, cap, clean
 from native.library import load_library, processor_flags
 
 SOURCE: Final = Path(__file__).parent / "reader.cpp"
 # Nothing is contracted to one rounding: hand features are to be Python's to the last bit.
 FLAGS: Final = ("-O3", "-std=c++17", "-fPIC", "-ffp-contract=off")
 _INNER = "##"
+# letters.h's `Status`; what is none of these is left to the definition.
+_READ, _UNKNOWN, _UNCLEAN = range(3)
 # In the order of reader.cpp's `Artefact`.
 _TENSORS: Final = (
     *("token_vectors", "token_weights", "token_scale", "centre", "spread"),
@@ -33,7 +36,7 @@ class _CArtefact(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("words", "lengths", "ids", "tags")),
         *((name, ctypes.c_int64) for name in ("whole", "inner")),
-        *((name, ctypes.c_void_p) for name in (*_TENSORS, "damped", "relations")),
+        *((name, ctypes.c_void_p) for name in (*_TENSORS, "damped", "relations", "letters")),
         *(
             (name, ctypes.c_int32)
             for name in ("relation_count", "groups", "hand", "dimensions", "unknown", "damped_size")
@@ -58,10 +61,11 @@ def load_reader() -> ctypes.CDLL | None:
         library.breakeven_reader_new.restype = ctypes.c_void_p
         library.breakeven_reader_free.argtypes = [ctypes.c_void_p]
         library.breakeven_reader_free.restype = None
-        library.breakeven_reader_project.argtypes = [
-            *(ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-        ]
+        text = (ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64)
+        library.breakeven_reader_project.argtypes = [ctypes.c_void_p, *text, ctypes.c_void_p]
         library.breakeven_reader_project.restype = ctypes.c_int
+        library.breakeven_reader_project_unicode.argtypes = [ctypes.c_void_p, *text, ctypes.c_int32, ctypes.c_void_p]
+        library.breakeven_reader_project_unicode.restype = ctypes.c_int
     return library
 
 
@@ -73,7 +77,8 @@ class NativeProjector:
 
     def __init__(self, library: ctypes.CDLL, artefact: Artefact, plain: PlainProjector) -> None:
         self._plain = plain
-        self._kept = _arrays(artefact)  # C++ reads them where they lie
+        self._alphabet = Alphabet()
+        self._kept = {**_arrays(artefact), "letters": self._alphabet.rows}  # C++ reads them where they lie
         dimensions = artefact.tensors["token_vectors"].shape[1]
         whole = len(self._kept["tags"])
         described = _CArtefact(
@@ -91,27 +96,42 @@ class NativeProjector:
         if not self._reader:
             raise ValueError("the artefact has another shape than the native reader")
         weakref.finalize(self, library.breakeven_reader_free, self._reader)
-        self._read: Any = library.breakeven_reader_project
+        self._read_ascii: Any = library.breakeven_reader_project
+        self._read_unicode: Any = library.breakeven_reader_project_unicode
         self._new_projection: Any = _projection_of(HAND + dimensions)
 
     def project(self, text: str) -> Projection:
-        capped = cap(text)
-        if not capped.isascii():
-            return self._plain.project(text)
-        found = self._new_projection()
-        capped = capped.encode()
-        if self._read(self._reader, capped, len(capped), len(text.strip()), ctypes.byref(found)):
+        capped, characters, found = cap(text), len(text.strip()), self._new_projection()
+        if capped.isascii():
+            capped = capped.encode()
+            status = self._read_ascii(self._reader, capped, len(capped), characters, ctypes.byref(found))
+        else:
+            status = self._read(capped, characters, found)
+        if status != _READ:
             return self._plain.project(text)
         return Projection(found.first, found.second, found.variance, found.longer, found.vector, found.is_readable != 0)
 
+    def _read(self, text: str, characters: int, found: ctypes.Structure) -> int:
+        """The status in the end: unknown characters are learnt, and a text that needs Python to clean it gets that."""
+        is_clean = False
+        while True:
+            written = text.encode("utf-8", "surrogatepass")
+            status = self._read_unicode(self._reader, written, len(written), characters, is_clean, ctypes.byref(found))
+            if status == _UNKNOWN:
+                self._alphabet.learn(text)
+            elif status == _UNCLEAN:
+                text, is_clean = clean(text), True
+            else:
+                return status
+
 
 def _arrays(artefact: Artefact) -> dict[str, NDArray[Any]]:
-    """What `Artefact` in reader.cpp points to, by its names there. Words that are not ASCII never come to it."""
+    """What `Artefact` in reader.cpp points to, by its names there, but the letters."""
     tags = build_index()
-    numbers = {piece: number for number, piece in enumerate(artefact.pieces) if piece.isascii() and piece}
+    numbers = {piece: number for number, piece in enumerate(artefact.pieces) if piece}
     inner = {piece[len(_INNER) :]: number for piece, number in numbers.items() if piece.startswith(_INNER)}
     inner.pop("", None)
-    whole = [*numbers, *(word for word in tags if word.isascii() and word not in numbers)]
+    whole = [*numbers, *(word for word in tags if word not in numbers)]
     words = [word.encode() for word in (*whole, *inner)]
     return {
         "words": np.frombuffer(b"".join(words), np.uint8),

@@ -1,8 +1,9 @@
-// A prompt to the classifier's figures in one pass: what features.py, words.py and encoder.py say in Python, for ASCII
-// texts. They are the definition; tests/unit/classifier/test_reading.py holds the two together. Compiled with
+// A prompt to the classifier's figures in one pass: what features.py, words.py and encoder.py say in Python. They are the
+// definition; tests/unit/classifier/test_reading.py and test_native_projector.py hold the two together. Compiled with
 // -ffp-contract=off, so that the hand features are equal to the last bit.
 //
-// Nothing is allocated after `breakeven_reader_new`, and a reader never changes: any number of threads may read at once.
+// Nothing is allocated after `breakeven_reader_new`, and a reader never changes: any number of threads may read at once,
+// as long as they hold the interpreter's lock, under which letters are learnt.
 
 #include <cmath>
 #include <cstdint>
@@ -10,11 +11,11 @@
 #include <new>
 #include <string_view>
 
+#include "letters.h"
+
 namespace {
 
-using std::string_view;
-
-constexpr int kMaxText = 1024;       // words.cap lets 1,001 characters through
+constexpr int kMaxAscii = 1024;      // words.cap lets 1,001 characters through
 constexpr int kMaxWord = 40;         // words.MAX_WORD_CHARACTERS
 constexpr int kFirstCommonId = 1996; // words.FIRST_COMMON_ID
 constexpr double kRare = 9.0;        // features._RARE
@@ -24,12 +25,6 @@ constexpr int kMarks = 8;
 constexpr int kMaxSize = 512;
 
 enum Mark { kMoney, kBackslash, kOperator, kBracket, kCode, kQuestion, kQuote, kComma };
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
-bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; } // of what `clean` leaves
-bool is_word(char c) { return is_lower(c) || is_digit(c); }                       // in lower case
 
 uint32_t hash_of(string_view key) {
   uint32_t hash = 2166136261u;
@@ -88,17 +83,21 @@ struct Table {
 // The different stretches of one text, in the order in which they first came, and how often. On the stack of a call.
 struct Bag {
   const char *text;
-  uint16_t slots[2048] = {};
-  uint16_t starts[kMaxText], lengths[kMaxText];
-  int counts[kMaxText], stamps[kMaxText];
+  uint32_t mask = 127;
+  uint16_t slots[8192]; // as many of them as a text of its size can need
+  uint16_t starts[kMaxText], lengths[kMaxText], counts[kMaxText];
+  int16_t stamps[kMaxText];
   int size = 0;
 
-  explicit Bag(string_view of) : text(of.data()) {}
+  Bag(const char *text, size_t length) : text(text) {
+    while (mask < 2 * length && mask < 8191) mask = 2 * mask + 1;
+    std::memset(slots, 0, (mask + 1) * sizeof(uint16_t));
+  }
 
   string_view key(int number) const { return {text + starts[number], lengths[number]}; }
 
   int add(string_view key_of) { // its number
-    for (uint32_t at = hash_of(key_of) & 2047;; at = (at + 1) & 2047) {
+    for (uint32_t at = hash_of(key_of) & mask;; at = (at + 1) & mask) {
       int number = slots[at] - 1;
       if (number < 0) {
         slots[at] = static_cast<uint16_t>(size + 1);
@@ -161,25 +160,26 @@ bool option_on(string_view line, size_t &start) {
   return true;
 }
 
-Options find_options(string_view capped, string_view lowered) {
+template <class Characters> Options find_options(string_view capped, Characters &characters) {
   Options found;
-  Bag bag(lowered);
+  Bag bag(characters.options(), capped.size());
   for (size_t at = 0; at <= capped.size();) {
     size_t end = capped.find('\n', at);
     if (end == string_view::npos) end = capped.size();
     size_t start;
     if (option_on(capped.substr(at, end - at), start)) {
-      string_view option = lowered.substr(at + start, end - at - start);
+      string_view option = characters.lower_option(capped, at + start, end - at - start);
       split(option, [&](string_view word) {
         found.words++;
         int number = bag.add(word);
         if (bag.stamps[number] != found.count) {
-          bag.stamps[number] = found.count;
+          bag.stamps[number] = static_cast<int16_t>(found.count);
           found.in_bags++;
         }
       });
       string_view bare = strip(option);
-      found.numeric += !bare.empty() && is_digit(bare.front());
+      size_t first = 0;
+      found.numeric += !bare.empty() && characters.is(kDigit, bare, first);
       found.count++;
     }
     at = end + 1;
@@ -188,24 +188,29 @@ Options find_options(string_view capped, string_view lowered) {
   return found;
 }
 
-Numbers find_numbers(string_view text) {
+// Moves `at` past all that is of that kind.
+template <class Characters> void pass(Is kind, string_view text, size_t &at, const Characters &characters) {
+  for (size_t next = at; next < text.size() && characters.is(kind, text, next);) at = next;
+}
+
+template <class Characters> Numbers find_numbers(string_view text, const Characters &characters) {
   Numbers found;
-  Bag bag(text);
+  Bag bag(text.data(), text.size());
   for (size_t at = 0; at < text.size();) {
-    if (!is_digit(text[at])) {
-      at++;
-      continue;
-    }
     size_t start = at;
+    if (!characters.is(kDecimal, text, at)) continue;
     bool decimal = false;
-    while (at < text.size() && is_digit(text[at])) at++;
-    while (at + 1 < text.size() && (text[at] == '.' || text[at] == ',') && is_digit(text[at + 1])) {
+    pass(kDecimal, text, at, characters);
+    while (at + 1 < text.size() && (text[at] == '.' || text[at] == ',')) {
+      size_t next = at + 1;
+      if (!characters.is(kDecimal, text, next)) break;
       decimal |= text[at] == '.';
-      at++;
-      while (at < text.size() && is_digit(text[at])) at++;
+      at = next;
+      pass(kDecimal, text, at, characters);
     }
-    int length = static_cast<int>(at - start);
-    bag.add(text.substr(start, length));
+    string_view number = text.substr(start, at - start);
+    int length = characters.count(number);
+    bag.add(number);
     found.count++;
     found.characters += length;
     found.decimals += decimal;
@@ -261,6 +266,7 @@ struct Artefact {
   const int8_t *token_vectors; // (pieces, dimensions)
   const float *token_weights, *token_scale, *centre, *spread, *trait_weights, *covariance, *length_weights, *damped;
   const int32_t *relations;    // groups that make features.relations_in_prose
+  const Letter *letters;       // of every code point; alphabet.py fills in what a text was found to need
   int32_t relation_count, groups, hand, dimensions, unknown, damped_size;
 };
 
@@ -297,38 +303,41 @@ struct Reader {
     return found;
   }
 
-  void read(const char *text, int size, double characters, Reading &out) const;
+  template <class Characters>
+  void read(const Text &text, Characters &characters, double whole_characters, Reading &out) const;
   void project(const Reading &reading, Projection &out) const;
+
+  template <class Characters>
+  void answer(const Text &text, Characters &characters, double whole_characters, Projection &out) const {
+    Reading reading;
+    read(text, characters, whole_characters, reading);
+    project(reading, out);
+  }
 };
 
-void Reader::read(const char *text, int size, double characters, Reading &out) const {
-  char capped_text[kMaxText], lowered_text[kMaxText];
-  size_t length = 0, lines = 0;
-  bool has_upper = false;
-  for (int at = 0; at < size; at++) {
-    char c = text[at];
-    if ((c < ' ' && !is_blank(c)) || c == 0x7f) continue;
-    lines += c == '\n';
-    has_upper |= is_upper(c);
-    capped_text[length] = c;
-    lowered_text[length++] = is_upper(c) ? static_cast<char>(c + 32) : c;
-  }
-  string_view capped(capped_text, length), lowered(lowered_text, length);
-
-  Bag bag(lowered);
+template <class Characters>
+void Reader::read(const Text &text, Characters &characters, double whole_characters, Reading &out) const {
+  const string_view capped = text.cleaned, lowered = text.lowered;
+  Bag bag(text.stripped.data(), text.stripped.size());
   int parts = 0, words = 0, visible = 0;
-  split(lowered, [&](string_view part) {
+  out.is_readable = text.is_readable;
+  split(text.stripped, [&](string_view part) {
     parts++;
-    visible += static_cast<int>(part.size());
+    visible += characters.count(part);
     for (size_t at = 0; at < part.size();) {
-      size_t start = at++;
-      if (is_word(part[start]))
-        while (at < part.size() && is_word(part[at])) at++;
+      size_t start = at;
+      if (characters.is(kJoins, part, at)) {
+        pass(kJoins, part, at, characters);
+        out.is_readable = true;
+      }
       bag.add(part.substr(start, at - start));
       words++;
-      out.is_readable |= is_word(part[start]);
     }
   });
+  if (lowered.data() != text.stripped.data()) {
+    parts = 0;
+    split(lowered, [&](string_view) { parts++; }); // some may have been nothing but accents
+  }
 
   long tags[kMaxGroups + kMarks] = {};
   double rarities = 0.0, rarest = 0.0;
@@ -344,10 +353,10 @@ void Reader::read(const char *text, int size, double characters, Reading &out) c
     if (slot && slot->id >= 0)
       ids[0] = slot->id;
     else
-      pieces = spell(word.substr(0, kMaxWord), ids);
+      pieces = spell(characters.head(word, kMaxWord), ids);
     int last = 0;
     bool letters = true;
-    for (char c : word) letters &= is_lower(c);
+    for (size_t at = 0; at < word.size();) letters &= characters.is(kAlpha, word, at);
     for (int piece = 0; piece < pieces; piece++) {
       __builtin_prefetch(artefact.token_vectors + static_cast<int64_t>(ids[piece]) * artefact.dimensions);
       __builtin_prefetch(artefact.token_vectors + static_cast<int64_t>(ids[piece]) * artefact.dimensions + 64);
@@ -365,13 +374,13 @@ void Reader::read(const char *text, int size, double characters, Reading &out) c
     out.pieces += pieces;
   }
 
-  Options options = find_options(capped, lowered);
-  Numbers numbers = find_numbers(lowered);
+  Options options = find_options(capped, characters);
+  Numbers numbers = find_numbers(lowered, characters);
   int sentences = count_sentences(lowered);
   int stem_words = parts - options.words - options.count;
   if (stem_words < 0) stem_words = 0;
-  double some = words ? words : 1, characters_read = length ? static_cast<double>(length) : 1;
-  double log_characters = std::log1p(characters);
+  double some = words ? words : 1, characters_read = text.characters ? text.characters : 1;
+  double log_characters = std::log1p(whole_characters);
   double share = numbers.count / some;
   auto mark = [&](Mark which) { return std::log1p(static_cast<double>(tags[artefact.groups + which])); };
 
@@ -380,7 +389,7 @@ void Reader::read(const char *text, int size, double characters, Reading &out) c
   put(log_characters);
   put(log_characters * log_characters / 10.0);
   put(std::log1p(stem_words));
-  put(std::log1p(static_cast<double>(lines)));
+  put(std::log1p(static_cast<double>(text.lines)));
   put(std::log1p(sentences));
   put(std::log1p(static_cast<double>(stem_words) / (sentences ? sentences : 1)));
   put(visible / some);
@@ -406,8 +415,8 @@ void Reader::read(const char *text, int size, double characters, Reading &out) c
   put(options.count < 2 || !options.in_bags
           ? 0.0
           : static_cast<double>(options.in_bags - options.different) / options.in_bags);
-  put(has_upper ? std::log1p(count_named(capped)) : 0.0);
-  put(0.0); // no character of an ASCII text is another
+  put(text.has_upper ? std::log1p(count_named(capped)) : 0.0);
+  put(text.beyond_ascii / characters_read);
   put(share < 0.5 ? share : 0.5);
   double some_alphabetic = alphabetic ? alphabetic : 1;
   put(rarities / some_alphabetic);
@@ -483,7 +492,8 @@ Reader *breakeven_reader_new(const Artefact *artefact) {
     if (key.size() > reader->longest) reader->longest = key.size();
   }
   Reading empty;
-  if (fits) reader->read("", 0, 0.0, empty);
+  Ascii none{};
+  if (fits) reader->read({}, none, 0.0, empty);
   if (fits && empty.hand_size == a.hand) return reader;
   delete reader;
   return nullptr;
@@ -491,13 +501,25 @@ Reader *breakeven_reader_new(const Artefact *artefact) {
 
 void breakeven_reader_free(Reader *reader) { delete reader; }
 
-// `text` is capped and ASCII, `characters` those of the whole text without blanks around it. Returns 0, or 1 for a text that is too long.
+// `text` is capped and ASCII, `characters` those of the whole text without blanks around it. Returns a `Status`.
 int breakeven_reader_project(const Reader *reader, const char *text, int64_t size, int64_t characters,
                              Projection *out) {
-  if (size < 0 || size > kMaxText) return 1;
-  Reading reading;
-  reader->read(text, static_cast<int>(size), static_cast<double>(characters), reading);
-  reader->project(reading, *out);
-  return 0;
+  if (size < 0 || size > kMaxAscii) return kLeft;
+  char cleaned[kMaxAscii], lowered[kMaxAscii];
+  Text read = clean_ascii({text, static_cast<size_t>(size)}, cleaned, lowered);
+  Ascii ascii{read.lowered};
+  reader->answer(read, ascii, static_cast<double>(characters), *out);
+  return kRead;
+}
+
+// `text` is capped and of any characters, as it came or, if `is_clean`, as words.clean left it.
+int breakeven_reader_project_unicode(const Reader *reader, const char *text, int64_t size, int64_t characters,
+                                     int32_t is_clean, Projection *out) {
+  if (size < 0) return kLeft;
+  Unicode unicode(reader->artefact.letters);
+  Text read;
+  Status status = unicode.read({text, static_cast<size_t>(size)}, is_clean, read);
+  if (status == kRead) reader->answer(read, unicode, static_cast<double>(characters), *out);
+  return status;
 }
 }

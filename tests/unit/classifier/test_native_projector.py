@@ -1,5 +1,6 @@
 """What the native reader leaves to the definition, and what it refuses to be built on."""
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -31,25 +32,63 @@ class Counting:
         return PLAIN.project(text)
 
 
-def test_only_what_is_not_ascii_within_the_cap_is_left_to_python() -> None:
+def test_only_what_unfolds_beyond_its_room_is_left_to_python() -> None:
     plain: Any = Counting()
     native = NativeProjector(LIBRARY, ARTEFACT, plain)
     outside = "a " * 400 + "ü" * 9 + " b" * 400
-    for text in ("", "  ", TEXT, TEXT * 9, "\x00\x1f\x7f", outside):
+    for text in ("", "  ", TEXT, TEXT * 9, "\x00\x1f\x7f", outside, "“quoted”", "\ud800", "한" * 2000, "😀" * 2000):
         native.project(text)
     assert plain.texts == []
-    left = ["Wie groß ist der Mond?", "“quoted”", "\ud800"]
+    left = ["\ufdfa" * 400]  # of which each is eighteen characters in the end
     for text in left:
         native.project(text)
     assert plain.texts == left
 
 
-def test_hand_features_are_equal_to_the_bit_and_the_rest_is_near() -> None:
-    native, plain = NativeProjector(LIBRARY, ARTEFACT, PLAIN).project(TEXT), PLAIN.project(TEXT)
-    vector, defined = np.asarray(native.vector), np.asarray(plain.vector)
-    np.testing.assert_array_equal(vector[:HAND], defined[:HAND])
+@pytest.mark.parametrize(
+    "text",
+    [
+        TEXT,
+        "Wie groß ist der Mond?\nA. ½ so groß…\nB) “früher” – 5\xa0km\n(C. naïve Œuvres\u2028D. no option",
+        "ΟΔΥΣΣΕΥΣ ΣΑΣ. Σ 'Σ' ΑΣ'Α Α.Σ\nA.Σ\nB:ΑΣ’ Σ",  # where a sigma ends a word, and an option by itself
+        "İstanbul ISPARTA ı ß ẞ ŉ ǰ ΐ ﬁn ﬃ K Å",
+        "e\u0301 e\u0327\u0301 e\u0301\u0327 \u0301 a\u200b\u0301 か\u3099 ｶﾞ น้ำ ก็ क्षि ক্ষো שָׁלוֹם مُحَمَّد",
+        "하늘이 왜 \u1112\u1161\u11ab 각\u11a8 파란가요？ 你好，世界。 ㈜ ℃ ㍿ ﷺ ①②③ ",
+        "A. ב\u05b0\u0591 one\nB. ב\u0591\u05b0 one",  # one word, written in two orders
+        "٣٤.٥ १२,५ 1.٣ 5\u03086 ٣.\nA. ٣\nB. ፩ 𝟘 ².",
+        "👩\u200d👩\u200d👧 ❤\ufe0f 🏴\U000e0067\U000e007f 𝐀𐐀 𠮷野家 \U0010ffff",
+        "a\x85b\u1680c\u2029d.\u2028 E!\x85 \x1c\x00é \ud800x\udfff \ufeff",
+        "ö" * 41 + " größenwahnsinniger каждый stanisław ##ович",
+        "Σ." * 500,
+        "\u0327\u0301" * 500,
+        "각" * 1000,
+    ],
+)
+def test_a_text_of_any_script_has_the_features_that_are_defined(text: str) -> None:
+    plain: Any = Counting()
+    require_equal(NativeProjector(LIBRARY, ARTEFACT, plain), text)
+    assert plain.texts == []
+
+
+def test_texts_of_many_scripts_have_the_features_that_are_defined() -> None:
+    draw = random.Random(7)
+    native = NativeProjector(LIBRARY, ARTEFACT, PLAIN)
+    blocks = [range(start, start + 128) for start in (*range(0, 0x3400, 128), *range(0xA000, 0x20000, 128), 0xE0000)]
+    joints = ("", "", "", " ", "\n", ". ", ",", "\nA. ", "Σ", "\u0301", "\u0327", "5")
+    for _ in range(600):
+        few = draw.choices(blocks, k=draw.randint(1, 3))
+        size = draw.choice((2, 10, 60))
+        require_equal(native, "".join(chr(draw.choice(draw.choice(few))) + draw.choice(joints) for _ in range(size)))
+
+
+def require_equal(native: NativeProjector, text: str) -> None:
+    """Hand features to the bit, the rest within rounding."""
+    found, plain = native.project(text), PLAIN.project(text)
+    vector, defined = np.asarray(found.vector), np.asarray(plain.vector)
+    np.testing.assert_array_equal(vector[:HAND], defined[:HAND], repr(text))
     np.testing.assert_allclose(vector, defined, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(native[:4], plain[:4], rtol=1e-4)
+    np.testing.assert_allclose(found[:4], plain[:4], rtol=1e-4, atol=1e-5)
+    assert found.is_readable == plain.is_readable
 
 
 @pytest.mark.parametrize("name", ["token_vectors", "centre", "trait_weights", "covariance"])

@@ -1,0 +1,232 @@
+// The characters of a text for reader.cpp: those of ASCII by comparisons, all others by what alphabet.py asked Python
+// about them. What words.py does to a whole text is done here character by character, and Python is asked to do it
+// where neighbours have a say.
+
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace {
+
+using std::string_view;
+
+constexpr int kMaxText = 3072; // characters in lower case, without accents: of 1,001 Hangul syllables there come 3,003
+constexpr int kMaxBytes = 3 * kMaxText;
+
+enum Status { kRead, kUnknown, kUnclean, kLeft };
+
+// The flags of alphabet.py, in its order.
+enum Is : uint16_t {
+  kKnown = 1,
+  kUnstable = 2, // what `clean` makes of it may depend on its neighbours, or has no room
+  kForeign = 4,  // its lower case or its spelling without accents has no room
+  kReadable = 8, // a letter or digit, once clean
+  kJoins = 16,   // makes words with its neighbours
+  kAlpha = 32,
+  kDecimal = 64,
+  kDigit = 128,
+  kCased = 256, // both decide how a sigma before or behind it is written
+  kIgnorable = 512,
+};
+
+struct Letter {
+  uint16_t is;
+  uint8_t combining; // canonical combining class
+  uint8_t cleaned_size, lowered_size, stripped_size;
+  char cleaned[5], lowered[4], stripped[9];
+};
+static_assert(sizeof(Letter) == 24);
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
+bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; } // of what `clean` leaves
+bool is_word(char c) { return is_lower(c) || is_digit(c); }                       // in lower case
+bool is_control(char c) { return (c >= 0 && c < ' ' && !is_blank(c)) || c == 0x7f; }
+bool is_ascii(char c) { return static_cast<uint8_t>(c) < 0x80; }
+bool is_first(char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; } // byte of its character
+char lower_of(char c) { return is_upper(c) ? static_cast<char>(c + 32) : c; }
+
+// The character at `at`, which moves past it. UTF-8 as Python writes it, lone surrogates included.
+uint32_t take(string_view text, size_t &at) {
+  uint8_t first = static_cast<uint8_t>(text[at++]);
+  if (first < 0x80) return first;
+  int more = first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
+  uint32_t code = first & (0x3f >> more);
+  while (more--) code = code << 6 | (static_cast<uint8_t>(text[at++]) & 0x3f);
+  return code;
+}
+
+// The character before `at`, which moves to where it begins.
+uint32_t take_back(string_view text, size_t &at) {
+  do at--;
+  while (!is_first(text[at]));
+  size_t from = at;
+  return take(text, from);
+}
+
+// What is read: a text as words.clean leaves it, the same in lower case, and that without accents.
+struct Text {
+  string_view cleaned, lowered, stripped;
+  int characters = 0, beyond_ascii = 0, lines = 0; // of `cleaned`
+  bool is_readable = false;                        // for certain
+  bool has_upper = true;                           // of ASCII, perhaps
+};
+
+// A text of ASCII alone.
+struct Ascii {
+  string_view lowered;
+
+  // Whether the character at `at`, which moves past it, is of that kind.
+  bool is(Is kind, string_view text, size_t &at) const {
+    char c = text[at++];
+    return kind == kAlpha ? is_lower(c) : kind == kJoins ? is_word(c) : is_digit(c);
+  }
+  int count(string_view text) const { return static_cast<int>(text.size()); }
+  string_view head(string_view text, size_t characters) const { return text.substr(0, characters); }
+  const char *options() const { return lowered.data(); } // what holds all that `lower_option` returns
+  string_view lower_option(string_view, size_t start, size_t size) const { return lowered.substr(start, size); }
+};
+
+// `lowered` stands for the text without accents too.
+Text clean_ascii(string_view raw, char *cleaned, char *lowered) {
+  Text out;
+  size_t length = 0;
+  bool has_upper = false;
+  for (char c : raw) {
+    if (is_control(c)) continue;
+    out.lines += c == '\n';
+    has_upper |= is_upper(c);
+    cleaned[length] = c;
+    lowered[length++] = lower_of(c);
+  }
+  out.cleaned = {cleaned, length};
+  out.lowered = out.stripped = {lowered, length};
+  out.characters = static_cast<int>(length);
+  out.has_upper = has_upper;
+  return out;
+}
+
+struct Buffer {
+  size_t size = 0;
+  char bytes[kMaxBytes + 16];
+
+  string_view text() const { return {bytes, size}; }
+  bool is_full() const { return size > kMaxBytes; }
+  void add(char c) { bytes[size++] = c; }
+  template <size_t kRoom> void add(const char (&from)[kRoom], int length) {
+    std::memcpy(bytes + size, from, kRoom); // all of it: a copy of a fixed size is one or two moves
+    size += length;
+  }
+};
+
+// A text of any characters. `letters` has a row for every code point there is.
+struct Unicode {
+  const Letter *letters;
+  Buffer cleaned, lowered, stripped, lowered_options;
+
+  explicit Unicode(const Letter *letters) : letters(letters) {}
+
+  bool is(Is kind, string_view text, size_t &at) const { return letters[take(text, at)].is & kind; }
+
+  int count(string_view text) const {
+    int found = 0;
+    for (char c : text) found += is_first(c);
+    return found;
+  }
+
+  string_view head(string_view text, int characters) const {
+    size_t end = 0;
+    while (end < text.size() && characters--) take(text, end);
+    return text.substr(0, end);
+  }
+
+  const char *options() const { return lowered_options.bytes; }
+
+  // By itself, as Python lowers it: what stands before an option has no say in how its sigmas are written.
+  string_view lower_option(string_view cleaned, size_t start, size_t size) {
+    size_t from = lowered_options.size;
+    lower(cleaned.substr(start, size), lowered_options);
+    return lowered_options.text().substr(from);
+  }
+
+  // `raw` is as it came, or as words.clean left it.
+  Status read(string_view raw, bool is_clean, Text &out) {
+    Status status = clean(raw, is_clean, out);
+    if (status != kRead) return status;
+    out.cleaned = cleaned.text();
+    out.characters = count(out.cleaned);
+    for (char c : out.cleaned) out.beyond_ascii += is_first(c) && !is_ascii(c);
+    if (!lower(out.cleaned, lowered) || !strip(lowered.text())) return kLeft;
+    out.lowered = lowered.text();
+    out.stripped = stripped.text();
+    return count(out.lowered) > kMaxText || count(out.stripped) > kMaxText ? kLeft : kRead;
+  }
+
+private:
+  // words.clean, unless a character may compose with one before it or belongs before it.
+  Status clean(string_view raw, bool is_clean, Text &out) {
+    int combining = 0;
+    for (size_t at = 0; at < raw.size();) {
+      if (cleaned.is_full()) return kLeft;
+      char c = raw[at];
+      if (is_ascii(c) && !is_control(c)) {
+        cleaned.add(c);
+        out.lines += c == '\n';
+        out.is_readable |= is_word(lower_of(c));
+        combining = 0;
+        at++;
+        continue;
+      }
+      const Letter &letter = letters[take(raw, at)];
+      if (!(letter.is & kKnown)) return kUnknown;
+      if (letter.is & kForeign) return kLeft;
+      bool is_out_of_order = letter.combining && letter.combining < combining;
+      if (!is_clean && (letter.is & kUnstable || is_out_of_order)) return kUnclean;
+      cleaned.add(letter.cleaned, letter.cleaned_size);
+      out.is_readable |= (letter.is & kReadable) != 0;
+      if (letter.cleaned_size) combining = letter.combining;
+    }
+    return kRead;
+  }
+
+  bool lower(string_view text, Buffer &to) const {
+    for (size_t at = 0; at < text.size() && !to.is_full();) {
+      if (is_ascii(text[at])) {
+        to.add(lower_of(text[at++]));
+        continue;
+      }
+      size_t start = at;
+      uint32_t code = take(text, at);
+      if (code == 0x3a3)
+        to.add(ends_word(text, start, at) ? "ς" : "σ", 2);
+      else
+        to.add(letters[code].lowered, letters[code].lowered_size);
+    }
+    return !to.is_full();
+  }
+
+  bool strip(string_view text) {
+    for (size_t at = 0; at < text.size() && !stripped.is_full();) {
+      if (is_ascii(text[at])) {
+        stripped.add(text[at++]);
+        continue;
+      }
+      const Letter &letter = letters[take(text, at)];
+      stripped.add(letter.stripped, letter.stripped_size);
+    }
+    return !stripped.is_full();
+  }
+
+  // Whether what stands from `start` to `end` has a letter of some case before it and none behind it.
+  bool ends_word(string_view text, size_t start, size_t end) const {
+    uint16_t before = kIgnorable, behind = kIgnorable;
+    while (start > 0 && before & kIgnorable) before = letters[take_back(text, start)].is;
+    while (end < text.size() && behind & kIgnorable) behind = letters[take(text, end)].is;
+    return (before & kCased) && !(behind & kCased);
+  }
+};
+
+} // namespace
