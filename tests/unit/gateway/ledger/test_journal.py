@@ -155,6 +155,27 @@ async def test_segments_are_freed_when_shipped_and_an_open_intent_moves_forward(
     await again.aclose()
 
 
+@pytest.mark.parametrize("seed", range(8))
+async def test_an_open_intent_that_moved_forward_is_on_the_disk_before_its_old_segment_goes(seed: int) -> None:
+    disk = SimulatedDisk(random.Random(seed))
+    journal = Journal(disk, on_failure=lambda _: None, segment_bytes=SMALL)
+    [first] = disk.names()
+    journal.intend(make_intent(9_999))
+    for number in range(150):
+        await settle_once_there_is_room(journal, number)
+    some, end = journal.read_settled(journal.shipped)
+    while end != journal.shipped:
+        await journal.mark_shipped(end, len(some))
+        some, end = journal.read_settled(end)
+    assert first not in disk.names()
+    disk.lose_power()
+    await journal.aclose()
+    disk.restart()
+    again = Journal(disk, on_failure=fail, segment_bytes=SMALL)
+    assert again.recovered.orphans == (request_id(9_999),)
+    await again.aclose()
+
+
 async def test_a_full_disk_refuses_intents_and_settles_everything_accepted() -> None:
     disk = SimulatedDisk(random.Random(1), free_bytes=SMALL)
     journal = Journal(disk, on_failure=fail, segment_bytes=SMALL)
