@@ -139,6 +139,7 @@ def prepare_completion(body: bytes, model: Model) -> Prepared:
         vocabulary_size=model.known_tokens,
         with_bos=request.add_special_tokens,
         shows_special=not request.skip_special_tokens,
+        echoes=bool(request.echo),
     )
     return _prepared(
         "text",

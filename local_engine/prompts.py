@@ -9,7 +9,7 @@ from local_engine.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """`text` is what an echo shows, `offsets` where each token begins in it; a chat's prompt has neither."""
+    """`text` is what an echo shows, `offsets` where each token begins in it; who echoes nothing needs neither."""
 
     token_ids: list[int]
     text: str = ""
@@ -27,10 +27,15 @@ def read_prompts(
     vocabulary_size: int,
     with_bos: bool,
     shows_special: bool,
+    echoes: bool,
 ) -> list[Prompt]:
     """One text or one list of ids is one prompt; a list of such is as many. Raises InvalidRequest."""
 
     def read(one: str | list[int]) -> Prompt:
+        if not echoes:
+            ids = tokenizer.encode(one, with_bos=with_bos) if isinstance(one, str) else one
+            check_ids(ids, vocabulary_size, "prompt")
+            return Prompt(ids)
         if isinstance(one, str):
             ids, offsets = tokenizer.encode_with_offsets(one, with_bos=with_bos)
             check_ids(ids, vocabulary_size, "prompt")

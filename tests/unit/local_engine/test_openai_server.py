@@ -131,6 +131,12 @@ async def test_what_is_not_done_is_refused_by_name_and_the_engine_lives(client: 
     assert (await complete(client))["usage"]["completion_tokens"] == 4
 
 
+async def test_a_body_that_no_window_holds_is_refused_unread(client: httpx.AsyncClient) -> None:
+    refused = await client.post("/v1/completions", content=b'{"prompt": [' + b"1," * 9_000_000 + b"1]}")
+    assert refused.status_code == 400
+    assert "larger than" in refused.json()["error"]["message"]
+
+
 async def test_prompts_in_a_batch_are_answered_as_alone(client: httpx.AsyncClient) -> None:
     """Texts or ids, in order, each n times; a prompt is counted once."""
     alone = [(await complete(client, prompt=prompt))["choices"][0]["text"] for prompt in ("hi", "ho ho")]
@@ -323,6 +329,16 @@ class WatchedTokenizer(Tokenizer):
         return super().bytes_of(token_id, skips_special=skips_special)
 
 
+async def test_ids_are_written_as_text_for_whoever_echoes_them(engine: Engine) -> None:
+    """Twelve million of them took a minute, and were then too many."""
+    watched = WatchedTokenizer()
+    app = build_app(engine.serve(), replace(engine, tokenizer=watched), model_name="tiny")
+    async with httpx.AsyncClient(transport=transport_of(app), base_url="http://engine", timeout=300) as client:
+        refused = await client.post("/v1/completions", json=TEXT | {"prompt": [5] * 1000})
+        assert refused.json()["error"]["code"] == "context_length_exceeded"
+    assert not watched.threads
+
+
 @pytest.mark.parametrize("asked", [{"prompt_logprobs": 5}, {"logprobs": 5, "echo": True}])
 async def test_log_probabilities_are_written_while_others_are_answered(engine: Engine, asked: dict[str, Any]) -> None:
     """Those of a long prompt take a second to write."""
@@ -374,10 +390,10 @@ class HeldTokenizer(Tokenizer):
         super().__init__(byte_level(), chat_template=None, bos_token_id=None, eos_token_ids=[])
         self.has_begun, self.may_go_on = threading.Event(), threading.Event()
 
-    def encode_with_offsets(self, text: str, *, with_bos: bool = True) -> tuple[list[int], list[int]]:
+    def encode(self, text: str, *, with_bos: bool = True) -> list[int]:
         self.has_begun.set()
         assert self.may_go_on.wait(60), "whoever would let it go on waits for it"
-        return super().encode_with_offsets(text, with_bos=with_bos)
+        return super().encode(text, with_bos=with_bos)
 
 
 async def test_a_long_prompt_is_cut_into_tokens_while_others_are_answered(engine: Engine) -> None:
