@@ -55,6 +55,7 @@ def test_only_what_unfolds_beyond_its_room_is_left_to_python() -> None:
         "e\u0301 e\u0327\u0301 e\u0301\u0327 \u0301 a\u200b\u0301 か\u3099 ｶﾞ น้ำ ก็ क्षि ক্ষো שָׁלוֹם مُحَمَّد",
         "하늘이 왜 \u1112\u1161\u11ab 각\u11a8 파란가요？ 你好，世界。 ㈜ ℃ ㍿ ﷺ ①②③ ",
         "A. ב\u05b0\u0591 one\nB. ב\u0591\u05b0 one",  # one word, written in two orders
+        "A. \ufc5e\u064b one\nB. \u064b\u064c\u0651 one",  # likewise, behind a ligature
         "٣٤.٥ १२,५ 1.٣ 5\u03086 ٣.\nA. ٣\nB. ፩ 𝟘 ².",
         "👩\u200d👩\u200d👧 ❤\ufe0f 🏴\U000e0067\U000e007f 𝐀𐐀 𠮷野家 \U0010ffff",
         "a\x85b\u1680c\u2029d.\u2028 E!\x85 \x1c\x00é \ud800x\udfff \ufeff",
