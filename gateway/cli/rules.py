@@ -155,6 +155,8 @@ def _said(activation: Activation) -> str:
 def _how_it_was_taken(version: str) -> str:
     """By the gateway that was last started here; other replicas share its database."""
     home = find_home()
+    if not home.address_file.exists():
+        return "No gateway has been started here yet."
     here = how_it_was_taken(running_url(home), version)
     if load_environment_settings(home).database is None:
         return here
