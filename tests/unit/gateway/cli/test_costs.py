@@ -1,6 +1,7 @@
 """`breakeven costs` over the demonstration's database: every form says the same sums."""
 
 import asyncio
+import contextlib
 import csv
 import io
 import json
@@ -86,7 +87,7 @@ def test_csv_says_what_json_says() -> None:
 def test_no_name_becomes_a_formula(monkeypatch: pytest.MonkeyPatch, home: Path, tmp_path: Path) -> None:
     """A team may be called anything; whoever opens the file runs nothing."""
     shutil.copytree(home, tmp_path / "named")
-    with sqlite3.connect(tmp_path / "named" / "breakeven.db") as database:
+    with contextlib.closing(sqlite3.connect(tmp_path / "named" / "breakeven.db")) as database, database:
         database.execute("update dimensions set team = '=1+1' where team = 'support'")
     monkeypatch.setenv("BREAKEVEN_HOME", str(tmp_path / "named"))
     rows = list(csv.DictReader(io.StringIO(run("--csv", "--by", "team"))))
