@@ -147,8 +147,13 @@ class AuditLog(Protocol):
         ...
 
 
+EntryOrder = Literal["newest", "cost", "total_time", "first_token"]
+"""All but the newest: the largest first, what has no such figure last."""
+
+
 class EntryWanted(Protocol):
-    """A filter: all that is not None must hold. `before` is the request id of the last row of the page before."""
+    """A filter: all that is not None must hold. `before` is the request id of the last row of the page before, of the
+    newest alone."""
 
     @property
     def since(self) -> datetime | None: ...
@@ -170,6 +175,8 @@ class EntryWanted(Protocol):
     def tag(self) -> str | None: ...
     @property
     def status(self) -> Status | None: ...
+    @property
+    def order(self) -> EntryOrder: ...
     @property
     def before(self) -> str | None: ...
     @property
@@ -202,7 +209,7 @@ class EntryStore(Protocol):
     """Reads entries that reached the database (within about two seconds of their settlement)."""
 
     async def find(self, wanted: EntryWanted) -> Sequence[Entry]:
-        """Newest first."""
+        """In the order wanted; of equals the newest first."""
         ...
 
     async def get(self, request_id: str) -> Entry | None: ...

@@ -19,9 +19,10 @@ def build_entries_router(entries: EntryStore) -> APIRouter:
 
     @router.get("", openapi_extra=needs("entries.read"))
     async def find(wanted: Annotated[EntryFilter, Query()]) -> EntryPage:  # pyright: ignore[reportUnusedFunction]
-        """Requests that meet the filter, newest first."""
+        """Requests that meet the filter, newest first, or the dearest or slowest of them."""
         found = await find_summaries(entries, wanted)
-        return EntryPage(entries=found, next_before=found[-1].request_id if len(found) == wanted.limit else None)
+        has_more = len(found) == wanted.limit and wanted.order == "newest"
+        return EntryPage(entries=found, next_before=found[-1].request_id if has_more else None)
 
     @router.get("/{request_id}", openapi_extra=needs("entries.read"))
     async def get(request_id: str) -> EntryDetail:  # pyright: ignore[reportUnusedFunction]
@@ -45,7 +46,7 @@ def build_own_requests_router(entries: EntryStore, keys: KeyRing, now_us: Callab
 
 
 async def find_summaries(entries: EntryStore, wanted: EntryWanted) -> list[EntrySummary]:
-    """Newest first, with the corrections booked since."""
+    """In the order wanted, with the corrections booked since."""
     found = await entries.find(wanted)
     corrections = await entries.corrections([entry.intent.request_id for entry in found])
     return [summary(entry, corrections.get(entry.intent.request_id, ())) for entry in found]

@@ -1,13 +1,14 @@
 """Single requests of the ledger as the admin API and `breakeven logs` show them. Pure; knows no store."""
 
 from collections.abc import Sequence
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gateway.ledger.entry import Entry, Status
 from gateway.moments import Moment
 from gateway.money import format_usd
-from gateway.stores import AdjustmentKind, Correction
+from gateway.stores import AdjustmentKind, Correction, EntryOrder
 
 
 class EntryFilter(BaseModel):
@@ -25,8 +26,17 @@ class EntryFilter(BaseModel):
     rule: str | None = Field(default=None, max_length=120)
     tag: str | None = Field(default=None, max_length=64)
     status: Status | None = None
+    order: EntryOrder = Field(
+        default="newest", description="All but the newest: the largest first, by the cost as booked at settlement"
+    )
     before: str | None = Field(default=None, max_length=64, description="Request id of the last row of the page before")
     limit: int = Field(default=50, ge=1, le=500)
+
+    @model_validator(mode="after")
+    def _only_the_newest_have_pages(self) -> Self:
+        if self.before is not None and self.order != "newest":
+            raise ValueError(f"there are pages of the newest only; by {self.order} ask for a larger limit")
+        return self
 
 
 class EntrySummary(BaseModel):

@@ -1,4 +1,4 @@
-"""`breakeven logs`: ledger entries, newest first, or one of them in full; its text only when asked for and stored."""
+"""`breakeven logs`: ledger entries in an order, or one of them in full; its text only when asked for and stored."""
 
 import asyncio
 from decimal import Decimal
@@ -20,16 +20,18 @@ from gateway.storage.sql_entries import SqlEntries
 
 def command(
     request_id: str = typer.Argument("", help="One request in full: the x-breakeven-request-id of its answer."),
-    since: str | None = typer.Option(None, "--since", "--from", help="ISO 8601."),
-    until: str | None = typer.Option(None, "--until", "--to", help="ISO 8601, exclusive."),
-    model: str | None = typer.Option(None),
-    team: str | None = typer.Option(None),
-    project: str | None = typer.Option(None),
-    backend: str | None = typer.Option(None),
-    rule: str | None = typer.Option(None),
-    tag: str | None = typer.Option(None),
+    since: str | None = typer.Option(None, "--since", "--from", help="ISO 8601; the ledger's start when left out."),
+    until: str | None = typer.Option(None, "--until", "--to", help="ISO 8601, exclusive; now when left out."),
+    model: str | None = typer.Option(None, help="Only this model's answers."),
+    team: str | None = typer.Option(None, help="Only this team's."),
+    project: str | None = typer.Option(None, help="Only this project's."),
+    key: str | None = typer.Option(None, help="Only this key's: its id, as `breakeven keys list` shows it."),
+    backend: str | None = typer.Option(None, help="Only what this backend answered."),
+    rule: str | None = typer.Option(None, help="Only what this rule decided."),
+    tag: str | None = typer.Option(None, help="Only what carries this tag."),
     status: str | None = typer.Option(None, help="completed, partial, cancelled, failed or orphaned."),
-    limit: int = typer.Option(20, min=1, max=500),
+    order: str = typer.Option("newest", help="What comes first: newest, cost, total_time or first_token."),
+    limit: int = typer.Option(20, min=1, max=500, help="How many at most."),
     bodies: bool = typer.Option(False, "--bodies", help="With a request id: its stored prompt and answer."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
 ) -> None:
@@ -47,8 +49,8 @@ def command(
             Console(highlight=False).print_json(one.model_dump_json())
         return
     wanted = read(
-        EntryFilter, since=since, until=until, model=model, team=team, project=project, backend=backend, rule=rule,
-        tag=tag, status=status, limit=limit,
+        EntryFilter, since=since, until=until, model=model, team=team, project=project, key_id=key, backend=backend,
+        rule=rule, tag=tag, status=status, order=order, limit=limit,
     )  # fmt: skip
     found = asyncio.run(_find(wanted))
     if as_json:

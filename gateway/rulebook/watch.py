@@ -15,7 +15,7 @@ from gateway.routing.quality_target import allowed_loss
 from gateway.routing.rules import Rule
 from gateway.routing.snapshot import Snapshot, request_facts_of
 from gateway.rulebook.state import DAY_US, ExplorationSpend, RuleState, extra_cost_pico_usd
-from gateway.stores import EntryStore
+from gateway.stores import EntryOrder, EntryStore
 
 log = logging.getLogger(__name__)
 RECENT_REQUESTS = 2000
@@ -40,6 +40,7 @@ class RuleEntries:
     backend: str | None = None
     tag: str | None = None
     status: Status | None = None
+    order: EntryOrder = "newest"
 
 
 class RuleWatch:

@@ -5,16 +5,17 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Select, select, tuple_
+from sqlalchemy import ColumnElement, Select, func, literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.ledger.entry import Entry
 from gateway.storage.sql_ledger import SqlLedger, entry_select, read_entries
 from gateway.storage.tables import adjustments, dimensions, entries
-from gateway.stores import Adjustment, Correction, EntryWanted
+from gateway.stores import Adjustment, Correction, EntryOrder, EntryWanted
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PLAIN = ("key_id", "team", "project", "model", "backend", "rule", "status")
+COSTS = ("input", "cached_input", "cache_write", "output", "other", "compute")
 
 
 class SqlEntries:
@@ -56,7 +57,8 @@ class SqlEntries:
 
 
 def _filtered(wanted: EntryWanted) -> Select[Any]:
-    query = entry_select().order_by(entries.c.accepted_at_us.desc(), entries.c.request_id.desc()).limit(wanted.limit)
+    newest = entries.c.accepted_at_us.desc(), entries.c.request_id.desc()
+    query = entry_select().order_by(*_largest_first(wanted.order), *newest).limit(wanted.limit)
     if wanted.since is not None:
         query = query.where(entries.c.accepted_at_us >= _us(wanted.since))
     if wanted.until is not None:
@@ -68,6 +70,20 @@ def _filtered(wanted: EntryWanted) -> Select[Any]:
     if wanted.tag is not None:
         query = query.where(has_tag(wanted.tag))
     return query
+
+
+def _largest_first(order: EntryOrder) -> Sequence[ColumnElement[Any]]:
+    match order:
+        case "newest":
+            return ()
+        case "cost":  # of a request without a known price none of these is known
+            parts = (entries.c[f"{name}_pico_usd"] for name in COSTS)
+            figure: ColumnElement[Any] = sum((func.coalesce(one, 0) for one in parts), literal(0))
+        case "total_time":
+            figure = entries.c.total_us
+        case "first_token":
+            figure = entries.c.time_to_first_token_us
+    return (figure.desc().nulls_last(),)
 
 
 def has_tag(tag: str) -> Any:

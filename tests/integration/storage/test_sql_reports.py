@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -16,7 +17,7 @@ from gateway.storage.sql_audit import SqlAuditLog
 from gateway.storage.sql_entries import SqlEntries
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
-from gateway.stores import Adjustment, EntryStore
+from gateway.stores import Adjustment, EntryOrder, EntryStore
 from gateway.sums import Dimension, ReportStore, SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, make_local_entry, request_id
 
@@ -51,7 +52,8 @@ def random_entries(count: int) -> list[Entry]:
                 cost=cost if known else None,
                 cost_lower_pico_usd=cost.total_pico_usd if known else 0,
                 cost_upper_pico_usd=cost.total_pico_usd if known else None,
-                time_to_first_token_seconds=chance.lognormvariate(-1, 1),
+                time_to_first_token_seconds=round(chance.lognormvariate(-1, 1), 6),
+                total_seconds=round(chance.lognormvariate(1, 1), 6),
                 web_searches=chance.choice((0, 0, 3)),
                 file_searches=chance.choice((0, 1)),
                 other_tool_calls=chance.choice((0, 2)),
@@ -159,6 +161,18 @@ async def test_filters_and_an_empty_period(engine: AsyncEngine, stored: list[Ent
         await reports.sums(SumsQuery(*whole, time_zone="Mars/Base"))
 
 
+async def test_a_period_as_long_as_the_calendar_takes_as_long_as_what_is_booked_in_it(
+    engine: AsyncEngine, stored: list[Entry]
+) -> None:
+    always = (us(datetime.min.replace(tzinfo=UTC)), us(datetime.max.replace(tzinfo=UTC)))
+    here = (us(START - timedelta(days=2)), us(START + timedelta(days=9)))
+    reports = SqlReports(engine)
+    for zone in ("America/St_Johns", "Asia/Kolkata"):  # a day before the first one there is, and one after the last
+        expected = await reports.sums(SumsQuery(*here, by=("day",), time_zone=zone))
+        assert await reports.sums(SumsQuery(*always, by=("day",), time_zone=zone)) == expected
+        assert sum(row.requests for row in expected) == len(stored)
+
+
 async def test_money_beyond_64_bits_is_summed_exactly(engine: AsyncEngine) -> None:
     huge = Cost(output_pico_usd=10**17 - 1, list_pico_usd=10**17 - 1)
     stored = [
@@ -250,6 +264,7 @@ class Wanted:
     rule: str | None = None
     tag: str | None = None
     status: Status | None = None
+    order: EntryOrder = "newest"
     before: str | None = None
     limit: int = 50
 
@@ -272,3 +287,25 @@ async def test_entries_are_found_by_filters_in_pages_newest_first(engine: AsyncE
     assert await store.find(Wanted(before=request_id(10**9))) == []
     assert await store.find(Wanted(before="zz")) == []
     assert await store.find(Wanted(tag="e")) == []
+
+
+FIGURES: dict[EntryOrder, Callable[[Entry], float]] = {
+    "cost": lambda one: one.cost.total_pico_usd if one.cost is not None else 0,
+    "total_time": lambda one: one.total_seconds,
+    "first_token": lambda one: -1.0 if one.time_to_first_token_seconds is None else one.time_to_first_token_seconds,
+}
+
+
+@pytest.mark.parametrize("order", FIGURES)
+async def test_the_largest_come_first_and_those_without_the_figure_last(
+    engine: AsyncEngine, stored: list[Entry], order: EntryOrder
+) -> None:
+    figure = FIGURES[order]
+    without = make_entry(999, intent=make_intent(999, team="ads"), cost=None, time_to_first_token_seconds=None)
+    await SqlLedger(engine).insert([without])
+    found = await SqlEntries(engine).find(Wanted(team="ads", order=order, limit=500))
+    figures = [figure(one) for one in found]
+    assert len(set(figures)) > 1
+    assert figures == sorted((figure(one) for one in [*stored, without] if one.intent.team == "ads"), reverse=True)
+    few = await SqlEntries(engine).find(Wanted(team="ads", order=order, limit=3))
+    assert [figure(one) for one in few] == figures[:3]

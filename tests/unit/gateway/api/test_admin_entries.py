@@ -129,3 +129,13 @@ async def test_odd_filters_are_refused_by_name(query: str) -> None:
     answer = rig.ask("finance", "GET", f"/admin/v1/entries?{query}")
     assert answer.status_code == 400
     assert query.split("=")[0] in answer.json()["error"]["message"]
+
+
+async def test_only_the_newest_have_pages() -> None:
+    rig = await rig_with(make_entry())
+    asked = rig.ask("finance", "GET", "/admin/v1/entries?order=cost&limit=1")
+    assert asked.json()["next_before"] is None
+    refused = rig.ask("finance", "GET", f"/admin/v1/entries?order=cost&before={'0' * 32}")
+    assert refused.status_code == 400
+    assert "pages of the newest only" in refused.text
+    assert rig.ask("finance", "GET", "/admin/v1/entries?limit=1").json()["next_before"] == "0" * 32

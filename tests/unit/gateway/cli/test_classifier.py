@@ -17,7 +17,7 @@ from gateway.config.home import Home
 from gateway.errors import ConfigurationError, StateError
 from gateway.storage.sql_entries import SqlEntries
 from gateway.storage.sql_feedback import SqlFeedback
-from gateway.stores import Feedback
+from gateway.stores import EntryOrder, Feedback
 from tests.unit.gateway.api.fakes import NOW_US
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -46,6 +46,7 @@ class Wanted:
 
     since = until = key_id = team = project = model = backend = rule = tag = status = before = None
     limit = 500
+    order: EntryOrder = "newest"
 
 
 async def give_feedback(score: float) -> int:

@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from gateway.cli import build
@@ -51,9 +52,12 @@ def test_apply_activate_and_roll_back(home: Path, tmp_path: Path) -> None:
     applied = json.loads(run("rules", "apply", str(file), "--no-activate", "--json"))
     assert applied == {"version": text_version(file.read_text()), "is_active": False}
     assert active() == before
-    assert before in run("rules", "activate", applied["version"], "--reason", "test")
+    said = run("rules", "activate", applied["version"], "--reason", "test")
+    assert before in said
+    assert "No gateway has been started here yet." in said
     assert active() == applied["version"]
-    run("rules", "rollback")
+    Home(home).address_file.write_text("http://127.0.0.1:9\n")
+    assert "No gateway answers at http://127.0.0.1:9" in run("rules", "rollback")
     assert active() == before
 
 
@@ -91,6 +95,18 @@ def test_logs_filter_and_show_one_in_full() -> None:
     assert "No such requests" in run("logs", "--team", "nobody")
     with pytest.raises(NotFound):
         run("logs", "0" * 32)
+
+
+def test_logs_give_the_dearest_first_and_one_keys_alone() -> None:
+    dearest = [json.loads(line) for line in run("logs", "--order", "cost", "--limit", "500", "--json").splitlines()]
+    costs = [Decimal(one["cost_usd"] or 0) for one in dearest]
+    assert costs == sorted(costs, reverse=True)
+    key = dearest[0]["key_id"]
+    own = [json.loads(line) for line in run("logs", "--key", key, "--limit", "500", "--json").splitlines()]
+    assert len(own) == sum(one["key_id"] == key for one in dearest)
+    assert {one["key_id"] for one in own} == {key}
+    with pytest.raises(typer.BadParameter, match="order"):
+        CliRunner().invoke(build("logs"), ["logs", "--order", "size"], catch_exceptions=False, standalone_mode=False)
 
 
 def test_logs_show_what_a_correction_made_of_a_cost() -> None:
