@@ -6,6 +6,8 @@ from typing import Any
 COLOURS = ("#2a9d8f", "#e0a030", "#5b7fc7", "#c9647a", "#8a6fb8", "#6f9a3e", "#b07d4f", "#7d8a94")
 INK = "#8a8983"
 FAINT = "rgba(136,136,130,0.22)"
+MOST_SERIES = len(COLOURS)
+"""As many as can be told apart: no colour stands for two names."""
 Options = dict[str, Any]
 
 
@@ -48,13 +50,22 @@ def base(*, unit: str = "", is_time: bool = False, categories: Sequence[str] = (
 
 
 def stacked_bars(points: Sequence[tuple[str, str, float]], *, unit: str) -> Options:
-    """`points` are (start, name, value); one bar a start, stacked by name, the largest name at the bottom."""
+    """`points` are (start, name, value); one bar a start, stacked by name, the largest name at the bottom.
+
+    Of more names than there are colours the smaller ones are one series, in the last colour, on top.
+    """
     starts = sorted({start for start, _, _ in points})
-    sums: dict[str, float] = {}
+    totals: dict[str, float] = {}
+    for _, name, value in points:
+        totals[name] = totals.get(name, 0.0) + value
+    ordered = sorted(totals, key=lambda name: -totals[name])
+    if len(ordered) > MOST_SERIES:
+        kept = ordered[: MOST_SERIES - 1]
+        ordered = [*kept, f"{len(ordered) - len(kept)} others"]
     values: dict[tuple[str, str], float] = {}
     for start, name, value in points:
-        sums[name] = sums.get(name, 0.0) + value
-        values[start, name] = values.get((start, name), 0.0) + value
+        shown = name if name in ordered else ordered[-1]
+        values[start, shown] = values.get((start, shown), 0.0) + value
     options = base(unit=unit, is_time=True)
     options["series"] = [
         {
@@ -64,7 +75,7 @@ def stacked_bars(points: Sequence[tuple[str, str, float]], *, unit: str) -> Opti
             "barMaxWidth": 26,
             "data": [[start, round(values.get((start, name), 0.0), 8)] for start in starts],
         }
-        for name in sorted(sums, key=lambda name: -sums[name])
+        for name in ordered
     ]
     return options
 
@@ -152,7 +163,7 @@ def cost_curves(points: Sequence[dict[str, Any]], here: float) -> Options:
         "silent": True,
         "symbol": "none",
         "lineStyle": {"color": COLOURS[3], "type": "dashed", "width": 2},
-        "label": {"formatter": "you are here", "color": INK, "position": "insideEndTop"},
+        "label": {"formatter": "you are here", "color": INK, "position": "end"},
         "data": [{"xAxis": round(here, 2)}],
     }
     return options
@@ -199,7 +210,7 @@ def throughput(points: Sequence[tuple[int, float]], working: int | None) -> Opti
             "silent": True,
             "symbol": "none",
             "lineStyle": {"color": COLOURS[1], "type": "dashed"},
-            "label": {"formatter": f"working point {working}", "color": INK, "position": "insideEndTop"},
+            "label": {"formatter": f"working point {working}", "color": INK, "position": "end"},
             "data": [{"xAxis": working}],
         }
     return options

@@ -53,8 +53,13 @@ def tokens(value: float | None) -> str:
         return UNKNOWN
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= 0.9995 * size:  # three digits of 999,999 are 1 M
-            return f"{value / size:,.3g} {unit}" if abs(value) < 999.5 * size else f"{value / size:,.0f} {unit}"
+            return f"{_three_digits(value / size)} {unit}"
     return f"{value:,.0f}"
+
+
+def _three_digits(value: float) -> str:
+    """`2.40`, `80.0`, `675`: as many places as make columns line up."""
+    return f"{value:#.3g}".rstrip(".") if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def share(value: float | None, *, places: int = 1) -> str:

@@ -58,10 +58,10 @@ def test_exact_dollars_lose_no_digit(pico: int) -> None:
     [
         (display.tokens(812), "812"),
         (display.tokens(45_100), "45.1 k"),
-        (display.tokens(3_200_000), "3.2 M"),
+        (display.tokens(3_200_000), "3.20 M"),
         (display.tokens(999_499), "999 k"),
-        (display.tokens(999_500), "1 M"),
-        (display.tokens(999_999_999), "1 G"),
+        (display.tokens(999_500), "1.00 M"),
+        (display.tokens(999_999_999), "1.00 G"),
         (display.tokens(1_234_000_000_000), "1,234 G"),
         (display.seconds(0.0421), "42 ms"),
         (display.seconds(1.5), "1.50 s"),
