@@ -1,5 +1,6 @@
 """The frame around every page: navigation by role, period, theme, and what is shown when the gateway says no."""
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,11 @@ from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnre
 from dashboards.periods import PRESETS, Period, link, parse_period, preset
 from dashboards.sessions import Session
 
+FIRST_REQUEST = """\
+curl {gateway}/v1/chat/completions \\
+  -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\
+  -d '{{"model": "auto", "messages": [{{"role": "user", "content": "Say hello."}}]}}'"""
+LOG = logging.getLogger(__name__)
 THEME_COOKIE = "breakeven_theme"
 TOGGLE_THEME = """() => {
   const root = document.documentElement, now = document.body.classList.contains('body--dark');
@@ -108,14 +114,30 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
                 tone="bad",
             )
         )
+    except Exception:
+        LOG.exception("a page could not be built")
+        html(
+            markup.message(
+                "This page could not be built",
+                "What the gateway answered is not what this page needs; it may be of another version than the web UI. "
+                "The log of the web UI says more. Other pages may work.",
+                tone="bad",
+            )
+        )
 
 
-def no_requests() -> str:
-    """Where the ledger has nothing to show for a time: how something comes into it."""
+def no_requests(gateway: str) -> str:
+    """Where the ledger has nothing to show for a time: how something comes into it. `gateway` is its address."""
     return markup.message(
         "No requests in this time",
         "Point an OpenAI client at the gateway and its cost appears here within seconds. Or choose a longer "
         "time range above; `breakeven demo --month` fills a separate database with an example month.",
+    ) + (
+        '<section class="be-panel"><h2>A first request</h2><p class="be-note">Put the app\'s key that the first start '
+        'printed, or one that the page <a href="/ui/keys">Keys</a> makes, in place of <code>$KEY</code>. The address '
+        "is the gateway's as this web UI reaches it. For <code>auto</code> Breakeven chooses the model; the page "
+        '<a href="/ui/try">Try it</a> shows its choice without calling one.</p>'
+        f'<pre class="be-secret">{escape(FIRST_REQUEST.format(gateway=gateway))}</pre></section>'
     )
 
 

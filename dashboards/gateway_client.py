@@ -30,6 +30,11 @@ class GatewayClient:
         self._http = http
         self._headers = {"authorization": f"Bearer {key}"}
 
+    @property
+    def url(self) -> str:
+        """As this process reaches it; people may know it by another name."""
+        return str(self._http.base_url).rstrip("/")
+
     def with_key(self, key: str) -> "GatewayClient":
         """The same gateway as another key sees it."""
         return GatewayClient(self._http, key)

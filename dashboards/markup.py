@@ -51,6 +51,11 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]], *, ca
     )
 
 
+def counted(count: int, what: str) -> str:
+    """`1 request`, `12,011 requests`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def unbroken(text: str) -> str:
     """A number stays on one line with its unit and its sign."""
     return MINUS.sub("−\N{WORD JOINER}", UNIT.sub("\N{NO-BREAK SPACE}", text))
@@ -76,9 +81,14 @@ def message(title: str, text: str, *, tone: str = "") -> str:
     return f'<div class="be-message {escape(tone)}" role="status"><strong>{escape(title)}</strong><p>{said}</p></div>'
 
 
-def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """A list of name and value."""
-    return '<dl class="be-facts">' + "".join(f"<dt>{escape(a)}</dt><dd>{escape(b)}</dd>" for a, b in pairs) + "</dl>"
+def facts(pairs: Iterable[tuple[str, str | Sequence[Cell]]]) -> str:
+    """A list of name and value, or values each of which may be code or a link."""
+    each = "".join(f"<dt>{escape(name)}</dt><dd>{_fact(value)}</dd>" for name, value in pairs)
+    return f'<dl class="be-facts">{each}</dl>'
+
+
+def _fact(value: str | Sequence[Cell]) -> str:
+    return escape(value) if isinstance(value, str) else ", ".join(_content(one) for one in value)
 
 
 def diff(text: str) -> str:
@@ -124,6 +134,10 @@ def _pair(old: Sequence[str], new: Sequence[str], left: int | None, right: int |
 
 def _cell(cell: Cell | str, column: Column) -> str:
     cell = Cell(cell) if isinstance(cell, str) else cell
+    return f'<td class="{_align(column)} {escape(cell.tone)}"{_title(cell.title)}>{_content(cell)}</td>'
+
+
+def _content(cell: Cell) -> str:
     text = escape(cell.text)
     if cell.is_code:
         text = f"<code>{text}</code>"
@@ -132,7 +146,7 @@ def _cell(cell: Cell | str, column: Column) -> str:
         text = f'<span class="be-nowrap">{text}</span>'
     if cell.href is not None:
         text = f'<a href="{escape(cell.href)}">{text}</a>'
-    return f'<td class="{_align(column)} {escape(cell.tone)}"{_title(cell.title)}>{text}</td>'
+    return text
 
 
 def _align(column: Column) -> str:

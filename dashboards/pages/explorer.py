@@ -8,10 +8,13 @@ from dashboards import charts, display, markup
 from dashboards.frame import View, chart, html, no_requests, panel
 from dashboards.markup import Cell, Column
 from dashboards.periods import Period, link, time_of
+from dashboards.suggestions import Suggestions, load_suggestions
 
 DIMENSIONS = ("model", "team", "project", "key", "backend", "provider", "rule", "status", "tag", "hour", "day", "month")
 TIMES = ("hour", "day", "month")
-FILTERS = ("team", "project", "model", "rule", "tag")
+FILTERS = ("team", "project", "key", "model", "backend", "rule", "tag")
+MOST_ROWS = 500
+"""Of the table; files have them all."""
 LARGEST_CHANGE = 10
 LISTABLE = frozenset({"model", "team", "project", "key", "backend", "rule", "status", "tag", *TIMES})
 
@@ -22,13 +25,13 @@ async def build(view: View) -> None:
     then = view.query("then")
     given = {name: view.query(name) for name in FILTERS}
     wanted = f"{by},{then}" if then and then != by else by
-    html(_form(view, by, then, given))
+    html(_form(view, by, then, given, await load_suggestions(view)))
     found = await view.gateway.get("/admin/v1/reports/costs", by=wanted, **view.period.bounds(), **given)
     if not found["rows"]:
         html(
             markup.message("Nothing matches", "No request in this time has all of these properties.")
             if any(given.values())
-            else no_requests()
+            else no_requests(view.gateway.url)
         )
         return
     earlier_period = view.period.before()
@@ -104,15 +107,20 @@ def _table(
         Column("$ / M output", is_number=True),
         Column("$ / request", is_number=True),
     ]
-    body = [_row(view, row, earlier.get(tuple(row["group"].values())), key_names) for row in found["rows"]]
+    shown = found["rows"][:MOST_ROWS]
+    body = [_row(view, row, earlier.get(tuple(row["group"].values())), key_names) for row in shown]
     total = _row(view, {**found["total"], "group": dict.fromkeys(found["by"], "")}, earlier_total, {})
     total[0] = Cell("Total")
-    return markup.table(columns, [*body, total], caption="Cost by group")
+    table = markup.table(columns, [*body, total], caption="Cost by group")
+    if len(shown) < len(found["rows"]):
+        said = f"The first {len(shown):,} of {len(found['rows']):,} groups; the total is of all, and so are the files."
+        table += f'<p class="be-note be-hint">{said}</p>'
+    return table
 
 
-def requests_of(period: Period, group: dict[str, str | None]) -> str | None:
-    """The list of a group's requests; None where the list has no such filter."""
-    wanted: dict[str, str] = {}
+def requests_of(period: Period, group: dict[str, str | None], given: dict[str, str | None]) -> str | None:
+    """The list of a group's requests among those of the filters given; None where the list has no such filter."""
+    wanted = {"key_id" if name == "key" else name: value for name, value in given.items()}
     for name, value in group.items():
         if name not in LISTABLE or not value:
             return None
@@ -125,7 +133,8 @@ def requests_of(period: Period, group: dict[str, str | None]) -> str | None:
 
 def _row(view: View, row: dict[str, Any], before: str | None, key_names: dict[str, str]) -> list[Cell | str]:
     group: dict[str, str | None] = row["group"]
-    href = requests_of(view.period, group) if view.session.may("entries.read") else None
+    given = {name: view.query(name) for name in FILTERS}
+    href = requests_of(view.period, group, given) if view.session.may("entries.read") else None
     cached = row["cached_input_tokens"] / row["input_tokens"] if row["input_tokens"] else None
     return [
         *(
@@ -157,7 +166,7 @@ def _change(now: str, before: str | None) -> Cell:
     return Cell(f"{'+' if ratio >= 0 else '−'}{abs(100 * ratio):.0f} %", tone="muted")
 
 
-def _form(view: View, by: str, then: str | None, given: dict[str, str | None]) -> str:
+def _form(view: View, by: str, then: str | None, given: dict[str, str | None], known: Suggestions) -> str:
     def select(name: str, label: str, chosen: str | None, *, empty: str | None) -> str:
         options = [f'<option value="">{escape(empty)}</option>'] if empty is not None else []
         for one in DIMENSIONS:
@@ -165,11 +174,7 @@ def _form(view: View, by: str, then: str | None, given: dict[str, str | None]) -
             options.append(f'<option value="{one}"{mark}>{one}</option>')
         return f'<label class="be-field">{label}<select name="{name}">{"".join(options)}</select></label>'
 
-    fields = "".join(
-        f'<label class="be-field">{name.capitalize()} is<input name="{name}" value="{escape(given[name] or "")}" '
-        'maxlength="64" placeholder="any"></label>'
-        for name in FILTERS
-    )
+    fields = "".join(known.field(name, f"{name.capitalize()} is", given[name]) for name in FILTERS)
     kept = "".join(f'<input type="hidden" name="{n}" value="{escape(v)}">' for n, v in view.period.address().items())
     return (
         f'<form class="be-filters" method="get" action="/ui/explorer">{select("by", "Group by", by, empty=None)}'

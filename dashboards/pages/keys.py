@@ -42,15 +42,26 @@ async def build(view: View) -> None:
             _creator(view, models)
     find = view.query("find")
     keys = listed(found["keys"], find=find, page=view.query("page"))
-    with panel("Keys", "Times in UTC."):
+    chosen = view.query("change") if may_write else None
+    if chosen is not None:
+        _change_panel(view, keys, models, chosen)
+    with panel(
+        "Keys", "Times in UTC. A name leads to what may be changed of its key, Spend to what it spent this month."
+    ):
         if find or len(found["keys"]) > MOST:
             html(_search(keys, find or ""))
         html(
-            _table(keys.shown) if keys.shown else markup.message("No such key", "No key has all of these words in it.")
+            _table(view, keys) if keys.shown else markup.message("No such key", "No key has all of these words in it.")
         )
-    if may_write and keys.shown:
+    if may_write and chosen is None:
+        _change_panel(view, keys, models, None)
+
+
+def _change_panel(view: View, keys: KeyList, models: Sequence[str], chosen: str | None) -> None:
+    """Above the list once a key was chosen from it."""
+    if keys.shown:
         with panel("Change a key", CHANGE_NOTE):
-            _changer(view, keys.shown, models)
+            _changer(view, keys, models, chosen)
 
 
 def _creator(view: View, models: Sequence[str]) -> None:
@@ -95,31 +106,40 @@ def _search(keys: KeyList, find: str) -> str:
     )
 
 
-def _address(find: str, page: int) -> str:
+def _address(find: str, page: int, *, change: str | None = None) -> str:
     asked = ({"find": find} if find else {}) | ({"page": str(page)} if page > 1 else {})
+    asked |= {"change": change} if change else {}
     return "/ui/keys" + (f"?{urlencode(asked)}" if asked else "")
 
 
-def _table(keys: Sequence[Mapping[str, Any]]) -> str:
+def _table(view: View, keys: KeyList) -> str:
     now_us = time.time_ns() // 1000
     rows = [
         [
-            Cell(one["name"], tone="muted" if one["revoked_at_us"] else "", title=one["id"]),
+            _name(view, keys, one),
             one["role"],
             one["team"] or "none",
             one["project"] or "none",
-            ", ".join(one["tags"]) or display.UNKNOWN,
+            Cell(", ".join(one["tags"]) or display.UNKNOWN, tone="be-tags"),
             "all" if one["allowed_models"] is None else ", ".join(one["allowed_models"]) or "none",
-            limits_text(one["limits"]),
+            Cell(limits_text(one["limits"]), tone="be-tags"),
             Cell(
                 display.moment(one["created_at_us"])[:10], tone="be-nowrap", title=display.moment(one["created_at_us"])
             ),
             _state(one, now_us),
+            Cell("spend", href=f"/ui/explorer?{urlencode({'by': 'model', 'key': one['id'], 'period': 'month'})}"),
         ]
-        for one in keys
+        for one in keys.shown
     ]
-    names = ("Name", "Role", "Team", "Project", "Tags", "Models", "Limits", "Created", "State")
+    names = ("Name", "Role", "Team", "Project", "Tags", "Models", "Limits", "Created", "State", "Spend")
     return markup.table([Column(name) for name in names], rows, caption="Keys")
+
+
+def _name(view: View, keys: KeyList, one: Mapping[str, Any]) -> Cell:
+    if one["revoked_at_us"]:
+        return Cell(one["name"], tone="muted", title=one["id"])
+    href = _address(view.query("find") or "", keys.page, change=one["id"]) if view.session.may("keys.write") else None
+    return Cell(one["name"], title=one["id"], href=href)
 
 
 def _state(one: Mapping[str, Any], now_us: int) -> Cell:
@@ -134,8 +154,8 @@ def _state(one: Mapping[str, Any], now_us: int) -> Cell:
     return Cell(f"until {key_form.last_day(ends_at_us)}", title=title)
 
 
-def _changer(view: View, keys: Sequence[Mapping[str, Any]], models: Sequence[str]) -> None:
-    working = {one["id"]: one for one in keys if not one["revoked_at_us"]}
+def _changer(view: View, keys: KeyList, models: Sequence[str], wanted: str | None) -> None:
+    working = {one["id"]: one for one in keys.shown if not one["revoked_at_us"]}
     labels = {key: f"{one['name']} ({one['role']})" for key, one in working.items()}
     chosen = ui.select(labels, label="Key").props("dense outlined").style("min-width: 16rem; max-width: 26rem")
     with ui.element("div") as editor:
@@ -160,7 +180,7 @@ def _changer(view: View, keys: Sequence[Mapping[str, Any]], models: Sequence[str
         except (GatewayRefused, GatewayUnreachable) as error:
             problem.set_content(_problem(error))
             return
-        ui.navigate.to(f"/keys?{view.request.url.query}".removesuffix("?"))
+        ui.navigate.to(_address(view.query("find") or "", keys.page).removeprefix("/ui"))
 
     async def save_key() -> None:
         try:
@@ -188,5 +208,7 @@ def _changer(view: View, keys: Sequence[Mapping[str, Any]], models: Sequence[str
         dialog.open()
 
     chosen.on_value_change(show)
+    if wanted in working:
+        chosen.set_value(wanted)
     save.on_click(save_key)
     revoke.on_click(ask_first)

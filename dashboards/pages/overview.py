@@ -26,7 +26,7 @@ async def build(view: View) -> None:
     found = await view.gateway.get("/admin/v1/reports/overview", **view.period.bounds())
     total = found["total"]
     if not total["requests"]:
-        html(no_requests())
+        html(no_requests(view.gateway.url))
         return
     html(markup.tiles(_tiles(found, view)))
     month = html('<p class="be-note be-pending">Simulating the rest of this month…</p>')

@@ -1,88 +1,78 @@
-"""Single requests: a list to filter, and one request with its price lines, attempts, latency and decision."""
+"""The list of single requests: filtered, the newest, dearest or slowest first, with what all that match cost."""
 
+from collections.abc import Mapping
 from html import escape
 from typing import Any
-from urllib.parse import quote
 
 from dashboards import display, markup
-from dashboards.charts import COLOURS
-from dashboards.frame import View, grid, html, no_requests, panel
+from dashboards.frame import View, html, no_requests, panel
 from dashboards.markup import Cell, Column
+from dashboards.suggestions import Suggestions, load_suggestions
 
 FILTERS = ("model", "team", "project", "backend", "rule", "tag", "key_id", "status")
 STATUSES = ("completed", "partial", "cancelled", "failed", "orphaned")
-TOOLS = (
-    ("Web searches", "web_searches"),
-    ("File searches", "file_searches"),
-    ("Other tool calls", "other_tool_calls"),
-)
-KINDS = {"reprice": "price", "refund": "refund", "reconciliation": "a provider's bill"}
+ORDERS = {
+    "newest": "newest",
+    "cost": "dearest",
+    "total_time": "longest",
+    "first_token": "slowest to a first token",
+}
+PAGE = 50
 TONES = {"completed": "", "partial": "warn", "cancelled": "muted", "failed": "bad", "orphaned": "warn"}
 
 
 async def build_list(view: View) -> None:
-    """Newest first, fifty a page."""
+    """Fifty of those that match, and the sum of all."""
     given = {name: view.query(name) for name in FILTERS}
-    html(_form(view, given))
+    wanted = view.query("order") or "newest"
+    order = wanted if wanted in ORDERS else "newest"
+    html(_form(view, given, order, await load_suggestions(view)))
+    before = view.query("before") if order == "newest" else None
     found = await view.gateway.get(
-        "/admin/v1/entries", **view.period.bounds(), **given, before=view.query("before"), limit=50
+        "/admin/v1/entries", **view.period.bounds(), **given, order=order, before=before, limit=PAGE
     )
     if not found["entries"]:
         html(
             markup.message("No requests", "None in this time has all of these properties.")
             if any(given.values())
-            else no_requests()
+            else no_requests(view.gateway.url)
         )
         return
+    total = None if given["status"] else await _total(view, given)
     with panel(
         "Requests",
-        "Times in UTC, newest first. Prompts and answers are not stored. Grey models are simulated. "
+        f"Times in UTC, {ORDERS[order]} first. Prompts and answers are not stored. Grey models are simulated. "
         "Costs are as booked at settlement; where corrections were booked since, what they make of it stands beside.",
     ):
-        html(requests_table(found["entries"]))
+        if total is not None:
+            html(f'<p class="be-sum">{escape(in_all(total))}</p>')
+        html(requests_table(found["entries"], order=order))
         if found["next_before"]:
             address = view.link("/requests", **given, before=found["next_before"])
             html(f'<div class="be-actions"><a href="{escape(address)}">Older requests</a></div>')
+        elif order != "newest" and len(found["entries"]) == PAGE:
+            html(f'<p class="be-note be-hint">The first {PAGE}. A shorter time or another filter shows others.</p>')
 
 
-async def build_one(view: View) -> None:
-    """Everything the ledger knows of one request."""
-    request_id = view.query("id")
-    if request_id is None:
-        html(markup.message("Which request?", "Choose one from the list of requests."))
-        return
-    one = await view.gateway.get(f"/admin/v1/entries/{quote(request_id, safe='')}")
-    html(
-        markup.tiles(
-            [
-                markup.tile("Cost", display.exact_dollars(one["corrected_cost_usd"]), cost_note(one)),
-                markup.tile("Answered by", one["model"], f"{one['backend']} · rule {one['rule']}"),
-                markup.tile("Status", one["status"], _ending(one), tone=TONES[one["status"]]),
-                markup.tile("Total time", display.seconds(one["total_seconds"]), display.moment(one["accepted_at_us"])),
-            ]
-        )
+async def _total(view: View, given: dict[str, str | None]) -> dict[str, Any]:
+    """Of everything that matches, corrections included: reports know no status, and call a key's id `key`."""
+    asked = {"key" if name == "key_id" else name: value for name, value in given.items() if name != "status"}
+    costs = await view.gateway.get("/admin/v1/reports/costs", by="model", **view.period.bounds(), **asked)
+    return costs["total"]
+
+
+def in_all(total: dict[str, Any]) -> str:
+    """`1,364 requests in this time: $16.89, 3.67 M tokens in, 675 k out.`"""
+    unpriced = total["unpriced_requests"]
+    without = f", without {unpriced:,} whose price is unknown" if unpriced else ""
+    return (
+        f"{markup.counted(total['requests'], 'request')} in this time: {display.spend(total)}{without}; "
+        f"{display.tokens(total['input_tokens'])} tokens in, {display.tokens(total['output_tokens'])} out."
     )
-    with grid("be-two"):
-        with panel("Price lines", _of_lines(one["prices_version"])):
-            html(_lines(one))
-        with panel("Where the time went"):
-            html(_latency(one))
-    if one["corrections"]:
-        with panel(
-            "Corrections", "What was booked is never changed: a correction stands beside it, and is in all sums."
-        ):
-            html(corrections_table(one))
-    with panel("Attempts"):
-        html(_attempts(one["attempts"]))
-    with panel("The decision"):
-        html(_decision(one))
 
 
-def _of_lines(prices_version: str) -> str:
-    return f"As booked at settlement, by price catalogue version {prices_version}. They add up to the cost exactly."
-
-
-def requests_table(entries: list[dict[str, Any]]) -> str:
+def requests_table(entries: list[dict[str, Any]], *, order: str = "newest") -> str:
+    is_by_total = order == "total_time"
     is_any_corrected = any(_is_corrected(one) for one in entries)
     columns = [
         Column("Time"),
@@ -94,6 +84,7 @@ def requests_table(entries: list[dict[str, Any]]) -> str:
         Column("Input", is_number=True, title="tokens"),
         Column("Output", is_number=True, title="tokens"),
         Column("First token", is_number=True),
+        *([Column("In all", is_number=True, title="from its arrival to its last byte")] if is_by_total else []),
         Column("Tok/s", is_number=True, title="decode: tokens per second of this stream"),
         Column("Cost", is_number=True),
         *([Column("Corrected", is_number=True, title="the cost with its corrections")] if is_any_corrected else []),
@@ -107,21 +98,22 @@ def requests_table(entries: list[dict[str, Any]]) -> str:
                     href=f"/ui/request?id={one['request_id']}",
                     tone="be-nowrap",
                 ),
-                _clipped(one["model"], note=_simulated(one), tone="muted" if one["is_simulated"] else ""),
+                clipped(one["model"], note=_simulated(one), tone="muted" if one["is_simulated"] else ""),
                 one["team"] or "none",
-                _clipped(one["rule"]),
+                clipped(one["rule"]),
                 Cell(one["status"], tone=TONES[one["status"]]),
                 display.UNKNOWN if one["difficulty"] is None else f"{one['difficulty']:.2f}",
                 display.count(one["input_tokens"]),
                 display.count(one["output_tokens"]),
                 display.seconds(one["time_to_first_token_seconds"]),
+                *([display.seconds(one["total_seconds"])] if is_by_total else []),
                 display.speed(one["decode_tokens_per_second"]).removesuffix(" tok/s"),
                 _cost(one["cost_usd"]),
                 *([_cost(one["corrected_cost_usd"]) if _is_corrected(one) else ""] if is_any_corrected else []),
             ]
             for one in entries
         ],
-        caption="Requests, newest first",
+        caption=f"Requests, {ORDERS[order]} first",
     )
 
 
@@ -133,7 +125,7 @@ def _cost(usd: str | None) -> Cell:
     return Cell("unknown") if usd is None else Cell(display.dollars(usd), title=usd)
 
 
-def _clipped(name: str, *, note: str = "", tone: str = "") -> Cell:
+def clipped(name: str, *, note: str = "", tone: str = "") -> Cell:
     """On one line, however long; whole to whoever points at it."""
     return Cell(name, tone=f"be-clip {tone}".strip(), title=f"{name}: {note}" if note else name)
 
@@ -142,170 +134,23 @@ def _simulated(one: dict[str, Any]) -> str:
     return "simulated: no model answered" if one["is_simulated"] else ""
 
 
-def _lines(one: dict[str, Any]) -> str:
-    if not one["lines"]:
-        return markup.message("No price lines", _why_no_lines(one))
-    rows: list[list[Cell | str]] = [
-        [Cell(line["name"], tone="be-wraps"), display.count(line["tokens"]), display.exact_dollars(line["cost_usd"])]
-        for line in one["lines"]
-    ]
-    rows.append([Cell("Total"), "", display.exact_dollars(one["cost_usd"])])
-    table = markup.table(
-        [Column("Class"), Column("Tokens", is_number=True), Column("Cost", is_number=True)], rows, caption="Price lines"
-    )
-    return table + markup.facts(
-        [
-            ("At list price", display.exact_dollars(one["list_cost_usd"])),
-            *([("GPU time", f"{one['gpu_seconds']:.3f} s")] if one["gpu_seconds"] else []),
-            *((what, display.count(one[name])) for what, name in TOOLS if one[name]),
-        ]
-    )
-
-
-def _why_no_lines(one: dict[str, Any]) -> str:
-    if one["cost_usd"] is not None:
-        return "Nothing was charged."
-    if one["other_tool_calls"]:
-        return "The provider ran tools for it whose bill no answer tells."
-    if one["corrections"]:
-        return "Its price was not known when it was settled; see its corrections."
-    return "Its price was not known when it was settled. `breakeven prices reprice` books it once it is."
-
-
-def corrections_table(one: dict[str, Any]) -> str:
-    """From what was booked to what it is now, one row after the other."""
-    columns = [Column("Booked"), Column("What"), Column("For"), Column("Reason"), Column("Amount", is_number=True)]
-    rows: list[list[Cell | str]] = [
-        ["", "at settlement", "", "", "unknown" if one["cost_usd"] is None else display.exact_dollars(one["cost_usd"])]
-    ]
-    rows += [
-        [
-            Cell(display.moment(each["at_us"]), tone="be-nowrap"),
-            KINDS[each["kind"]],
-            _clipped(each["reference"]),
-            Cell(each["reason"], tone="be-wraps"),
-            display.exact_dollars(each["amount_usd"]),
-        ]
-        for each in one["corrections"]
-    ]
-    rows.append([Cell("Corrected total"), "", "", "", display.exact_dollars(one["corrected_cost_usd"])])
-    return markup.table(columns, rows, caption="Corrections")
-
-
-def _latency(one: dict[str, Any]) -> str:
-    first = one["time_to_first_token_seconds"]
-    if first is None:
-        return markup.facts(
-            [
-                ("Total", display.seconds(one["total_seconds"])),
-                ("First token", "not seen: a plain answer arrives whole"),
-            ]
-        )
-    queue = one["queue_seconds"] or 0.0
-    parts = [
-        ("waiting in the queue", queue),
-        ("prefill, to the first token", one["prefill_seconds"] or 0.0),
-        ("decode, the rest", one["decode_seconds"] or 0.0),
-    ]
-    total = sum(value for _, value in parts) or 1.0
-    bar = "".join(
-        f'<span style="width:{100 * value / total:.3f}%;background:{colour}"></span>'
-        for (_, value), colour in zip(parts, COLOURS, strict=False)
-    )
-    legend = "".join(
-        f'<span><i style="background:{colour}"></i>{name}: {display.seconds(value)}</span>'
-        for (name, value), colour in zip(parts, COLOURS, strict=False)
-    )
-    speeds = [
-        ("Time to first token", display.seconds(first)),
-        ("Decode speed", display.speed(one["decode_tokens_per_second"])),
-    ]
-    if one["prefill_tokens_per_second"] is not None:
-        speeds.append(("Prefill speed", display.speed(one["prefill_tokens_per_second"])))
-    return f'<div class="be-bar">{bar}</div><div class="be-legend">{legend}</div><br>{markup.facts(speeds)}'
-
-
-def _attempts(attempts: list[dict[str, Any]]) -> str:
-    if not attempts:
-        return markup.message("No attempts", "The request ended before any model was asked.")
-    return markup.table(
-        [
-            Column("#", is_number=True),
-            Column("Model"),
-            Column("Backend"),
-            Column("Outcome"),
-            Column("Started after", is_number=True),
-            Column("Took", is_number=True),
-            Column("HTTP", is_number=True),
-            Column("Cost", is_number=True),
-        ],
-        [
-            [
-                str(one["number"]),
-                one["model"],
-                one["backend"],
-                Cell(one["outcome"], tone="" if one["outcome"] == "answered" else "bad"),
-                display.seconds(one["started_after_seconds"]),
-                display.seconds(one["lasted_seconds"]),
-                str(one["http_status"] or display.UNKNOWN),
-                Cell("the request's", tone="muted", title="its price lines are above")
-                if one["outcome"] == "answered"
-                else display.dollars(one["cost_usd"]),
-            ]
-            for one in attempts
-        ],
-        caption="Attempts",
-    )
-
-
-def _decision(one: dict[str, Any]) -> str:
-    quality = ", ".join(f"{model} {value:.2f}" for model, value in sorted(one["predicted_quality"].items()))
-    difficulty = "unknown" if one["difficulty"] is None else f"{one['difficulty']:.3f} ± {one['uncertainty'] or 0:.3f}"
-    return markup.facts(
-        [
-            ("Request", one["request_id"]),
-            ("Key, team, project", f"{one['key_id']}, {one['team'] or 'none'}, {one['project'] or 'none'}"),
-            ("Tags", ", ".join(one["tags"]) or "none"),
-            ("Asked for", one["requested_model"]),
-            ("Difficulty", difficulty),
-            ("Candidates", ", ".join(one["candidates"])),
-            ("Predicted quality", quality or "unknown"),
-            ("Expected cost", display.exact_dollars(one["expected_cost_usd"])),
-            ("Chosen with probability", f"{one['propensity']:.3f}"),
-            ("Rules version", one["rules_version"]),
-            ("Classifier version", one["classifier_version"]),
-        ]
-    )
-
-
-def _ending(one: dict[str, Any]) -> str:
-    return f"HTTP {one['http_status']} · {one['error'] or one['finish_reason'] or 'no reason given'}"
-
-
-def cost_note(one: dict[str, Any]) -> str:
-    if one["corrections"]:
-        booked = display.exact_dollars(one["cost_usd"])
-        return f"booked at settlement: {booked}; corrections: {display.signed_dollars(one['corrections_usd'])}"
-    if one["cost_lower_usd"] == one["cost_upper_usd"]:
-        return "exact, as the provider counted" if one["cost_usd"] is not None else "see prices"
-    return f"estimated: {display.dollars(one['cost_lower_usd'])} – {display.dollars(one['cost_upper_usd'])}"
-
-
-def _form(view: View, given: dict[str, str | None]) -> str:
+def _form(view: View, given: dict[str, str | None], order: str, known: Suggestions) -> str:
     fields = "".join(
-        f'<label class="be-field">{name.capitalize().replace("_", " ")}'
-        f'<input name="{name}" value="{escape(given[name] or "")}" '
-        'maxlength="120" placeholder="any"></label>'
-        for name in FILTERS
-        if name != "status"
+        known.field(name, name.capitalize().replace("_", " "), given[name]) for name in FILTERS if name != "status"
     )
-    options = "".join(
-        f'<option value="{one}"{" selected" if one == given["status"] else ""}>{one or "any"}</option>'
-        for one in ("", *STATUSES)
-    )
+    statuses = {"": "any"} | {one: one for one in STATUSES}
+    orders = {one: f"{said} first" for one, said in ORDERS.items()}
     kept = "".join(f'<input type="hidden" name="{n}" value="{escape(v)}">' for n, v in view.period.address().items())
+    selects = _select("status", "Status", statuses, given["status"] or "") + _select("order", "Order", orders, order)
     return (
-        f'<form class="be-filters" method="get" action="/ui/requests">{fields}'
-        f'<label class="be-field">Status<select name="status">{options}</select></label>{kept}'
+        f'<form class="be-filters" method="get" action="/ui/requests">{fields}{selects}{kept}'
         '<button class="be-button" type="submit">Show</button></form>'
     )
+
+
+def _select(name: str, label: str, choices: Mapping[str, str], chosen: str) -> str:
+    options = "".join(
+        f'<option value="{value}"{" selected" if value == chosen else ""}>{escape(said)}</option>'
+        for value, said in choices.items()
+    )
+    return f'<label class="be-field">{label}<select name="{name}">{options}</select></label>'

@@ -71,7 +71,7 @@ def test_the_last_day_that_a_person_chooses_is_included() -> None:
 )
 def test_an_hour_a_day_and_a_month_lead_to_their_own_time(dimension: str, start: str, until: datetime) -> None:
     assert time_of(dimension, start).until == until
-    address = requests_of(parse_period({}, NOW), {dimension: start, "key": "key_1"})
+    address = requests_of(parse_period({}, NOW), {dimension: start, "key": "key_1"}, {})
     assert address is not None
     assert "until=2026-03-01T00" in address
     assert "key_id=key_1" in address
@@ -79,7 +79,13 @@ def test_an_hour_a_day_and_a_month_lead_to_their_own_time(dimension: str, start:
 
 @pytest.mark.parametrize("group", [{"provider": "openai"}, {"team": None}])
 def test_what_the_list_of_requests_cannot_filter_has_no_link(group: dict[str, str | None]) -> None:
-    assert requests_of(parse_period({}, NOW), group) is None
+    assert requests_of(parse_period({}, NOW), group, {}) is None
+
+
+def test_a_group_leads_to_its_requests_among_those_that_the_page_is_filtered_to() -> None:
+    given = {"key": "key_1", "team": None, "tag": "a", "model": "big"}
+    address = requests_of(parse_period({}, NOW), {"model": "small"}, given)
+    assert address == "/ui/requests?key_id=key_1&tag=a&model=small"
 
 
 def test_stacked_bars_lose_nothing() -> None:
@@ -87,6 +93,16 @@ def test_stacked_bars_lose_nothing() -> None:
     series = charts.stacked_bars(points, unit="$")["series"]
     assert [one["name"] for one in series] == ["x", "y"]
     assert [[value for _, value in one["data"]] for one in series] == [[1.0, 3.5], [0.0, 2.0]]
+
+
+def test_no_colour_of_stacked_bars_stands_for_two_names_and_the_sum_stays() -> None:
+    points = [(start, f"m{n}", float(n + 1)) for start in ("a", "b") for n in range(25)]
+    series = charts.stacked_bars(points, unit="$")["series"]
+    assert len(series) == len(charts.COLOURS)
+    assert [series[0]["name"], series[-1]["name"]] == ["m24", "18 others"]
+    assert sum(value for one in series for _, value in one["data"]) == 2 * sum(range(1, 26))
+    few = charts.stacked_bars([("a", f"m{n}", 1.0) for n in range(len(charts.COLOURS))], unit="$")["series"]
+    assert not any("others" in one["name"] for one in few)
 
 
 def test_the_tornado_puts_the_strongest_on_top() -> None:

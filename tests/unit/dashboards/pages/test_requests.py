@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dashboards.pages.requests import corrections_table, cost_note, requests_table
+from dashboards.pages.request import corrections_table, cost_note, decision_facts
+from dashboards.pages.requests import in_all, requests_table
 
 ENTRY: dict[str, Any] = {
     "request_id": "0" * 32, "accepted_at_us": 1_790_000_000_000_000, "model": "small", "team": None, "rule": "default",
@@ -57,3 +58,54 @@ def test_the_list_has_the_corrected_cost_of_those_that_were_corrected() -> None:
     both = requests_table([ENTRY, corrected("0.002000000000", ["0.001000000000"], "0.003000000000")])
     assert amounts_in(both)[-2:] == ["$0.00200", "$0.00300"]
     assert amounts_in(both)[5:7] == ["$0.00200", ""]
+
+
+def test_by_total_time_the_list_shows_it() -> None:
+    one = {**ENTRY, "total_seconds": 77.25}
+    assert "77.25 s" in requests_table([one], order="total_time")
+    assert "77.25 s" not in requests_table([one])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "1,364 requests in this time: $16.89; 3.67 M tokens in, 675 k out."),
+        ({"requests": 1}, "1 request in this time: $16.89; "),
+        ({"unpriced_requests": 12}, "$16.89, without 12 whose price is unknown; "),
+        ({"unpriced_requests": 1364, "cost_usd": "0"}, "1,364 requests in this time: unknown, without 1,364 "),
+    ],
+)
+def test_the_sum_of_all_that_match_says_what_it_leaves_out(changes: dict[str, Any], said: str) -> None:
+    total = {
+        "requests": 1364,
+        "unpriced_requests": 0,
+        "cost_usd": "16.893618333184",
+        "input_tokens": 3_670_068,
+        "output_tokens": 674_598,
+    }
+    assert said in in_all({**total, **changes})
+
+
+def test_a_request_leads_to_those_of_its_month_that_share_its_tag_and_key() -> None:
+    one = {
+        **ENTRY,
+        "key_id": "key_1",
+        "project": None,
+        "tags": ["a&b", "eu"],
+        "requested_model": "auto",
+        "candidates": ["small"],
+        "predicted_quality": {},
+        "uncertainty": None,
+        "expected_cost_usd": None,
+        "propensity": 1.0,
+        "rules_version": "r1-e5",
+        "classifier_version": "c1",
+    }
+    decision = decision_facts(one, "nightly")
+    assert "/ui/requests?tag=a%26b&amp;since=2026-09-01T" in decision
+    assert "/ui/requests?key_id=key_1&amp;since=2026-09-01T" in decision
+    assert "until=2026-10-01T" in decision
+    assert '">nightly</a>' in decision
+    assert '/ui/rules?version=r1"' in decision
+    assert "/ui/rules" not in decision_facts({**one, "rules_version": "e5"}, None)
+    assert f"<code>{ENTRY['request_id']}</code>" in decision

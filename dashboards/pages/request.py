@@ -1,0 +1,227 @@
+"""One request: its price lines, attempts, latency and decision, and the way to those like it."""
+
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from dashboards import display, markup
+from dashboards.charts import COLOURS
+from dashboards.frame import View, grid, html, panel
+from dashboards.markup import Cell, Column
+from dashboards.pages.requests import TONES, clipped
+from dashboards.periods import link, time_of
+
+TOOLS = (
+    ("Web searches", "web_searches"),
+    ("File searches", "file_searches"),
+    ("Other tool calls", "other_tool_calls"),
+)
+KINDS = {"reprice": "price", "refund": "refund", "reconciliation": "a provider's bill"}
+
+
+async def build_one(view: View) -> None:
+    """Everything the ledger knows of one request."""
+    request_id = view.query("id")
+    if request_id is None:
+        html(markup.message("Which request?", "Choose one from the list of requests."))
+        return
+    one = await view.gateway.get(f"/admin/v1/entries/{quote(request_id, safe='')}")
+    html(
+        markup.tiles(
+            [
+                markup.tile("Cost", display.exact_dollars(one["corrected_cost_usd"]), cost_note(one)),
+                markup.tile("Answered by", one["model"], f"{one['backend']} · rule {one['rule']}"),
+                markup.tile("Status", one["status"], _ending(one), tone=TONES[one["status"]]),
+                markup.tile("Total time", display.seconds(one["total_seconds"]), display.moment(one["accepted_at_us"])),
+            ]
+        )
+    )
+    with grid("be-two"):
+        with panel("Price lines", _of_lines(one["prices_version"])):
+            html(_lines(one))
+        with panel("Where the time went"):
+            html(_latency(one))
+    if one["corrections"]:
+        with panel(
+            "Corrections", "What was booked is never changed: a correction stands beside it, and is in all sums."
+        ):
+            html(corrections_table(one))
+    with panel("Attempts"):
+        html(_attempts(one["attempts"]))
+    with panel("The decision"):
+        html(decision_facts(one, await _key_name(view, one["key_id"])))
+
+
+async def _key_name(view: View, key_id: str) -> str | None:
+    if not view.session.may("keys.read"):
+        return None
+    keys = (await view.gateway.get("/admin/v1/keys"))["keys"]
+    return next((one["name"] for one in keys if one["id"] == key_id), None)
+
+
+def _of_lines(prices_version: str) -> str:
+    return f"As booked at settlement, by price catalogue version {prices_version}. They add up to the cost exactly."
+
+
+def _lines(one: dict[str, Any]) -> str:
+    if not one["lines"]:
+        return markup.message("No price lines", _why_no_lines(one))
+    rows: list[list[Cell | str]] = [
+        [Cell(line["name"], tone="be-wraps"), display.count(line["tokens"]), display.exact_dollars(line["cost_usd"])]
+        for line in one["lines"]
+    ]
+    rows.append([Cell("Total"), "", display.exact_dollars(one["cost_usd"])])
+    table = markup.table(
+        [Column("Class"), Column("Tokens", is_number=True), Column("Cost", is_number=True)], rows, caption="Price lines"
+    )
+    return table + markup.facts(
+        [
+            ("At list price", display.exact_dollars(one["list_cost_usd"])),
+            *([("GPU time", f"{one['gpu_seconds']:.3f} s")] if one["gpu_seconds"] else []),
+            *((what, display.count(one[name])) for what, name in TOOLS if one[name]),
+        ]
+    )
+
+
+def _why_no_lines(one: dict[str, Any]) -> str:
+    if one["cost_usd"] is not None:
+        return "Nothing was charged."
+    if one["other_tool_calls"]:
+        return "The provider ran tools for it whose bill no answer tells."
+    if one["corrections"]:
+        return "Its price was not known when it was settled; see its corrections."
+    return "Its price was not known when it was settled. `breakeven prices reprice` books it once it is."
+
+
+def corrections_table(one: dict[str, Any]) -> str:
+    """From what was booked to what it is now, one row after the other."""
+    columns = [Column("Booked"), Column("What"), Column("For"), Column("Reason"), Column("Amount", is_number=True)]
+    rows: list[list[Cell | str]] = [
+        ["", "at settlement", "", "", "unknown" if one["cost_usd"] is None else display.exact_dollars(one["cost_usd"])]
+    ]
+    rows += [
+        [
+            Cell(display.moment(each["at_us"]), tone="be-nowrap"),
+            KINDS[each["kind"]],
+            clipped(each["reference"]),
+            Cell(each["reason"], tone="be-wraps"),
+            display.exact_dollars(each["amount_usd"]),
+        ]
+        for each in one["corrections"]
+    ]
+    rows.append([Cell("Corrected total"), "", "", "", display.exact_dollars(one["corrected_cost_usd"])])
+    return markup.table(columns, rows, caption="Corrections")
+
+
+def _latency(one: dict[str, Any]) -> str:
+    first = one["time_to_first_token_seconds"]
+    if first is None:
+        return markup.facts(
+            [
+                ("Total", display.seconds(one["total_seconds"])),
+                ("First token", "not seen: a plain answer arrives whole"),
+            ]
+        )
+    queue = one["queue_seconds"] or 0.0
+    parts = [
+        ("waiting in the queue", queue),
+        ("prefill, to the first token", one["prefill_seconds"] or 0.0),
+        ("decode, the rest", one["decode_seconds"] or 0.0),
+    ]
+    total = sum(value for _, value in parts) or 1.0
+    bar = "".join(
+        f'<span style="width:{100 * value / total:.3f}%;background:{colour}"></span>'
+        for (_, value), colour in zip(parts, COLOURS, strict=False)
+    )
+    legend = "".join(
+        f'<span><i style="background:{colour}"></i>{name}: {display.seconds(value)}</span>'
+        for (name, value), colour in zip(parts, COLOURS, strict=False)
+    )
+    speeds = [
+        ("Time to first token", display.seconds(first)),
+        ("Decode speed", display.speed(one["decode_tokens_per_second"])),
+    ]
+    if one["prefill_tokens_per_second"] is not None:
+        speeds.append(("Prefill speed", display.speed(one["prefill_tokens_per_second"])))
+    return f'<div class="be-bar">{bar}</div><div class="be-legend">{legend}</div><br>{markup.facts(speeds)}'
+
+
+def _attempts(attempts: list[dict[str, Any]]) -> str:
+    if not attempts:
+        return markup.message("No attempts", "The request ended before any model was asked.")
+    return markup.table(
+        [
+            Column("#", is_number=True),
+            Column("Model"),
+            Column("Backend"),
+            Column("Outcome"),
+            Column("Started after", is_number=True),
+            Column("Took", is_number=True),
+            Column("HTTP", is_number=True),
+            Column("Cost", is_number=True),
+        ],
+        [
+            [
+                str(one["number"]),
+                one["model"],
+                one["backend"],
+                Cell(one["outcome"], tone="" if one["outcome"] == "answered" else "bad"),
+                display.seconds(one["started_after_seconds"]),
+                display.seconds(one["lasted_seconds"]),
+                str(one["http_status"] or display.UNKNOWN),
+                Cell("the request's", tone="muted", title="its price lines are above")
+                if one["outcome"] == "answered"
+                else display.dollars(one["cost_usd"]),
+            ]
+            for one in attempts
+        ],
+        caption="Attempts",
+    )
+
+
+def decision_facts(one: dict[str, Any], key_name: str | None) -> str:
+    quality = ", ".join(f"{model} {value:.2f}" for model, value in sorted(one["predicted_quality"].items()))
+    difficulty = "unknown" if one["difficulty"] is None else f"{one['difficulty']:.3f} ± {one['uncertainty'] or 0:.3f}"
+    return markup.facts(
+        [
+            ("Request", [Cell(one["request_id"], is_code=True)]),
+            ("Key", _like(one, "key_id", [one["key_id"]], key_name)),
+            ("Team", _like(one, "team", [one["team"]])),
+            ("Project", _like(one, "project", [one["project"]])),
+            ("Tags", _like(one, "tag", one["tags"])),
+            ("Rule", _like(one, "rule", [one["rule"]])),
+            ("Asked for", one["requested_model"]),
+            ("Difficulty", difficulty),
+            ("Candidates", ", ".join(one["candidates"])),
+            ("Predicted quality", quality or "unknown"),
+            ("Expected cost", display.exact_dollars(one["expected_cost_usd"])),
+            ("Chosen with probability", f"{one['propensity']:.3f}"),
+            ("Rules version", [_rules(one["rules_version"])]),
+            ("Classifier version", one["classifier_version"]),
+        ]
+    )
+
+
+def _rules(version: str) -> Cell:
+    """The text of the rules leads its version, where they were stored."""
+    text, _, effect = version.partition("-")
+    return Cell(version, is_code=True, href=f"/ui/rules?version={text}" if effect else None)
+
+
+def _like(one: dict[str, Any], name: str, values: list[str | None], said: str | None = None) -> str | list[Cell]:
+    """Each leads to the requests of its month that share it, and to what those cost."""
+    month = time_of("month", f"{datetime.fromtimestamp(one['accepted_at_us'] / display.MILLION, UTC):%Y-%m}")
+    return [Cell(said or value, href=link("/requests", month, **{name: value})) for value in values if value] or "none"
+
+
+def _ending(one: dict[str, Any]) -> str:
+    return f"HTTP {one['http_status']} · {one['error'] or one['finish_reason'] or 'no reason given'}"
+
+
+def cost_note(one: dict[str, Any]) -> str:
+    if one["corrections"]:
+        booked = display.exact_dollars(one["cost_usd"])
+        return f"booked at settlement: {booked}; corrections: {display.signed_dollars(one['corrections_usd'])}"
+    if one["cost_lower_usd"] == one["cost_upper_usd"]:
+        return "exact, as the provider counted" if one["cost_usd"] is not None else "see prices"
+    return f"estimated: {display.dollars(one['cost_lower_usd'])} – {display.dollars(one['cost_upper_usd'])}"

@@ -1,0 +1,29 @@
+"""What stands in a page's place when it cannot be built: a sentence, and the reason in the log."""
+
+import logging
+
+import pytest
+
+from dashboards import frame
+from dashboards.frame import View, guarded, no_requests
+
+
+async def test_an_answer_that_a_page_cannot_read_is_a_sentence_and_its_reason_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(frame, "html", shown.append)
+    caplog.set_level(logging.ERROR)
+
+    async def build(view: View) -> None:
+        raise KeyError("key_names")
+
+    await guarded(build, None)  # pyright: ignore[reportArgumentType]  # such a page reads nothing of its view
+    assert "This page could not be built" in shown[0]
+    assert "another version" in shown[0]
+    assert "key_names" in caplog.text
+
+
+def test_an_empty_ledger_shows_a_request_to_copy() -> None:
+    assert "curl http://127.0.0.1:8080/v1/chat/completions" in no_requests("http://127.0.0.1:8080")
+    assert "<script" not in no_requests("http://<script>")
