@@ -1,10 +1,10 @@
 """The rules document: its schema, and its validation down to the line. Text in, values out."""
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from decimal import Decimal
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -195,52 +195,64 @@ def parse_rules(text: str, *, file: str = "rules.yaml", known_models: frozenset[
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
         raise ConfigurationError(f"is larger than {MAX_BYTES:,} bytes", file=file)
     written = parse_yaml(text, file=file)
+    cause: ValidationError | None = None
     try:
         document = RulesDocument.model_validate(written.value)
+        wrong = next(_wrong_in(document, known_models | document.models.keys()), None)
+        if wrong is None:
+            return document
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        # A misspelt field is also a missing one: name the misspelling.
-        first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
-        path = tuple(part for part in path_of(first["loc"]) if part != "from_")
-        raise ConfigurationError(
-            problem_among(found, first),
-            file=file,
-            line=written.line(path),
-            field=".".join(str(part) for part in path),
-        ) from error
+        wrong, cause = _first_of(error), error
+    field = ".".join(str(part) for part in wrong.path)
+    raise ConfigurationError(wrong.problem, file=file, line=written.line(wrong.path), field=field) from cause
 
-    def fail(problem: str, *path: str | int) -> ConfigurationError:
-        return ConfigurationError(
-            problem, file=file, line=written.line(path), field=".".join(str(part) for part in path)
-        )
 
+class Wrong(NamedTuple):
+    """What is wrong, and where in the document."""
+
+    problem: str
+    path: tuple[str | int, ...]
+
+
+def _first_of(error: ValidationError) -> Wrong:
+    """A misspelt field is also a missing one: it names the misspelling."""
+    found = error.errors(include_url=False)
+    first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+    return Wrong(problem_among(found, first), tuple(part for part in path_of(first["loc"]) if part != "from_"))
+
+
+def _wrong_in(document: RulesDocument, names: Collection[str]) -> Iterator[Wrong]:
+    """What no field by itself shows, in the order of the file."""
     if "auto" in document.models:
-        raise fail('"auto" is the routed name and cannot be a model', "models", "auto")
-    names = known_models | document.models.keys()
-    seen: set[str] = set()
+        yield Wrong('"auto" is the routed name and cannot be a model', ("models", "auto"))
+    last = len(document.rules) - 1
     for index, rule in enumerate(document.rules):
-        if rule.name in seen:
-            raise fail(f"the name {rule.name!r} is used twice", "rules", index, "name")
-        seen.add(rule.name)
-        if isinstance(rule.choose.from_, list):
-            for position, model in enumerate(rule.choose.from_):
-                if model not in names:
-                    raise fail(_unknown(model, names), "rules", index, "choose", "from", position)
-        if rule.cascade is not None:
-            for position, model in enumerate(rule.cascade.escalate_to):
-                if model not in names:
-                    raise fail(_unknown(model, names), "rules", index, "cascade", "escalate_to", position)
-            if objection := _cascade_objection(rule):
-                raise fail(objection, "rules", index, "cascade")
-        is_last = index == len(document.rules) - 1
-        if is_last and rule.when is not None:
-            raise fail("the last rule must have no `when`, or some request would match nothing", "rules", index, "when")
-        if not is_last and rule.when is None:
-            raise fail("every rule after this one can never match: only the last may have no `when`", "rules", index)
-        for earlier in document.rules[:index]:
-            if rule.when is not None and earlier.when is not None and implies(rule.when, earlier.when):
-                raise fail(f"can never match: {earlier.name!r} above takes every such request", "rules", index)
-    return document
+        earlier, here = document.rules[:index], ("rules", index)
+        if any(rule.name == one.name for one in earlier):
+            yield Wrong(f"the name {rule.name!r} is used twice", (*here, "name"))
+        yield from _unknown_models(rule, names, here)
+        if rule.cascade is not None and (objection := _cascade_objection(rule)):
+            yield Wrong(objection, (*here, "cascade"))
+        if index == last and rule.when is not None:
+            problem = "the last rule must have no `when`, or some request would match nothing"
+            yield Wrong(problem, (*here, "when"))
+        if index != last and rule.when is None:
+            yield Wrong("every rule after this one can never match: only the last may have no `when`", here)
+        for one in earlier:
+            if rule.when is not None and one.when is not None and implies(rule.when, one.when):
+                yield Wrong(f"can never match: {one.name!r} above takes every such request", here)
+
+
+def _unknown_models(rule: Rule, names: Collection[str], here: tuple[str | int, ...]) -> Iterator[Wrong]:
+    lists: list[tuple[tuple[str, str], list[str]]] = []
+    if isinstance(rule.choose.from_, list):
+        lists.append((("choose", "from"), rule.choose.from_))
+    if rule.cascade is not None:
+        lists.append((("cascade", "escalate_to"), rule.cascade.escalate_to))
+    for field, models in lists:
+        for position, model in enumerate(models):
+            if model not in names:
+                yield Wrong(_unknown(model, names), (*here, *field, position))
 
 
 def _unknown(model: str, names: Collection[str]) -> str:

@@ -180,48 +180,10 @@ def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
     """From a row of entries joined with its dimension and circumstance, and its attempts in order."""
     detail = decode_detail(row["detail"])
     was = (row["model"], row["backend"], row["provider"], row["upstream_model"], bool(row["is_simulated"]))
-    model, backend, provider, upstream_model, is_simulated = items_of(row["intended"]) if row["intended"] else was
-    allowed = row["allowed_models"]
-    candidates = items_of(row["candidates"])
-    names = (*candidates, *detail.more_names)
-    decision = Decision(
-        rule=row["rule"],
-        model=model,
-        candidates=candidates,
-        expected_cost_pico_usd=detail.expected_cost,
-        predicted_quality=None if detail.predicted_quality is None else long(detail.predicted_quality),
-        propensity=long(detail.propensity),
-        rules_version=row["rules_version"],
-        prices_version=row["prices_version"],
-        classifier_version=row["classifier_version"],
-        facts=facts_from(detail, names),
-        exploration_pico_usd=detail.exploration_cost,
-        escalates_to=detail.escalates_to,
-    )
-    intent = Intent(
-        request_id=bytes(row["request_id"]).hex(),
-        accepted_at_us=row["accepted_at_us"],
-        key_id=row["key_id"],
-        team=row["team"],
-        project=row["project"],
-        tags=items_of(row["tags"]),
-        operation=row["operation"],
-        requested_model=row["requested_model"],
-        is_stream=bool(row["is_stream"]),
-        decision=decision,
-        backend=backend,
-        provider=provider,
-        upstream_model=upstream_model,
-        cost_bound_pico_usd=detail.cost_bound,
-        is_simulated=is_simulated,
-        allowed_models=None if allowed is None else items_of(allowed),
-    )
-    cost = None
-    if row["list_pico_usd"] is not None:
-        cost = Cost(*[row[name] for name in COST_COLUMNS])
+    cost = Cost(*[row[name] for name in COST_COLUMNS]) if row["list_pico_usd"] is not None else None
     bound = cost.total_pico_usd if cost and row["is_exact"] else None
     return Entry(
-        intent=intent,
+        intent=_intent(row, detail, items_of(row["intended"]) if row["intended"] else was),
         status=Status(row["status"]),
         model=was[0],
         backend=was[1],
@@ -244,6 +206,46 @@ def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
         http_status=row["http_status"],
         error=row["error"],
         attempts=_attempts(detail, was, attempt_rows),
+    )
+
+
+def _intent(row: Row, detail: Detail, meant: Sequence[Any]) -> Intent:
+    model, backend, provider, upstream_model, is_simulated = meant
+    return Intent(
+        request_id=bytes(row["request_id"]).hex(),
+        accepted_at_us=row["accepted_at_us"],
+        key_id=row["key_id"],
+        team=row["team"],
+        project=row["project"],
+        tags=items_of(row["tags"]),
+        operation=row["operation"],
+        requested_model=row["requested_model"],
+        is_stream=bool(row["is_stream"]),
+        decision=_decision(row, detail, model),
+        backend=backend,
+        provider=provider,
+        upstream_model=upstream_model,
+        cost_bound_pico_usd=detail.cost_bound,
+        is_simulated=is_simulated,
+        allowed_models=None if row["allowed_models"] is None else items_of(row["allowed_models"]),
+    )
+
+
+def _decision(row: Row, detail: Detail, model: str) -> Decision:
+    candidates = items_of(row["candidates"])
+    return Decision(
+        rule=row["rule"],
+        model=model,
+        candidates=candidates,
+        expected_cost_pico_usd=detail.expected_cost,
+        predicted_quality=None if detail.predicted_quality is None else long(detail.predicted_quality),
+        propensity=long(detail.propensity),
+        rules_version=row["rules_version"],
+        prices_version=row["prices_version"],
+        classifier_version=row["classifier_version"],
+        facts=facts_from(detail, (*candidates, *detail.more_names)),
+        exploration_pico_usd=detail.exploration_cost,
+        escalates_to=detail.escalates_to,
     )
 
 
