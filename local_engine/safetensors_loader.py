@@ -66,7 +66,7 @@ def load_safetensors(folder: Path) -> LoadedFile:
         tokenizer = _load_tokenizer(folder, raw)
     except KeyError as error:
         raise ModelUnavailable(f"{folder / 'config.json'} lacks {error.args[0]!r}.") from error
-    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
+    except (ValueError, TypeError, AttributeError, ArithmeticError, MemoryError) as error:
         raise ModelUnavailable(f"A JSON file of {folder} holds a value of the wrong kind ({error}).") from error
     nibbles = weights.nibbles if isinstance(weights, QuantisedWeights) else no_nibbles
     stored_in = None if scheme is None else scheme.stored

@@ -264,6 +264,7 @@ def change(path: Path, changes: dict[str, Any]) -> None:
         {"hidden_size": 32, "head_dim": 16},
         {"intermediate_size": 95},
         {"num_hidden_layers": 0},
+        {"num_hidden_layers": 2**62},
         {"max_position_embeddings": 0},
         {"rope_parameters": {"rope_type": "linear", "factor": 0}},
         {"rope_parameters": [1]},
