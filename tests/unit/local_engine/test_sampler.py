@@ -86,6 +86,31 @@ def test_a_seed_repeats_and_another_differs() -> None:
     assert draws(4) == draws(4) != draws(5)
 
 
+@pytest.mark.parametrize("seed", [-(2**63), -1, 0, 2**63 - 1])
+def test_every_seed_that_is_taken_draws(seed: int) -> None:
+    request = make_request("r", [1], temperature=1.0, seed=seed)
+    [drawn] = Sampler(torch.device("cpu")).draw(make_logits(1)[None], [request])
+    assert 0 <= drawn.token_ids[0] < VOCABULARY
+
+
+def test_what_rounding_changes_changes_next_to_no_draw() -> None:
+    """A batch, a cache or a thread more moves a logit by its last bits; a seed's answer must not hang on them."""
+    logits = torch.randn(50_000, generator=torch.Generator().manual_seed(8))
+
+    def draws(rows: torch.Tensor) -> list[int]:
+        sampler, request = Sampler(torch.device("cpu")), make_request("r", [1], temperature=1.0, seed=2)
+        return [sampler.draw(rows[None], [request])[0].token_ids[0] for _ in range(200)]
+
+    nearly = logits + 1e-6 * torch.randn(50_000, generator=torch.Generator().manual_seed(9))
+    assert draws(nearly) == draws(logits)
+
+
+def test_a_row_of_nothing_still_draws_a_token_of_the_vocabulary() -> None:
+    request = make_request("r", [1], temperature=1.0, seed=3)
+    [drawn] = Sampler(torch.device("cpu")).draw(torch.full((1, VOCABULARY), float("nan")), [request])
+    assert 0 <= drawn.token_ids[0] < VOCABULARY
+
+
 def test_a_draft_changes_no_sampled_token() -> None:
     """Position by position with the same random numbers, whatever the draft says."""
     rows = torch.stack([make_logits(seed) for seed in range(4)])
