@@ -53,9 +53,14 @@ class Calendar:
             day += timedelta(days=1)
 
 
-def cut_hours(since_us: int, until_us: int, calendar: Calendar) -> list[Cut]:
-    """The hours that the period's ends or a local midnight cut, in pieces; all others count as a whole."""
-    marks = [mark for mark in (since_us, until_us) if mark % HOUR_US] + calendar.midnights_us(since_us, until_us)
+def cut_hours(since_us: int, until_us: int, calendar: Calendar, booked_us: tuple[int, int] | None = None) -> list[Cut]:
+    """The hours that the period's ends or a local midnight cut, in pieces; all others count as a whole.
+
+    Midnights are looked for where something is booked: a period may be as long as anybody likes.
+    """
+    first_us, last_us = booked_us or (since_us, until_us)
+    marks = [mark for mark in (since_us, until_us) if mark % HOUR_US]
+    marks += calendar.midnights_us(max(since_us, first_us), min(until_us, last_us))
     cuts: list[Cut] = []
     for hour in sorted({mark // HOUR_US for mark in marks}):
         inside = {mark for mark in marks if mark // HOUR_US == hour}
