@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import func, literal, select
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import Select, func, literal, select
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.pricing.reprice import Booked
 from gateway.storage.database import writing
@@ -34,30 +34,11 @@ class SqlAdjustments:
         async with writing(self._engine) as connection:
             for start in range(0, len(batch), CHUNK):
                 chunk = {bytes.fromhex(one.request_id): one for one in batch[start : start + CHUNK]}
-                columns = (entries.c.request_id, entries.c.accepted_at_us, entries.c.dimension_id)
-                found = await connection.execute(select(*columns).where(entries.c.request_id.in_(list(chunk))))
-                places = {bytes(row[0]): (row[1] // HOUR_US, row[2]) for row in found}
-                rows: list[dict[str, Any]] = [
-                    {
-                        "at_us": at_us,
-                        "hour": hour,
-                        "dimension_id": dimension_id,
-                        "request_id": number,
-                        "kind": chunk[number].kind,
-                        "reference": chunk[number].reference,
-                        "amount_pico_usd": chunk[number].amount_pico_usd,
-                        "reason": chunk[number].reason,
-                        "author": author,
-                    }
-                    for number, (hour, dimension_id) in sorted(places.items())
-                ]
-                if not rows:
-                    continue
-                insert = insert_or_ignore(connection, adjustments).returning(adjustments.c.request_id)
-                new = {bytes(number) for number in (await connection.execute(insert, rows)).scalars()}
-                await add_to_rollups(connection, _sums([row for row in rows if row["request_id"] in new]))
+                places = await _places(connection, list(chunk))
+                rows = [_row(chunk[number], *places[number], at_us, author) for number in sorted(places)]
+                new = await _insert_new(connection, rows)
                 booked += len(new)
-                amount += sum(row["amount_pico_usd"] for row in rows if row["request_id"] in new)
+                amount += sum(row["amount_pico_usd"] for row in new)
             if booked:
                 await append_audit(
                     connection,
@@ -73,26 +54,11 @@ class SqlAdjustments:
     async def book_difference(self, difference: Difference, *, author: str) -> bool:
         """One correction without a request, beside the dearest group of the period; False where there is none, or one
         with this reference."""
-        first, end = difference.since_us // HOUR_US, difference.until_us // HOUR_US
-        cost = sum((hourly.c[f"{name}_pico_usd"] for name in COST_FIELDS if name != "list"), literal(0))
-        largest = (
-            select(hourly.c.hour, hourly.c.dimension_id)
-            .join(dimensions, dimensions.c.id == hourly.c.dimension_id)
-            .where(
-                hourly.c.hour >= first,
-                hourly.c.hour < end,
-                dimensions.c.provider == difference.provider,
-                dimensions.c.upstream_model.in_(difference.upstream_models),
-                dimensions.c.is_simulated.is_(False),
-            )
-            .order_by(cost.desc(), hourly.c.hour, hourly.c.dimension_id)
-            .limit(1)
-        )
         known = select(adjustments.c.id).where(
             adjustments.c.kind == "reconciliation", adjustments.c.reference == difference.reference
         )
         async with writing(self._engine) as connection:
-            place = (await connection.execute(largest)).one_or_none()
+            place = (await connection.execute(_dearest_group(difference))).one_or_none()
             if place is None or (await connection.execute(known)).first() is not None:
                 return False
             row: dict[str, Any] = {
@@ -132,6 +98,57 @@ class SqlAdjustments:
                 )
                 found |= {bytes(number).hex(): Booked(int(amount), int(count)) for number, amount, count in rows}
         return found
+
+
+async def _places(connection: AsyncConnection, numbers: Sequence[bytes]) -> dict[bytes, tuple[int, int]]:
+    """The hour and the dimension of each request that is there."""
+    columns = (entries.c.request_id, entries.c.accepted_at_us, entries.c.dimension_id)
+    found = await connection.execute(select(*columns).where(entries.c.request_id.in_(numbers)))
+    return {bytes(row[0]): (row[1] // HOUR_US, row[2]) for row in found}
+
+
+def _row(one: Adjustment, hour: int, dimension_id: int, at_us: int, author: str) -> dict[str, Any]:
+    return {
+        "at_us": at_us,
+        "hour": hour,
+        "dimension_id": dimension_id,
+        "request_id": bytes.fromhex(one.request_id),
+        "kind": one.kind,
+        "reference": one.reference,
+        "amount_pico_usd": one.amount_pico_usd,
+        "reason": one.reason,
+        "author": author,
+    }
+
+
+async def _insert_new(connection: AsyncConnection, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that were not booked before; they are in the sums then."""
+    if not rows:
+        return []
+    insert = insert_or_ignore(connection, adjustments).returning(adjustments.c.request_id)
+    numbers = {bytes(number) for number in (await connection.execute(insert, rows)).scalars()}
+    new = [row for row in rows if row["request_id"] in numbers]
+    await add_to_rollups(connection, _sums(new))
+    return new
+
+
+def _dearest_group(difference: Difference) -> Select[Any, Any]:
+    """The hour and dimension of the period that cost most."""
+    first, end = difference.since_us // HOUR_US, difference.until_us // HOUR_US
+    cost = sum((hourly.c[f"{name}_pico_usd"] for name in COST_FIELDS if name != "list"), literal(0))
+    return (
+        select(hourly.c.hour, hourly.c.dimension_id)
+        .join(dimensions, dimensions.c.id == hourly.c.dimension_id)
+        .where(
+            hourly.c.hour >= first,
+            hourly.c.hour < end,
+            dimensions.c.provider == difference.provider,
+            dimensions.c.upstream_model.in_(difference.upstream_models),
+            dimensions.c.is_simulated.is_(False),
+        )
+        .order_by(cost.desc(), hourly.c.hour, hourly.c.dimension_id)
+        .limit(1)
+    )
 
 
 def _sums(rows: Sequence[dict[str, Any]]) -> dict[tuple[int, int], dict[str, Any]]:
