@@ -42,7 +42,7 @@ def find_members(body: bytes) -> dict[str, Member]:
         if not match:
             raise NotAnObject("a key of the JSON object appears twice")
         name, start = match[1], match.end()
-        key = _KEY.decode(b'"%b"' % name) if b"\\" in name else name.decode()
+        key = name.decode() if name.find(b"\\") < 0 else _KEY.decode(b'"%b"' % name)  # `in` costs more
         value = values[key]
         if not body.startswith(value, start):
             raise NotAnObject("a key of the JSON object appears twice")

@@ -3,9 +3,9 @@
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import NamedTuple
 
 import google_crc32c
+import msgspec
 
 HEAD = struct.Struct("<II")
 SALT = struct.Struct("<QI")
@@ -20,10 +20,10 @@ class Kind(IntEnum):
     SETTLE = 3
 
 
-KINDS = frozenset(int(kind) for kind in Kind)
+KINDS = {int(kind): kind for kind in Kind}
 
 
-class Record(NamedTuple):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """One record; `end` is the offset of the byte after it."""
 
     kind: Kind
@@ -57,9 +57,10 @@ class Framing:
                 return
             body = content[start:end]
             name_end = 2 + body[1]
-            if self.checksum(epoch, body) != checksum or name_end > length or body[0] not in KINDS:
+            kind = KINDS.get(body[0])
+            if kind is None or name_end > length or self.checksum(epoch, body) != checksum:
                 return
-            yield Record(Kind(body[0]), body[2:name_end].decode("ascii", "replace"), body[name_end:], base + end)
+            yield Record(kind, body[2:name_end].decode("ascii", "replace"), body[name_end:], base + end)
             position = end
 
     def checksum(self, epoch: int, body: bytes) -> int:

@@ -24,7 +24,7 @@ def test_records_come_back_whatever_zeros_or_garbage_follow(
     whole = frame_all(epoch, items)
     for tail in (b"", bytes(100), garbage + bytes(20)):
         found = list(FRAMING.scan(epoch, whole + tail))
-        assert [record[:3] for record in found] == items
+        assert [(record.kind, record.request_id, record.payload) for record in found] == items
         assert not found or found[-1].end == len(whole)
 
 
@@ -34,7 +34,7 @@ def test_one_changed_byte_ends_the_scan_there(items: list[tuple[Kind, str, bytes
     place = data.draw(st.integers(0, len(whole) - 1))
     whole[place] ^= data.draw(st.integers(1, 255))
     found = list(FRAMING.scan(1, bytes(whole)))
-    assert [record[:3] for record in found] == items[: len(found)]
+    assert [(record.kind, record.request_id, record.payload) for record in found] == items[: len(found)]
     assert (found[-1].end if found else 0) <= place
 
 
