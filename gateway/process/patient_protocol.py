@@ -2,10 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
+from urllib.parse import unquote
 
-from httptools import HttpParserError
+from httptools import HttpParserError, HttpRequestParser, parse_url
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from gateway.process.answer_head import AnswerCycle
 from gateway.process.close_delimited import use_close_delimited
 from gateway.process.corked_transport import CorkedTransport
 from gateway.process.crowd import Crowd
@@ -68,7 +72,8 @@ class PatientProtocol(HttpToolsProtocol):
         self._corked = CorkedTransport(transport, last_seconds=LAST_PATIENCES * self.patience_seconds)
         super().connection_made(self._corked)
         self._leaving: set[Callable[[], None]] = set()
-        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        self._silent_since = self.loop.time()
+        self._keep_alive = self.loop.call_later(self.timeout_keep_alive, self._end_silence)
         self.crowd.came(self)
 
     def data_received(self, data: bytes) -> None:
@@ -105,10 +110,39 @@ class PatientProtocol(HttpToolsProtocol):
         self._is_waiting = self._is_in_head = False
         self._rest()
         self.crowd.busy(self)
-        super().on_headers_complete()
+        self._begin_cycle(self.parser)
         self.headers = []  # what follows a body in chunks must not join them: nobody in front of us looked at it
         if self.scope["http_version"] == "1.0":
             use_close_delimited(self.cycle)
+
+    def _begin_cycle(self, parser: HttpRequestParser) -> None:
+        """In place of uvicorn's, whose cycles are of its own class. We upgrade to nothing, and shed load elsewhere."""
+        version, url = parser.get_http_version(), parse_url(self.url)
+        path = url.path.decode("ascii")
+        self.scope["method"] = parser.get_method().decode("ascii")
+        self.scope["http_version"] = version
+        self.scope["path"] = self.root_path + (unquote(path) if "%" in path else path)
+        self.scope["raw_path"] = self.root_path.encode("ascii") + url.path
+        self.scope["query_string"] = url.query or b""
+        before, app = self.cycle, cast(ASGI3Application, self.app)
+        self.cycle = AnswerCycle(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        if before and not before.response_complete:  # the client sends requests without waiting for answers
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, app))
+        else:
+            self._start_asgi_task(self.cycle, app)
 
     def on_body(self, body: bytes) -> None:
         self._has_advanced = True
@@ -120,7 +154,13 @@ class PatientProtocol(HttpToolsProtocol):
         self._whole_at = self.loop.time()
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
+        """In place of uvicorn's, which sets a timer for each answer and cancels it at the next request."""
+        self.server_state.total_requests += 1
+        self._silent_since = self.loop.time()
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            if self.pipeline:
+                self._start_asgi_task(*self.pipeline.pop())
         self._is_waiting = self.cycle.response_complete
         if self._is_waiting:
             if self._has_ended:
@@ -152,10 +192,20 @@ class PatientProtocol(HttpToolsProtocol):
         self.crowd.gone(self)
         self._forget()
         self._rest()
-        self._unset_keepalive_if_required()
+        self._keep_alive.cancel()
         super().connection_lost(exc)
         for leave in tuple(self._leaving):
             leave()
+
+    def _end_silence(self) -> None:
+        """Rings once for many requests, and looks at the clock: who is served or in a head has other timers."""
+        now = self.loop.time()
+        is_silent = self._is_waiting and self._haste is None
+        due = (self._silent_since if is_silent else now) + self.timeout_keep_alive
+        if due > now:
+            self._keep_alive = self.loop.call_at(due, self._end_silence)
+        elif not self.transport.is_closing():
+            self.transport.close()
 
     def _refuse_head(self, answer: bytes) -> None:
         if self._is_waiting and self._is_in_head:

@@ -80,3 +80,37 @@ def test_a_head_that_comes_in_time_is_answered_and_leaves_no_timer_behind() -> N
         return wire.ended, wire.said
 
     assert run(play) == (3 * 75 + 2 * 45 + KEEP_ALIVE_SECONDS, ANSWERED * 3)
+
+
+def test_an_answer_may_take_longer_than_a_silence_may_which_begins_with_its_end() -> None:
+    async def slowly(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.sleep(3 * KEEP_ALIVE_SECONDS + 1)
+        await answer(scope, receive, send)
+
+    async def play() -> tuple[float | None, bytes]:
+        wire = Wire(patient_protocol(PATIENCE, most=9), slowly, keep_alive_seconds=KEEP_ALIVE_SECONDS)
+        await asyncio.sleep(10)
+        await wire.hear(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        await asyncio.sleep(3600)
+        return wire.ended, wire.said
+
+    assert run(play) == (10 + 4 * KEEP_ALIVE_SECONDS + 1, ANSWERED)
+
+
+def test_requests_on_one_connection_share_a_timer() -> None:
+    async def play() -> int:
+        wire = connect()
+        timers = 0
+        call_at = asyncio.get_running_loop().call_at
+
+        def counted(*arguments: Any, **named: Any) -> asyncio.TimerHandle:
+            nonlocal timers
+            timers += 1
+            return call_at(*arguments, **named)
+
+        asyncio.get_running_loop().call_at = counted  # type: ignore[method-assign]
+        for _ in range(100):
+            await wire.hear(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        return timers
+
+    assert run(play) == 0
