@@ -48,6 +48,34 @@ async def test_another_body_or_endpoint_under_the_same_key_is_422(service: Servi
         assert (elsewhere.status_code, elsewhere.json()["type"]) == (422, "error")
 
 
+async def test_another_body_while_the_first_is_served_is_422_and_hears_nothing_of_it(service: Service) -> None:
+    may_speak = asyncio.Event()
+
+    async def wait(seconds: float) -> None:
+        del seconds
+        await may_speak.wait()
+
+    service.rig.one._sleep = wait  # pyright: ignore[reportPrivateUsage]
+    async with httpx.AsyncClient(base_url=service.url, headers=HEADERS, timeout=60) as client:
+        first = asyncio.create_task(client.post("/v1/chat/completions", json=BODY))
+        while not service.rig.one.calls:
+            await asyncio.sleep(0.01)
+        other = await client.post("/v1/chat/completions", json={**BODY, "temperature": 1})
+        assert (other.status_code, other.json()["error"]["code"]) == (422, "idempotency_mismatch")
+        may_speak.set()
+        assert (await first).status_code == 200
+
+
+async def test_a_broken_stream_is_served_anew(service: Service) -> None:
+    broken = Outcome(fault="truncated", fault_after_pieces=2)
+    service.rig.one._script = follow([broken, Outcome()])  # pyright: ignore[reportPrivateUsage]
+    async with httpx.AsyncClient(base_url=service.url, headers=HEADERS, timeout=60) as client:
+        first, second = [await client.post("/v1/chat/completions", json={**BODY, "stream": True}) for _ in range(2)]
+    assert b"[DONE]" not in first.content
+    assert "idempotent-replayed" not in second.headers
+    assert second.content.endswith(b"data: [DONE]\n\n")
+
+
 async def test_messages_are_replayed_in_their_own_format(service: Service) -> None:
     async with httpx.AsyncClient(base_url=service.url, headers=HEADERS, timeout=60) as client:
         answers = [await client.post("/v1/messages", json={**BODY, "max_tokens": 50}) for _ in range(2)]
