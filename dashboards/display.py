@@ -15,7 +15,7 @@ def dollars(text: str | Decimal | None, *, places: int | None = None) -> str:
         return UNKNOWN
     value = Decimal(text)
     if places is None:
-        places = 2 if abs(value) >= Decimal("0.9995") or not value else min(12, 2 - value.adjusted())
+        places = 2 if abs(value) >= Decimal("0.9995") or not value else min(12, 2 - _to_three_digits(value).adjusted())
     rounded = value.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN)
     return f"{'−' if rounded < 0 else ''}${abs(rounded):,f}"
 
@@ -55,6 +55,11 @@ def tokens(value: float | None) -> str:
         if abs(value) >= 0.9995 * size:  # three digits of 999,999 are 1 M
             return f"{_three_digits(value / size)} {unit}"
     return f"{value:,.0f}"
+
+
+def _to_three_digits(value: Decimal) -> Decimal:
+    """What rounds up to the next power of ten has a place less: 0.0099996 is 0.0100."""
+    return value.quantize(Decimal(1).scaleb(value.adjusted() - 2), rounding=ROUND_HALF_EVEN)
 
 
 def _three_digits(value: float) -> str:

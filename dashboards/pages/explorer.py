@@ -150,20 +150,22 @@ def _row(view: View, row: dict[str, Any], before: str | None, key_names: dict[st
         display.share(cached, places=0),
         display.tokens(row["output_tokens"]),
         Cell(display.spend(row), title=display.exact_dollars(row["cost_usd"])),
-        _change(row["cost_usd"], before),
+        change_cell(row["cost_usd"], before),
         display.dollars(row["input_usd_per_mtok"]),
         display.dollars(row["output_usd_per_mtok"]),
         display.dollars(row["cost_per_request_usd"]),
     ]
 
 
-def _change(now: str, before: str | None) -> Cell:
+def change_cell(now: str, before: str | None) -> Cell:
+    """In whole per cent; what rounds to nothing has no sign."""
     if before is None or not Decimal(before):
         return Cell("new" if before is None else display.UNKNOWN, tone="muted")
     ratio = Decimal(now) / Decimal(before) - 1
     if ratio >= LARGEST_CHANGE:
         return Cell(f"over {LARGEST_CHANGE} ×", tone="muted")
-    return Cell(f"{'+' if ratio >= 0 else '−'}{abs(100 * ratio):.0f} %", tone="muted")
+    percent = round(100 * ratio)
+    return Cell(f"{percent:+d} %".replace("-", "−") if percent else "0 %", tone="muted")
 
 
 def _form(view: View, by: str, then: str | None, given: dict[str, str | None], known: Suggestions) -> str:

@@ -45,7 +45,7 @@ async def build_list(view: View) -> None:
         "Costs are as booked at settlement; where corrections were booked since, what they make of it stands beside.",
     ):
         if total is not None:
-            html(f'<p class="be-sum">{escape(in_all(total))}</p>')
+            html(f'<p class="be-sum">{escape(markup.unbroken(in_all(total)))}</p>')
         html(requests_table(found["entries"], order=order))
         if found["next_before"]:
             address = view.link("/requests", **given, before=found["next_before"])
