@@ -1,6 +1,7 @@
 """`breakeven reconcile`: the books beside a provider's own usage or cost export, day by day and model by model."""
 
 import asyncio
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from gateway.cli.state import open_state
 from gateway.errors import ConfigurationError
 from gateway.reports.reconcile_service import book_differences, view_of
 from gateway.reports.reconcile_views import ReconciliationView
+from gateway.reports.reconciliation import Why
 from gateway.storage.sql_adjustments import SqlAdjustments
 
 
@@ -62,7 +64,7 @@ def show(view: ReconciliationView, console: Console) -> None:
         console.print("Their export has no dollars: only tokens were compared.")
         return
     share = "" if view.difference_share is None else f" ({view.difference_share:+.2%})"
-    verdict = "agrees within 0.5%" if view.agrees else "does not agree within 0.5%"
+    verdict = f"{'agrees' if view.agrees else 'does not agree'} {Why.agrees}"
     console.print(
         f"{view.provider}, {view.first_day} to {view.last_day}: ours ${view.our_usd}, theirs ${view.their_usd}, "
         f"difference ${view.difference_usd}{share}: {verdict}."
@@ -70,4 +72,4 @@ def show(view: ReconciliationView, console: Console) -> None:
 
 
 def cells(*texts: str | None) -> list[str]:
-    return ["" if text is None else f"{float(text):.6f}" for text in texts]
+    return ["" if text is None else f"{Decimal(text):.6f}" for text in texts]

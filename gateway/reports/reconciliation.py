@@ -16,7 +16,7 @@ ROUNDING_PICO_USD = 10**10
 class Why(StrEnum):
     """The likely reason of a difference, in the order in which they are tried."""
 
-    agrees = "within 0.5%"
+    agrees = "within 0.5%, or a cent"
     not_ours = "not in our books: calls that did not pass this gateway, or other keys of the account"
     not_theirs = "not in their export: it ends too early, the calls were free, or the model has another name there"
     next_day = "days are cut differently: together with a neighbouring day it agrees"

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from gateway.cli import build
 from gateway.cli.demo_month import write_demo_month
+from gateway.cli.reconcile import cells
 from gateway.config.home import Home
 from gateway.errors import ConfigurationError, InvalidRequest, StateError
 
@@ -96,6 +97,10 @@ def test_a_what_if_names_its_sources() -> None:
     assert answer["price_source"]
     assert answer["speed_basis"] == "assumed"
     assert "assumed speed" in " ".join(run("what-if", *words).split())
+
+
+def test_dollars_of_a_bill_are_rounded_as_decimals() -> None:
+    assert cells("0.000002500000", None, "99999999999.123456789012") == ["0.000002", "", "99999999999.123457"]
 
 
 def test_reconcile_reads_a_file(tmp_path: Path) -> None:

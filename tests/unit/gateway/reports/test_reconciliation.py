@@ -223,3 +223,10 @@ def test_days_that_are_cut_differently_agree_together() -> None:
     assert [row.why for row in rows] == [Why.next_day, Why.next_day]
     apart = reconcile([ours(), ours(day=NEXT)], [theirs(80), theirs(130, day=NEXT)])
     assert [row.why for row in apart] == [Why.unexplained, Why.unexplained]
+
+
+@pytest.mark.parametrize(("theirs", "is_agreed"), [(DOLLAR // 100, True), (DOLLAR // 100 + 10**10 + 1, False)])
+def test_a_cent_agrees_however_large_a_share_it_is_and_the_reason_says_so(theirs: int, is_agreed: bool) -> None:
+    [row] = reconcile([Ours(DAY, "m", requests=1, cost_pico_usd=10**9)], [Charged(DAY, "m", cost_pico_usd=theirs)])
+    assert (row.why is Why.agrees) is is_agreed
+    assert "a cent" in Why.agrees
