@@ -24,7 +24,7 @@ from classifier.training.heads import FittedHead, fit_heads
 from classifier.training.ridge import Recipe, centre_within
 from classifier.words import Vocabulary
 
-CODE_VERSION = 4
+CODE_VERSION = 5
 """Raised whenever the features or the training change what the same data give."""
 REFERENCE_PROMPTS = 64
 KNOTS = 24

@@ -14,7 +14,7 @@ from classifier.training.corpus import Matrix
 PRIOR: Mapping[str, float] = {
     "log_characters": 0.35,
     "log_stem_words": 0.3,
-    "log_option_words": -0.15,
+    "log_option_words": 0.5,
     "log_numbers": 0.15,
     "log_distinct_numbers": 0.15,
     "log_backslashes": 0.15,
