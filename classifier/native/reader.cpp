@@ -91,12 +91,12 @@ struct Bag {
 
   Bag(const char *text, size_t length) : text(text) {
     while (mask < 2 * length && mask < 8191) mask = 2 * mask + 1;
-    std::memset(slots, 0, (mask + 1) * sizeof(uint16_t));
   }
 
   string_view key(int number) const { return {text + starts[number], lengths[number]}; }
 
   int add(string_view key_of) { // its number
+    if (!size) std::memset(slots, 0, (mask + 1) * sizeof(uint16_t)); // most texts have no options
     for (uint32_t at = hash_of(key_of) & mask;; at = (at + 1) & mask) {
       int number = slots[at] - 1;
       if (number < 0) {
