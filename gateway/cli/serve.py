@@ -124,7 +124,7 @@ async def _engine_ready(gateway: Gateway, url: str, console: Console) -> None:
     try:
         curve = await measure_curve(url, gateway.deployment.settings.engine.name)
         gateway.use_curve(save_engine_curve(home.curve_file, curve))
-    except (httpx.HTTPError, KeyError, TypeError, EconomicsError) as error:
+    except (httpx.HTTPError, OSError, KeyError, TypeError, EconomicsError) as error:
         console.print(
             f"Engine    could not be measured ({error}); assumed figures are used until `breakeven bench engine`"
         )

@@ -122,7 +122,7 @@ async def _engine_ready(deployment: Deployment, url: str, console: Console) -> N
     console.print("Engine    measuring its throughput once, for routing and break-even (about 15 s)")
     try:
         save_engine_curve(home.curve_file, await measure_curve(url, settings.name))
-    except (httpx.HTTPError, KeyError, TypeError, EconomicsError) as error:
+    except (httpx.HTTPError, OSError, KeyError, TypeError, EconomicsError) as error:
         console.print(
             f"Engine    could not be measured ({error}); assumed figures are used until `breakeven bench engine`"
         )

@@ -25,6 +25,10 @@ def show_ready(deployment: Deployment, addresses: Addresses, keys: FirstKeys | N
     said = ", ".join(hosted) if hosted else "none: set OPENAI_API_KEY or another key to add models"
     console.print(f"Hosted    {said}")
     show_examples(addresses.gateway, keys.app if keys else None, console)
+    if all(one.is_simulated for one in used):
+        console.print(
+            "No model can answer yet: set a provider's key or name a backend in breakeven.yaml, and start again"
+        )
     console.print("Ready. Ctrl-C stops.")
 
 

@@ -246,7 +246,9 @@ class Gateway:
                 if isinstance(self.exposition, FleetRegistry):
                     self.exposition.write()
             except (OSError, BreakevenError):
-                log.exception("cannot take over a new throughput curve or classifier, or leave metrics; tried again")
+                log.exception(
+                    "a new throughput curve or classifier waits until its file changes again, or metrics were not left"
+                )
 
 
 def stop_process(error: OSError) -> None:
