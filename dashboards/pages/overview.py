@@ -229,7 +229,7 @@ def _savings(savings: list[dict[str, Any]]) -> str:
     return markup.table(
         [
             Column("Always this model"),
-            Column("Would cost at today's price", is_number=True),
+            Column("Would cost", is_number=True),
             Column("Saved", is_number=True),
             Column("Share", is_number=True),
         ],
