@@ -107,9 +107,9 @@ class SqlReports:
     async def first_and_last_us(self) -> tuple[int, int] | None:
         async with self._engine.connect() as connection:
             # Each apart: SQLite finds the end of an index for one, and reads all of it for both.
-            ends = [select(end(hourly.c.hour)).scalar_subquery() for end in (func.min, func.max)]
-            row = (await connection.execute(select(*ends))).one()
-        return None if row[0] is None else (row[0] * HOUR_US, (row[1] + 1) * HOUR_US)
+            first, last = (select(end(hourly.c.hour)).scalar_subquery() for end in (func.min, func.max))
+            begin, end = (await connection.execute(select(first, last))).one()
+        return None if begin is None else (begin * HOUR_US, (end + 1) * HOUR_US)
 
     @staticmethod
     async def _without_entries(connection: AsyncConnection, cuts: Iterable[Cut]) -> set[int]:
