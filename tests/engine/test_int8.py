@@ -20,7 +20,13 @@ def test_the_answer_is_still_right(build: EngineBuilder, loaded: LoadedFile) -> 
     engine = build(weights="int8", kv_blocks=128)
     ids = engine.tokenizer.encode_chat([{"role": "user", "content": "What is 2+2?"}])
     answer = run(engine, [greedy(ids, tokens=20, stop_token_ids=loaded.tokenizer.eos_token_ids)])[0]
-    assert engine.tokenizer.decode(answer) == "The answer to this classic math problem is 4."
+    said = engine.tokenizer.decode(answer)
+    # Without AVX-512 activations have one scale a row, and another word may be as likely.
+    assert (
+        said == "The answer to this classic math problem is 4."
+        if can_run(loaded.config, 16)
+        else said.endswith(" is 4.")
+    )
 
 
 def test_it_mostly_chooses_what_float32_chooses(build: EngineBuilder) -> None:
