@@ -6,12 +6,12 @@ import socket
 import time
 from contextlib import AbstractContextManager
 
-import httpx
 import typer
 from rich.console import Console
 
 from gateway.api.assemble import build_app
 from gateway.cli.address import remember_address
+from gateway.cli.first_curve import first_curve
 from gateway.cli.serve_children import Addresses, fetch_weights, plan_children
 from gateway.cli.serve_console import ServeConsole, open_standard_files
 from gateway.cli.serve_fleet import serve_fleet
@@ -22,11 +22,9 @@ from gateway.composition.first_keys import FirstKeys, create_first_keys
 from gateway.composition.running import Gateway
 from gateway.composition.web_ui import allow_company_sign_in
 from gateway.composition.wiring import open_gateway
-from gateway.config.engine_curve import save_engine_curve
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home, find_home
 from gateway.config.settings import LOCAL_BACKEND
-from gateway.economics.errors import EconomicsError
 from gateway.process.open_files import allow_open_files
 from gateway.process.server import bind, loop_factory, reserve, serve_until_stopped
 from gateway.process.sole_use import sole_use
@@ -118,13 +116,6 @@ async def _engine_ready(gateway: Gateway, url: str, console: Console) -> None:
             break
         await asyncio.sleep(POLL_SECONDS)
     console.print(f"Engine    ready after {time.monotonic() - began:.1f} s")
-    if home.curve_file.exists():
-        return
-    console.print("Engine    measuring its throughput once, for routing and break-even (about 15 s)")
-    try:
-        curve = await measure_curve(url, gateway.deployment.settings.engine.name)
-        gateway.use_curve(save_engine_curve(home.curve_file, curve))
-    except (httpx.HTTPError, OSError, KeyError, TypeError, EconomicsError) as error:
-        console.print(
-            f"Engine    could not be measured ({error}); assumed figures are used until `breakeven bench engine`"
-        )
+    name = gateway.deployment.settings.engine.name
+    if curve := await first_curve(home.curve_file, lambda: measure_curve(url, name), console):
+        gateway.use_curve(curve)

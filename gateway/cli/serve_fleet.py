@@ -14,15 +14,14 @@ from pathlib import Path
 import httpx
 from rich.console import Console
 
+from gateway.cli.first_curve import first_curve
 from gateway.cli.serve_children import Addresses, Children, plan_children
 from gateway.cli.serve_text import show_addresses, show_ready
 from gateway.composition.deployment import Deployment, load_deployment, load_environment_settings
 from gateway.composition.engine_monitor import measure_curve
 from gateway.composition.first_keys import FirstKeys, create_first_keys
 from gateway.composition.web_ui import allow_company_sign_in
-from gateway.config.engine_curve import save_engine_curve
 from gateway.config.home import Home
-from gateway.economics.errors import EconomicsError
 from gateway.process.stop_signals import TOLD_TO_STOP, stop_at_hangup
 from gateway.process.supervisor import Supervisor
 from gateway.storage.database import migrate_engine, open_database
@@ -117,15 +116,7 @@ async def _engine_ready(deployment: Deployment, url: str, console: Console) -> N
                     break
             await asyncio.sleep(POLL_SECONDS)
     console.print("Engine    ready")
-    if home.curve_file.exists():
-        return
-    console.print("Engine    measuring its throughput once, for routing and break-even (about 15 s)")
-    try:
-        save_engine_curve(home.curve_file, await measure_curve(url, settings.name))
-    except (httpx.HTTPError, OSError, KeyError, TypeError, EconomicsError) as error:
-        console.print(
-            f"Engine    could not be measured ({error}); assumed figures are used until `breakeven bench engine`"
-        )
+    await first_curve(home.curve_file, lambda: measure_curve(url, settings.name), console)
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

@@ -1,0 +1,28 @@
+"""The bundled engine's throughput, measured once, at the first start."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import httpx
+from rich.console import Console
+
+from gateway.config.engine_curve import CurveFile, MeasuredEngine, save_engine_curve
+from gateway.economics.errors import EconomicsError
+from gateway.errors import StateError
+
+
+async def first_curve(
+    file: Path, measure: Callable[[], Awaitable[CurveFile]], console: Console
+) -> MeasuredEngine | None:
+    """None where there is one already, or none could be made: that is told, and keeps nobody from serving."""
+    if await asyncio.to_thread(file.exists):
+        return None
+    console.print("Engine    measuring its throughput once, for routing and break-even (about 15 s)")
+    try:
+        return save_engine_curve(file, await measure())
+    except (httpx.HTTPError, StateError, KeyError, TypeError, EconomicsError) as error:
+        console.print(
+            f"Engine    has no curve of its own ({error}); assumed figures are used until `breakeven bench engine`"
+        )
+        return None
