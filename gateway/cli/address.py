@@ -3,6 +3,7 @@
 import logging
 
 from gateway.config.home import Home
+from gateway.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -13,10 +14,8 @@ def remember_address(home: Home, host: str, port: int) -> None:
 
     A full disk is no reason not to serve: the journal may still have room.
     """
-    part = home.address_file.with_suffix(".part")
     try:
-        part.write_text(f"{local_url(host, port)}\n", encoding="utf-8")
-        part.replace(home.address_file)
+        write_whole(home.address_file, f"{local_url(host, port)}\n".encode())
     except OSError as error:
         log.warning(
             "cannot write %s (%s): other commands look for this gateway at %s",

@@ -1,6 +1,5 @@
 """The engine's measured throughput curve as a file: written by `breakeven bench engine`, read at start."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from gateway.economics.gpu_cost import Engine
 from gateway.economics.throughput_curve import SweepPoint, best_concurrency, fit_throughput_curve
 from gateway.errors import ConfigurationError, StateError
 from gateway.routing.snapshot import EngineSpeed
+from gateway.whole_file import write_whole
 
 TIME_PER_OUTPUT_TOKEN_TARGET_SECONDS = 0.25
 """Slower than this a reader waits for words; N* is the largest concurrency that stays below it."""
@@ -61,10 +61,8 @@ def load_engine_curve(path: Path) -> MeasuredEngine:
 def save_engine_curve(path: Path, curve: CurveFile) -> MeasuredEngine:
     """Write atomically, and return what was written. Raises EconomicsError for points that make no curve."""
     measured = fit_engine(curve)
-    part = path.with_suffix(".part")
     try:
-        part.write_bytes(msgspec.json.format(msgspec.json.encode(curve)))
-        os.replace(part, path)
+        write_whole(path, msgspec.json.format(msgspec.json.encode(curve)))
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}") from error
     return measured

@@ -7,6 +7,7 @@ from string import Template
 from gateway.config.home import Home
 from gateway.config.settings import EngineSettings
 from gateway.errors import StateError
+from gateway.whole_file import write_whole
 
 _FIRST = files("gateway.config") / "first"
 
@@ -31,10 +32,8 @@ def write_first_files(home: Home) -> list[Path]:
     ):
         if path.exists():
             continue
-        part = path.with_suffix(".part")
         try:
-            part.write_text(text, encoding="utf-8")
-            part.rename(path)
+            write_whole(path, text.encode())
         except OSError as error:
             raise StateError(f"cannot write {path}: {error.strerror}") from error
         written.append(path)

@@ -11,6 +11,7 @@ from gateway.errors import ConfigurationError, StateError
 from gateway.pricing.catalogue import Override, PriceBook, ProviderPrices
 from gateway.pricing.price_text import parse_overrides, parse_prices
 from gateway.pricing.price_yaml import format_prices
+from gateway.whole_file import write_whole
 
 SHIPPED = Path(str(files("gateway.pricing"))) / "data"
 
@@ -81,11 +82,9 @@ def own_prices(home: Home) -> Path:
 def write_prices(directory: Path, file: ProviderPrices) -> Path:
     """Replace a provider's file, whole or not at all. Raises StateError."""
     path = directory / f"{file.provider}.yaml"
-    draft = path.with_suffix(".yaml.new")
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        draft.write_text(format_prices(file), encoding="utf-8")
-        draft.replace(path)
+        write_whole(path, format_prices(file).encode())
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}") from error
     return path

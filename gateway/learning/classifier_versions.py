@@ -5,7 +5,6 @@ Versions are never changed; `active.json` is replaced whole, so a reader sees th
 
 import fcntl
 import json
-import os
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from classifier.load import load_artefact
 from classifier.online.correction import CorrectedClassifier, Correction
 from classifier.protocol import Classifier
 from gateway.errors import StateError
+from gateway.whole_file import write_whole
 
 SHIPPED = "shipped"
 
@@ -127,6 +127,4 @@ class ClassifierVersions:
             yield
 
     def _write(self, history: list[Active]) -> None:
-        draft = self.active_file.with_suffix(".draft")
-        draft.write_text(json.dumps([asdict(one) for one in history], indent=1) + "\n", "utf-8")
-        os.replace(draft, self.active_file)
+        write_whole(self.active_file, (json.dumps([asdict(one) for one in history], indent=1) + "\n").encode())

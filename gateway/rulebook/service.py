@@ -8,7 +8,6 @@ import asyncio
 import difflib
 import hashlib
 import logging
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Protocol
 
 from gateway.errors import ConfigurationError, Conflict, NotFound
 from gateway.routing.rules import RulesDocument
+from gateway.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 FILE_AUTHOR = "file"
@@ -283,10 +283,8 @@ class _WatchedFile:
 
     def remember(self, text: str) -> None:
         """Whole or not at all: a torn memory would be another text's, and a restart would take the file over again."""
-        part = self._memory.with_suffix(f".{os.getpid()}")  # other workers may write theirs
         try:
-            part.write_text(text_version(text), encoding="ascii")
-            part.replace(self._memory)
+            write_whole(self._memory, text_version(text).encode())
         except OSError as error:
             log.error(
                 "cannot write %s (%s): a restart takes %s over again, whatever was edited elsewhere since",

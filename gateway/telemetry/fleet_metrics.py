@@ -9,6 +9,8 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from gateway.whole_file import write_whole
+
 WRITE_SECONDS = 2.0
 STALE_SECONDS = 30.0
 """A worker that wrote nothing for so long is no more; its successor counts from zero, as Prometheus expects."""
@@ -28,9 +30,7 @@ class FleetRegistry(CollectorRegistry):
     def write(self) -> None:
         """Leave this worker's metrics for the others."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        part = self._file.with_suffix(".part")
-        part.write_bytes(generate_latest(self._own))
-        part.rename(self._file)
+        write_whole(self._file, generate_latest(self._own))
 
     def remove(self) -> None:
         """This worker is about to end."""

@@ -1,5 +1,6 @@
 """Commands find the gateway where it was last started."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def test_the_last_start_counts(tmp_path: Path, host: str, seen: str) -> None:
 def test_what_cannot_be_noted_keeps_nobody_from_serving(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     home = Home(tmp_path)
     remember_address(home, "127.0.0.1", 9)
-    home.address_file.with_suffix(".part").mkdir()  # as good as a full disk
+    home.address_file.with_name(f"{home.address_file.name}.{os.getpid()}.part").mkdir()  # as good as a full disk
     remember_address(home, "127.0.0.1", 10)
     assert running_url(home) == local_url("127.0.0.1", 9)
     assert "other commands look for this gateway at http://127.0.0.1:9" in caplog.text

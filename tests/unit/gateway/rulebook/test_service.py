@@ -115,7 +115,7 @@ async def test_what_was_taken_over_is_remembered_whole_or_not_at_all(
     rig = AdminRig(file)
     await rig.rules.refresh()
     memory = file.with_suffix(".taken")
-    memory.with_suffix(f".{os.getpid()}").mkdir()  # as good as a full disk
+    memory.with_name(f"{memory.name}.{os.getpid()}.part").mkdir()  # as good as a full disk
     rewrite(file, OTHER_RULES)
     await rig.rules.refresh()
     assert rig.rules.applied == OTHER
