@@ -1,31 +1,19 @@
 """Prometheus metrics of the request path. Labels take catalogue names and our own words only, never a caller's text."""
 
+from collections import defaultdict
 from collections.abc import Callable
-from functools import cache
-from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from backends.errors import BackendError
 from gateway.ledger.entry import Entry, Ledger
 from gateway.routing.snapshot import Candidate
+from gateway.telemetry.series import Counts, Distribution
 
 TIME_BUCKETS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.2, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 300.0)
 TAKE_OVER_BUCKETS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 5.0, 30.0)
 SPEED_BUCKETS = (1, 2, 5, 10, 20, 40, 80, 160, 320, 640, 1280)
-RARER_TOKEN_CLASSES = ("cached_input", "cache_write", "reasoning")
-
 TOOLS = ("web_search", "file_search", "other")
-
-
-class _Usual(NamedTuple):
-    """The series that nearly every request counts in, found at once."""
-
-    requests: Counter
-    input_tokens: Counter
-    output_tokens: Counter
-    cost: Counter
-    total: Histogram
 
 
 class Metrics:
@@ -34,38 +22,19 @@ class Metrics:
     def __init__(self, ledger: Ledger) -> None:
         self.registry = CollectorRegistry()
         self._ledger = ledger
-        # Finding a series by its labels costs more than counting in it.
-        self._counter = cache(Counter.labels)
-        self._distribution = cache(Histogram.labels)
-        self._usual = cache(self._find_usual)
         self._listeners: list[Callable[[Entry], None]] = []
-        self._requests = Counter(
-            "breakeven_requests", "Settled requests.", ("model", "backend", "status"), registry=self.registry
-        )
-        self._tokens = Counter("breakeven_tokens", "Tokens by class.", ("model", "class"), registry=self.registry)
-        self._tools = Counter(
-            "breakeven_tool_calls",
-            "By tools of providers, billed beside tokens.",
-            ("model", "tool"),
-            registry=self.registry,
-        )
-        self._cost = Counter("breakeven_cost_usd", "Cost of settled requests.", ("model",), registry=self.registry)
-        self._gpu = Counter(
-            "breakeven_gpu_seconds", "GPU time of your own engines.", ("model",), registry=self.registry
-        )
-        self._unpriced = Counter(
-            "breakeven_unpriced_requests", "Settled without a known price.", ("model",), registry=self.registry
-        )
-        self._estimated = Counter(
-            "breakeven_estimated_usage_requests", "Settled on estimated usage.", ("model",), registry=self.registry
-        )
-        self._first_token = self._histogram("time_to_first_token_seconds", "Streams only.", TIME_BUCKETS)
-        self._total = self._histogram("request_duration_seconds", "From accepted to settled.", TIME_BUCKETS)
-        self._queue = self._histogram("queue_seconds", "Waiting for the engine.", TIME_BUCKETS)
-        self._decode = self._histogram("decode_tokens_per_second", "After the first token.", SPEED_BUCKETS)
-        self._attempts = Counter(
-            "breakeven_failed_attempts", "Attempts that did not answer.", ("backend", "error"), registry=self.registry
-        )
+        self._requests = self._counts("requests", "Settled requests.", "model", "backend", "status")
+        self._tokens = self._counts("tokens", "Tokens by class.", "model", "class")
+        self._tools = self._counts("tool_calls", "By tools of providers, billed beside tokens.", "model", "tool")
+        self._cost_pico_usd = self._counts("cost_usd", "Cost of settled requests.", "model", parts=10**12)
+        self._gpu = self._counts("gpu_seconds", "GPU time of your own engines.", "model")
+        self._unpriced = self._counts("unpriced_requests", "Settled without a known price.", "model")
+        self._estimated = self._counts("estimated_usage_requests", "Settled on estimated usage.", "model")
+        self._first_token = self._distribution("time_to_first_token_seconds", "Streams only.", TIME_BUCKETS)
+        self._total = self._distribution("request_duration_seconds", "From accepted to settled.", TIME_BUCKETS)
+        self._queue = self._distribution("queue_seconds", "Waiting for the engine.", TIME_BUCKETS)
+        self._decode = self._distribution("decode_tokens_per_second", "After the first token.", SPEED_BUCKETS)
+        self._attempts = self._counts("failed_attempts", "Attempts that did not answer.", "backend", "error")
         self._unclassified = Counter(
             "breakeven_unclassified_requests", "Decided without the classifier.", registry=self.registry
         )
@@ -87,60 +56,62 @@ class Metrics:
         """Tell somebody else of every settled request too."""
         self._listeners.append(listener)
 
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(f"breakeven_{name}", text, ("model",), buckets=buckets, registry=self.registry)
+    def settled(self, entry: Entry) -> None:
+        """Count a settled request."""
+        model, tokens = entry.model, self._tokens
+        self._requests[model, entry.backend, entry.status.value] += 1
+        tokens[model, "input"] += entry.input_tokens
+        tokens[model, "output"] += entry.output_tokens
+        self._total.observe(model, entry.total_seconds)
+        if entry.cached_input_tokens:
+            tokens[model, "cached_input"] += entry.cached_input_tokens
+        if written := entry.cache_write_5m_tokens + entry.cache_write_1h_tokens:
+            tokens[model, "cache_write"] += written
+        if entry.reasoning_tokens:
+            tokens[model, "reasoning"] += entry.reasoning_tokens
+        if entry.web_searches or entry.file_searches or entry.other_tool_calls:
+            self._count_tools(entry)
+        if entry.cost is None:
+            self._unpriced[model,] += 1
+        else:
+            self._cost_pico_usd[model,] += entry.cost.total_pico_usd - self._paid_elsewhere(entry)
+        if entry.is_usage_estimated:
+            self._estimated[model,] += 1
+        if entry.gpu_seconds:
+            self._gpu[model,] += entry.gpu_seconds
+        if entry.time_to_first_token_seconds is not None:
+            self._first_token.observe(model, entry.time_to_first_token_seconds)
+        if entry.queue_seconds is not None:
+            self._queue.observe(model, entry.queue_seconds)
+        if entry.decode_tokens_per_second is not None:
+            self._decode.observe(model, entry.decode_tokens_per_second)
+        for listener in self._listeners:
+            listener(entry)
 
     def _paid_elsewhere(self, entry: Entry) -> int:
         """Pico-USD that stand under the model of an attempt without an answer, as in the books."""
         moved = 0
         for one in entry.attempts:
             if one.paid_to is not None and one.cost_pico_usd:
-                self._counter(self._cost, one.model).inc(one.cost_pico_usd / 1e12)
+                self._cost_pico_usd[one.model,] += one.cost_pico_usd
                 moved += one.cost_pico_usd
         return moved
 
-    def settled(self, entry: Entry) -> None:
-        """Count a settled request."""
-        model = entry.model
-        usual = self._usual(model, entry.backend, entry.status.value)
-        usual.requests.inc()
-        usual.input_tokens.inc(entry.input_tokens)
-        usual.output_tokens.inc(entry.output_tokens)
-        usual.total.observe(entry.total_seconds)
-        written = entry.cache_write_5m_tokens + entry.cache_write_1h_tokens
-        counts = (entry.cached_input_tokens, written, entry.reasoning_tokens)
-        for token_class, count in zip(RARER_TOKEN_CLASSES, counts, strict=True):
+    def _count_tools(self, entry: Entry) -> None:
+        counts = (entry.web_searches, entry.file_searches, entry.other_tool_calls)
+        for tool, count in zip(TOOLS, counts, strict=True):
             if count:
-                self._counter(self._tokens, model, token_class).inc(count)
-        for tool, count in zip(TOOLS, (entry.web_searches, entry.file_searches, entry.other_tool_calls), strict=True):
-            if count:
-                self._counter(self._tools, model, tool).inc(count)
-        if entry.cost is None:
-            self._counter(self._unpriced, model).inc()
-        else:
-            usual.cost.inc((entry.cost.total_pico_usd - self._paid_elsewhere(entry)) / 1e12)
-        if entry.is_usage_estimated:
-            self._counter(self._estimated, model).inc()
-        if entry.gpu_seconds:
-            self._counter(self._gpu, model).inc(entry.gpu_seconds)
-        for histogram, value in (
-            (self._first_token, entry.time_to_first_token_seconds),
-            (self._queue, entry.queue_seconds),
-            (self._decode, entry.decode_tokens_per_second),
-        ):
-            if value is not None:
-                self._distribution(histogram, model).observe(value)
-        for listener in self._listeners:
-            listener(entry)
+                self._tools[entry.model, tool] += count
 
-    def _find_usual(self, model: str, backend: str, status: str) -> _Usual:
-        return _Usual(
-            self._requests.labels(model, backend, status),
-            self._tokens.labels(model, "input"),
-            self._tokens.labels(model, "output"),
-            self._cost.labels(model),
-            self._total.labels(model),
-        )
+    def _counts(self, name: str, text: str, *labels: str, parts: int = 1) -> defaultdict[tuple[str, ...], float]:
+        counts = Counts(f"breakeven_{name}", text, labels, parts=parts)
+        self.registry.register(counts)
+        return counts.by_labels
+
+    def _distribution(self, name: str, text: str, bounds: tuple[float, ...]) -> Distribution:
+        distribution = Distribution(f"breakeven_{name}", text, bounds)
+        self.registry.register(distribution)
+        return distribution
 
     def rules_taken_over(self, seconds: float) -> None:
         """This worker decides by newly activated rules."""
@@ -152,4 +123,4 @@ class Metrics:
 
     def attempt_failed(self, candidate: Candidate, error: BackendError) -> None:
         """An attempt ended without a first chunk."""
-        self._attempts.labels(candidate.backend, type(error).__name__).inc()
+        self._attempts[candidate.backend, type(error).__name__] += 1
