@@ -9,6 +9,11 @@ FAINT = "rgba(136,136,130,0.22)"
 MOST_SERIES = len(COLOURS)
 """As many as can be told apart: no colour stands for two names."""
 Options = dict[str, Any]
+DOLLARS = """(value) => value == null ? '–' : (value < 0 ? '−$' : '$') + Math.abs(value).toLocaleString('en-US',
+  Math.abs(value) < 1 ? {maximumSignificantDigits: 3} : {minimumFractionDigits: 2, maximumFractionDigits: 2})"""
+DOLLAR_TICK = "(value) => (value < 0 ? '−$' : '$') + Math.abs(value).toLocaleString('en-US')"
+PER_CENT = "(value) => value + ' %'"
+"""How the browser writes a value: the page framework takes a name that begins with a colon as a function's text."""
 
 
 def base(*, unit: str = "", is_time: bool = False, categories: Sequence[str] = ()) -> Options:
@@ -49,8 +54,15 @@ def base(*, unit: str = "", is_time: bool = False, categories: Sequence[str] = (
     }
 
 
-def stacked_bars(points: Sequence[tuple[str, str, float]], *, unit: str) -> Options:
-    """`points` are (start, name, value); one bar a start, stacked by name, the largest name at the bottom.
+def in_dollars(options: Options, *, axis: str = "yAxis") -> Options:
+    """Ticks and tooltips as dollars."""
+    options[axis]["axisLabel"] = {**options[axis]["axisLabel"], ":formatter": DOLLAR_TICK}
+    options["tooltip"] = {**options["tooltip"], ":valueFormatter": DOLLARS}
+    return options
+
+
+def stacked_bars(points: Sequence[tuple[str, str, float]]) -> Options:
+    """`points` are (start, name, dollars); one bar a start, stacked by name, the largest name at the bottom.
 
     Of more names than there are colours the smaller ones are one series, in the last colour, on top.
     """
@@ -66,7 +78,7 @@ def stacked_bars(points: Sequence[tuple[str, str, float]], *, unit: str) -> Opti
     for start, name, value in points:
         shown = name if name in ordered else ordered[-1]
         values[start, shown] = values.get((start, shown), 0.0) + value
-    options = base(unit=unit, is_time=True)
+    options = in_dollars(base(is_time=True))
     options["series"] = [
         {
             "name": name,
@@ -80,14 +92,11 @@ def stacked_bars(points: Sequence[tuple[str, str, float]], *, unit: str) -> Opti
     return options
 
 
-def rows(names: Sequence[str], values: Sequence[float], *, unit: str) -> Options:
-    """Lying bars, the first name on top."""
-    options = base(unit="", categories=list(reversed(names)))
+def rows(names: Sequence[str], values: Sequence[float]) -> Options:
+    """Lying bars of dollars, the first name on top."""
+    options = base(categories=list(reversed(names)))
     options["xAxis"], options["yAxis"] = options["yAxis"], options["xAxis"]
-    options["xAxis"]["name"] = unit
-    options["xAxis"]["nameLocation"] = "middle"
-    options["xAxis"]["nameGap"] = 26
-    options["xAxis"]["nameTextStyle"] = {"color": INK, "align": "center"}
+    in_dollars(options, axis="xAxis")
     options["yAxis"]["axisLabel"] = {"color": INK, "width": 210, "overflow": "truncate"}
     options["legend"] = {"show": False}
     options["series"] = [{"type": "bar", "barMaxWidth": 22, "data": list(reversed(values))}]
@@ -97,6 +106,7 @@ def rows(names: Sequence[str], values: Sequence[float], *, unit: str) -> Options
 def used_and_paid(points: Sequence[tuple[str, float, float]], break_even: float | None) -> Options:
     """GPU utilisation by the hour in per cent: used, the idle rest, and the line above which owning pays."""
     options = base(unit="% of paid GPU time", is_time=True)
+    options["tooltip"][":valueFormatter"] = PER_CENT
     used = [[start, round(100 * used / paid, 2) if paid else 0.0] for start, used, paid in points]
     series: Options = {
         "name": "used",
@@ -119,9 +129,12 @@ def used_and_paid(points: Sequence[tuple[str, float, float]], break_even: float 
     return options
 
 
-def cost_curves(points: Sequence[dict[str, Any]], here: float) -> Options:
-    """Bills of a month over volume: all hosted, and the cheapest fleet beside it as a staircase with its interval."""
-    options: dict[str, Any] = base(unit="$ / month")
+def cost_curves(points: Sequence[dict[str, Any]], here: float, pays_from: dict[str, Any] | None) -> Options:
+    """Bills of a month over volume: all hosted, and the cheapest fleet beside it as a staircase with its interval.
+
+    `pays_from` is the volume from which owning pays, and the bill there, as the report has them.
+    """
+    options: dict[str, Any] = in_dollars(base(unit="a month"))
     options["xAxis"] = {
         **options["xAxis"],
         "type": "value",
@@ -138,7 +151,8 @@ def cost_curves(points: Sequence[dict[str, Any]], here: float) -> Options:
         return {"name": name, "type": "line", "showSymbol": False, "data": data, **more}
 
     band = [p for p in points if p["owned_low_usd"] is not None]
-    options["legend"]["data"] = ["everything hosted", "own GPUs, rest hosted", "5–95 % by resampled days"]
+    interval = "nine in ten resamples of days"
+    options["legend"]["data"] = ["everything hosted", "own GPUs, rest hosted", *([interval] if band else [])]
     options["series"] = [
         line("everything hosted", "hosted_usd", lineStyle={"width": 2.4}),
         line("own GPUs, rest hosted", "owned_usd", lineStyle={"width": 2.4}),
@@ -150,7 +164,7 @@ def cost_curves(points: Sequence[dict[str, Any]], here: float) -> Options:
         options["series"] += [
             {"name": "least", "type": "line", "showSymbol": False, "data": low, **edge},
             {
-                "name": "5–95 % by resampled days",
+                "name": interval,
                 "type": "line",
                 "showSymbol": False,
                 "color": COLOURS[1],
@@ -166,7 +180,29 @@ def cost_curves(points: Sequence[dict[str, Any]], here: float) -> Options:
         "label": {"formatter": "you are here", "color": INK, "position": "end"},
         "data": [{"xAxis": round(here, 2)}],
     }
+    if pays_from is not None and pays_from["requests_per_day"] <= points[-1]["requests_per_day"]:
+        options["series"][0]["markPoint"] = _pays_from(pays_from)
     return options
+
+
+def _pays_from(volume: dict[str, Any]) -> Options:
+    """The crossing, with its volume."""
+    requests = volume["requests_per_day"]
+    return {
+        "silent": True,
+        "symbol": "circle",
+        "symbolSize": 11,
+        "itemStyle": {"color": COLOURS[3]},
+        "label": {
+            "formatter": f"owning pays from {requests:,.0f} a day",
+            "color": INK,
+            "position": "bottom",
+            "distance": 10,
+            "align": "left",
+            "fontWeight": "bold",
+        },
+        "data": [{"coord": [round(requests, 2), float(volume["hosted_usd_per_month"])]}],
+    }
 
 
 def tornado(swings: Sequence[tuple[str, float, float]], middle: float) -> Options:
@@ -174,10 +210,11 @@ def tornado(swings: Sequence[tuple[str, float, float]], middle: float) -> Option
     ordered = sorted(swings, key=lambda one: abs(one[2] - one[1]))
     options = base(unit="", categories=[name for name, _, _ in ordered])
     options["xAxis"], options["yAxis"] = options["yAxis"], options["xAxis"]
-    options["xAxis"] |= {"name": "change of the saving, $ / month", "nameLocation": "middle", "nameGap": 26}
+    options["xAxis"] |= {"name": "change of the saving a month", "nameLocation": "middle", "nameGap": 26}
     options["xAxis"]["nameTextStyle"] = {"color": INK, "align": "center"}
     options["grid"]["bottom"] = 62
-    options["tooltip"] = {"trigger": "item", "confine": True}
+    options["tooltip"]["trigger"] = "item"
+    in_dollars(options, axis="xAxis")
     options["series"] = [
         {
             "name": name,
@@ -210,7 +247,7 @@ def throughput(points: Sequence[tuple[int, float]], working: int | None) -> Opti
             "silent": True,
             "symbol": "none",
             "lineStyle": {"color": COLOURS[1], "type": "dashed"},
-            "label": {"formatter": f"working point {working}", "color": INK, "position": "end"},
+            "label": {"formatter": f"working point {working}", "color": INK, "position": "insideEndTop"},
             "data": [{"xAxis": working}],
         }
     return options
@@ -218,7 +255,7 @@ def throughput(points: Sequence[tuple[int, float]], working: int | None) -> Opti
 
 def forecast(history: Sequence[tuple[str, float]], ahead: Sequence[tuple[str, float, float, float]]) -> Options:
     """Days that were, as bars; days to come as a line in its interval (day, low, expected, high)."""
-    options = base(unit="$ / day", is_time=True)
+    options = in_dollars(base(unit="a day", is_time=True))
     hidden: Options = {
         "type": "line",
         "lineStyle": {"opacity": 0},

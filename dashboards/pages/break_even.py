@@ -1,4 +1,4 @@
-"""Whether owning the GPU pays: verdict, curves, what moves it, and sliders of what-ifs that the gateway computes."""
+"""Whether owning the GPU pays: the answer, its curves beside sliders of what-ifs, what moves it, how it was found."""
 
 import json
 from html import escape
@@ -6,7 +6,7 @@ from typing import Any
 
 from nicegui import ui
 
-from dashboards import charts, display, markup
+from dashboards import break_even_answer, charts, display, markup
 from dashboards.frame import View, chart, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.levers import LEVERS
@@ -21,50 +21,71 @@ async def build(view: View) -> None:
     """Everything here is computed by the gateway; `breakeven break-even` prints the same report."""
     given = {name: view.query(name) for name in (*(lever.name for lever in LEVERS), *OTHERS)}
     found = await view.gateway.get(PATH, **view.period.bounds(), **given)
-    box = panel("What if", "Move a handle: the report below is computed again. Growth and purchase are for payback.")
-    results = ui.element("div")
+    answer = ui.element("div").props('aria-live="polite"')
+    with grid("be-wide"):
+        beside = ui.element("div")
+        levers = panel("What if", "Move a handle: this page is computed again. Growth and purchase are for payback.")
+    rest = ui.element("div")
+    places = {answer: _answer, beside: _picture, rest: _rest}
     asked = 0
+
+    def show(report: dict[str, Any]) -> None:
+        for place, build_part in places.items():
+            with place:
+                build_part(report)
 
     async def ask(changed: dict[str, str]) -> None:
         """The same page for other values, in its place; its address keeps them. The last of quick changes counts."""
         nonlocal asked
         asked += 1
         mine = asked
+        for place in places:
+            place.classes(add="be-stale be-pending")
+        problem = ""
+        again: dict[str, Any] = {}
         try:
             again = await view.gateway.get(PATH, **view.period.bounds(), **changed)
         except (GatewayRefused, GatewayUnreachable) as error:
-            results.clear()
-            with results:
-                html(markup.message("Nothing to show", str(error), tone="warn"))
-            return
+            problem = markup.message("Nothing to show", str(error), tone="warn")
         if mine != asked:
             return
-        results.clear()
-        with results:
-            _results(again)
+        for place in places:
+            place.clear()
+            place.classes(remove="be-stale be-pending")
+        if problem:
+            with answer:
+                html(problem)
+            return
+        show(again)
         ui.run_javascript(f"history.replaceState(null, '', {json.dumps(view.link('/break-even', **changed))})")
 
-    with box:
+    with levers:
         build_levers(found, given, ask)
-    with results:
-        _results(found)
+    show(found)
 
 
-def _results(found: dict[str, Any]) -> None:
+def _answer(found: dict[str, Any]) -> None:
     report = found["report"]
-    with panel("Verdict"):
-        caveats = "".join(f"<li>{escape(one)}</li>" for one in report["caveats"])
-        html(f'<div class="be-verdict">{escape(report["verdict"])}</div><ul class="be-caveats">{caveats}</ul>')
-    html(markup.tiles([*_tiles(report), *_payback(found["payback"])]))
-    here = report["observed"]["requests_per_day"]
+    with panel(break_even_answer.heading(report)).classes("be-answer"):
+        html(f'<p class="be-because">{escape(break_even_answer.because(report))}</p>')
+        html(markup.facts(break_even_answer.facts(report)))
+
+
+def _picture(found: dict[str, Any]) -> None:
+    report = found["report"]
     with panel(
         "Bills of a month over volume", f"US dollars per {report['month']['hours']:.0f} hours, at the observed mix."
     ):
         chart(
-            charts.cost_curves(found["curve"], here),
+            charts.cost_curves(found["curve"], report["observed"]["requests_per_day"], report["volume"]["hybrid"]),
             "Monthly cost over requests a day, hosted and with own GPUs; the table below has the staircase",
             is_tall=True,
         )
+    html(markup.tiles([*_tiles(report), *_payback(found["payback"])]))
+
+
+def _rest(found: dict[str, Any]) -> None:
+    report = found["report"]
     with grid("be-two"):
         with panel("The staircase", "Each further GPU must save more hosted calls than its rent."):
             html(_staircase(report["staircase"]))
@@ -78,20 +99,21 @@ def _results(found: dict[str, Any]) -> None:
                 for one in report["tornado"]
             ]
             chart(charts.tornado(swings, float(report["month"]["plan_saving_usd"])), "Sensitivity of the saving")
+    with panel("In words, and what it assumes"):
+        caveats = "".join(f"<li>{escape(one)}</li>" for one in report["caveats"])
+        verdict = escape(report["verdict"].replace("-$", "−$"))
+        html(f'<div class="be-verdict">{verdict}</div><ul class="be-caveats">{caveats}</ul>')
     with panel("What was observed"):
         html(_observed(report))
 
 
 def _tiles(report: dict[str, Any]) -> list[str]:
-    month, unit, owned, sure = report["month"], report["unit"], report["owned"], report["confidence"]
-    saving = float(month["plan_saving_usd"])
+    month, unit, owned = report["month"], report["unit"], report["owned"]
     per = f"per month of {month['hours']:.0f} h"
-    shown = [
+    return [
         markup.tile("Everything hosted", display.dollars(month["all_hosted_usd"]), f"{per} · {report['hosted']}"),
         markup.tile("With this plan", display.dollars(month["plan_usd"]), f"{per} · {report['plan']}"),
-        markup.tile(
-            "Saving", display.dollars(month["plan_saving_usd"]), _interval(sure), tone="good" if saving > 0 else "bad"
-        ),
+        markup.tile("Cheapest fleet", _gpus(month["best_replicas"]), f"{display.dollars(month['best_usd'])} {per}"),
         markup.tile(
             "Capacity used",
             display.share(owned["utilisation"]),
@@ -100,27 +122,7 @@ def _tiles(report: dict[str, Any]) -> list[str]:
         markup.tile(
             "Pays above", display.share(unit["break_even_utilisation"]), "of its capacity; over 100 % is never"
         ),
-        markup.tile("Cheapest fleet", _gpus(month["best_replicas"]), f"{display.dollars(month['best_usd'])} {per}"),
     ]
-    volume = report["volume"]["hybrid"]
-    shown.append(
-        markup.tile(
-            "Break-even volume",
-            f"{volume['requests_per_day']:,.0f} / day" if volume else "never",
-            f"requests; {display.dollars(volume['hosted_usd_per_month'])} a month hosted"
-            if volume
-            else "at any volume",
-        )
-    )
-    if sure is not None:
-        shown.append(
-            markup.tile(
-                "Chance that owning pays",
-                display.share(sure["probability_owning_is_cheaper"], places=0),
-                f"{sure['days']} days resampled",
-            )
-        )
-    return shown
 
 
 def _gpus(count: int) -> str:
@@ -135,12 +137,6 @@ def _payback(found: dict[str, Any] | None) -> list[str]:
         recovered = display.dollars(str(round(found["best_recovered_usd"], 2)))
         return [markup.tile("Paid back", "never", f"{note}; at most {recovered} of it", tone="bad")]
     return [markup.tile("Paid back", f"{found['months']} months", note, tone="good")]
-
-
-def _interval(sure: dict[str, Any] | None) -> str:
-    if sure is None:
-        return "per month; one day says nothing of its spread"
-    return f"per month; 5–95 %: {display.dollars(sure['saving_low_usd'])} – {display.dollars(sure['saving_high_usd'])}"
 
 
 def _staircase(rows: list[dict[str, Any]]) -> str:

@@ -43,7 +43,7 @@ async def build(view: View) -> None:
         names = [" · ".join(key_names.get(v or "", v or "none") for v in row["group"].values()) for row in top]
         values = [float(row["cost_usd"]) for row in top]
         chart(
-            charts.rows(names, values, unit="$"),
+            charts.rows(names, values),
             "Spend by group; the table below has every number",
             is_tall=len(top) > 10,
         )

@@ -90,18 +90,18 @@ def test_a_group_leads_to_its_requests_among_those_that_the_page_is_filtered_to(
 
 def test_stacked_bars_lose_nothing() -> None:
     points = [("a", "x", 1.0), ("b", "y", 2.0), ("b", "x", 3.0), ("b", "x", 0.5)]
-    series = charts.stacked_bars(points, unit="$")["series"]
+    series = charts.stacked_bars(points)["series"]
     assert [one["name"] for one in series] == ["x", "y"]
     assert [[value for _, value in one["data"]] for one in series] == [[1.0, 3.5], [0.0, 2.0]]
 
 
 def test_no_colour_of_stacked_bars_stands_for_two_names_and_the_sum_stays() -> None:
     points = [(start, f"m{n}", float(n + 1)) for start in ("a", "b") for n in range(25)]
-    series = charts.stacked_bars(points, unit="$")["series"]
+    series = charts.stacked_bars(points)["series"]
     assert len(series) == len(charts.COLOURS)
     assert [series[0]["name"], series[-1]["name"]] == ["m24", "18 others"]
     assert sum(value for one in series for _, value in one["data"]) == 2 * sum(range(1, 26))
-    few = charts.stacked_bars([("a", f"m{n}", 1.0) for n in range(len(charts.COLOURS))], unit="$")["series"]
+    few = charts.stacked_bars([("a", f"m{n}", 1.0) for n in range(len(charts.COLOURS))])["series"]
     assert not any("others" in one["name"] for one in few)
 
 
@@ -113,11 +113,34 @@ def test_the_tornado_puts_the_strongest_on_top() -> None:
 
 def test_the_cost_curve_has_its_band_and_its_mark() -> None:
     point = {"requests_per_day": 1.0, "hosted_usd": 2.0, "owned_usd": 3.0, "owned_low_usd": 2.5, "owned_high_usd": 3.5}
-    options = charts.cost_curves([point], 1.0)
+    options = charts.cost_curves([point], 1.0, {"requests_per_day": 1.0, "hosted_usd_per_month": "2.5"})
     assert [one["data"] for one in options["series"]] == [[[1.0, 2.0]], [[1.0, 3.0]], [[1.0, 2.5]], [[1.0, 1.0]]]
     assert options["series"][0]["markLine"]["data"] == [{"xAxis": 1.0}]
-    without = charts.cost_curves([{**point, "owned_low_usd": None, "owned_high_usd": None}], 1.0)
-    assert len(without["series"]) == 2
+    assert options["series"][0]["markPoint"]["data"] == [{"coord": [1.0, 2.5]}]
+    assert options["series"][-1]["name"] in options["legend"]["data"]
+    without = charts.cost_curves([{**point, "owned_low_usd": None, "owned_high_usd": None}], 1.0, None)
+    assert len(without["series"]) == len(without["legend"]["data"]) == 2
+    assert "markPoint" not in without["series"][0]
+
+
+def test_a_crossing_beyond_the_curve_is_not_drawn() -> None:
+    point = {"requests_per_day": 1.0, "hosted_usd": 2.0, "owned_usd": 3.0, "owned_low_usd": None}
+    options = charts.cost_curves([point], 1.0, {"requests_per_day": 9.0, "hosted_usd_per_month": "18"})
+    assert "markPoint" not in options["series"][0]
+
+
+@pytest.mark.parametrize(
+    ("options", "axis"),
+    [
+        (charts.stacked_bars([("a", "x", 1.0)]), "yAxis"),
+        (charts.rows(["a"], [1.0]), "xAxis"),
+        (charts.tornado([("a", 1.0, 2.0)], 1.0), "xAxis"),
+        (charts.forecast([("a", 1.0)], []), "yAxis"),
+    ],
+)
+def test_dollars_are_written_as_dollars(options: charts.Options, axis: str) -> None:
+    assert options[axis]["axisLabel"][":formatter"] == charts.DOLLAR_TICK
+    assert options["tooltip"][":valueFormatter"] == charts.DOLLARS
 
 
 def test_break_even_above_everything_draws_no_line() -> None:
