@@ -28,6 +28,16 @@ TOGGLE_THEME = """() => {
   document.cookie = 'breakeven_theme=' + (now ? 'light' : 'dark') + ';path=/ui;samesite=lax;max-age=31536000';
 }"""
 
+TOGGLE_MENU = """(event) => {
+  const button = event.currentTarget, isOpen = button.closest('nav').classList.toggle('be-open');
+  button.setAttribute('aria-expanded', isOpen);
+}"""
+BRAND = (
+    '<a class="be-skip" href="#main">Skip to the page</a>'
+    '<a class="be-brand" href="/ui/"><img src="/ui/static/mark.svg" alt="" width="26" height="26">'
+    "<span>Breakeven</span></a>"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -73,13 +83,12 @@ async def show(spec: PageSpec, specs: Sequence[PageSpec], view: View) -> None:
     ui.query("main.q-page").props("role=presentation")  # the framework's own: ours is the main part
     with ui.element("div").classes("be-shell"):
         with ui.element("nav").classes("be-side").props('aria-label="Pages"'):
-            html(_navigation(spec, specs, view))
+            html(BRAND)
+            _button("Menu", TOGGLE_MENU, "be-menu").props('aria-expanded="false"')
+            html(_navigation(spec, specs, view)).classes("be-pages")
             with ui.element("div").classes("be-who"):
                 html(_who(view.session))
-                button = ui.element("button").classes("be-link").props('type="button"')
-                button.on("click", js_handler=TOGGLE_THEME)
-                with button:
-                    ui.label("Light / dark")
+                _button("Light / dark", TOGGLE_THEME, "be-link")
         with ui.element("main").classes("be-main").props('id="main"'):
             html(_head(spec, view))
             if not view.session.may(spec.permission):
@@ -164,12 +173,17 @@ def grid(kind: str) -> ui.element:
     return ui.element("div").classes(kind)
 
 
+def _button(label: str, js: str, kind: str) -> ui.element:
+    """A plain button that the browser alone answers."""
+    button = ui.element("button").classes(kind).props('type="button"')
+    button.on("click", js_handler=js)
+    with button:
+        ui.label(label)
+    return button
+
+
 def _navigation(spec: PageSpec, specs: Sequence[PageSpec], view: View) -> str:
-    parts = [
-        '<a class="be-skip" href="#main">Skip to the page</a>',
-        '<a class="be-brand" href="/ui/"><img src="/ui/static/mark.svg" alt="" width="26" height="26">'
-        "<span>Breakeven</span></a>",
-    ]
+    parts: list[str] = []
     group = ""
     for one in specs:
         if not one.group or not view.session.may(one.permission):

@@ -142,6 +142,11 @@ def test_every_page_stands_on_a_phone_without_sideways_scrolling(browser: webdri
             if browser.execute_script("return document.documentElement.scrollWidth") > metrics["width"]:
                 wide.append(spec.path)
         assert not wide
+        assert not [one for one in browser.find_elements(By.CSS_SELECTOR, ".be-nav") if one.is_displayed()]
+        button(browser, "Menu").click()
+        assert button(browser, "Menu").get_attribute("aria-expanded") == "true"
+        browser.find_element(By.LINK_TEXT, "Routing rules").click()
+        see(browser, "History")
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         browser.set_window_size(size["width"], size["height"])
