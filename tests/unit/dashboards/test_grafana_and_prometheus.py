@@ -11,6 +11,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from dashboards.grafana_boards import BOARDS, HERE, as_json
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.series import Counts, Distribution
 from tests.memory_ledger import MemoryLedger
 
 RULES = HERE.parent / "prometheus" / "breakeven.rules.yml"
@@ -24,15 +25,24 @@ def exported() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     metrics = Metrics(MemoryLedger())
     for collector in metrics.registry._collector_to_names:  # pyright: ignore[reportPrivateUsage]
-        assert isinstance(collector, (Counter, Gauge, Histogram))
-        name, labels = collector._name, set(collector._labelnames)  # pyright: ignore[reportPrivateUsage]
-        if isinstance(collector, Counter):
+        name, labels = _named(collector)
+        if isinstance(collector, (Counter, Counts)):
             found[f"{name}_total"] = labels
-        elif isinstance(collector, Histogram):
+        elif isinstance(collector, (Histogram, Distribution)):
             found |= {f"{name}_bucket": {*labels, "le"}, f"{name}_sum": labels, f"{name}_count": labels}
         else:
             found[name] = labels
     return found
+
+
+def _named(collector: object) -> tuple[str, set[str]]:
+    if isinstance(collector, Distribution):
+        return collector._name, {"model"}  # pyright: ignore[reportPrivateUsage]
+    if isinstance(collector, Counts):
+        name, labels = collector._name, set(collector._labels)  # pyright: ignore[reportPrivateUsage]
+        return name.removesuffix("_total"), labels
+    assert isinstance(collector, (Counter, Gauge, Histogram))
+    return collector._name, set(collector._labelnames)  # pyright: ignore[reportPrivateUsage]
 
 
 def expressions() -> Iterator[tuple[str, str]]:
