@@ -9,6 +9,7 @@ from typing import Protocol
 
 ZEROS = bytes(1 << 20)
 SHORTEST_PAUSE_SECONDS = 0.001
+NOTE = "shipped"
 
 
 class DiskFile(Protocol):
@@ -54,6 +55,14 @@ class Disk(Protocol):
 
     def remove(self, name: str) -> None:
         """The file is gone, also after power loss, when it returns."""
+        ...
+
+    def note(self, content: bytes) -> None:
+        """Keep a few bytes, always as many, in place of the last ones: at once safe from the death of this process."""
+        ...
+
+    def noted(self) -> bytes:
+        """What was noted last; after power loss what was noted before that, or anything."""
         ...
 
 
@@ -140,6 +149,19 @@ class LocalDisk:
     def remove(self, name: str) -> None:
         (self._directory / name).unlink()
         self._sync_names()
+
+    def note(self, content: bytes) -> None:
+        descriptor = os.open(self._directory / NOTE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(descriptor, content, 0)
+        finally:
+            os.close(descriptor)
+
+    def noted(self) -> bytes:
+        try:
+            return (self._directory / NOTE).read_bytes()
+        except FileNotFoundError:
+            return b""
 
     def _sync_names(self) -> None:
         descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

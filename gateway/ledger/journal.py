@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from gateway.clock import now_us
 from gateway.errors import LedgerUnavailable
 from gateway.ledger.age import AgeMarks
 from gateway.ledger.batch import Batch
@@ -25,6 +26,7 @@ from gateway.ledger.entry import Checkpoint, Entry, Intent
 from gateway.ledger.record import Framing, Kind
 from gateway.ledger.recovery import OpenIntent, OpenIntents, Recovered, settle_orphan
 from gateway.ledger.segments import NoRoom, Position, Segment, Segments
+from gateway.ledger.shipped_before import ShippedBefore
 from gateway.ledger.syncing import Syncer, choose_syncer
 
 SEGMENT_BYTES = 64 << 20
@@ -49,6 +51,7 @@ class Journal:
         syncer: Syncer | None = None,
         file_executor: Executor | None = None,
         framing: Framing | None = None,
+        now_us: Callable[[], int] = now_us,
     ) -> None:
         """Raises OSError when the disk cannot be used. `on_failure` is called once, from the loop, if a sync fails."""
         self._on_failure = on_failure
@@ -63,14 +66,15 @@ class Journal:
         self._spare_refused_at = -SPARE_RETRY_SECONDS
         self._reserved_bytes = 0
         self._skipped_checkpoints = 0
-        self._shipped_entries = 0
         self._syncs = 0
         self._open = OpenIntents()
         self._age = AgeMarks()
-        self.recovered = self._recover()
+        before = ShippedBefore(self._segments.noted_shipped(), now_us())
+        self.recovered = self._recover(before)
         self._syncer = syncer or choose_syncer(self._segments.current.file)
         self._durable = self._segments.end
-        self._shipped = self._segments.start
+        self._shipped = before.end or self._segments.start
+        self._shipped_entries = before.entries
         self._mark_time()
 
     @classmethod
@@ -176,6 +180,12 @@ class Journal:
         self._shipped = position
         self._shipped_entries += entries
         self._age.shipped(position)
+        try:
+            self._segments.note_shipped(position)
+        finally:
+            await self._let_go_before(position)
+
+    async def _let_go_before(self, position: Position) -> None:
         finished = self._segments.before(position)
         if not finished or self._failure:
             return
@@ -231,9 +241,10 @@ class Journal:
         await asyncio.sleep(0)  # the callback of a spare segment that was just finished runs before the files close
         self._segments.close()
 
-    def _recover(self) -> Recovered:
+    def _recover(self, before: ShippedBefore) -> Recovered:
         for epoch, record in self._segments.recover():
             self._open.apply(record, epoch)
+            before.apply(record, epoch)
         orphans = dict(self._open)
         self._reserved_bytes = sum(_reserve(opened.intent) for opened in orphans.values())
         if self._segments.free_bytes < self._reserved_bytes and not self._segments.has_spare:
@@ -241,7 +252,8 @@ class Journal:
         for opened in orphans.values():
             self._settle_open(settle_orphan(opened))
         sync_all(self._segments.take_dirty())
-        return Recovered(self._open.settled_entries, tuple(orphans), self._segments.discarded_bytes)
+        unshipped = self._open.settled_entries - before.entries
+        return Recovered(unshipped, tuple(orphans), self._segments.discarded_bytes)
 
     def _settle_open(self, entry: Entry) -> None:
         opened = self._open[entry.intent.request_id]

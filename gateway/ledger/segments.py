@@ -13,6 +13,7 @@ from gateway.ledger.record import Framing, Kind, Record
 
 READ_BYTES = 1 << 17
 CALM_SHARE = 0.75
+NOTE = "{:016d} {:016d}\n"
 
 
 @dataclass(slots=True)
@@ -176,6 +177,18 @@ class Segments:
                     raise OSError(f"segment {segment.name} is damaged at {offset}")
                 length *= 4
         return [], position
+
+    def note_shipped(self, position: Position) -> None:
+        """For the next process. Raises OSError."""
+        self._disk.note(NOTE.format(position.epoch, position.offset).encode("ascii"))
+
+    def noted_shipped(self) -> Position | None:
+        """What an earlier process noted, if it can be read."""
+        try:
+            epoch, offset = map(int, self._disk.noted().split())
+            return Position(epoch, offset)
+        except ValueError:
+            return None
 
     def before(self, position: Position) -> Sequence[Segment]:
         """The segments that end before `position`, the current one never among them."""

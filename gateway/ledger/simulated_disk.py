@@ -74,6 +74,7 @@ class SimulatedDisk:
         self.syncs = 0
         self.is_powered = True
         self._files: dict[str, SimulatedFile] = {}
+        self._notes = [b""]
 
     def names(self) -> list[str]:
         return list(self._files)
@@ -92,9 +93,17 @@ class SimulatedDisk:
         self.check_power()
         self.free_bytes += self._files.pop(name).size
 
+    def note(self, content: bytes) -> None:
+        self.check_power()
+        self._notes.append(content)
+
+    def noted(self) -> bytes:
+        return self._notes[-1]
+
     def lose_power(self) -> None:
         """Nothing reaches the disk any more until `restart`."""
         self.is_powered = False
+        self._notes = [self.chance.choice(self._notes)]
         for file in self._files.values():
             file.lose_power()
 

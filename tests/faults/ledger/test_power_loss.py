@@ -66,6 +66,7 @@ class SkipsSync:
 
     def __init__(self, disk: Disk) -> None:
         self.names, self.create, self.remove = disk.names, disk.create, disk.remove
+        self.note, self.noted = disk.note, disk.noted
         self._disk = disk
 
     def open(self, name: str) -> DiskFile:

@@ -1,12 +1,15 @@
 """What is old enough is forgotten on both databases, sums stay, and what comes late is booked nevertheless."""
 
 import os
+from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.kept_answers.body_keeper import Bodies
+from gateway.ledger.journal import Journal
+from gateway.ledger.shipper import Shipper
 from gateway.storage.retention import DAY_US, Forgotten, apply_retention
 from gateway.storage.sql_audit import SqlAuditLog
 from gateway.storage.sql_bodies import SqlBodies
@@ -15,6 +18,7 @@ from gateway.storage.tables import entries, hourly
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
 
 pytestmark = pytest.mark.integration
+PATIENCE_SECONDS = 60
 START_US = make_intent(0).accepted_at_us  # the first of January
 NOW_US = START_US + 100 * DAY_US
 
@@ -60,3 +64,28 @@ async def test_an_entry_that_comes_after_its_month_was_dropped_is_booked_at_the_
     except Exception:  # noqa: BLE001 - as the shipper does: whatever the database says, again
         await ledger.insert(late)
     assert await counts(engine) == (1, 2)
+
+
+def open_journal(directory: Path) -> Journal:
+    def fail(error: OSError) -> None:
+        raise AssertionError(f"the journal stopped: {error}")
+
+    return Journal.open(directory, on_failure=fail, segment_bytes=1 << 16)
+
+
+async def test_what_was_forgotten_stays_so_when_the_journal_that_still_has_it_is_opened_again(
+    engine: AsyncEngine, tmp_path: Path
+) -> None:
+    journal = open_journal(tmp_path / "journal")
+    for number in range(3):
+        journal.intend(make_intent(number))
+        await journal.settle(make_entry(number))
+    assert await Shipper(journal, SqlLedger(engine)).drain(PATIENCE_SECONDS)
+    await journal.aclose()
+    await apply_retention(engine, requests_days=1, bodies_days=1, now_us=NOW_US)
+    assert await counts(engine) == (0, 3)
+
+    again = open_journal(tmp_path / "journal")
+    assert await Shipper(again, SqlLedger(engine)).drain(PATIENCE_SECONDS)
+    await again.aclose()
+    assert await counts(engine) == (0, 3)

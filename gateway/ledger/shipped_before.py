@@ -1,0 +1,63 @@
+"""The part of a journal that is not shipped again at the next start: an earlier process did, and it is old. Pure.
+
+The database may have forgotten it since (`retention`), and would book it a second time. What is younger is shipped
+again, in case the database has lost it: then it was restored from a backup, or a replica of it took over.
+"""
+
+import msgspec
+
+from gateway.ledger.record import Kind, Record
+from gateway.ledger.segments import Position
+
+SURELY_KEPT_US = 86_400_000_000
+"""No database forgets a request before it is so old: `requests_days` is 1 at least."""
+
+
+class _Accepted(msgspec.Struct, array_like=True):
+    """The head of an intent."""
+
+    request_id: str
+    accepted_at_us: int
+
+
+class _Settled(msgspec.Struct, array_like=True):
+    """The head of an entry."""
+
+    intent: _Accepted
+
+
+SETTLED = msgspec.msgpack.Decoder(_Settled)
+
+
+class ShippedBefore:
+    """Apply every record of the journal, in order; then `end` is where shipping begins, and `entries` lie before it."""
+
+    def __init__(self, noted: Position | None, now_us: int) -> None:
+        self._noted = noted or Position(0, 0)
+        self._old_before_us = now_us - SURELY_KEPT_US
+        self._end: Position | None = None
+        self._entries = 0
+        self._is_past = False
+        self._is_note_ours = False
+
+    def apply(self, record: Record, epoch: int) -> None:
+        here = Position(epoch, record.end)
+        self._is_note_ours |= here == self._noted
+        self._is_past = self._is_past or here > self._noted or self._is_young(record)
+        if not self._is_past:
+            self._end = here
+            self._entries += record.kind is Kind.SETTLE
+
+    @property
+    def end(self) -> Position | None:
+        """None: at the start, also where the note is of another journal, because no record ends where it says."""
+        return self._end if self._is_note_ours else None
+
+    @property
+    def entries(self) -> int:
+        return self._entries if self._is_note_ours else 0
+
+    def _is_young(self, record: Record) -> bool:
+        return (
+            record.kind is Kind.SETTLE and SETTLED.decode(record.payload).intent.accepted_at_us >= self._old_before_us
+        )
