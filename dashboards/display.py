@@ -1,12 +1,14 @@
 """Numbers and times as people read them, always with their unit. Pure; dollars stay exact decimals to the end."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
 UNKNOWN = "–"
 MILLION = 1_000_000
+AMOUNT = re.compile(r"-?\d+(\.\d+)?")
 
 
 def dollars(text: str | Decimal | None, *, places: int | None = None) -> str:
@@ -20,15 +22,41 @@ def dollars(text: str | Decimal | None, *, places: int | None = None) -> str:
     return f"{'−' if rounded < 0 else ''}${abs(rounded):,f}"
 
 
+def dollar_column(texts: Sequence[str]) -> list[str]:
+    """Amounts below each other, all with as many places as show two digits of the smallest, or six of the largest.
+
+    What these places show nothing of is `<$0.01`; what is no amount stays as it is.
+    """
+    sizes = [abs(Decimal(text)) for text in texts if _is_amount(text) and Decimal(text)]
+    places = min(1 - min(sizes).adjusted(), 5 - max(sizes).adjusted(), 12) if sizes else 0
+    return [_of_column(text, max(places, 2)) if _is_amount(text) else text for text in texts]
+
+
+def _of_column(text: str, places: int) -> str:
+    value, least = Decimal(text), Decimal(1).scaleb(-places)
+    if not value or value.quantize(least, rounding=ROUND_HALF_EVEN):
+        return dollars(value, places=places)
+    return f"{'−' if value < 0 else ''}<{dollars(least, places=places)}"
+
+
+def _is_amount(text: str) -> bool:
+    return AMOUNT.fullmatch(text) is not None
+
+
 def signed_dollars(text: str | Decimal) -> str:
     """`+$1.20`, `−$1.20`, `$0.00`: a change."""
     return f"{'+' if Decimal(text) > 0 else ''}{dollars(text)}"
 
 
-def spend(row: Mapping[str, Any]) -> str:
-    """Of a group of a report: what no request of it has a price for is not $0."""
+def cost(row: Mapping[str, Any]) -> str:
+    """Of a group of a report, an amount for a column: what no request of it has a price for is not $0."""
     is_unknown = row["requests"] and row["unpriced_requests"] == row["requests"] and not Decimal(row["cost_usd"])
-    return "unknown" if is_unknown else dollars(row["cost_usd"])
+    return "unknown" if is_unknown else row["cost_usd"]
+
+
+def spend(row: Mapping[str, Any]) -> str:
+    """The same in a sentence."""
+    return dollars(known) if _is_amount(known := cost(row)) else known
 
 
 def exact_dollars(text: str | None) -> str:

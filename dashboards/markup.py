@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
+
+from dashboards import display
 
 COMMAND = re.compile("`([^`]+)`")
 UNIT = re.compile(r"(?<=\d) (?=%|(?:ms|s|h|min|tok/s|k|M|G)\b)")
@@ -28,27 +30,44 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading; numbers are set right."""
+    """A heading; numbers are set right. Cells of dollars are decimal text, which the table writes with equal places."""
 
     name: str
     is_number: bool = False
     title: str = ""
+    is_dollars: bool = False
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]], *, caption: str) -> str:
+def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str | None]], *, caption: str) -> str:
     """A real table: it scrolls sideways by itself on a phone, and its caption is read out."""
     head = "".join(
         f'<th scope="col" class="{_align(column)}"{_title(column.title)}>{escape(column.name)}</th>'
         for column in columns
     )
+    cells = [[_as_cell(cell) for cell in row] for row in rows]
+    for index, column in enumerate(columns):
+        if column.is_dollars:
+            _write_dollars(cells, index)
     body = "".join(
         "<tr>" + "".join(_cell(cell, column) for cell, column in zip(row, columns, strict=True)) + "</tr>"
-        for row in rows
+        for row in cells
     )
     return (
         f'<div class="be-scroll" tabindex="0"><table class="be-table"><caption class="be-hidden">{escape(caption)}'
         f"</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+
+
+def _as_cell(cell: Cell | str | None) -> Cell:
+    return cell if isinstance(cell, Cell) else Cell(display.UNKNOWN if cell is None else cell)
+
+
+def _write_dollars(rows: Sequence[list[Cell]], index: int) -> None:
+    """With equal places; every digit to whoever points at it."""
+    for row, text in zip(rows, display.dollar_column([row[index].text for row in rows]), strict=True):
+        cell = row[index]
+        title = cell.title or (display.exact_dollars(cell.text) if text != cell.text else "")
+        row[index] = replace(cell, text=text, title=title)
 
 
 def counted(count: int, what: str) -> str:
@@ -132,8 +151,7 @@ def _pair(old: Sequence[str], new: Sequence[str], left: int | None, right: int |
     return f"<tr>{half(old, left, 'del')}{half(new, right, 'add')}</tr>"
 
 
-def _cell(cell: Cell | str, column: Column) -> str:
-    cell = Cell(cell) if isinstance(cell, str) else cell
+def _cell(cell: Cell, column: Column) -> str:
     return f'<td class="{_align(column)} {escape(cell.tone)}"{_title(cell.title)}>{_content(cell)}</td>'
 
 
@@ -150,7 +168,7 @@ def _content(cell: Cell) -> str:
 
 
 def _align(column: Column) -> str:
-    return "be-number" if column.is_number else ""
+    return "be-number" if column.is_number or column.is_dollars else ""
 
 
 def _title(text: str) -> str:

@@ -143,18 +143,18 @@ def _staircase(rows: list[dict[str, Any]]) -> str:
     return markup.table(
         [
             Column("GPUs", is_number=True),
-            Column("Saves hosted", is_number=True),
-            Column("Rent", is_number=True),
+            Column("Saves hosted", is_dollars=True),
+            Column("Rent", is_dollars=True),
             Column("Pays"),
-            Column("Whole bill", is_number=True),
+            Column("Whole bill", is_dollars=True),
         ],
         [
             [
                 str(row["replicas"]),
-                display.dollars(row["value_usd"]),
-                display.dollars(row["rent_usd"]),
+                row["value_usd"],
+                row["rent_usd"],
                 Cell("yes", tone="good") if row["pays"] else Cell("no", tone="bad"),
-                display.dollars(row["overflow_total_usd"] or row["fluid_total_usd"]),
+                row["overflow_total_usd"] or row["fluid_total_usd"],
             ]
             for row in rows
         ],

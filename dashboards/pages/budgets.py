@@ -44,9 +44,9 @@ async def build(view: View) -> None:
 def _table(rows: list[dict[str, Any]]) -> str:
     columns = [
         Column("Budget"),
-        Column("A month", is_number=True),
+        Column("A month", is_dollars=True),
         Column("At its end", title="A warning, or 429 for every further request until the month ends"),
-        Column("Spent so far", is_number=True),
+        Column("Spent so far", is_dollars=True),
         Column("Used"),
         Column("Month will come to", is_number=True, title="5 to 95 % of simulated months"),
         Column("Chance of exceeding", is_number=True),
@@ -59,9 +59,9 @@ def _row(one: dict[str, Any]) -> list[Cell | str]:
     outlook = one["outlook"]
     return [
         Cell(budget_name(one), href=spending_link(one), tone="be-nowrap"),
-        display.dollars(one["month_usd"]),
+        one["month_usd"],
         Cell("requests are refused") if one["stops"] else Cell("a warning", tone="muted"),
-        Cell(display.dollars(one["spent_usd"]), title=display.exact_dollars(one["spent_usd"])),
+        one["spent_usd"],
         gauge(one["spent_share"]),
         display.UNKNOWN
         if outlook is None
@@ -185,13 +185,13 @@ async def _keys(view: View) -> None:
         used = spent[window].get(one["id"], "0")
         share = float(used) / float(budget) if float(budget) else 1.0
         per = f"{display.dollars(budget)} / {window}"
-        rows.append((share, [one["name"], one["team"] or "none", per, display.dollars(used), gauge(share)]))
+        rows.append((share, [one["name"], one["team"] or "none", per, used, gauge(share)]))
     nearest = sorted(rows, key=lambda row: -row[0])[:MOST_KEYS]
     columns = [
         Column("Key"),
         Column("Team"),
         Column("Budget", is_number=True),
-        Column("Spent in its window", is_number=True),
+        Column("Spent in its window", is_dollars=True),
         Column("Used"),
     ]
     html(markup.table(columns, [row for _, row in nearest], caption="Budgets of keys"))

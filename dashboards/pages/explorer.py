@@ -101,11 +101,11 @@ def _table(
         Column("Input", is_number=True, title="tokens"),
         Column("Cached", is_number=True, title="share of the input"),
         Column("Output", is_number=True, title="tokens"),
-        Column("Spend", is_number=True),
+        Column("Spend", is_dollars=True),
         Column("Change", is_number=True, title="against the period before"),
-        Column("$ / M input", is_number=True),
-        Column("$ / M output", is_number=True),
-        Column("$ / request", is_number=True),
+        Column("$ / M input", is_dollars=True),
+        Column("$ / M output", is_dollars=True),
+        Column("$ / request", is_dollars=True),
     ]
     shown = found["rows"][:MOST_ROWS]
     body = [_row(view, row, earlier.get(tuple(row["group"].values())), key_names) for row in shown]
@@ -131,7 +131,7 @@ def requests_of(period: Period, group: dict[str, str | None], given: dict[str, s
     return link("/requests", period, **wanted)
 
 
-def _row(view: View, row: dict[str, Any], before: str | None, key_names: dict[str, str]) -> list[Cell | str]:
+def _row(view: View, row: dict[str, Any], before: str | None, key_names: dict[str, str]) -> list[Cell | str | None]:
     group: dict[str, str | None] = row["group"]
     given = {name: view.query(name) for name in FILTERS}
     href = requests_of(view.period, group, given) if view.session.may("entries.read") else None
@@ -149,11 +149,11 @@ def _row(view: View, row: dict[str, Any], before: str | None, key_names: dict[st
         display.tokens(row["input_tokens"]),
         display.share(cached, places=0),
         display.tokens(row["output_tokens"]),
-        Cell(display.spend(row), title=display.exact_dollars(row["cost_usd"])),
+        display.cost(row),
         change_cell(row["cost_usd"], before),
-        display.dollars(row["input_usd_per_mtok"]),
-        display.dollars(row["output_usd_per_mtok"]),
-        display.dollars(row["cost_per_request_usd"]),
+        row["input_usd_per_mtok"],
+        row["output_usd_per_mtok"],
+        row["cost_per_request_usd"],
     ]
 
 

@@ -7,6 +7,8 @@ from dashboards import display, markup
 from dashboards.frame import View, html, panel
 from dashboards.markup import Cell, Column
 
+PRICES = 100
+
 
 async def build(view: View) -> None:
     """Models first, then prices with their dates."""
@@ -14,10 +16,10 @@ async def build(view: View) -> None:
     with panel("Models", "Prices in US dollars per million tokens, as an ordinary short request pays now."):
         html(_models(found["models"]))
     wanted = view.query("containing") or ""
-    prices = await view.gateway.get("/admin/v1/prices", containing=wanted, limit=25)
+    prices = await view.gateway.get("/admin/v1/prices", containing=wanted, limit=PRICES)
     note = (
-        f"Catalogue version {prices['version']}; {prices['total']:,} models match. A price is never overwritten: "
-        "a new one is added with its date."
+        f"Catalogue version {prices['version']}. {listed(len(prices['models']), prices['total'])} A price is never "
+        "overwritten: a new one is added with its date."
     )
     with panel("Prices", note):
         html(
@@ -26,6 +28,13 @@ async def build(view: View) -> None:
             '<button class="be-button" type="submit">Search</button></form>'
         )
         html(_prices(prices["models"]) if prices["models"] else markup.message("No such model", "Try a shorter name."))
+
+
+def listed(shown: int, total: int) -> str:
+    """How many there are, and where the rest is."""
+    if shown == total:
+        return f"{markup.counted(total, 'model')} in all."
+    return f"The first {shown:,} of {total:,} models; a search finds the others."
 
 
 def _models(models: list[dict[str, Any]]) -> str:
@@ -40,9 +49,9 @@ def _models(models: list[dict[str, Any]]) -> str:
             else Cell(_kind(one), tone="warn" if one["is_simulated"] else ""),
             display.tokens(one["context_window"]),
             ", ".join(one["supports"]),
-            display.dollars(one["input_usd_per_mtok"]),
-            display.dollars(one["cached_input_usd_per_mtok"]),
-            display.dollars(one["output_usd_per_mtok"]),
+            one["input_usd_per_mtok"],
+            one["cached_input_usd_per_mtok"],
+            one["output_usd_per_mtok"],
             f"{display.dollars(one['gpu_hour_usd'])} / GPU hour"
             if one["gpu_hour_usd"]
             else f"{one['price_from']} · {one['price_source']}"
@@ -57,9 +66,9 @@ def _models(models: list[dict[str, Any]]) -> str:
         Column("Kind"),
         Column("Window", is_number=True, title="tokens"),
         Column("Supports"),
-        Column("Input", is_number=True),
-        Column("Cached", is_number=True),
-        Column("Output", is_number=True),
+        Column("Input", is_dollars=True),
+        Column("Cached", is_dollars=True),
+        Column("Output", is_dollars=True),
         Column("Price since · source"),
     ]
     return markup.table(columns, rows, caption="Models of the catalogue")
@@ -78,9 +87,9 @@ def _prices(models: list[dict[str, Any]]) -> str:
         [
             Cell(f"{one['provider']}/{one['model']}" if index == 0 else "", title=price["note"], tone="be-name long"),
             Cell(price["from_date"], tone="be-nowrap"),
-            display.dollars(price["input_usd_per_mtok"]),
-            display.dollars(price["cached_input_usd_per_mtok"]),
-            display.dollars(price["output_usd_per_mtok"]),
+            price["input_usd_per_mtok"],
+            price["cached_input_usd_per_mtok"],
+            price["output_usd_per_mtok"],
             Cell("by length" if price["has_tiers"] else "", tone="be-nowrap", title="of the input"),
             Cell(price["source"], tone="be-source"),
         ]
@@ -90,9 +99,9 @@ def _prices(models: list[dict[str, Any]]) -> str:
     columns = [
         Column("Model"),
         Column("From"),
-        Column("Input, $ / M", is_number=True),
-        Column("Cached, $ / M", is_number=True),
-        Column("Output, $ / M", is_number=True),
+        Column("Input, $ / M", is_dollars=True),
+        Column("Cached, $ / M", is_dollars=True),
+        Column("Output, $ / M", is_dollars=True),
         Column("Tiers"),
         Column("Source"),
     ]

@@ -170,12 +170,12 @@ def _models(rows: list[dict[str, Any]], view: View) -> str:
     columns = [
         Column("Model"),
         Column("Requests", is_number=True),
-        Column("Spend", is_number=True),
-        Column("$ / M input", is_number=True),
-        Column("$ / M output", is_number=True),
-        Column("$ / M blended", is_number=True),
-        Column("$ / request", is_number=True),
-        Column("First token, p50 / p95", is_number=True, title="Streams only"),
+        Column("Spend", is_dollars=True),
+        Column("$ / M input", is_dollars=True),
+        Column("$ / M output", is_dollars=True),
+        Column("$ / M blended", is_dollars=True),
+        Column("$ / request", is_dollars=True),
+        Column("First token p50 / p95, s", is_number=True, title="Streams only"),
         Column("Tok/s, p50", is_number=True, title="decode: tokens per second of one stream"),
     ]
     return markup.table(
@@ -188,13 +188,13 @@ def _models(rows: list[dict[str, Any]], view: View) -> str:
                     tone="be-name",
                 ),
                 display.count(row["requests"]),
-                Cell(display.spend(row), title=display.exact_dollars(row["cost_usd"])),
-                display.dollars(row["input_usd_per_mtok"]),
-                display.dollars(row["output_usd_per_mtok"]),
-                display.dollars(row["blended_usd_per_mtok"]),
-                display.dollars(row["cost_per_request_usd"]),
-                f"{display.seconds(row['time_to_first_token_p50_seconds'])} / "
-                f"{display.seconds(row['time_to_first_token_p95_seconds'])}",
+                display.cost(row),
+                row["input_usd_per_mtok"],
+                row["output_usd_per_mtok"],
+                row["blended_usd_per_mtok"],
+                row["cost_per_request_usd"],
+                f"{display.bare_seconds(row['time_to_first_token_p50_seconds'])} / "
+                f"{display.bare_seconds(row['time_to_first_token_p95_seconds'])}",
                 display.speed(row["decode_tokens_per_second_p50"]).removesuffix(" tok/s"),
             ]
             for row in rows
@@ -229,15 +229,15 @@ def _savings(savings: list[dict[str, Any]]) -> str:
     return markup.table(
         [
             Column("Always this model"),
-            Column("Would cost", is_number=True),
-            Column("Saved", is_number=True),
+            Column("Would cost", is_dollars=True),
+            Column("Saved", is_dollars=True),
             Column("Share", is_number=True),
         ],
         [
             [
                 one["against"],
-                display.dollars(one["would_have_cost_usd"]),
-                Cell(display.dollars(one["saved_usd"]), tone="good" if Decimal(one["saved_usd"]) > 0 else "bad"),
+                one["would_have_cost_usd"],
+                Cell(one["saved_usd"], tone="good" if Decimal(one["saved_usd"]) > 0 else "bad"),
                 display.share(one["saved_share"], places=0),
             ]
             for one in savings

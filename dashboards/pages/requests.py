@@ -83,11 +83,11 @@ def requests_table(entries: list[dict[str, Any]], *, order: str = "newest") -> s
         Column("Difficulty", is_number=True, title="0 easy, 1 hard"),
         Column("Input", is_number=True, title="tokens"),
         Column("Output", is_number=True, title="tokens"),
-        Column("First token", is_number=True),
-        *([Column("In all", is_number=True, title="from its arrival to its last byte")] if is_by_total else []),
+        Column("First token, s", is_number=True),
+        *([Column("In all, s", is_number=True, title="from its arrival to its last byte")] if is_by_total else []),
         Column("Tok/s", is_number=True, title="decode: tokens per second of this stream"),
-        Column("Cost", is_number=True),
-        *([Column("Corrected", is_number=True, title="the cost with its corrections")] if is_any_corrected else []),
+        Column("Cost", is_dollars=True),
+        *([Column("Corrected", is_dollars=True, title="the cost with its corrections")] if is_any_corrected else []),
     ]
     return markup.table(
         columns,
@@ -105,11 +105,11 @@ def requests_table(entries: list[dict[str, Any]], *, order: str = "newest") -> s
                 display.UNKNOWN if one["difficulty"] is None else f"{one['difficulty']:.2f}",
                 display.count(one["input_tokens"]),
                 display.count(one["output_tokens"]),
-                display.seconds(one["time_to_first_token_seconds"]),
-                *([display.seconds(one["total_seconds"])] if is_by_total else []),
+                display.bare_seconds(one["time_to_first_token_seconds"]),
+                *([display.bare_seconds(one["total_seconds"])] if is_by_total else []),
                 display.speed(one["decode_tokens_per_second"]).removesuffix(" tok/s"),
-                _cost(one["cost_usd"]),
-                *([_cost(one["corrected_cost_usd"]) if _is_corrected(one) else ""] if is_any_corrected else []),
+                one["cost_usd"] or "unknown",
+                *([one["corrected_cost_usd"] or "unknown" if _is_corrected(one) else ""] if is_any_corrected else []),
             ]
             for one in entries
         ],
@@ -119,10 +119,6 @@ def requests_table(entries: list[dict[str, Any]], *, order: str = "newest") -> s
 
 def _is_corrected(one: dict[str, Any]) -> bool:
     return one["corrected_cost_usd"] != one["cost_usd"]
-
-
-def _cost(usd: str | None) -> Cell:
-    return Cell("unknown") if usd is None else Cell(display.dollars(usd), title=usd)
 
 
 def clipped(name: str, *, note: str = "", tone: str = "") -> Cell:

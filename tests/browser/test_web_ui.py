@@ -91,7 +91,7 @@ def test_the_export_equals_the_screen(browser: webdriver.Chrome, running: Runnin
     cells = [row.find_elements(By.TAG_NAME, "td") for row in browser.find_elements(By.CSS_SELECTOR, "tbody tr")]
     shown, total = [row[5].text for row in cells[:-1]], cells[-1][5]
     for exported in (csv_column(costs, "cost_usd"), parquet_column(costs_parquet, "cost_usd")):
-        assert [display.dollars(str(cost)) for cost in exported] == shown
+        assert display.dollar_column([str(cost) for cost in [*exported, sum(map(Decimal, exported))]])[:-1] == shown
     used = [meter != "Idle GPU Seconds" for meter in csv_column(focus, "SkuMeter")]
     for exported in (csv_column(focus, "EffectiveCost"), parquet_column(focus_parquet, "EffectiveCost")):
         spent = sum(Decimal(cost) for cost, is_used in zip(exported, used, strict=True) if is_used)

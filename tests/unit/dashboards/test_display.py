@@ -30,6 +30,30 @@ def test_dollars(value: str | None, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("texts", "shown"),
+    [
+        (["22.77", "0.401", "0.91"], ["$22.77", "$0.40", "$0.91"]),
+        (["0.00473", "0.0000092", "0"], ["$0.0047300", "$0.0000092", "$0.0000000"]),
+        (["12345.67", "0.0004", "-0.0004"], ["$12,345.67", "<$0.01", "−<$0.01"]),
+        (["19.65", "unknown", "0.0291", "–"], ["$19.650", "unknown", "$0.029", "–"]),
+        (["-5", "0"], ["−$5.00", "$0.00"]),
+        (["0.000000000001", "0.00004"], ["<$0.0000000001", "$0.0000400000"]),
+        ([], []),
+    ],
+)
+def test_a_column_of_dollars_has_equal_places(texts: list[str], shown: list[str]) -> None:
+    assert display.dollar_column(texts) == shown
+
+
+@given(st.lists(st.decimals(-(10**7), 10**7, places=12).map(str), min_size=1))
+def test_a_column_shows_nothing_as_zero_that_is_not(texts: list[str]) -> None:
+    shown = display.dollar_column([f"{Decimal(one):f}" for one in texts])
+    assert len({len(one.rpartition(".")[2]) for one in shown}) == 1
+    for text, one in zip(texts, shown, strict=True):
+        assert (Decimal(text) == 0) == (set(one) <= set("$0."))
+
+
+@pytest.mark.parametrize(
     ("requests", "unpriced", "cost", "shown"),
     [
         (3, 0, "0.000000", "$0.00"),

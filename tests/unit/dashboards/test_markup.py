@@ -1,6 +1,7 @@
 """Whatever comes from outside is text: no tag, no attribute, no handler of it survives."""
 
 import difflib
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -101,3 +102,14 @@ def test_equal_runs_are_folded_and_nothing_else() -> None:
     assert ">6 equal lines<" in made
     assert "−line 20" in made
     assert "+changed" in made
+
+
+def test_a_column_of_dollars_is_written_by_the_table_with_every_digit_to_whoever_points_at_it() -> None:
+    rows: list[list[str | None]] = [["12.500000000001"], ["0.25"], [None], ["unknown"]]
+    made = markup.table([Column("Cost", is_dollars=True)], rows, caption="Costs")
+    assert re.findall(r'<td class="be-number "(?: title="([^"]*)")?>([^<]*)<', made) == [
+        ("$12.500000000001", "$12.50"),
+        ("$0.25", "$0.25"),
+        ("", "–"),
+        ("", "unknown"),
+    ]
