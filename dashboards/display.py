@@ -116,6 +116,11 @@ def seconds(value: float | None) -> str:
     return f"{value * 1000:.0f} ms"
 
 
+def bare_seconds(value: float | None) -> str:
+    """For a column whose heading says the unit: `0.42`, `12.06`."""
+    return UNKNOWN if value is None else f"{value:,.2f}"
+
+
 def speed(value: float | None) -> str:
     """Tokens per second of one stream."""
     return UNKNOWN if value is None else f"{value:,.1f} tok/s"
