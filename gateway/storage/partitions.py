@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import delete, select, text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import delete, func, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.storage.database import SCHEMA_LOCK, lock, writing
 from gateway.storage.tables import attempts, entries, request_bodies
@@ -59,6 +59,20 @@ class Partitions:
         """Look again: somebody else may have dropped what was there."""
         self._present.clear()
 
+    async def months_before(self, before_us: int) -> list[str]:
+        """The months that `drop_before` would forget, as 2026-01."""
+        async with self._engine.connect() as connection:
+            if self._engine.dialect.name == "postgresql":
+                return [_name(*month) for month in await _partitions_before(connection, before_us)]
+            found: list[str] = []
+            end, _ = month_bounds(*month_of(before_us))
+            start = 0
+            later = select(func.min(entries.c.accepted_at_us))
+            while at_us := await connection.scalar(later.where(entries.c.accepted_at_us.between(start, end - 1))):
+                found.append(_name(*month_of(at_us)))
+                _, start = month_bounds(*month_of(at_us))
+            return found
+
     async def drop_before(self, before_us: int) -> list[str]:
         """Forget the single requests of every month that ended by `before_us`; returns the months, as 2026-01.
 
@@ -67,25 +81,18 @@ class Partitions:
         """
         if self._engine.dialect.name == "postgresql":
             return await self._drop_partitions(before_us)
-        year, month = month_of(before_us)
-        end, _ = month_bounds(year, month)
+        end, _ = month_bounds(*month_of(before_us))
         return await self._delete_before(end)
 
     async def _drop_partitions(self, before_us: int) -> list[str]:
-        dropped: list[str] = []
         async with writing(self._engine) as connection:
             await lock(connection, SCHEMA_LOCK)
-            names = await connection.execute(
-                text("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'entries'::regclass")
-            )
-            for name in sorted(names.scalars()):
-                year, month = int(name[-7:-3]), int(name[-2:])
-                if month_bounds(year, month)[1] <= before_us:
-                    for table in PARTITIONED:
-                        await connection.execute(text(f"DROP TABLE {table.name}_{year:04d}_{month:02d}"))
-                    dropped.append(f"{year:04d}-{month:02d}")
-                    self._present.discard((year, month))
-        return dropped
+            months = await _partitions_before(connection, before_us)
+            for year, month in months:
+                for table in PARTITIONED:
+                    await connection.execute(text(f"DROP TABLE {table.name}_{year:04d}_{month:02d}"))
+        self._present -= set(months)
+        return [_name(*month) for month in months]
 
     async def _delete_before(self, end_us: int) -> list[str]:
         gone: set[tuple[int, int]] = set()
@@ -93,11 +100,31 @@ class Partitions:
             async with writing(self._engine) as connection:
                 oldest = (await connection.execute(text("SELECT min(accepted_at_us) FROM entries"))).scalar()
                 if oldest is None or oldest >= end_us:
-                    return [f"{year:04d}-{month:02d}" for year, month in sorted(gone)]
+                    return [_name(*month) for month in sorted(gone)]
                 until = min(oldest - oldest % DELETE_STEP_US + DELETE_STEP_US, end_us)
                 for table in PARTITIONED:
                     await connection.execute(delete(table).where(table.c.accepted_at_us < until))
             gone.add(month_of(oldest))
+
+
+async def _partitions_before(connection: AsyncConnection, before_us: int) -> list[tuple[int, int]]:
+    """PostgreSQL's, of months that ended by then, oldest first."""
+    names = await connection.execute(
+        text("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'entries'::regclass")
+    )
+    months = sorted((int(name[-7:-3]), int(name[-2:])) for name in names.scalars())
+    return [month for month in months if month_bounds(*month)[1] <= before_us]
+
+
+def _name(year: int, month: int) -> str:
+    return f"{year:04d}-{month:02d}"
+
+
+async def bodies_before(engine: AsyncEngine, before_us: int) -> int:
+    """How many `drop_bodies_before` would delete."""
+    old = select(func.count()).select_from(request_bodies).where(request_bodies.c.stored_at_us < before_us)
+    async with engine.connect() as connection:
+        return (await connection.execute(old)).scalar_one()
 
 
 async def drop_bodies_before(engine: AsyncEngine, before_us: int) -> int:

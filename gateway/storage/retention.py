@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.storage.database import writing
-from gateway.storage.partitions import Partitions, drop_bodies_before
-from gateway.storage.sql_audit import append_audit
+from gateway.storage.database import RETENTION_LOCK, lock
+from gateway.storage.partitions import Partitions, bodies_before, drop_bodies_before
+from gateway.storage.sql_audit import SqlAuditLog
 
 DAY_US = 86_400_000_000
 
@@ -23,15 +23,22 @@ class Forgotten:
 async def apply_retention(
     engine: AsyncEngine, *, requests_days: int | None, bodies_days: int, now_us: int, author: str = "retention"
 ) -> Forgotten:
-    """A month goes when all of it is older than `requests_days`; None keeps every request. Audited."""
-    months: list[str] = []
-    if requests_days is not None:
-        months = await Partitions(engine).drop_before(now_us - requests_days * DAY_US)
-    forgotten = Forgotten(months, await drop_bodies_before(engine, now_us - bodies_days * DAY_US))
-    if forgotten.months or forgotten.bodies:
-        async with writing(engine) as connection:
+    """A month goes when all of it is older than `requests_days`; None keeps every request.
+
+    Audited before anything goes: one that is killed on the way leaves no gap that nobody can explain.
+    """
+    partitions, bodies_until_us = Partitions(engine), now_us - bodies_days * DAY_US
+    requests_until_us = 0 if requests_days is None else now_us - requests_days * DAY_US
+    async with engine.connect() as alone:
+        await lock(alone, RETENTION_LOCK)  # two at once would both write down what one of them forgets
+        forgotten = Forgotten(
+            await partitions.months_before(requests_until_us), await bodies_before(engine, bodies_until_us)
+        )
+        if forgotten.months or forgotten.bodies:
             detail = json.dumps(asdict(forgotten))
-            await append_audit(
-                connection, at_us=now_us, actor=author, action="retention", subject="requests", detail=detail
+            await SqlAuditLog(engine).append(
+                at_us=now_us, actor=author, action="retention", subject="requests", reason="", detail=detail
             )
+            await partitions.drop_before(requests_until_us)
+            await drop_bodies_before(engine, bodies_until_us)
     return forgotten

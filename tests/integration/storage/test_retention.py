@@ -1,10 +1,13 @@
 """What is old enough is forgotten on both databases, sums stay, and what comes late is booked nevertheless."""
 
+import asyncio
+import json
 import os
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.kept_answers.body_keeper import Bodies
@@ -45,6 +48,38 @@ async def test_old_months_and_texts_go_and_the_audit_log_says_so(engine: AsyncEn
     assert await apply_retention(engine, requests_days=30, bodies_days=50, now_us=NOW_US) == Forgotten([], 0)
     [record] = await SqlAuditLog(engine).page(before=None, limit=10)
     assert (record.action, record.actor) == ("retention", "retention")
+
+
+UNDELETABLE = {
+    "sqlite": ["CREATE TRIGGER no BEFORE DELETE ON request_bodies BEGIN SELECT RAISE(ABORT, 'pulled the plug'); END"],
+    "postgresql": [
+        "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'pulled the plug'; END $$",
+        "CREATE TRIGGER no BEFORE DELETE ON request_bodies EXECUTE FUNCTION no()",
+    ],
+}
+
+
+async def test_one_that_ends_on_the_way_is_in_the_audit_log(engine: AsyncEngine) -> None:
+    await SqlLedger(engine).insert([make_entry(1)])
+    await SqlBodies(engine, os.urandom(32), now_us=lambda: START_US).put([Bodies(request_id(1), "key_1", b"a", b"b")])
+    async with engine.begin() as connection:
+        for statement in UNDELETABLE[engine.dialect.name]:
+            await connection.execute(text(statement))
+    with pytest.raises(DBAPIError, match="pulled the plug"):
+        await apply_retention(engine, requests_days=30, bodies_days=30, now_us=NOW_US)
+    assert (await counts(engine))[0] == 0
+    [record] = await SqlAuditLog(engine).page(before=None, limit=10)
+    assert json.loads(record.detail) == {"months": ["2026-01"], "bodies": 1}
+
+
+async def test_two_at_once_are_one_in_the_audit_log(engine: AsyncEngine) -> None:
+    await SqlLedger(engine).insert([make_entry(1)])
+    both = [apply_retention(engine, requests_days=30, bodies_days=30, now_us=NOW_US) for _ in range(2)]
+    found = await asyncio.gather(*both)
+    records = await SqlAuditLog(engine).page(before=None, limit=10)
+    assert len(records) == sum(bool(one.months) for one in found)
+    if engine.dialect.name == "postgresql":  # SQLite has one gateway
+        assert len(records) == 1
 
 
 async def test_requests_are_kept_for_ever_unless_told_otherwise(engine: AsyncEngine) -> None:
