@@ -57,12 +57,13 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class PageSpec:
-    """One page: who may see it and how it is built. A page without a group is not in the navigation."""
+    """One page: who may see it (any of `permissions`) and how it is built. A page without a group is not in the
+    navigation."""
 
     path: str
     title: str
     group: str
-    permission: str
+    permissions: tuple[str, ...]
     build: Callable[[View], Awaitable[None]]
     has_period: bool = False
 
@@ -91,7 +92,7 @@ async def show(spec: PageSpec, specs: Sequence[PageSpec], view: View) -> None:
                 _button("Light / dark", TOGGLE_THEME, "be-link")
         with ui.element("main").classes("be-main").props('id="main"'):
             html(_head(spec, view))
-            if not view.session.may(spec.permission):
+            if not view.session.may(*spec.permissions):
                 html(
                     markup.message(
                         "Not for this role",
@@ -186,7 +187,7 @@ def _navigation(spec: PageSpec, specs: Sequence[PageSpec], view: View) -> str:
     parts: list[str] = []
     group = ""
     for one in specs:
-        if not one.group or not view.session.may(one.permission):
+        if not one.group or not view.session.may(*one.permissions):
             continue
         if one.group != group:
             group = one.group

@@ -32,8 +32,9 @@ class Session:
     """Of a key that was made for this session alone, and ends with it."""
     is_over: bool = False
 
-    def may(self, permission: str) -> bool:
-        return permission in self.permissions
+    def may(self, *permissions: str) -> bool:
+        """Whether it has any of them."""
+        return not self.permissions.isdisjoint(permissions)
 
 
 class Shelf(Protocol):

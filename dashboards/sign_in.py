@@ -22,7 +22,7 @@ PAGE = """<!doctype html>
 <link rel="stylesheet" href="/ui/static/style.css"></head>
 <body class="be-sign-in"><main><form method="post" action="/ui/sign-in" autocomplete="off">
 <img src="/ui/static/mark.svg" alt="" width="40" height="40"><h1>Breakeven</h1>
-<p>Sign in with an API key of the role viewer, finance, editor or owner. The owner's key was printed when the gateway
+<p>Sign in with an API key of the role lead, viewer, finance, editor or owner. The owner's key was printed when the gateway
 started for the first time; <code>breakeven keys create --role viewer --name NAME</code> makes others.</p>
 {problem}{company}<input type="hidden" name="token" value="{token}"><input type="hidden" name="next" value="{wanted}">
 <label for="key">API key</label>

@@ -33,7 +33,9 @@ class Suggestions:
 
 async def load_suggestions(view: View) -> Suggestions:
     """From the catalogue and the keys, as far as the role may see them."""
-    models, keys = await asyncio.gather(_listed(view, "catalogue.read", "models"), _listed(view, "keys.read", "keys"))
+    models, keys = await asyncio.gather(
+        _listed(view, "models", "catalogue.read"), _listed(view, "keys", "keys.read", "team.read")
+    )
     return suggested(models, keys)
 
 
@@ -57,5 +59,5 @@ def _plain(values: Iterable[str | None]) -> Mapping[str, str]:
     return dict.fromkeys(sorted({value for value in values if value})[:MOST], "")
 
 
-async def _listed(view: View, permission: str, name: str) -> list[Mapping[str, Any]]:
-    return (await view.gateway.get(f"/admin/v1/{name}"))[name] if view.session.may(permission) else []
+async def _listed(view: View, name: str, *permissions: str) -> list[Mapping[str, Any]]:
+    return (await view.gateway.get(f"/admin/v1/{name}"))[name] if view.session.may(*permissions) else []

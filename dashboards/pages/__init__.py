@@ -29,20 +29,22 @@ from dashboards.sessions import Sessions
 PAGE_SECONDS = 10.0
 """Of its own may a page take, beside what the gateway may take for one answer."""
 
+TEAM = "team.read"
+"""Of their own team alone, leads are told what these pages ask for."""
 PAGES = (
-    PageSpec("/", "Overview", "Finance", "reports.read", overview.build, has_period=True),
-    PageSpec("/explorer", "Explorer", "Finance", "reports.read", explorer.build, has_period=True),
-    PageSpec("/break-even", "Break-even", "Finance", "reports.read", break_even.build, has_period=True),
-    PageSpec("/utilisation", "GPU utilisation", "Finance", "reports.read", utilisation.build, has_period=True),
-    PageSpec("/budgets", "Budgets", "Finance", "reports.read", budgets.build),
-    PageSpec("/requests", "Requests", "Finance", "entries.read", requests.build_list, has_period=True),
-    PageSpec("/request", "One request", "", "entries.read", request.build_one),
-    PageSpec("/rules", "Routing rules", "Routing", "rules.read", rules.build),
-    PageSpec("/try", "Try it", "Routing", "rules.read", try_it.build),
-    PageSpec("/models", "Models and prices", "Routing", "catalogue.read", models.build),
-    PageSpec("/backends", "Backends and engine", "Operations", "operations.read", backends.build),
-    PageSpec("/keys", "Keys", "Operations", "keys.read", keys.build),
-    PageSpec("/audit", "Audit log", "Operations", "audit.read", audit.build),
+    PageSpec("/", "Overview", "Finance", ("reports.read",), overview.build, has_period=True),
+    PageSpec("/explorer", "Explorer", "Finance", ("reports.read", TEAM), explorer.build, has_period=True),
+    PageSpec("/break-even", "Break-even", "Finance", ("reports.read",), break_even.build, has_period=True),
+    PageSpec("/utilisation", "GPU utilisation", "Finance", ("reports.read",), utilisation.build, has_period=True),
+    PageSpec("/budgets", "Budgets", "Finance", ("reports.read", TEAM), budgets.build),
+    PageSpec("/requests", "Requests", "Finance", ("entries.read", TEAM), requests.build_list, has_period=True),
+    PageSpec("/request", "One request", "", ("entries.read", TEAM), request.build_one),
+    PageSpec("/rules", "Routing rules", "Routing", ("rules.read",), rules.build),
+    PageSpec("/try", "Try it", "Routing", ("rules.read",), try_it.build),
+    PageSpec("/models", "Models and prices", "Routing", ("catalogue.read",), models.build),
+    PageSpec("/backends", "Backends and engine", "Operations", ("operations.read",), backends.build),
+    PageSpec("/keys", "Keys", "Operations", ("keys.read", TEAM), keys.build),
+    PageSpec("/audit", "Audit log", "Operations", ("audit.read",), audit.build),
 )
 
 
@@ -59,5 +61,8 @@ def _register(spec: PageSpec, http: httpx.AsyncClient, sessions: Sessions, slowe
         if session is None:
             wanted = f"{request.url.path}?{request.url.query}".removesuffix("?")
             return RedirectResponse(sign_in_address(wanted), status_code=303)
+        if spec.path == "/" and not session.may(*spec.permissions):
+            first = next(one.path for one in PAGES if session.may(*one.permissions))
+            return RedirectResponse(f"/ui{first}", status_code=303)
         await show(spec, PAGES, view_of(request, session, GatewayClient(http, session.key)))
         return None

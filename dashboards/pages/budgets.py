@@ -34,9 +34,12 @@ async def build(view: View) -> None:
         if may_write:
             await _setter(view, found["budgets"])
     team = view.query("team")
-    with panel(f"Spend by day and the next {FORECAST_DAYS} days", f"US dollars, {team or 'everything'}, UTC days."):
-        await _forecast(view, team, [one["name"] for one in found["budgets"] if one["scope"] == "team"])
-    if view.session.may("keys.read"):
+    sees_all = view.session.may("reports.read")
+    whose = team or ("everything" if sees_all else "your team")
+    with panel(f"Spend by day and the next {FORECAST_DAYS} days", f"US dollars, {whose}, UTC days."):
+        teams = [one["name"] for one in found["budgets"] if one["scope"] == "team"]
+        await _forecast(view, team, teams if sees_all else [])
+    if view.session.may("keys.read", "team.read"):
         with panel("Budgets of keys", "A key that has spent its budget is refused until the next window."):
             await _keys(view)
 

@@ -76,10 +76,8 @@ def _downloads(view: View, by: str, given: dict[str, str | None]) -> str:
             for form, label in (("csv", "CSV"), ("parquet", "Parquet"))
         )
 
-    return (
-        f'<div class="be-actions be-downloads"><span>These rows: {links("costs")}</span>'
-        f"<span>FOCUS 1.3 of this time: {links('focus')}</span></div>"
-    )
+    whole = f"<span>FOCUS 1.3 of this time: {links('focus')}</span>" if view.session.may("reports.read") else ""
+    return f'<div class="be-actions be-downloads"><span>These rows: {links("costs")}</span>{whole}</div>'
 
 
 def labels(key_names: dict[str, str]) -> dict[str, str]:
@@ -134,7 +132,7 @@ def requests_of(period: Period, group: dict[str, str | None], given: dict[str, s
 def _row(view: View, row: dict[str, Any], before: str | None, key_names: dict[str, str]) -> list[Cell | str | None]:
     group: dict[str, str | None] = row["group"]
     given = {name: view.query(name) for name in FILTERS}
-    href = requests_of(view.period, group, given) if view.session.may("entries.read") else None
+    href = requests_of(view.period, group, given) if view.session.may("entries.read", "team.read") else None
     cached = row["cached_input_tokens"] / row["input_tokens"] if row["input_tokens"] else None
     return [
         *(

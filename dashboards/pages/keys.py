@@ -19,6 +19,7 @@ from dashboards.markup import Cell, Column
 KEYS = "/admin/v1/keys"
 ROLES = {
     "app": "app: calls models",
+    "lead": "lead: reads what its own team spends, its requests, budgets and keys",
     "viewer": "viewer: reads reports",
     "finance": "finance: reads every request and the audit log, sets monthly budgets",
     "editor": "editor: changes rules",

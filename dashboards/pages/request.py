@@ -53,7 +53,7 @@ async def build_one(view: View) -> None:
 
 
 async def _key_name(view: View, key_id: str) -> str | None:
-    if not view.session.may("keys.read"):
+    if not view.session.may("keys.read", "team.read"):
         return None
     keys = (await view.gateway.get("/admin/v1/keys"))["keys"]
     return next((one["name"] for one in keys if one["id"] == key_id), None)

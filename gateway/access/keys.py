@@ -8,8 +8,9 @@ from typing import Literal
 
 from gateway.errors import Forbidden, Unauthenticated
 
-Role = Literal["app", "viewer", "finance", "editor", "owner"]
-"""`app` calls models and nothing else; the others read or change more and more of `/admin/v1`."""
+Role = Literal["app", "lead", "viewer", "finance", "editor", "owner"]
+"""`app` calls models and nothing else, a `lead` reads what its own team spends; the others read or change more and more
+of `/admin/v1`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,6 @@ class KeyRing:
 
 
 def require_model_access(key: KeyRecord) -> None:
-    """Viewers and finance read the books; only apps, editors and owners spend money."""
-    if key.role in ("viewer", "finance"):
+    """Leads, viewers and finance read the books; only apps, editors and owners spend money."""
+    if key.role in ("lead", "viewer", "finance"):
         raise Forbidden(f"The key {key.name!r} has the role {key.role!r}, which may read but not call models.")

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from typing import Literal
 
 from gateway.access.keys import Role
+from gateway.errors import InvalidRequest
 
 Permission = Literal[
     "self.read",  # who am I
+    "team.read",  # of its own team alone: sums by any dimension, single requests, budgets and keys
     "reports.read",  # sums: costs, overview, break-even
     "catalogue.read",  # models and prices
     "operations.read",  # backends, breakers, engine
@@ -20,6 +22,7 @@ Permission = Literal[
     "bodies.read",  # the stored text of single requests
 ]
 
+LEAD: frozenset[Permission] = frozenset({"self.read", "team.read", "catalogue.read"})
 VIEWER: frozenset[Permission] = frozenset(
     {"self.read", "reports.read", "catalogue.read", "operations.read", "rules.read"}
 )
@@ -29,6 +32,7 @@ OWNER = EDITOR | frozenset[Permission]({"keys.write", "bodies.read"})
 
 PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
     "app": frozenset(),  # calls models, and sees its own requests under /v1
+    "lead": LEAD,
     "viewer": VIEWER,
     "finance": FINANCE,
     "editor": EDITOR,
@@ -39,3 +43,9 @@ PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
 def may(role: Role, permission: object) -> bool:
     """Whether the role's row has the permission; no role has one that is not in the table."""
     return permission in PERMISSIONS.get(role, frozenset())
+
+
+def require_team(role: Role, team: str | None) -> None:
+    """Raises InvalidRequest for a lead of nobody."""
+    if role == "lead" and team is None:
+        raise InvalidRequest("A key of the role 'lead' reads what its team spends: name the team.", param="team")

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from gateway.api.admin_guard import Caller, needs
+from gateway.api.admin_guard import Caller, OnlyTeam, needs
 from gateway.errors import InvalidRequest, NotFound
 from gateway.limits.values import BudgetScope
 from gateway.money import format_usd, parse_usd
@@ -80,13 +80,13 @@ def build_budgets_router(budgets: BudgetsService, now_us: Callable[[], int]) -> 
     """The paths below `/budgets`."""
     router = APIRouter(prefix="/budgets", tags=["admin: budgets"])
 
-    async def every() -> BudgetList:
-        return BudgetList(budgets=[_row(one) for one in await budgets.standings()])
+    async def every(of_team: str | None = None) -> BudgetList:
+        return BudgetList(budgets=[_row(one) for one in await budgets.standings(of_team)])
 
-    @router.get("", openapi_extra=needs("reports.read"))
-    async def list_budgets() -> BudgetList:  # pyright: ignore[reportUnusedFunction]
+    @router.get("", openapi_extra=needs("reports.read", or_lead=True))
+    async def list_budgets(only_team: OnlyTeam) -> BudgetList:  # pyright: ignore[reportUnusedFunction]
         """Every monthly budget, what is spent of it and where the month is heading (UTC)."""
-        return await every()
+        return await every(only_team)
 
     @router.put("", openapi_extra=needs("budgets.write"))
     async def set_budget(new: NewBudget, caller: Caller) -> BudgetList:  # pyright: ignore[reportUnusedFunction]

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from gateway.access.keys import KeyRing
-from gateway.api.admin_guard import needs
+from gateway.api.admin_guard import OnlyTeam, narrowed, needs
 from gateway.api.entry_views import EntryDetail, EntryFilter, EntryPage, EntrySummary, detail, summary
 from gateway.api.token_path import credential_of
 from gateway.errors import NotFound
@@ -17,17 +17,19 @@ def build_entries_router(entries: EntryStore) -> APIRouter:
     """The paths below `/entries`."""
     router = APIRouter(prefix="/entries", tags=["admin: entries"])
 
-    @router.get("", openapi_extra=needs("entries.read"))
-    async def find(wanted: Annotated[EntryFilter, Query()]) -> EntryPage:  # pyright: ignore[reportUnusedFunction]
+    @router.get("", openapi_extra=needs("entries.read", or_lead=True))
+    async def find(  # pyright: ignore[reportUnusedFunction]
+        wanted: Annotated[EntryFilter, Query()], only_team: OnlyTeam
+    ) -> EntryPage:
         """Requests that meet the filter, newest first, or the dearest or slowest of them."""
-        found = await find_summaries(entries, wanted)
+        found = await find_summaries(entries, narrowed(wanted, only_team))
         has_more = len(found) == wanted.limit and wanted.order == "newest"
         return EntryPage(entries=found, next_before=found[-1].request_id if has_more else None)
 
-    @router.get("/{request_id}", openapi_extra=needs("entries.read"))
-    async def get(request_id: str) -> EntryDetail:  # pyright: ignore[reportUnusedFunction]
+    @router.get("/{request_id}", openapi_extra=needs("entries.read", or_lead=True))
+    async def get(request_id: str, only_team: OnlyTeam) -> EntryDetail:  # pyright: ignore[reportUnusedFunction]
         """One request: token classes, price lines, corrections, attempts, latency split."""
-        return await get_detail(entries, request_id)
+        return await get_detail(entries, request_id, of_team=only_team)
 
     return router
 
@@ -52,10 +54,12 @@ async def find_summaries(entries: EntryStore, wanted: EntryWanted) -> list[Entry
     return [summary(entry, corrections.get(entry.intent.request_id, ())) for entry in found]
 
 
-async def get_detail(entries: EntryStore, request_id: str, *, of_key: str | None = None) -> EntryDetail:
-    """With the corrections booked since. Raises NotFound; where `of_key` is given, for any other key's request too."""
+async def get_detail(
+    entries: EntryStore, request_id: str, *, of_key: str | None = None, of_team: str | None = None
+) -> EntryDetail:
+    """With the corrections booked since. Raises NotFound, also for a request of another key or team than is given."""
     entry = await entries.get(request_id)
-    if entry is None or of_key not in (None, entry.intent.key_id):
+    if entry is None or of_key not in (None, entry.intent.key_id) or of_team not in (None, entry.intent.team):
         raise request_not_found(request_id)
     number = entry.intent.request_id
     return detail(entry, (await entries.corrections([number])).get(number, ()))

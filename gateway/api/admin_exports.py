@@ -5,7 +5,7 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Query, Response
 
-from gateway.api.admin_guard import needs
+from gateway.api.admin_guard import OnlyTeam, narrowed, needs
 from gateway.errors import InvalidRequest, StateError
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery
 from gateway.reports.tables import MEDIA_TYPES, Format, ReportTable, encode
@@ -61,21 +61,21 @@ class AnomalyFile(DailyQuery):
 def build_exports_router(files: Files) -> APIRouter:
     """The paths below `/reports/files`."""
     router = APIRouter(prefix="/reports/files", tags=["admin: reports"])
-    declared: dict[str, Any] = {
-        "openapi_extra": needs("reports.read"),
-        "response_class": Response,
-        "responses": FILE,
-    }
+    file: dict[str, Any] = {"response_class": Response, "responses": FILE}
+    declared: dict[str, Any] = file | {"openapi_extra": needs("reports.read")}
+    for_leads: dict[str, Any] = file | {"openapi_extra": needs("reports.read", or_lead=True)}
 
     @router.get("/focus", **declared)
     async def focus(query: Annotated[FocusFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
         """The books as a FOCUS 1.3 cost and usage dataset, by day, idle GPU capacity as rows of its own."""
         return await file_of("focus", await files.focus(query), query.format)
 
-    @router.get("/costs", **declared)
-    async def costs(query: Annotated[CostFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
+    @router.get("/costs", **for_leads)
+    async def costs(  # pyright: ignore[reportUnusedFunction]
+        query: Annotated[CostFile, Query()], only_team: OnlyTeam
+    ) -> Response:
         """`/reports/costs` without its total."""
-        return await file_of("costs", await files.costs(query), query.format)
+        return await file_of("costs", await files.costs(narrowed(query, only_team)), query.format)
 
     @router.get("/savings", **declared)
     async def savings(query: Annotated[CostFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]

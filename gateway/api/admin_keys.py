@@ -9,8 +9,8 @@ from fastapi import APIRouter
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
 
 from gateway.access.keys import Role
-from gateway.access.roles import PERMISSIONS
-from gateway.api.admin_guard import Caller, needs
+from gateway.access.roles import PERMISSIONS, require_team
+from gateway.api.admin_guard import Caller, OnlyTeam, needs
 from gateway.errors import Conflict, InvalidRequest, NotFound
 from gateway.limits.admission import Limits, parse_limits
 from gateway.stores import KeyChange, KeyStore, ListedKey, NewKey
@@ -188,9 +188,9 @@ def build_keys_router(keys: KeyService) -> APIRouter:
     """The paths `/keys` and `/me`."""
     router = APIRouter(tags=["admin: keys"])
 
-    async def every() -> KeyList:
+    async def every(of_team: str | None = None) -> KeyList:
         limits = await keys.store.limits()
-        listed = await keys.store.list()
+        listed = [one for one in await keys.store.list() if of_team in (None, one.record.team)]
         return KeyList(keys=[Key.model_validate(_fields(one, limits.get(one.record.id, {}))) for one in listed])
 
     @router.get("/me", openapi_extra=needs("self.read"))
@@ -204,14 +204,15 @@ def build_keys_router(keys: KeyService) -> APIRouter:
             permissions=sorted(PERMISSIONS[caller.role]),
         )
 
-    @router.get("/keys", openapi_extra=needs("keys.read"))
-    async def list_keys() -> KeyList:  # pyright: ignore[reportUnusedFunction]
+    @router.get("/keys", openapi_extra=needs("keys.read", or_lead=True))
+    async def list_keys(only_team: OnlyTeam) -> KeyList:  # pyright: ignore[reportUnusedFunction]
         """All keys without their secrets."""
-        return await every()
+        return await every(only_team)
 
     @router.post("/keys", status_code=201, openapi_extra=needs("keys.write"))
     async def create_key(asked: CreateKey, caller: Caller) -> CreatedKey:  # pyright: ignore[reportUnusedFunction]
         """Create a key. Its secret is in this answer and nowhere else."""
+        require_team(asked.role, asked.team)
         keys.require_tiers(asked.limits)
         keys.require_future(asked.expires_at_us)
         created, secret = await keys.store.create(asked.new_key(), author=caller.name, limits=asked.limits)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from gateway.api.admin_guard import needs
+from gateway.api.admin_guard import OnlyTeam, narrowed, needs
 from gateway.reports.forecast_views import Anomalies, DailyQuery, ForecastQuery, Forecasts, ForecastView
 from gateway.reports.reconcile_views import ReconcileBody, Reconciliations, ReconciliationView
 from gateway.reports.views import (
@@ -24,10 +24,12 @@ def build_reports_router(reports: Reports) -> APIRouter:
     """The paths below `/reports`."""
     router = APIRouter(prefix="/reports", tags=["admin: reports"])
 
-    @router.get("/costs", openapi_extra=needs("reports.read"))
-    async def costs(query: Annotated[CostQuery, Query()]) -> CostTable:  # pyright: ignore[reportUnusedFunction]
+    @router.get("/costs", openapi_extra=needs("reports.read", or_lead=True))
+    async def costs(  # pyright: ignore[reportUnusedFunction]
+        query: Annotated[CostQuery, Query()], only_team: OnlyTeam
+    ) -> CostTable:
         """Spend by any dimension, with its token mix."""
-        return await reports.costs(query)
+        return await reports.costs(narrowed(query, only_team))
 
     @router.get("/overview", openapi_extra=needs("reports.read"))
     async def overview(query: Annotated[PeriodQuery, Query()]) -> Overview:  # pyright: ignore[reportUnusedFunction]
@@ -51,15 +53,19 @@ def build_forecast_router(forecasts: Forecasts) -> APIRouter:
     """The paths below `/reports` that need statsmodels."""
     router = APIRouter(prefix="/reports", tags=["admin: reports"])
 
-    @router.get("/forecast", openapi_extra=needs("reports.read"))
-    async def forecast(query: Annotated[ForecastQuery, Query()]) -> ForecastView:  # pyright: ignore[reportUnusedFunction]
+    @router.get("/forecast", openapi_extra=needs("reports.read", or_lead=True))
+    async def forecast(  # pyright: ignore[reportUnusedFunction]
+        query: Annotated[ForecastQuery, Query()], only_team: OnlyTeam
+    ) -> ForecastView:
         """What the next days will cost, with intervals, and how the month's budget fares."""
-        return await forecasts.forecast(query)
+        return await forecasts.forecast(narrowed(query, only_team))
 
-    @router.get("/anomalies", openapi_extra=needs("reports.read"))
-    async def anomalies(query: Annotated[DailyQuery, Query()]) -> Anomalies:  # pyright: ignore[reportUnusedFunction]
+    @router.get("/anomalies", openapi_extra=needs("reports.read", or_lead=True))
+    async def anomalies(  # pyright: ignore[reportUnusedFunction]
+        query: Annotated[DailyQuery, Query()], only_team: OnlyTeam
+    ) -> Anomalies:
         """Days whose cost is far from what their weekday and the trend suggest."""
-        return await forecasts.anomalies(query)
+        return await forecasts.anomalies(narrowed(query, only_team))
 
     return router
 

@@ -11,6 +11,7 @@ import typer
 from rich.table import Column, Table
 
 from gateway.access.keys import Role
+from gateway.access.roles import require_team
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, open_state
 from gateway.errors import NotFound
@@ -39,7 +40,7 @@ CLEAR_HELP = f"Take away: {', '.join(CLEARED)}. Repeatable."
 @app.command()
 def create(
     name: str = typer.Option(..., help="What to call it."),
-    role: str = typer.Option("app", help="app (calls models), viewer, finance, editor or owner."),
+    role: str = typer.Option("app", help="app (calls models), lead (of a team), viewer, finance, editor or owner."),
     team: str | None = typer.Option(None, help="Whose cost it is."),
     project: str | None = typer.Option(None),
     tag: list[str] = typer.Option([], help="Put on every request; repeatable."),
@@ -58,6 +59,7 @@ def create(
     """Make a key and print its secret, which cannot be shown again."""
     if role not in Role.__args__:
         raise typer.BadParameter(f"{role!r} is none of {', '.join(Role.__args__)}", param_hint="--role")
+    require_team(cast("Role", role), team)
     new = NewKey(name, role, team, project, tuple(tag), tuple(model) or None, _end(days), keep_bodies)  # pyright: ignore[reportArgumentType]
     limits = _limits(budget_usd, budget_window, requests_per_minute, tokens_per_minute, tier_quota)
     listed, secret = asyncio.run(_create(new, limits))

@@ -49,9 +49,12 @@ class BudgetsService:
         self._now_us = now_us
         self._kept: dict[tuple[str, str, int], tuple[Days, BudgetBurn | None]] = {}
 
-    async def standings(self) -> list[Standing]:
-        """Every budget, with this month's figures."""
-        return [await self._standing(budget) for budget in await self._store.budgets()]
+    async def standings(self, of_team: str | None = None) -> list[Standing]:
+        """Every budget, or that of one team, with this month's figures."""
+        wanted = await self._store.budgets()
+        if of_team is not None:
+            wanted = [one for one in wanted if (one.scope, one.name) == ("team", of_team)]
+        return [await self._standing(budget) for budget in wanted]
 
     async def set(self, budget: Budget) -> None:
         """Make or replace the one of its scope and name."""

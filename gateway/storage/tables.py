@@ -218,7 +218,7 @@ api_keys = Table(
     Column("expires_at_us", BigInteger),
     Column("revoked_at_us", BigInteger),
     Column("keeps_bodies", Boolean, nullable=False, server_default=false()),  # prompts and answers are stored, sealed
-    CheckConstraint("role in ('app', 'viewer', 'finance', 'editor', 'owner')", name="role"),
+    CheckConstraint("role in ('app', 'lead', 'viewer', 'finance', 'editor', 'owner')", name="role"),
 )
 
 # What a team, a project or everything may cost in a calendar month (UTC).

@@ -15,8 +15,10 @@ from gateway.errors import StateError
 from gateway.process.sole_use import sole_use
 from gateway.storage.database import migrate, open_database, writing
 from gateway.storage.schema import present_revision, revisions
+from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.tables import budgets, gpu_rents
+from gateway.stores import NewKey
 from tests.unit.gateway.ledger.builders import make_entry
 
 pytestmark = pytest.mark.integration
@@ -99,6 +101,21 @@ async def test_all_the_way_back_and_up_again(database_url: str) -> None:
     assert await seen(database_url) == (OLDEST, 2, 2)
     await said()
     assert await seen(database_url) == (NEWEST, 2, 2)
+
+
+@pytest.mark.usefixtures("home")
+async def test_a_lead_whom_the_older_version_does_not_know_is_revoked_there(database_url: str) -> None:
+    await migrate(database_url)
+    engine = open_database(database_url)
+    keys = SqlKeyStore(engine, b"pepper")
+    for role in ("lead", "viewer"):
+        await keys.create(NewKey(role, role=role, team="red"), author="test")
+    await said("--to", "0011", "--yes")
+    await said()
+    found = {one.record.name: one.record for one in await keys.list()}
+    await engine.dispose()
+    assert found["lead"].revoked_at_us is not None
+    assert (found["viewer"].role, found["viewer"].revoked_at_us) == ("viewer", None)
 
 
 async def test_not_under_a_gateway_that_serves(home: Home, database_url: str) -> None:

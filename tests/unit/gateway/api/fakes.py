@@ -46,7 +46,7 @@ from tests.memory_ledger import MemoryLedger
 
 PEPPER = b"pepper"
 NOW_US = 1_790_000_000_000_000
-ROLES: tuple[Role, ...] = ("app", "viewer", "finance", "editor", "owner")
+ROLES: tuple[Role, ...] = ("app", "lead", "viewer", "finance", "editor", "owner")
 FIRST_RULES = """version: 1
 rules:
   - name: default
@@ -311,7 +311,8 @@ class AdminRig:
 
     async def start(self) -> "AdminRig":
         for role in ROLES:
-            await self.keys.create(NewKey(name=role, role=role), author="test")
+            team = "red" if role == "lead" else None
+            await self.keys.create(NewKey(name=role, role=role, team=team), author="test")
         await self._refresh()
         return self
 
