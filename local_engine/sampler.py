@@ -7,12 +7,12 @@ import numpy as np
 import torch
 
 from local_engine.constraints import ConstraintCompiler, Matcher
+from local_engine.filters import candidate_distribution
 from local_engine.logprobs import TokenLogprobs
 from local_engine.request import Request
+from local_engine.sampling_params import SamplingParams
 from local_engine.transfer import send
 
-# Enough candidates for almost every nucleus; a row that needs more is sorted whole.
-SHORTLIST = 256
 SEEDS = 2**64
 
 
@@ -37,12 +37,14 @@ class Sampler:
         self._constraints = constraints
         self._matchers: dict[str, Matcher] = {}
         self._generators: dict[str, np.random.Generator] = {}
+        self._biases: dict[str, torch.Tensor] = {}
         self._noise = np.empty(0)
 
     def forget(self, request_id: str) -> None:
-        """Drop a finished request's generator and matcher."""
+        """Drop a finished request's generator, matcher and bias."""
         self._generators.pop(request_id, None)
         self._matchers.pop(request_id, None)
+        self._biases.pop(request_id, None)
 
     def draw(self, logits: torch.Tensor, requests: list[Request]) -> list[Drawn]:
         """`logits`, float32, holds len(drafts) + 1 rows for each request, in order."""
@@ -63,7 +65,7 @@ class Sampler:
         logprobs: list[TokenLogprobs] = []
         matcher = self._matcher(request)
         for position, row in enumerate(logits):
-            changed = change_logits(row, request, new_ids)
+            changed = change_logits(row, request, new_ids, self._bias(request, len(row)))
             changed = changed if matcher is None else within(matcher, changed, row)
             if params.is_greedy:
                 token = best[position] if changed is row else int(changed.argmax())
@@ -88,8 +90,16 @@ class Sampler:
             self._matchers[request.request_id] = self._constraints.matcher(constraint)
         return self._matchers[request.request_id]
 
+    def _bias(self, request: Request, vocabulary: int) -> torch.Tensor | None:
+        """Prepared once: a bias may name every token of the vocabulary."""
+        if not request.params.favours:
+            return None
+        if request.request_id not in self._biases:
+            self._biases[request.request_id] = bias_row(request.params, vocabulary, self._device)
+        return self._biases[request.request_id]
+
     def _draw_one(self, logits: torch.Tensor, request: Request) -> int:
-        probabilities, candidates = candidate_distribution(logits, request)
+        probabilities, candidates = candidate_distribution(logits, request.params)
         winner = self._race(probabilities.numpy(), self._generator(request))
         return winner if candidates is None else int(candidates[winner])
 
@@ -119,38 +129,24 @@ def within(matcher: Matcher, changed: torch.Tensor, row: torch.Tensor) -> torch.
     return masked if changed is row or bool(masked.isfinite().any()) else matcher.mask(row)
 
 
-def candidate_distribution(logits: torch.Tensor, request: Request) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Probabilities to draw from, and their token ids, most likely first; None for ids means the whole vocabulary."""
-    params = request.params
-    scaled = logits / params.temperature
-    if params.top_k == 0 and params.top_p >= 1.0 and params.min_p <= 0.0:
-        return scaled.softmax(dim=-1), None
-    probabilities, ids = _most_likely(scaled, params.top_k, params.top_p, params.min_p)
-    keep = torch.ones_like(probabilities, dtype=torch.bool)
-    if params.min_p > 0.0:
-        keep &= probabilities >= params.min_p * probabilities[0]
-    if params.top_p < 1.0:
-        # A candidate stays while the mass before it is below top_p, so the one that crosses the line is kept.
-        top_k_mass = probabilities.sum() if params.top_k else 1.0
-        keep &= probabilities.cumsum(-1) - probabilities < params.top_p * top_k_mass
-    keep[0] = True
-    return probabilities * keep, ids
+def bias_row(params: SamplingParams, vocabulary: int, device: torch.device) -> torch.Tensor:
+    """What is added to each row of an answer: its `logit_bias`, and minus infinity to tokens that are not allowed."""
+    row = torch.zeros(vocabulary, device=device)
+    if params.allowed_token_ids is not None:
+        row.fill_(float("-inf")).index_fill_(0, send(list(params.allowed_token_ids), torch.int64, device), 0.0)
+    if params.logit_bias:
+        # A step with a bias may be begun ahead of its host, which `send` does not make wait.
+        ids = send(list(params.logit_bias), torch.int64, device)
+        row.index_add_(0, ids, send(list(params.logit_bias.values()), row.dtype, device))
+    return row
 
 
-def _most_likely(scaled: torch.Tensor, top_k: int, top_p: float, min_p: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Enough of the most likely tokens, in order, that the filters decide exactly as on the whole vocabulary."""
-    probabilities = scaled.softmax(dim=-1)
-    size = probabilities.shape[-1]
-    wanted = min(top_k, size) if top_k else min(SHORTLIST, size)
-    values, ids = probabilities.topk(wanted)
-    is_enough = bool(top_k) or float(values.sum()) >= top_p or float(values[-1]) < min_p * float(values[0])
-    return (values, ids) if is_enough else probabilities.sort(descending=True)
-
-
-def change_logits(logits: torch.Tensor, request: Request, new_ids: list[int]) -> torch.Tensor:
+def change_logits(
+    logits: torch.Tensor, request: Request, new_ids: list[int], bias: torch.Tensor | None
+) -> torch.Tensor:
     """One row after penalties, bias and bans, `new_ids` being drawn already; the row itself when nothing applies.
 
-    Presence and frequency count the answer, repetition the prompt too; then `logit_bias` is added, and last come bans.
+    Presence and frequency count the answer, repetition the prompt too; then `bias_row` is added, and last come bans.
     """
     params, bans_end = request.params, _bans_end(request, len(new_ids))
     if not (params.changes_logits or bans_end):
@@ -165,18 +161,13 @@ def change_logits(logits: torch.Tensor, request: Request, new_ids: list[int]) ->
         ids = torch.tensor(list(counts), device=logits.device)
         times = torch.tensor(list(counts.values()), dtype=logits.dtype, device=logits.device)
         logits[ids] -= params.presence_penalty + params.frequency_penalty * times
-    if params.logit_bias:
-        # A step with a bias may be begun ahead of its host, which `send` does not make wait.
-        ids = send(list(params.logit_bias), torch.int64, logits.device)
-        logits[ids] += send(list(params.logit_bias.values()), logits.dtype, logits.device)
+    if bias is not None:
+        logits += bias
     if bans_end:
         # A file may name an end that its model cannot draw.
         logits[[end for end in params.stop_token_ids if end < len(logits)]] = float("-inf")
     if params.banned and (ends := _ends_of_banned(params.banned, request.output_token_ids + new_ids)):
         logits[ends] = float("-inf")
-    if params.allowed_token_ids is not None:
-        allowed = send(sorted(params.allowed_token_ids), torch.int64, logits.device)
-        logits = torch.full_like(logits, float("-inf")).index_copy(0, allowed, logits[allowed])
     return logits
 
 

@@ -93,7 +93,12 @@ class SamplingParams:
     def changes_logits(self) -> bool:
         """Whether anything is added to the logits before drawing."""
         penalises = self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0
-        return bool(penalises or self.logit_bias or self.banned) or self.allowed_token_ids is not None
+        return bool(penalises or self.banned) or self.favours
+
+    @property
+    def favours(self) -> bool:
+        """Whether the same is added to the logits of every step."""
+        return bool(self.logit_bias) or self.allowed_token_ids is not None
 
 
 BOUNDS: tuple[tuple[str, float, float], ...] = (

@@ -63,7 +63,8 @@ class DeviceSampler(Sampler):
             if matcher is None and leaves_logits(request, at):
                 continue
             out = logits.clone() if out is logits else out
-            changed = change_logits(row := logits[index], request, request.draft_token_ids[:at])
+            row = logits[index]
+            changed = change_logits(row, request, request.draft_token_ids[:at], self._bias(request, len(row)))
             out[index] = changed if matcher is None else within(matcher, changed, row)
         return out
 

@@ -78,7 +78,7 @@ def test_what_training_left_in_a_tokenizer_neither_cuts_nor_fills_a_prompt(
 
 def test_an_end_that_the_model_cannot_draw_costs_nothing() -> None:
     params = SamplingParams(stop_token_ids=frozenset((257, 999)), min_tokens=2)
-    banned = change_logits(torch.zeros(260), Request("r", [1], params), [])
+    banned = change_logits(torch.zeros(260), Request("r", [1], params), [], None)
     assert banned.isinf().nonzero().flatten().tolist() == [257]
 
 
