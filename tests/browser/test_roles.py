@@ -1,14 +1,21 @@
 """The running gateway's own OpenAPI document, asked with real keys: nothing under /admin is open by accident."""
 
+from urllib.parse import urlsplit
+
 import httpx
 import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
 
 from gateway.access.keys import Role
 from gateway.access.roles import may
-from tests.browser.conftest import Running
+from tests.browser.conftest import Running, drain
+from tests.browser.pictures import sign_in
+from tests.browser.steps import go, see
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.browser, pytest.mark.integration]
 DECLARATION = "x-breakeven-permission"
+OTHER_KEYS = ("support-bot", "search-rewrite", "contract-reader", "nightly-cron")
 
 
 def test_every_operation_refuses_whom_its_declaration_refuses(running: Running) -> None:
@@ -35,3 +42,34 @@ def test_every_operation_refuses_whom_its_declaration_refuses(running: Running) 
                 if answer.status_code != 403:
                     wrong.append(f"{role} {method} {path}: {answer.status_code}")
     assert not wrong
+
+
+def test_a_lead_walks_through_the_books_of_its_team(chromium: webdriver.Chrome, running: Running) -> None:
+    made = httpx.post(
+        f"{running.gateway}/admin/v1/keys",
+        json={"name": "the lead", "role": "lead", "team": "research"},
+        headers={"authorization": f"Bearer {running.month.owner_key}"},
+        timeout=120,
+        trust_env=False,
+    ).json()
+    chromium.delete_all_cookies()
+    drain(chromium)
+    sign_in(chromium, running.ui, made["key"])
+    see(chromium, "Every group")
+    assert urlsplit(chromium.current_url).path == "/ui/explorer", "what it may not see it is not led to"
+    pages = [one.text for one in chromium.find_elements(By.CSS_SELECTOR, "a.be-nav")]
+    assert pages == ["Explorer", "Budgets", "Requests", "Models and prices", "Keys"]
+    go(chromium, running, "/explorer?by=team")
+    groups = [one.text for one in chromium.find_elements(By.CSS_SELECTOR, "tbody tr td:first-child")]
+    assert groups == ["research", "Total"]
+    assert [one.text for one in chromium.find_elements(By.CSS_SELECTOR, ".be-downloads a")] == ["CSV", "Parquet"]
+    for path, said in (
+        ("/budgets", "your team"),
+        ("/requests", "Prompts and answers are not stored"),
+        ("/keys", "the lead"),
+    ):
+        go(chromium, running, path)
+        see(chromium, said)
+        shown = chromium.find_element(By.TAG_NAME, "body").text
+        assert not [key for key in OTHER_KEYS if key in shown], path
+    assert not [one.text for one in chromium.find_elements(By.TAG_NAME, "button") if "key" in one.text.lower()]
