@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Literal, TypeVar
 
 import yaml
@@ -104,7 +105,7 @@ def validate_yaml(schema: type[Schema], text: str, name: str) -> Schema:
     except ValidationError as error:
         wrong = [
             ConfigurationError(
-                problem_of(found),
+                problem_of(found) + meant(found, schema),
                 file=name,
                 line=document.line(found["loc"]),
                 field=field_of(found["loc"]) or "file",
@@ -123,6 +124,16 @@ def problem_of(found: ErrorDetails) -> str:
     if (known := PROBLEMS.get(found["type"])) is None:
         return found["msg"].removeprefix("Value error, ")
     return known.format(**found.get("ctx", {}))
+
+
+def meant(found: ErrorDetails, schema: type[BaseModel]) -> str:
+    """Of a field that is not known, the one of `schema` that is written almost so."""
+    if found["type"] != "extra_forbidden":
+        return ""
+    whole = schema.model_json_schema()
+    known = {name for part in (whole, *whole.get("$defs", {}).values()) for name in part.get("properties", ())}
+    close = get_close_matches(str(found["loc"][-1]), known, n=1)
+    return f"; do you mean `{close[0]}`?" if close else ""
 
 
 def problem_among(found: Sequence[ErrorDetails], first: ErrorDetails) -> str:

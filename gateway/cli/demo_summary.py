@@ -139,7 +139,8 @@ def show(summary: Summary, console: Console) -> None:
         )
     show_table(table)
     simulated = " (part of it simulated)" if any(tier.is_simulated for tier in summary.tiers) else ""
-    console.print(f"{summary.sent} sent, {summary.failed} failed, {summary.entries} ledger entries.")
+    entries = "1 ledger entry" if summary.entries == 1 else f"{summary.entries} ledger entries"
+    console.print(f"{summary.sent} sent, {summary.failed} failed, {entries}.")
     for problem, count in summary.problems.items():
         console.print(f"- {count} failed with {problem}", markup=False)
     console.print(f"Cost of this run: ${summary.cost_usd}{simulated}")

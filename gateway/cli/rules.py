@@ -71,7 +71,7 @@ def apply(
     as_json: bool = typer.Option(False, "--json"),
 ) -> None:
     """Validate a file, store it as a version and activate it."""
-    version = asyncio.run(_apply(read_text(file), reason, activate=activate))
+    version = asyncio.run(_apply(file, reason, activate=activate))
     taken = _how_it_was_taken(version) if activate else ""
     if as_json:
         print(json.dumps({"version": version, "is_active": activate} | ({"gateway": taken} if taken else {})))
@@ -128,8 +128,10 @@ def _is_path(name: str) -> bool:
     return Path(name).is_file() or any(sign in name for sign in "/.")
 
 
-async def _apply(text: str, reason: str, *, activate: bool) -> str:
+async def _apply(file: Path, reason: str, *, activate: bool) -> str:
+    text = read_text(file)
     async with _service() as rules:
+        rules.parse(text, file=str(file))  # an error names the file that was given
         active = await rules.active()
         stored = await rules.put(text, author=AUTHOR, reason=reason, expected_active=active)
         if activate and stored.version != active:

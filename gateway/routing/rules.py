@@ -1,7 +1,7 @@
 """The rules document: its schema, and its validation down to the line. Text in, values out."""
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from functools import cached_property
 from typing import Annotated, Literal, NamedTuple
@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from gateway.errors import ConfigurationError
 from gateway.money import parse_usd
-from gateway.yaml_document import NAME_PATTERN, parse_yaml, path_of, problem_among
+from gateway.yaml_document import NAME_PATTERN, meant, parse_yaml, path_of, problem_among
 
 MAX_BYTES = 1_000_000
 CASCADED = "chat.completions"
@@ -57,7 +57,8 @@ class Range(Strict):
         """False for an unknown value: a rule about difficulty does not match when difficulty is unknown."""
         if value is None:
             return False
-        return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
+        low, high = self.at_least, self.at_most
+        return (low is None or value >= low) and (high is None or value <= high)
 
     def contains(self, other: "Range") -> bool:
         low, high = float("-inf"), float("inf")
@@ -84,6 +85,11 @@ class When(Strict):
         if not self.model_fields_set:
             raise ValueError("is empty; leave `when` out for the last rule")
         return self
+
+    @cached_property
+    def conditions(self) -> Mapping[str, Range | list[str]]:
+        """Those that are given."""
+        return {name: given for name, given in self if given is not None}
 
 
 class Choose(Strict):
@@ -116,6 +122,11 @@ class Choose(Strict):
     @cached_property
     def explore_pico_usd_per_day(self) -> int | None:
         return None if self.explore_usd_per_day is None else parse_usd(self.explore_usd_per_day)
+
+    @cached_property
+    def has_limits(self) -> bool:
+        """Whether it drops a candidate for its own figures."""
+        return any((self.min_quality, self.max_cost_usd, self.max_time_to_first_token_seconds))
 
 
 class Verify(Strict):
@@ -218,7 +229,8 @@ def _first_of(error: ValidationError) -> Wrong:
     """A misspelt field is also a missing one: it names the misspelling."""
     found = error.errors(include_url=False)
     first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
-    return Wrong(problem_among(found, first), tuple(part for part in path_of(first["loc"]) if part != "from_"))
+    problem = problem_among(found, first) + meant(first, RulesDocument)
+    return Wrong(problem, tuple(part for part in path_of(first["loc"]) if part != "from_"))
 
 
 def _wrong_in(document: RulesDocument, names: Collection[str]) -> Iterator[Wrong]:

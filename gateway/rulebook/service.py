@@ -116,9 +116,9 @@ class RulesService:
         """Why this process does not decide by the active rules, or by those of the file."""
         return self._refusal or self._file_problem
 
-    def parse(self, text: str) -> RulesDocument:
-        """Raises ConfigurationError with the line."""
-        return self._validator.parse(text, file="rules.yaml")
+    def parse(self, text: str, *, file: str = "rules.yaml") -> RulesDocument:
+        """Raises ConfigurationError with the file's name and the line."""
+        return self._validator.parse(text, file=file)
 
     def check(self, text: str) -> list[Problem]:
         """The first thing wrong with a text; empty when it is valid."""
@@ -317,8 +317,8 @@ def problem_of(error: ConfigurationError) -> Problem:
 def _told(problem: Problem, consequence: str, *, before: Problem | None) -> Problem:
     """In the log, once."""
     if problem != before:
-        where = f"line {problem.line}: " if problem.line is not None else ""
-        log.error("%s: %s%s", consequence, where, problem.message)
+        where = [f"line {problem.line}"] if problem.line is not None else []
+        log.error("%s: %s", consequence, ": ".join([*where, *filter(None, (problem.field, problem.message))]))
     return problem
 
 

@@ -83,3 +83,18 @@ def test_a_schema_lists_everything_that_is_wrong() -> None:
     first, second = str(caught.value).splitlines()
     assert first.startswith("f:1: count: ")
     assert second == "f:2: more: is not a known field"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("coutn: 1", "; do you mean `count`?"), ("inner: {wdith: 1}", "; do you mean `width`?")]
+)
+def test_a_misspelt_field_is_told_which_is_meant(text: str, said: str) -> None:
+    class Inner(Small):
+        width: int = 1
+
+    class Outer(Small):
+        inner: Inner = Inner(count=1)
+
+    with pytest.raises(ConfigurationError, match="is not a known field") as caught:
+        validate_yaml(Outer, text, "f")
+    assert said in str(caught.value)

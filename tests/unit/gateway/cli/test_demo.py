@@ -46,7 +46,7 @@ async def test_every_prompt_that_failed_says_why() -> None:
 def test_the_reasons_are_shown_with_how_often() -> None:
     console = Console(file=(shown := io.StringIO()), width=200)
     show(Summary(4, 3, {f"400: {TOO_LONG}": 2, "502: without a reason": 1}, 1, "0", [], []), console)
-    said = f"4 sent, 3 failed, 1 ledger entries.\n- 2 failed with 400: {TOO_LONG}\n- 1 failed with 502"
+    said = f"4 sent, 3 failed, 1 ledger entry.\n- 2 failed with 400: {TOO_LONG}\n- 1 failed with 502"
     assert said in shown.getvalue()
 
 

@@ -56,11 +56,14 @@ async def test_an_edit_of_the_file_is_activated_with_its_diff(file: Path) -> Non
     assert "+    choose: {from: [large], by: order}" in rig.rules_store.diffs[-1]
 
 
-async def test_a_broken_file_keeps_the_last_good_version_and_says_why(file: Path) -> None:
+async def test_a_broken_file_keeps_the_last_good_version_and_says_why(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     rig = AdminRig(file)
     await rig.rules.refresh()
     rewrite(file, BROKEN)
     await rig.rules.refresh()
+    assert "the last good version stays: line 4: rules.0." in caplog.text
     assert rig.rules.applied == FIRST
     assert rig.rules.problem is not None
     assert rig.rules.problem.line == 4
