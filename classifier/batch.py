@@ -33,11 +33,11 @@ def classify_file(
 @contextmanager
 def _appearing_whole(out: Path) -> Generator[TextIO]:
     """A file that takes its name when it is complete; devices and pipes are written to as they are."""
-    out = out.resolve()
     if out.exists() and not out.is_file():
         with out.open("w", encoding="utf-8") as sink:
             yield sink
         return
+    out = out.resolve()
     unfinished = out.with_name(f"{out.name}.{os.getpid()}.part")
     try:
         with unfinished.open("w", encoding="utf-8") as sink:

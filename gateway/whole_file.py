@@ -5,11 +5,23 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Raises OSError, and leaves what was there. Not synced: after a loss of power the old content may be back."""
+def write_whole(path: Path, content: bytes, *, lasts: bool = True) -> None:
+    """Raises OSError, and leaves what was there. What `lasts` is on the disk first: a loss of power leaves the old or
+    the new, where else some file systems leave a file of no length.
+
+    A link stays one; a device or a pipe is written to as it is.
+    """
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
+    path = path.resolve()
     part = path.with_name(f"{path.name}.{os.getpid()}.part")  # another process may be writing its own
     try:
-        part.write_bytes(content)
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            if lasts:
+                os.fsync(file.fileno())
         part.replace(path)
     except OSError:
         with suppress(OSError):

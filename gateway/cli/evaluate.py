@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import statistics
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,8 @@ from rich.progress import track
 
 from classifier.exam import Question, ability_from_marks, grade, load_exam
 from classifier.load import load_artefact
-from gateway.errors import ConfigurationError
+from gateway.errors import ConfigurationError, StateError
+from gateway.whole_file import write_whole
 
 TIMEOUT_SECONDS = 120.0
 OWN_MACHINE = {"all://127.0.0.1": None, "all://localhost": None, "all://[::1]": None}
@@ -42,6 +44,10 @@ def command(
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Grade a live model on the bundled exam; costs one short answer per question."""
+    if out and not os.access(out.parent, os.W_OK | os.X_OK):
+        raise ConfigurationError(
+            f"cannot write to {out.parent}: give --out in a folder that can be, before answers cost"
+        )
     questions = load_exam()
     endpoint = url.rstrip("/") + "/chat/completions"
     headers = {"authorization": f"Bearer {key}"} if key else {}
@@ -51,11 +57,20 @@ def command(
     profile = build_profile(model, marks)
     text = json.dumps(profile, indent=1, ensure_ascii=False)
     if out:
-        out.write_text(text + "\n", encoding="utf-8")
+        _write(out, text)
     if json_output or not out:
         print(text)
     else:
         print(f"{model}: {profile['right']} of {profile['questions']} right, ability {profile['ability']}: {out}")
+
+
+def _write(out: Path, text: str) -> None:
+    """Raises StateError, and prints what the answers were paid for."""
+    try:
+        write_whole(out, (text + "\n").encode())
+    except OSError as error:
+        print(text)
+        raise StateError(f"cannot write {out}: {error.strerror}; the profile is printed instead") from error
 
 
 def build_profile(model: str, marks: list[Mark]) -> dict[str, object]:

@@ -15,6 +15,7 @@ from gateway.reports.files import ReportFiles
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery
 from gateway.reports.tables import Format, ReportTable, encode
 from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
+from gateway.whole_file import write_whole
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -102,10 +103,7 @@ async def _table(ask: Callable[[ReportFiles], Awaitable[ReportTable]]) -> Report
 
 
 def _write_file(path: Path, content: bytes) -> None:
-    """Whole or not at all."""
-    part = path.with_name(f"{path.name}.part")
     try:
-        part.write_bytes(content)
-        part.rename(path)
+        write_whole(path, content)
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}") from error

@@ -5,6 +5,7 @@ Versions are never changed; `active.json` is replaced whole, so a reader sees th
 
 import fcntl
 import json
+import os
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from gateway.errors import StateError
 from gateway.whole_file import write_whole
 
 SHIPPED = "shipped"
+PART = ".part"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +73,15 @@ class ClassifierVersions:
         return sorted(path.stem for path in self._directory.glob("corrections/*.json"))
 
     def artefacts(self) -> list[str]:
-        return [SHIPPED, *sorted(path.name for path in self._directory.glob("artefacts/*"))]
+        kept = sorted(path.name for path in self._directory.glob("artefacts/*") if path.suffix != PART)
+        return [SHIPPED, *kept]
 
     def add_correction(self, correction: Correction, facts: dict[str, Any]) -> str:
         """Store it with what it was learnt from; the same correction is stored once."""
         path = self._directory / "corrections" / f"{correction.id}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"shifts": correction.shifts, **facts}, indent=1, sort_keys=True) + "\n", "utf-8")
+        text = json.dumps({"shifts": correction.shifts, **facts}, indent=1, sort_keys=True) + "\n"
+        write_whole(path, text.encode())
         return correction.id
 
     def correction(self, name: str) -> Correction:
@@ -97,7 +101,9 @@ class ClassifierVersions:
             load_artefact(folder)
         except ArtefactError as error:
             raise StateError(str(error)) from error
-        shutil.copytree(folder, self._directory / "artefacts" / name, dirs_exist_ok=True)
+        kept = self._directory / "artefacts" / name
+        if not _is_whole(kept):  # what is in force is not written over
+            _copy_whole(folder, kept)
         return name
 
     def open(self) -> Classifier:
@@ -128,3 +134,23 @@ class ClassifierVersions:
 
     def _write(self, history: list[Active]) -> None:
         write_whole(self.active_file, (json.dumps([asdict(one) for one in history], indent=1) + "\n").encode())
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        read_artefact(folder)
+    except ArtefactError:
+        return False
+    return True
+
+
+def _copy_whole(folder: Path, kept: Path) -> None:
+    """Under its name when it is complete; what is damaged there makes way. Raises StateError."""
+    part = kept.with_name(f"{kept.name}.{os.getpid()}{PART}")
+    try:
+        shutil.copytree(folder, part, dirs_exist_ok=True)
+        shutil.rmtree(kept, ignore_errors=True)
+        part.rename(kept)
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise StateError(f"cannot keep the artefact in {kept}: {error}; make room there, then try again") from error

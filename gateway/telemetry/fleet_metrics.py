@@ -30,7 +30,7 @@ class FleetRegistry(CollectorRegistry):
     def write(self) -> None:
         """Leave this worker's metrics for the others."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self._file, generate_latest(self._own))
+        write_whole(self._file, generate_latest(self._own), lasts=False)
 
     def remove(self) -> None:
         """This worker is about to end."""

@@ -1,6 +1,7 @@
 """Files of prompts: what is refused by line, what is read all the same, and what a refusal leaves behind."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,12 @@ def test_devices_are_written_to_as_they_are(classifier: ItemResponseClassifier, 
     (tmp_path / "in.jsonl").write_text('{"id": 1, "prompt": "hi"}\n')
     assert classify_file(tmp_path / "in.jsonl", Path("/dev/null"), classifier) == 1
     assert not Path("/dev/null").is_file()
+
+
+def test_a_pipe_by_its_name_is_written_to(classifier: ItemResponseClassifier, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"id": 1, "prompt": "hi"}\n')
+    reading, writing = os.pipe()
+    with open(reading, "rb") as pipe:
+        assert classify_file(tmp_path / "in.jsonl", Path(f"/proc/self/fd/{writing}"), classifier) == 1
+        os.close(writing)
+        assert json.loads(pipe.read())["id"] == 1

@@ -11,7 +11,7 @@ import pytest
 from classifier.exam import load_exam
 from classifier.seeds import load_seeds
 from gateway.cli import calibrate, classify, evaluate, train
-from gateway.errors import ConfigurationError
+from gateway.errors import ConfigurationError, StateError
 
 KEY = {question.prompt: question.answers[0] for question in load_exam()}
 
@@ -60,6 +60,19 @@ def test_evaluate_tells_the_clever_from_the_clueless(url: str, tmp_path: Path) -
 def test_a_failed_call_is_no_wrong_answer(url: str) -> None:
     with pytest.raises(ConfigurationError, match="answered 503"):
         evaluate.command("broken", url, json_output=True)
+
+
+def test_where_a_profile_cannot_go_is_told_before_answers_cost(url: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="before answers cost"):
+        evaluate.command("broken", url, out=tmp_path / "missing" / "profile.json", json_output=True)
+
+
+def test_a_profile_that_cannot_be_written_is_printed(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(StateError, match="the profile is printed instead"):
+        evaluate.command("clever", url, out=tmp_path / ("x" * 250), json_output=True)
+    assert json.loads(capsys.readouterr().out)["right"] == len(KEY)
 
 
 def write_labels(path: Path) -> None:

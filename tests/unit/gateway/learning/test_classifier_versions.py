@@ -1,5 +1,8 @@
 """Versions of the classifier: chosen by one file, gone back by one call, damage told with what to do."""
 
+import errno
+import os
+import resource
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -77,3 +80,35 @@ def test_everybody_who_promotes_at_once_is_in_the_history(tmp_path: Path) -> Non
         for one in done:
             one.result()
     assert sorted(str(one.correction) for one in ClassifierVersions(tmp_path).history()[1:]) == sorted(names)
+
+
+def test_what_is_in_force_is_not_written_over_and_what_is_damaged_is_replaced(tmp_path: Path) -> None:
+    versions = ClassifierVersions(tmp_path)
+    name = versions.add_artefact(SHIPPED_FOLDER)
+    weights = tmp_path / "artefacts" / name / "weights.bin"
+    before = weights.stat()
+    assert versions.add_artefact(SHIPPED_FOLDER) == name
+    assert (weights.stat().st_ino, weights.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+    weights.write_bytes(b"")
+    assert versions.add_artefact(SHIPPED_FOLDER) == name
+    versions.activate(Active(name))
+
+
+def test_an_artefact_that_was_not_copied_whole_is_none(tmp_path: Path) -> None:
+    versions = ClassifierVersions(tmp_path)
+    (tmp_path / "artefacts" / f"{'a' * 16}.7.part").mkdir(parents=True)  # of one that was killed
+    assert versions.artefacts() == [SHIPPED]
+
+
+def test_a_correction_that_cannot_be_written_leaves_the_one_in_force(tmp_path: Path) -> None:
+    versions = ClassifierVersions(tmp_path)
+    name = versions.add_correction(Correction({"a": (0.5, 0.0)}), {})
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))  # as a disk that is full
+    try:
+        with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
+            versions.add_correction(Correction({"a": (0.5, 0.0)}), {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert versions.correction(name) == Correction({"a": (0.5, 0.0)})
