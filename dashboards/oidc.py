@@ -33,7 +33,8 @@ class SignInFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
-    """`roles` maps a value of the claim `roles_claim` to a role here; `default_role` is for whoever has none."""
+    """`roles` maps a value of the claim `roles_claim` to a role here, `leads` to the team whose lead it is;
+    `default_role` is for whoever has neither."""
 
     issuer: str
     client_id: str
@@ -41,6 +42,7 @@ class OidcSettings:
     public_url: str
     roles_claim: str = "groups"
     roles: Mapping[str, str] = field(default_factory=dict[str, str])
+    leads: Mapping[str, str] = field(default_factory=dict[str, str])
     default_role: str | None = None
 
     @property
@@ -59,10 +61,11 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who it is, and the highest role that the provider's claims give."""
+    """Who it is, and the highest role that the provider's claims give; a lead's team."""
 
     name: str
     role: str
+    team: str | None = None
 
 
 class OidcProvider:
@@ -108,7 +111,7 @@ class OidcProvider:
             raise SignInFailed(
                 f"The identity provider's answer could not be verified ({type(error).__name__}). Please try again."
             ) from error
-        return Person(_name(claims), self._role(claims))
+        return self._person(claims)
 
     async def _exchange(self, attempt: Attempt, code: str) -> Mapping[str, Any]:
         form = {
@@ -144,17 +147,22 @@ class OidcProvider:
         claims.validate(now=int(self._now()), leeway=LEEWAY_SECONDS)
         return dict(claims)
 
-    def _role(self, claims: Mapping[str, Any]) -> str:
+    def _person(self, claims: Mapping[str, Any]) -> Person:
+        """Of several teams that somebody leads, the one that stands first in the configuration."""
+        name = _name(claims)
         given = claims.get(self.settings.roles_claim, [])
         values = [given] if isinstance(given, str) else [str(one) for one in given or []]
         roles = [self.settings.roles[value] for value in values if value in self.settings.roles]
-        role = max(roles, key=RANKS.index, default=self.settings.default_role)
-        if role is None:
-            raise SignInFailed(
-                f"{_name(claims)} is known to the identity provider and has no role here. "
-                f"An owner can give one of your {self.settings.roles_claim} a role in breakeven.yaml."
-            )
-        return role
+        if roles:
+            return Person(name, max(roles, key=RANKS.index))
+        if teams := [team for value, team in self.settings.leads.items() if value in values]:
+            return Person(name, "lead", teams[0])
+        if self.settings.default_role is not None:
+            return Person(name, self.settings.default_role)
+        raise SignInFailed(
+            f"{name} is known to the identity provider and has no role here. "
+            f"An owner can give one of your {self.settings.roles_claim} a role in breakeven.yaml."
+        )
 
     async def _discover(self) -> Mapping[str, Any]:
         """The provider's own description, kept once it was read. Its issuer must be the configured one."""

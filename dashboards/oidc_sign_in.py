@@ -118,8 +118,8 @@ def build_oidc(
     async def _open(person: Person) -> str:
         """A key in the person's name, so that the audit log says who it was."""
         expires_at_us = round((now() + LONGEST_SECONDS) * 1_000_000)
-        body = {"name": person.name, "role": person.role, "tags": [TAG], "expires_at_us": expires_at_us}
-        made = await gateway.post(KEYS, body)
+        who = {"name": person.name, "role": person.role, "team": person.team}
+        made = await gateway.post(KEYS, {**who, "tags": [TAG], "expires_at_us": expires_at_us})
         me = await gateway.with_key(made["key"]).get("/admin/v1/me")
         permissions = frozenset(me["permissions"])
         return sessions.start(made["key"], person.name, person.role, permissions, key_id=made["id"])[0]

@@ -1,17 +1,19 @@
 """How people sign in to the web UI beside their keys: the `sign_in` block of breakeven.yaml."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 UiRole = Literal["viewer", "finance", "editor", "owner"]
+TeamName = Annotated[str, Field(min_length=1, max_length=64)]
 LOOPBACK = ("http://127.0.0.1", "http://localhost", "http://[::1]")
 
 
 class OidcSignIn(BaseModel):
     """An OpenID Connect provider. The client's secret is read from the environment variable `client_secret_env`.
 
-    `roles` maps values of the claim `roles_claim` to roles; the highest counts, and `default_role` is for the rest.
+    `roles` maps values of the claim `roles_claim` to roles, the highest counts; `leads` maps them to the team
+    that they lead, for who has no such role; `default_role` is for the rest.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -22,6 +24,7 @@ class OidcSignIn(BaseModel):
     public_url: str
     roles_claim: str = "groups"
     roles: dict[str, UiRole] = Field(default_factory=dict[str, UiRole])
+    leads: dict[str, TeamName] = Field(default_factory=dict[str, TeamName])
     default_role: UiRole | None = None
 
     @field_validator("issuer", "public_url")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -95,6 +96,26 @@ def test_the_highest_role_counts(groups: list[str], role: str) -> None:
     rig.provider.groups = groups
     rig.come_back(rig.start())
     assert rig.gateway.made[0]["role"] == role
+
+
+@pytest.mark.parametrize(
+    ("groups", "role", "team"),
+    [
+        (["search-leads"], "lead", "search"),
+        (["legal-leads", "search-leads"], "lead", "search"),
+        (["search-leads", "finance-team"], "finance", None),
+        (["strangers"], "viewer", None),
+    ],
+)
+def test_who_leads_a_team_reads_of_that_team_unless_a_role_says_more(
+    groups: list[str], role: str, team: str | None
+) -> None:
+    leads = {"search-leads": "search", "legal-leads": "legal"}
+    rig = Rig(replace(SETTINGS, leads=leads, default_role="viewer"))
+    rig.provider.groups = groups
+    rig.come_back(rig.start())
+    [made] = rig.gateway.made
+    assert (made["role"], made["team"]) == (role, team)
 
 
 def test_without_a_role_nobody_gets_in_and_a_default_role_is_one() -> None:
