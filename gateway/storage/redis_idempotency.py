@@ -17,6 +17,10 @@ PREFIX = "breakeven:idempotency:"
 FINGERPRINT_BYTES = 32
 LEASE_SECONDS = 30.0
 RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0"
+FINISH = (
+    "local held = redis.call('GET', KEYS[1]) if not held or held == ARGV[1] then "
+    "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end return 0"
+)
 ABANDON = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
 
@@ -37,7 +41,7 @@ class RedisIdempotency:
         self._seconds = seconds
         self._prefix = prefix
         self._answer_seconds = answer_seconds
-        # One that stood still for a lease must not give up or renew an equal claim that another has made since.
+        # One that stood still for a lease must not give up, renew or answer a claim that another has made since.
         self._owner = secrets.token_bytes(16)
 
     async def claim(self, name: str, fingerprint: bytes) -> Found | None:
@@ -60,7 +64,9 @@ class RedisIdempotency:
     async def finish(self, name: str, fingerprint: bytes, recorded: Recorded) -> None:
         value = b"F" + fingerprint + msgspec.msgpack.encode(recorded)
         async with answering(self._answer_seconds):
-            await self._client.set(self._prefix + name, value, px=round(self._seconds * 1000))
+            await self._client.eval(
+                FINISH, 1, self._prefix + name, self._claimed(fingerprint), value, round(self._seconds * 1000)
+            )  # pyright: ignore[reportGeneralTypeIssues]
 
     async def abandon(self, name: str, fingerprint: bytes) -> None:
         async with answering(self._answer_seconds):

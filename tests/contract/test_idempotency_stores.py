@@ -221,6 +221,65 @@ async def test_a_worker_that_stood_still_gives_up_no_claim_but_its_own(redis_ser
         assert await frozen.claim("n", ONE) is None
 
 
+@pytest.mark.parametrize("since", [ONE, OTHER])
+async def test_a_worker_that_stood_still_answers_for_nobody_else(redis_server: RedisServer, since: bytes) -> None:
+    async with connect_bytes(redis_server.url) as client:
+        frozen, other = redis_store(client), redis_store(client)
+        assert await frozen.claim("n", ONE) is None
+        await client.delete("breakeven:idempotency:n")  # its lease is over
+        assert await other.claim("n", since) is None
+        await frozen.finish("n", ONE, Recorded(200, (), b"late"))
+        assert await frozen.claim("n", ONE) == Found(since, None)
+        await other.finish("n", since, ANSWER)
+        await frozen.finish("n", ONE, Recorded(200, (), b"late"))
+        assert await frozen.claim("n", ONE) == Found(since, ANSWER)
+
+
+async def test_an_answer_whose_lease_is_over_is_kept_where_nobody_asked_since(redis_server: RedisServer) -> None:
+    async with connect_bytes(redis_server.url) as client:
+        store = redis_store(client)
+        assert await store.claim("n", ONE) is None
+        await client.delete("breakeven:idempotency:n")
+        await store.finish("n", ONE, ANSWER)
+        assert await store.claim("n", ONE) == Found(ONE, ANSWER)
+        assert 80_000_000 < await client.pttl("breakeven:idempotency:n") <= 86_400_000
+
+
+class SlowToKeep(MemoryIdempotency):
+    """Takes an answer when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claims = 0
+        self.is_keeping = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def claim(self, name: str, fingerprint: bytes) -> Found | None:
+        self.claims += 1
+        return await super().claim(name, fingerprint)
+
+    async def finish(self, name: str, fingerprint: bytes, recorded: Recorded) -> None:
+        self.is_keeping.set()
+        await self.go_on.wait()
+        await super().finish(name, fingerprint, recorded)
+
+
+async def test_until_an_answer_is_kept_nobody_hears_its_end_and_whoever_asks_follows_it() -> None:
+    store, served, sink = SlowToKeep(), Served(), Kept()
+    service = Idempotency(store, identify)
+    first = asyncio.ensure_future(service.answer("k", "ann", (b"b",), served, sink))
+    served.go_on.set()
+    await store.is_keeping.wait()
+    again = asyncio.ensure_future(ask(service, served))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert (sink.body, sink.is_complete) == (b"one ", False)
+    assert store.claims == 1
+    store.go_on.set()
+    await first
+    assert ((await again).body, sink.body, served.count) == (b"one two", b"one two", 1)
+
+
 async def test_memory_forgets_the_oldest_and_the_expired() -> None:
     now = 0.0
     store = MemoryIdempotency(seconds=10, max_bytes=2000, monotonic=lambda: now)
