@@ -23,27 +23,31 @@ def gather_facts(
     draw: float,
     rules: RuleState,
 ) -> Facts:
-    """Everything `decide()` looks at that rules and prices do not hold, rounded as it is stored."""
+    """Everything `decide()` looks at that rules and prices do not hold, rounded as it is stored.
+
+    To whole parts, a half upwards, by arithmetic in its place: `round` with decimals writes the number out to read it
+    again, which costs ten times as much, a dozen times a request.
+    """
     return Facts(
         input_tokens=view.input_tokens,
         max_output_tokens=view.max_output_tokens,
-        difficulty=_rounded(found.difficulty, 10_000) if found else None,
-        uncertainty=_rounded(found.uncertainty, 10_000) if found else None,
-        quality={n: _rounded(q.mean, 10_000) for n, q in found.quality.items() if n in names} if found else {},
-        output_tokens={n: _rounded(t, 10) for n, t in found.output_tokens.items() if n in names} if found else {},
+        difficulty=(found.difficulty * 10_000 + 0.5) // 1.0 / 10_000 if found else None,
+        uncertainty=(found.uncertainty * 10_000 + 0.5) // 1.0 / 10_000 if found else None,
+        quality={n: (q.mean * 10_000 + 0.5) // 1.0 / 10_000 for n, q in found.quality.items() if n in names}
+        if found
+        else {},
+        output_tokens={n: (tokens * 10 + 0.5) // 1.0 / 10 for n, tokens in found.output_tokens.items() if n in names}
+        if found
+        else {},
         needs=view.needs,
-        warm_tokens={name: min(tokens, view.input_tokens) for name, tokens in warm_tokens.items() if name in names},
+        warm_tokens={name: min(tokens, view.input_tokens) for name, tokens in warm_tokens.items() if name in names}
+        if warm_tokens
+        else {},
         backend_state=dict(backend_state),
         draw=draw,
         explored_pico_usd=rules.explored_pico_usd,
         allowed_loss=rules.allowed_loss,
     )
-
-
-def _rounded(value: float, parts: int) -> float:
-    """To whole parts of one, a half upwards. `round` with decimals writes the number out to read it again, which costs
-    ten times as much, a dozen times a request."""
-    return (value * parts + 0.5) // 1.0 / parts
 
 
 def request_facts(view: RequestView, key: KeyRecord, tags: tuple[str, ...], facts: Facts) -> RequestFacts:

@@ -1,7 +1,7 @@
 """The decision: a request and a snapshot in, an order of models with the reasons out. Same in, same out, always."""
 
-from collections.abc import Iterable
-from typing import NoReturn
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -63,54 +63,58 @@ def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
     if request.requested_model != AUTO:
         return _decide_direct(request, snapshot)
     rule = rule_of(request, snapshot.rules)
-    named = rule.choose.from_
-    pool = [candidate for candidate in _named(named, request, snapshot) if _is_allowed(candidate, request)]
+    choose = rule.choose
+    pool = _pool(choose.from_, request, snapshot)
     if not pool:
         _refuse_without_pool(request, rule, snapshot)
     weighed = [_weigh(candidate, request) for candidate in pool]
     able = [ranked for ranked in weighed if ranked.rejected is None]
     if not able:
         _refuse(request, rule.name, weighed)
-    kept = _apply_quality_shares(able, _apply_limits(able, rule.choose), rule, request.facts)
-    if not kept and rule.choose.if_none == "refuse":
-        _refuse(request, rule.name, [_with_limit_reason(ranked, rule.choose) for ranked in weighed])
-    ordered = _order(kept, rule, request) if kept else _by_quality(able)
-    placed = {ranked.candidate.name for ranked in ordered}
-    spare = _by_quality([ranked for ranked in able if ranked.candidate.name not in placed])
+    kept = _apply_quality_shares(able, _apply_limits(able, choose), rule, request.facts)
+    if not kept and choose.if_none == "refuse":
+        _refuse(request, rule.name, [_with_limit_reason(ranked, choose) for ranked in weighed])
+    ordered = _order(kept, choose, request) if kept else _by_quality(able)
+    spare = _by_quality(_dropped(able, ordered))
     preferred = ordered[0]
     chosen, ordered, propensity = _explore(ordered, rule, request.facts)
     choice = _choice(request, snapshot, rule.name, chosen, [*ordered, *spare], weighed, propensity)
     if chosen is not preferred and chosen.expected_cost_pico_usd is not None:
         more = msgspec.structs.replace(choice.decision, exploration_pico_usd=_extra_cost(chosen, preferred))
         choice = msgspec.structs.replace(choice, decision=more)
-    limit = rule.choose.max_time_to_first_token_seconds if kept else None
+    limit = choose.max_time_to_first_token_seconds if kept else None
     if limit is not None:
         choice = msgspec.structs.replace(choice, first_token_seconds=limit)
     return choice if rule.cascade is None else _cascaded(choice, rule.cascade, request, snapshot)
 
 
+HOLDS: Final[Mapping[str, Callable[[Any, RequestFacts], bool]]] = {
+    "difficulty": lambda given, request: given.holds(request.facts.difficulty),
+    "uncertainty": lambda given, request: given.holds(request.facts.uncertainty),
+    "input_tokens": lambda given, request: given.holds(request.facts.input_tokens),
+    "tags": lambda given, request: set(given) <= set(request.tags),
+    "needs": lambda given, request: set(given) <= set(request.facts.needs),
+    "team": lambda given, request: request.team in given,
+    "project": lambda given, request: request.project in given,
+    "key": lambda given, request: request.key_id in given,
+    "operation": lambda given, request: request.operation in given,
+}
+"""Each condition of `When`, and what it means."""
+
+
 def matches(when: When | None, request: RequestFacts) -> bool:
     """Whether all conditions hold."""
-    if when is None:
-        return True
-    facts = request.facts
-    return (
-        (when.difficulty is None or when.difficulty.holds(facts.difficulty))
-        and (when.uncertainty is None or when.uncertainty.holds(facts.uncertainty))
-        and (when.input_tokens is None or when.input_tokens.holds(facts.input_tokens))
-        and (when.tags is None or set(when.tags) <= set(request.tags))
-        and (when.needs is None or set(when.needs) <= set(facts.needs))
-        and (when.team is None or request.team in when.team)
-        and (when.project is None or request.project in when.project)
-        and (when.key is None or request.key_id in when.key)
-        and (when.operation is None or request.operation in when.operation)
-    )
+    if when is not None:
+        for name, given in when.conditions.items():
+            if not HOLDS[name](given, request):
+                return False
+    return True
 
 
 def _cascaded(choice: Choice, cascade: Cascade, request: RequestFacts, snapshot: Snapshot) -> Choice:
     """With whom to escalate to. What cannot be verified, a stream above all, goes to them at once; where none of them
     can serve, or one of them was chosen anyway, the choice stays as it is."""
-    pool = [one for one in _named(cascade.escalate_to, request, snapshot) if _is_allowed(one, request)]
+    pool = _pool(cascade.escalate_to, request, snapshot)
     weighed = [_weigh(one, request) for one in pool]
     able = [ranked for ranked in weighed if ranked.rejected is None]
     order = tuple(ranked.candidate for ranked in able)
@@ -137,14 +141,15 @@ def _decide_direct(request: RequestFacts, snapshot: Snapshot) -> Choice:
     return _choice(request, snapshot, DIRECT, ranked, [ranked], [ranked], 1.0)
 
 
-def _named(named: list[str] | str, request: RequestFacts, snapshot: Snapshot) -> Iterable[Candidate]:
-    """Of whole kinds only those that are made for such a request: no chat is asked of a model that embeds."""
+def _pool(named: list[str] | str, request: RequestFacts, snapshot: Snapshot) -> list[Candidate]:
+    """Those of the named that the key may use. Of whole kinds only those that are made for such a request: no chat is
+    asked of a model that embeds."""
     candidates = snapshot.candidates
-    if isinstance(named, list):
-        return (candidates[name] for name in named if name in candidates)  # its backend may be switched off
+    if isinstance(named, list):  # the backend of one may be switched off
+        return [candidates[name] for name in named if name in candidates and _is_allowed(candidates[name], request)]
     embeds = request.operation == EMBEDDINGS
-    fitting = (one for one in candidates.values() if one.embeds == embeds)
-    return fitting if named == "any" else (one for one in fitting if one.is_local == (named == "local"))
+    fitting = [one for one in candidates.values() if one.embeds == embeds and _is_allowed(one, request)]
+    return fitting if named == "any" else [one for one in fitting if one.is_local == (named == "local")]
 
 
 def _is_allowed(candidate: Candidate, request: RequestFacts) -> bool:
@@ -158,7 +163,7 @@ def _weigh(candidate: Candidate, request: RequestFacts) -> Ranked:
     facts = request.facts
     room = candidate.context_window - facts.input_tokens
     rejected = None
-    if candidate.embeds and request.operation != EMBEDDINGS:
+    if request.operation != EMBEDDINGS and EMBEDDINGS in candidate.supports:
         rejected = f"{LACKS} {request.operation}: it makes embeddings only"
     elif not candidate.supports.issuperset(facts.needs):
         rejected = f"{LACKS} {', '.join(sorted(set(facts.needs) - candidate.supports))}"
@@ -193,7 +198,7 @@ def _with_limit_reason(ranked: Ranked, choose: Choose) -> Ranked:
 
 
 def _apply_limits(able: list[Ranked], choose: Choose) -> list[Ranked]:
-    return [ranked for ranked in able if _limit_reason(ranked, choose) is None]
+    return [ranked for ranked in able if _limit_reason(ranked, choose) is None] if choose.has_limits else able
 
 
 def _apply_quality_shares(able: list[Ranked], kept: list[Ranked], rule: Rule, facts: Facts) -> list[Ranked]:
@@ -213,10 +218,10 @@ def _apply_quality_shares(able: list[Ranked], kept: list[Ranked], rule: Rule, fa
 def options(request: RequestFacts, rule: Rule, snapshot: Snapshot) -> tuple[float, list[Ranked]]:
     """The best quality that could be had under the rule, and what it would choose from, in order, if any loss of
     quality were allowed."""
-    pool = [one for one in _named(rule.choose.from_, request, snapshot) if _is_allowed(one, request)]
+    pool = _pool(rule.choose.from_, request, snapshot)
     able = [ranked for ranked in (_weigh(one, request) for one in pool) if ranked.rejected is None]
     kept = _apply_limits(able, rule.choose)
-    return best_quality(able), _order(kept, rule, request)
+    return best_quality(able), _order(kept, rule.choose, request)
 
 
 def best_quality(ranked: Iterable[Ranked]) -> float:
@@ -226,10 +231,22 @@ def best_quality(ranked: Iterable[Ranked]) -> float:
 
 def rule_of(request: RequestFacts, rules: Iterable[Rule]) -> Rule:
     """The first whose conditions all hold; the last has none."""
-    return next(rule for rule in rules if matches(rule.when, request))
+    for rule in rules:
+        if matches(rule.when, request):
+            return rule
+    raise AssertionError("the last rule has no conditions")
+
+
+def _dropped(able: list[Ranked], ordered: list[Ranked]) -> list[Ranked]:
+    if len(ordered) == len(able):
+        return []
+    placed = {ranked.candidate.name for ranked in ordered}
+    return [ranked for ranked in able if ranked.candidate.name not in placed]
 
 
 def _by_quality(ranked: list[Ranked]) -> list[Ranked]:
+    if len(ranked) < 2:
+        return ranked
     return sorted(ranked, key=lambda one: (-_quality_of(one), _cost_of(one), one.candidate.name))
 
 
@@ -241,17 +258,20 @@ def _cost_of(ranked: Ranked) -> int:
     return UNPRICED if ranked.expected_cost_pico_usd is None else ranked.expected_cost_pico_usd
 
 
-def _order(kept: list[Ranked], rule: Rule, request: RequestFacts) -> list[Ranked]:
+def _order(kept: list[Ranked], choose: Choose, request: RequestFacts) -> list[Ranked]:
     """Best first. A full engine without slack in the latency target goes behind every model that can start now."""
 
-    def must_wait(ranked: Ranked) -> bool:
-        if is_slot_free(request.facts, ranked.candidate.name):
-            return False
-        return rule.choose.max_time_to_first_token_seconds is None  # with a target, _apply_limits measured the slack
+    if len(kept) == 1:
+        return kept
+    by, facts = choose.by, request.facts
+    has_target = choose.max_time_to_first_token_seconds is not None  # then _apply_limits measured the slack
 
-    if rule.choose.by == "order":
+    def must_wait(ranked: Ranked) -> bool:
+        return not (has_target or is_slot_free(facts, ranked.candidate.name))
+
+    if by == "order":
         return sorted(kept, key=must_wait)
-    if rule.choose.by == "quality":
+    if by == "quality":
         return sorted(_by_quality(kept), key=must_wait)
     return sorted(kept, key=lambda one: (must_wait(one), _cost_of(one), -_quality_of(one), one.candidate.name))
 
@@ -259,10 +279,10 @@ def _order(kept: list[Ranked], rule: Rule, request: RequestFacts) -> list[Ranked
 def _explore(ordered: list[Ranked], rule: Rule, facts: Facts) -> tuple[Ranked, list[Ranked], float]:
     """With probability `explore` pick uniformly among the kept that today's money for it reaches for, the preferred one
     included; the propensity of what was picked is returned."""
-    explore, cap = rule.choose.explore, rule.choose.explore_pico_usd_per_day
+    explore = rule.choose.explore
     if not explore:
         return ordered[0], ordered, 1.0
-    open_to = ordered
+    open_to, cap = ordered, rule.choose.explore_pico_usd_per_day
     if cap is not None:
         room = cap - facts.explored_pico_usd.get(rule.name, 0)
         open_to = [ordered[0], *(one for one in ordered[1:] if _extra_cost(one, ordered[0]) <= room)]
@@ -292,7 +312,7 @@ def _choice(
     decision = Decision(
         rule=rule,
         model=chosen.candidate.name,
-        candidates=tuple(ranked.candidate.name for ranked in weighed),
+        candidates=tuple([ranked.candidate.name for ranked in weighed]),
         expected_cost_pico_usd=chosen.expected_cost_pico_usd,
         predicted_quality=chosen.quality,
         propensity=propensity,
@@ -301,7 +321,7 @@ def _choice(
         classifier_version=snapshot.classifier_version,
         facts=request.facts,
     )
-    return Choice(decision, tuple(ranked.candidate for ranked in ordered), tuple(weighed))
+    return Choice(decision, tuple([ranked.candidate for ranked in ordered]), tuple(weighed))
 
 
 def _refuse(request: RequestFacts, rule: str, weighed: list[Ranked]) -> NoReturn:
@@ -312,7 +332,7 @@ def _refuse(request: RequestFacts, rule: str, weighed: list[Ranked]) -> NoReturn
 
 def _refuse_without_pool(request: RequestFacts, rule: Rule, snapshot: Snapshot) -> NoReturn:
     anybodys = msgspec.structs.replace(request, allowed_models=None)
-    offered = [one.name for one in _named(rule.choose.from_, request, snapshot) if _is_allowed(one, anybodys)]
+    offered = [one.name for one in _pool(rule.choose.from_, anybodys, snapshot)]
     if not offered and request.operation == EMBEDDINGS:
         raise NoCapableModel(rule.name, {}, why_none=NONE_EMBEDS)
     raise refusal_without_candidates(rule.name, offered, request.allowed_models, snapshot.candidates)

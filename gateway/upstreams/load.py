@@ -64,17 +64,20 @@ class Upstreams:
         """(free slots, queue seconds) of each model that has something to say; hosted ones only when they are down or
         every key of theirs is at its limit."""
         found: dict[str, tuple[int, float]] = {}
+        loading = self.starting.backends
         for candidate in candidates:
-            if candidate.backend in self.starting:
+            backend = candidate.backend
+            known = self.breakers.get((backend, candidate.upstream_model))
+            if backend in loading:
                 found[candidate.name] = LOADING
-            elif self.is_down(candidate, now):
+            elif known and self._is_down(candidate, known, now):
                 found[candidate.name] = DOWN
-            elif (health := self.health.get(candidate.backend)) is not None:
+            elif (health := self.health.get(backend)) is not None:
                 if not health.is_healthy:
                     found[candidate.name] = DOWN
                 elif health.free_slots is not None:
-                    found[candidate.name] = (self._free_slots(candidate.backend, health), health.queue_seconds or 0.0)
-            elif (shelf := self.shelves.get(candidate.backend)) is not None and (wait := shelf.wait_seconds()):
+                    found[candidate.name] = (self._free_slots(backend, health), health.queue_seconds or 0.0)
+            elif (shelf := self.shelves.get(backend)) is not None and (wait := shelf.wait_seconds()):
                 found[candidate.name] = (0, round(wait, 3))
         return found
 
@@ -95,11 +98,8 @@ class Upstreams:
         capacity = reported + (health.running_requests or 0)
         return max(0, min(reported + self.running_then.get(backend, 0), capacity) - ours)
 
-    def is_down(self, candidate: Candidate, now: float) -> bool:
+    def _is_down(self, candidate: Candidate, known: Mapping[str, CircuitBreaker], now: float) -> bool:
         """No key's breaker lets a call through."""
-        known = self.breakers.get((candidate.backend, candidate.upstream_model))
-        if not known:
-            return False
         for breaker in known.values():  # nearly always one, and closed
             if breaker.state != "closed":
                 break

@@ -1,7 +1,7 @@
 """Backends of our own that have not come up since this process began; must not know what starts them, or how."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class Starting:
@@ -9,6 +9,10 @@ class Starting:
 
     def __init__(self, backends: Iterable[str] = ()) -> None:
         self._until_up = {name: asyncio.Event() for name in backends}
+
+    @property
+    def backends(self) -> Collection[str]:
+        return self._until_up.keys()
 
     def __contains__(self, backend: str) -> bool:
         return backend in self._until_up

@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 
 from gateway.errors import ContextTooLong, ModelNotFound, NoCapableModel, NoEligibleModel
-from gateway.routing.decide import decide
+from gateway.routing.decide import HOLDS, decide
+from gateway.routing.rules import When
 from gateway.routing.snapshot import Snapshot
 from tests.builders import make_candidate, make_local, make_prices, make_request, make_snapshot
 
@@ -227,3 +228,7 @@ def test_a_rule_whose_models_are_switched_off_says_so(allowed: frozenset[str] | 
     with pytest.raises(NoEligibleModel, match="none of its models is there") as refused:
         decide(make_request(allowed_models=allowed), snapshot)
     assert not isinstance(refused.value, NoCapableModel)
+
+
+def test_every_condition_has_its_meaning() -> None:
+    assert HOLDS.keys() == When.model_fields.keys()
