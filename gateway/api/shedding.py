@@ -64,7 +64,8 @@ class Shedding:
             return
         load = self._load
         body_bytes, most, is_read = 0, UNASKED_BYTES, False
-        began = asyncio.get_running_loop().time()
+        is_whole = _is_whole(scope)
+        began = 0.0 if is_whole else asyncio.get_running_loop().time()
 
         async def counted() -> Message:
             nonlocal body_bytes, most, is_read
@@ -72,7 +73,7 @@ class Shedding:
                 return await receive()
             if load.requests > self._max_requests:
                 raise self._refusal(f"{self._max_requests:,} requests are under way here")
-            message = await self._in_time(scope, receive, began, body_bytes)
+            message = await (receive() if is_whole else self._in_time(scope, receive, began, body_bytes))
             size = len(message.get("body", b""))
             body_bytes += size
             load.buffered_bytes += size
@@ -107,8 +108,8 @@ class Shedding:
         return bounded
 
     async def _in_time(self, scope: Scope, receive: Receive, began: float, came: int) -> Message:
-        if "is_whole" in scope.get("extensions", {}).get(CONNECTION, ()):
-            return await receive()  # it waits for nothing
+        if _is_whole(scope):
+            return await receive()
         seconds = self._body_seconds
         due = min(asyncio.get_running_loop().time(), began + came / LEAST_BYTES_PER_SECOND) + seconds
         try:
@@ -126,3 +127,8 @@ class Shedding:
             f"This gateway takes no more requests for now: {why}. Try again in a moment.",
             retry_after_seconds=RETRY_SECONDS,
         )
+
+
+def _is_whole(scope: Scope) -> bool:
+    """Whether the request has come whole already: to receive it waits for nothing."""
+    return "is_whole" in scope.get("extensions", {}).get(CONNECTION, ())

@@ -8,7 +8,7 @@ from starlette.types import Receive, Scope, Send
 
 from backends.protocol import TRACE_HEADERS, VENDOR_HEADERS, Operation
 from gateway.api.asgi_caller import AsgiCaller, while_connected
-from gateway.api.once import SendSink, as_send, idempotency_key
+from gateway.api.once import KEY_HEADER, SendSink, as_send, idempotency_key
 from gateway.api.openai_errors import body_of, headers_of, status_of
 from gateway.api.unpacking import Unpacker
 from gateway.errors import BodyTooLarge, BreakevenError, InvalidRequest
@@ -62,7 +62,8 @@ class TokenPath:
         caller = self._caller(send)
         held = 0
         try:
-            tags = parse_tags(headers)
+            given = dict(headers)  # most of what may be asked for by a header is not: that is seen at once
+            tags = parse_tags(headers) if TAGS_HEADER in given else ()
             body, encoding = await read_body(headers, receive, self._max_body_bytes)
             credential = credential_of(headers)
             if encoding is not None:
@@ -73,10 +74,10 @@ class TokenPath:
                 credential,
                 without_byte_order_mark(body),
                 tags,
-                parse_cache_seconds(headers),
-                parse_passed_on(headers),
+                parse_cache_seconds(headers) if CACHE_HEADER in given else None,
+                {} if PASSED_ON.isdisjoint(given) else parse_passed_on(headers),
             )
-            key = idempotency_key(headers)
+            key = idempotency_key(headers) if KEY_HEADER in given else None
             work = (
                 self._serve(asked, caller)
                 if key is None
@@ -133,7 +134,7 @@ class TokenPath:
 
 def credential_of(headers: list[tuple[bytes, bytes]]) -> str | None:
     """`Authorization`, or `x-api-key` as Anthropic's clients send it."""
-    found = {name: value for name, value in headers if name in (b"authorization", b"x-api-key")}
+    found = dict(headers)
     value = found.get(b"authorization") or found.get(b"x-api-key")
     return value.decode("latin-1") if value else None
 
@@ -211,7 +212,7 @@ async def read_body(headers: list[tuple[bytes, bytes]], receive: Receive, limit:
             raise _too_large(limit)
         parts.append(part)
         if not message.get("more_body", False):
-            return (parts[0] if len(parts) == 1 else b"".join(parts)), encoding
+            return (b"".join(parts) if len(parts) > 1 else part), encoding
 
 
 def _too_large(limit: int) -> BodyTooLarge:

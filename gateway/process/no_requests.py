@@ -28,7 +28,10 @@ _HOST: Final = re.compile(rb"[A-Za-z0-9\-._~!$&'()*+,;=%:\[\]]*")
 def names_its_host(headers: Iterable[tuple[bytes, bytes]], http_version: str) -> bool:
     """As https://www.rfc-editor.org/rfc/rfc9112#section-3.2 demands: two may be read as another by whoever is behind
     or in front of us. HTTP/1.0 knew none."""
-    hosts = [value for name, value in headers if name == b"host"]
-    if len(hosts) != 1:
-        return not hosts and http_version == "1.0"
-    return _HOST.fullmatch(hosts[0]) is not None
+    host = None
+    for name, value in headers:
+        if name == b"host":
+            if host is not None:
+                return False
+            host = value
+    return http_version == "1.0" if host is None else _HOST.fullmatch(host) is not None

@@ -103,21 +103,22 @@ class PatientProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         assert self.parser, "it is who calls"
-        if not names_its_host(self.headers, self.parser.get_http_version()):
+        version = self.parser.get_http_version()
+        if not names_its_host(self.headers, version):
             self._complaint = NO_HOST
             raise HttpParserError
         self._has_advanced = True
         self._is_waiting = self._is_in_head = False
         self._rest()
         self.crowd.busy(self)
-        self._begin_cycle(self.parser)
+        self._begin_cycle(self.parser, version)
         self.headers = []  # what follows a body in chunks must not join them: nobody in front of us looked at it
-        if self.scope["http_version"] == "1.0":
+        if version == "1.0":
             use_close_delimited(self.cycle)
 
-    def _begin_cycle(self, parser: HttpRequestParser) -> None:
+    def _begin_cycle(self, parser: HttpRequestParser, version: str) -> None:
         """In place of uvicorn's, whose cycles are of its own class. We upgrade to nothing, and shed load elsewhere."""
-        version, url = parser.get_http_version(), parse_url(self.url)
+        url = parse_url(self.url)
         path = url.path.decode("ascii")
         self.scope["method"] = parser.get_method().decode("ascii")
         self.scope["http_version"] = version
