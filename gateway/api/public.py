@@ -1,12 +1,14 @@
 """The small public endpoints: models, route, health and metrics."""
 
 from collections.abc import Callable
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel
 
+from gateway.api.models_page import PageAsked, anthropic_model, anthropic_page
 from gateway.api.token_path import credential_of, parse_tags
 from gateway.errors import ModelNotFound
 from gateway.money import format_usd
@@ -99,11 +101,12 @@ def build_public_router(
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     @router.get("/v1/models", tags=["models"], response_model=ModelList)
-    async def models(request: Request) -> ModelList | Response:  # pyright: ignore[reportUnusedFunction]
-        """The models this key may use; `auto` is the routed one. In Anthropic's shape for its clients."""
+    async def models(request: Request, asked: Annotated[PageAsked, Query()]) -> ModelList | Response:  # pyright: ignore[reportUnusedFunction]
+        """The models this key may use; `auto` is the routed one. In Anthropic's shape, and its pages, for its
+        clients; others get all of them."""
         allowed = _allowed(pipeline, request)
         if ANTHROPIC in request.headers:
-            return JSONResponse(_anthropic_page([AUTO, *allowed]))
+            return JSONResponse(anthropic_page([AUTO, *allowed], asked))
         auto = Model(id=AUTO, owned_by=OWNER)
         return ModelList(data=[auto, *(_model(candidate) for candidate in allowed.values())])
 
@@ -114,7 +117,7 @@ def build_public_router(
         if name != AUTO and name not in allowed:
             raise ModelNotFound(name, list(allowed))
         if ANTHROPIC in request.headers:
-            return JSONResponse(_anthropic_model(name))
+            return JSONResponse(anthropic_model(name))
         return Model(id=AUTO, owned_by=OWNER) if name == AUTO else _model(allowed[name])
 
     @router.post("/v1/route", tags=["models"])
@@ -170,16 +173,6 @@ def _allowed(pipeline: Pipeline, request: Request) -> dict[str, Candidate]:
         for name, candidate in sorted(pipeline.snapshot.candidates.items())
         if (key.allowed_models is None or name in key.allowed_models) and (may_simulate or not candidate.is_simulated)
     }
-
-
-def _anthropic_page(names: list[str]) -> dict[str, object]:
-    """All of them: there is never a second page."""
-    models = [_anthropic_model(name) for name in names]
-    return {"data": models, "has_more": False, "first_id": names[0], "last_id": names[-1]}
-
-
-def _anthropic_model(name: str) -> dict[str, object]:
-    return {"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
 
 
 def _model(candidate: Candidate) -> Model:

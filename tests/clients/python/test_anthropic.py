@@ -87,7 +87,9 @@ def test_counting_tokens(client: anthropic.Anthropic, gateway: Gateway) -> None:
 
 
 def test_models(client: anthropic.Anthropic, gateway: Gateway) -> None:
-    assert gateway.model in [model.id for model in client.models.list()]
+    listed = [model.id for model in client.models.list()]
+    assert gateway.model in listed
+    assert [model.id for model in client.models.list(limit=1)] == listed
 
 
 def test_a_wrong_key(gateway: Gateway) -> None:
