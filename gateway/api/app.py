@@ -8,6 +8,7 @@ from typing import Any, cast
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backends.messages_endpoint_events import messages_error
@@ -31,6 +32,7 @@ from gateway.token_counting import TokenCounter
 log = logging.getLogger(__name__)
 POSTED = ENDPOINTS.keys() | MESSAGES.keys()
 KNOWN = POSTED | {"/v1/models"}
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Root:
@@ -138,7 +140,20 @@ async def _http_error(request: Request, error: Exception) -> Response:
         nothing = NotFound(f"There is nothing at {path}; {advice(path, KNOWN)}.", code="not_found")
         return _refusal(request, nothing, HTTPStatus.NOT_FOUND, None)
     translated = RequestError(str(error.detail), code=HTTPStatus(error.status_code).name.lower())
-    return _refusal(request, translated, error.status_code, error.headers)
+    is_method = error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and path not in POSTED
+    headers = {"allow": _methods_at(request)} if is_method else error.headers
+    return _refusal(request, translated, error.status_code, headers)
+
+
+def _methods_at(request: Request) -> str:
+    """All of them: the router's own refusal names those of the first route at this address."""
+
+    def is_served(method: str) -> bool:
+        scope = {**request.scope, "method": method}
+        return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
+
+    served = filter(is_served, METHODS)
+    return ", ".join("GET, HEAD" if method == "GET" else method for method in served)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

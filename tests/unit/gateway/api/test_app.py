@@ -1,6 +1,7 @@
 """What the application says at addresses that answer nobody."""
 
 import pytest
+from fastapi import APIRouter
 from fastapi.testclient import TestClient
 
 from gateway.api.app import build_fastapi
@@ -13,6 +14,21 @@ def test_a_model_endpoint_opened_in_a_browser_says_that_it_wants_a_post(path: st
     assert answer.status_code == 405
     assert answer.headers["allow"] == "POST"
     assert answer.json()["error"]["message"] == "Send a POST; see /docs."
+
+
+def test_a_wrong_method_is_told_of_all_that_are_served_at_its_address() -> None:
+    app, router = build_fastapi(), APIRouter(prefix="/admin/v1")
+
+    async def answer(key_id: str) -> str:
+        return key_id
+
+    for method in ("DELETE", "GET"):
+        router.add_api_route("/keys/{key_id}", answer, methods=[method])
+    router.add_api_route("/keys/{key_id}/limits", answer, methods=["PUT"])
+    app.include_router(router)
+    client = TestClient(app)
+    assert client.put("/admin/v1/keys/k").headers["allow"] == "GET, HEAD, DELETE"
+    assert client.get("/admin/v1/keys/k/limits").headers["allow"] == "PUT"
 
 
 def test_elsewhere_there_is_nothing() -> None:
