@@ -17,6 +17,8 @@ from gateway.stores import KeyChange, KeyStore, ListedKey, NewKey
 
 Label = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\w .:/@-]+$")]
 
+NULL = {"type": "null"}
+
 
 def _limits(given: dict[str, Any]) -> dict[str, Any]:
     """As they are stored: what is null is left out."""
@@ -28,7 +30,8 @@ def _limits(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limits_schema() -> dict[str, Any]:
-    """Without references: the OpenAPI document has no place for the definitions of another library."""
+    """Without references: the OpenAPI document has no place for the definitions of another library. Each may be null,
+    which is as good as left out."""
     definitions = msgspec.json.schema(Limits)["$defs"]
 
     def inline(part: Any) -> Any:
@@ -40,7 +43,11 @@ def _limits_schema() -> dict[str, Any]:
             return inline(definitions[part["$ref"].rpartition("/")[2]])
         return {name: inline(one) for name, one in part.items()}
 
-    return inline(definitions["Limits"])
+    def or_null(part: dict[str, Any]) -> dict[str, Any]:
+        return part if NULL in part.get("anyOf", ()) else {"anyOf": [part, NULL]}
+
+    limits = inline(definitions["Limits"])
+    return limits | {"properties": {name: or_null(one) for name, one in limits["properties"].items()}}
 
 
 KeyLimits = Annotated[dict[str, Any], AfterValidator(_limits), WithJsonSchema(_limits_schema())]

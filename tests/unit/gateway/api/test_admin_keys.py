@@ -52,6 +52,17 @@ async def test_limits_are_given_at_creation_changed_and_listed() -> None:
     assert rig.ask("owner", "PUT", f"{KEYS}/nothing/limits", limits={}).status_code == 404
 
 
+async def test_a_limit_of_null_is_none_and_documented_so() -> None:
+    rig = await AdminRig().start()
+    documented = rig.client.get("/openapi.json").json()["components"]["schemas"]["NewLimits"]["properties"]["limits"]
+    given = dict.fromkeys(documented["properties"])
+    assert "tier_quotas" in given
+    created = rig.ask("owner", "POST", KEYS, name="bot", limits={"budget_usd": "25"}).json()["id"]
+    changed = rig.ask("owner", "PUT", f"{KEYS}/{created}/limits", limits=given)
+    assert next(key for key in changed.json()["keys"] if key["id"] == created)["limits"] == {}
+    assert all({"type": "null"} in one["anyOf"] for one in documented["properties"].values())
+
+
 @pytest.mark.parametrize(
     "limits",
     [{"budget": "5"}, {"budget_usd": "much"}, {"budget_usd": "-1"}, {"requests_per_minute": 0}, {"budget_usd": 5}],
