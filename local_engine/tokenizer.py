@@ -48,6 +48,7 @@ class Tokenizer:
         self.chat_template = chat_template
         self._template = ChatTemplate(chat_template, tool_template, self.names)
         self._markup = UserMarkup(fast)
+        encoded_ids(fast, "a")  # starts the library's threads: where they cannot start it fails for ever after
 
     @property
     def vocabulary_size(self) -> int:
