@@ -8,6 +8,8 @@ from typing import Any
 
 UNKNOWN = "–"
 MILLION = 1_000_000
+LARGEST_CHANGE = 10
+MUCH_MORE = f"over {LARGEST_CHANGE} ×"
 AMOUNT = re.compile(r"-?\d+(\.\d+)?")
 
 
@@ -103,6 +105,17 @@ def share(value: float | None, *, places: int = 1) -> str:
 def signed_share(value: float) -> str:
     """`+12.3 %`, `−12.3 %`: a change."""
     return f"{100 * value:+,.1f} %".replace("-", "−")
+
+
+def change(now: str | int, before: str | int) -> str | None:
+    """In whole per cent; what rounds to nothing has no sign. None where nothing was before."""
+    if not Decimal(before):
+        return None
+    ratio = Decimal(now) / Decimal(before) - 1
+    if ratio >= LARGEST_CHANGE:
+        return MUCH_MORE
+    percent = round(100 * ratio)
+    return f"{percent:+d} %".replace("-", "−") if percent else "0 %"
 
 
 def seconds(value: float | None) -> str:

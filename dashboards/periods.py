@@ -12,6 +12,13 @@ PRESETS: dict[str, str] = {
     "month": "This month",
     "last-month": "Last month",
 }
+BEFORE = {
+    "24h": "the 24 hours before",
+    "7d": "the 7 days before",
+    "30d": "the 30 days before",
+    "month": "the same part of last month",
+    "last-month": "the month before",
+}
 DEFAULT = "30d"
 
 
@@ -43,6 +50,11 @@ class Period:
             return Period("", self.since - length, self.since)
         first = (self.since - timedelta(days=1)).replace(day=1)
         return Period("", first, self.since if self.name == "last-month" else min(self.since, first + length))
+
+    @property
+    def before_phrase(self) -> str:
+        """What `before` is, within a sentence."""
+        return BEFORE.get(self.name, "as long a time before")
 
     def address(self) -> dict[str, str]:
         """What keeps this period in a link."""

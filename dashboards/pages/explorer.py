@@ -1,6 +1,5 @@
 """Spend by any dimension, compared with the period before, down to the requests behind a row."""
 
-from decimal import Decimal
 from html import escape
 from typing import Any
 
@@ -15,7 +14,6 @@ TIMES = ("hour", "day", "month")
 FILTERS = ("team", "project", "key", "model", "backend", "rule", "tag")
 MOST_ROWS = 500
 """Of the table; files have them all."""
-LARGEST_CHANGE = 10
 LISTABLE = frozenset({"model", "team", "project", "key", "backend", "rule", "status", "tag", *TIMES})
 
 
@@ -156,14 +154,10 @@ def _row(view: View, row: dict[str, Any], before: str | None, key_names: dict[st
 
 
 def change_cell(now: str, before: str | None) -> Cell:
-    """In whole per cent; what rounds to nothing has no sign."""
-    if before is None or not Decimal(before):
-        return Cell("new" if before is None else display.UNKNOWN, tone="muted")
-    ratio = Decimal(now) / Decimal(before) - 1
-    if ratio >= LARGEST_CHANGE:
-        return Cell(f"over {LARGEST_CHANGE} ×", tone="muted")
-    percent = round(100 * ratio)
-    return Cell(f"{percent:+d} %".replace("-", "−") if percent else "0 %", tone="muted")
+    """Of a group that was not there before: new."""
+    if before is None:
+        return Cell("new", tone="muted")
+    return Cell(display.change(now, before) or display.UNKNOWN, tone="muted")
 
 
 def _form(view: View, by: str, then: str | None, given: dict[str, str | None], known: Suggestions) -> str:

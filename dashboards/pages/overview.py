@@ -1,5 +1,6 @@
 """The first page: one period in a dozen numbers, each of which leads to the requests behind it."""
 
+import asyncio
 from datetime import UTC, datetime
 from decimal import Decimal
 from html import escape
@@ -12,6 +13,7 @@ from dashboards.charts import COLOURS
 from dashboards.frame import View, chart, grid, html, no_requests, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.markup import Cell, Column
+from dashboards.periods import Period
 
 WORRYING = 0.2
 SAVINGS = (
@@ -23,12 +25,17 @@ BUDGETS = "/ui/budgets"
 
 async def build(view: View) -> None:
     """Numbers, spend over time, savings, models, token mix."""
-    found = await view.gateway.get("/admin/v1/reports/overview", **view.period.bounds())
+    found, before = await asyncio.gather(
+        view.gateway.get("/admin/v1/reports/overview", **view.period.bounds()),
+        view.gateway.get("/admin/v1/reports/costs", by="model", **view.period.before().bounds()),
+    )
     total = found["total"]
     if not total["requests"]:
         html(no_requests(view.gateway.url))
         return
-    html(markup.tiles(_tiles(found, view)))
+    if total["simulated_requests"]:
+        html(_simulated(total))
+    html(markup.tiles(_tiles(found, before["total"], view)))
     month = html('<p class="be-note be-pending">Simulating the rest of this month…</p>')
     ui.timer(0.1, lambda: _show_month(view, month), once=True)
     _notes(found, view)
@@ -44,22 +51,43 @@ async def build(view: View) -> None:
             html(_savings(found["savings"]))
 
 
-def _tiles(found: dict[str, Any], view: View) -> list[str]:
+def _tiles(found: dict[str, Any], before: dict[str, Any], view: View) -> list[str]:
+    total = found["total"]
+    return [*_volume(found, before, view), *_prices(total, view), *_speeds(total), *_saved(found), *_idle(found, view)]
+
+
+def _volume(found: dict[str, Any], before: dict[str, Any], view: View) -> list[str]:
+    """What was spent on how much, and against the time before."""
     total, label = found["total"], view.period.label
-    shown = [
+    requests = view.link("/requests") if view.session.may("entries.read") else None
+    return [
         markup.tile(
             "Spend",
             display.dollars(total["cost_usd"]),
-            label if found["idle"] is None else f"{label}, without idle GPU rent",
+            (label if found["idle"] is None else f"{label}, without idle GPU rent")
+            + against(total["cost_usd"], before["cost_usd"], view.period),
             title=display.exact_dollars(total["cost_usd"]),
             href=view.link("/explorer", by="team", then="model"),
         ),
         markup.tile(
             "Requests",
             display.count(total["requests"]),
-            f"{_success(total)} answered · {label}",
-            href=view.link("/requests") if view.session.may("entries.read") else None,
+            f"{_success(total)} answered" + against(total["requests"], before["requests"], view.period),
+            href=requests,
         ),
+    ]
+
+
+def against(now: str | int, before: str | int, period: Period) -> str:
+    """`; +12 % against the 30 days before`, or nothing where nothing was before."""
+    changed = display.change(now, before)
+    if changed is None:
+        return ""
+    return f"; {changed} {'that of' if changed == display.MUCH_MORE else 'against'} {period.before_phrase}"
+
+
+def _prices(total: dict[str, Any], view: View) -> list[str]:
+    return [
         markup.tile(
             "Blended price",
             display.dollars(total["blended_usd_per_mtok"]),
@@ -70,6 +98,11 @@ def _tiles(found: dict[str, Any], view: View) -> list[str]:
             "Input price", display.dollars(total["input_usd_per_mtok"]), "per million input tokens, cache included"
         ),
         markup.tile("Output price", display.dollars(total["output_usd_per_mtok"]), "per million output tokens"),
+    ]
+
+
+def _speeds(total: dict[str, Any]) -> list[str]:
+    return [
         markup.tile(
             "Time to first token",
             display.seconds(total["time_to_first_token_p50_seconds"]),
@@ -81,27 +114,33 @@ def _tiles(found: dict[str, Any], view: View) -> list[str]:
             "median per stream, after the first token",
         ),
     ]
-    if (best := next(reversed(found["savings"]), None)) is not None:
-        tone = "good" if Decimal(best["saved_usd"]) > 0 else "bad"
-        shown.append(
-            markup.tile(
-                "Saved",
-                display.dollars(best["saved_usd"]),
-                f"against always {best['against']} at its price of today",
-                tone=tone,
-            )
-        )
-    if (idle := found["idle"]) is not None:
-        shown.append(
-            markup.tile(
-                "GPU rent, idle",
-                display.dollars(idle["idle_usd"]),
-                f"of {display.dollars(idle['rent_usd'])} rent; {display.share(idle['utilisation'])} used",
-                tone="warn" if idle["utilisation"] < 0.2 else "",
-                href=view.link("/utilisation"),
-            )
-        )
-    return shown
+
+
+def _saved(found: dict[str, Any]) -> list[str]:
+    best = next(reversed(found["savings"]), None)
+    if best is None:
+        return []
+    note = f"against always {best['against']} at its price of today"
+    tone = "good" if Decimal(best["saved_usd"]) > 0 else "bad"
+    return [markup.tile("Saved", display.dollars(best["saved_usd"]), note, tone=tone)]
+
+
+def _idle(found: dict[str, Any], view: View) -> list[str]:
+    idle = found["idle"]
+    if idle is None:
+        return []
+    note = f"of {display.dollars(idle['rent_usd'])} rent; {display.share(idle['utilisation'])} used"
+    tone = "warn" if idle["utilisation"] < WORRYING else ""
+    href = view.link("/utilisation")
+    return [markup.tile("GPU rent, idle", display.dollars(idle["idle_usd"]), note, tone=tone, href=href)]
+
+
+def _simulated(total: dict[str, Any]) -> str:
+    simulated = total["simulated_requests"]
+    how_many = "all" if simulated == total["requests"] else f"{simulated:,} of"
+    return (
+        f'<div class="be-banner warn">Simulated, at list prices, and no money spent: {how_many} these requests.</div>'
+    )
 
 
 async def _show_month(view: View, place: ui.html) -> None:
@@ -142,11 +181,6 @@ def month_tiles(found: dict[str, Any], budget: dict[str, Any] | None) -> list[st
 
 def _notes(found: dict[str, Any], view: View) -> None:
     total = found["total"]
-    if total["simulated_requests"]:
-        html(
-            '<div class="be-banner warn">'
-            f"Simulated, at list prices, and no money spent: {total['simulated_requests']:,} of these requests.</div>"
-        )
     if total["unpriced_requests"]:
         html(
             '<div class="be-banner warn">Without a known price, and in no sum here: '

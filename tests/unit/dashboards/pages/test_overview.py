@@ -1,12 +1,33 @@
 """The month's tiles are the forecast's own figures, with a budget beside them or without one."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from dashboards.pages.overview import month_tiles
+from dashboards.pages.overview import against, month_tiles
+from dashboards.periods import Period, preset
 
 MONTH: dict[str, Any] = {"spent_usd": "11.5", "low_usd": "20", "expected_usd": "30.25", "high_usd": "41"}
+
+
+@pytest.mark.parametrize(
+    ("period", "now", "before", "said"),
+    [
+        ("month", "112", "100", "; +12 % against the same part of last month"),
+        ("30d", 90, 100, "; −10 % against the 30 days before"),
+        ("last-month", "1", "1", "; 0 % against the month before"),
+        ("24h", "30", "1", "; over 10 × that of the 24 hours before"),
+        ("7d", "1", "0", ""),
+    ],
+)
+def test_a_figure_is_told_against_the_time_before(period: str, now: str | int, before: str | int, said: str) -> None:
+    assert against(now, before, preset(period, datetime(2026, 3, 5, tzinfo=UTC))) == said
+
+
+def test_a_time_of_ones_own_is_told_against_as_long_a_time() -> None:
+    day = Period("", datetime(2026, 3, 5, tzinfo=UTC), datetime(2026, 3, 6, tzinfo=UTC))
+    assert against(2, 1, day) == "; +100 % against as long a time before"
 
 
 def budget(amount: str, chance: float) -> dict[str, Any]:
