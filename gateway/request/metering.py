@@ -51,11 +51,18 @@ class Meter(msgspec.Struct):
         return (output_tokens - 1) / elapsed if elapsed > 0 else None
 
     def final_usage(self, input_tokens_estimate: int) -> Usage:
-        """The provider's usage; without it, an estimate from the text that passed, flagged as such."""
-        if self.usage is not None:
+        """The provider's usage; without it, an estimate from the text that passed, flagged as such.
+
+        One of no tokens, for an answer that has text, is none: it would book the answer as free.
+        """
+        if self.usage is not None and not (self.output_characters and _is_of_nothing(self.usage)):
             return self.usage
         return Usage(
             input_tokens=input_tokens_estimate,
             output_tokens=round(self.output_characters / CHARACTERS_PER_TOKEN),
             is_estimated=True,
         )
+
+
+def _is_of_nothing(usage: Usage) -> bool:
+    return usage.input_tokens == usage.output_tokens == 0

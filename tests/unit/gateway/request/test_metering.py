@@ -1,0 +1,35 @@
+"""What is believed of a provider's usage, and what is estimated instead."""
+
+import pytest
+
+from backends.protocol import Chunk
+from backends.usage import Usage
+from gateway.request.metering import Meter
+
+TEXT = Chunk(b"", has_output=True, output_characters=40)
+ESTIMATED = Usage(input_tokens=12, output_tokens=10, is_estimated=True)
+
+
+@pytest.mark.parametrize(
+    ("usages", "booked"),
+    [
+        ([], ESTIMATED),
+        ([Usage(input_tokens=3, output_tokens=2)], Usage(input_tokens=3, output_tokens=2)),
+        (
+            [Usage(input_tokens=3, output_tokens=2), Usage(input_tokens=9, output_tokens=8)],
+            Usage(input_tokens=9, output_tokens=8),
+        ),
+        ([Usage()], ESTIMATED),  # all of an answer's text, and none of its tokens
+        ([Usage(output_tokens=10)], Usage(output_tokens=10)),
+    ],
+)
+def test_the_last_usage_counts_and_one_of_nothing_is_none(usages: list[Usage], booked: Usage) -> None:
+    meter = Meter(started_at=0.0)
+    for chunk in (TEXT, *(Chunk(b"", usage=usage) for usage in usages)):
+        meter.observe(chunk, 1.0)
+    assert meter.final_usage(12) == booked
+
+
+def test_where_nothing_was_said_a_usage_of_nothing_is_true() -> None:
+    meter = Meter(started_at=0.0, usage=Usage())
+    assert meter.final_usage(12) == Usage()
