@@ -8,7 +8,7 @@ is left. Nobody is refused because of money that is only held: a request waits a
 A charge belongs to the window of its admission.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -73,7 +73,7 @@ class Admission:
 
     def has_budget(self, key_id: str, *, team: str | None = None, project: str | None = None) -> bool:
         """Whether money is counted at all for this key, its team, its project or everybody."""
-        return next(self._budgets(key_id, team, project), None) is not None
+        return bool(self._budgets(key_id, team, project))
 
     async def admit(self, key_id: str, *, team: str | None = None, tokens: int) -> Mapping[str, str]:
         """Take a request and its input tokens from the key's and the team's rates. Raises RateLimitExceeded.
@@ -94,6 +94,10 @@ class Admission:
             refusal.headers = shortage_headers(shortage)
             raise refusal
         return rate_headers(rates, left)
+
+    def counts_models(self, key_id: str) -> bool:
+        """Whether any model can be counted for this key."""
+        return bool(self.shared.models or self.limits.get(key_id, UNLIMITED).tier_quotas)
 
     def is_counted(self, key_id: str, model: str) -> bool:
         """Whether the model has a rate or a quota, so that it may serve this key only after `reserve` named it."""
@@ -116,10 +120,13 @@ class Admission:
         Raises ModelLimited when only the model is at its limit, BudgetExhausted when there is no money for it (an
         unknown price is refused under any budget) and Overloaded when the shared store is down and the lease spent.
         """
+        budgets = self._budgets(key_id, team, project)
+        if not (budgets or self.counts_models(key_id)):
+            return
         hold = _Hold()
         try:
             await self._take_model(hold, key_id, model, tokens, now_us)
-            await self._take_money(hold, self._budgets(key_id, team, project), amount_pico_usd, now_us)
+            await self._take_money(hold, budgets, amount_pico_usd, now_us)
         except BaseException:
             self._release(hold)
             raise
@@ -232,17 +239,18 @@ class Admission:
             )
         hold.quota, hold.quota_models = purse, models
 
-    def _budgets(self, key_id: str, team: str | None, project: str | None) -> Iterator[StrictBudget]:
+    def _budgets(self, key_id: str, team: str | None, project: str | None) -> list[StrictBudget]:
         """All that this money comes out of, always in this order, so that no two requests wait for each other."""
-        limits = self.limits.get(key_id, UNLIMITED)
+        limits, found = self.limits.get(key_id, UNLIMITED), list[StrictBudget]()
         if (own := limits.budget_pico_usd) is not None:
-            yield StrictBudget("key", key_id, own, limits.budget_window)
+            found.append(StrictBudget("key", key_id, own, limits.budget_window))
         if not self.strict:
-            return
+            return found
         shared: tuple[tuple[BudgetScope, str | None], ...] = (("team", team), ("project", project), ("all", ""))
         for scope, name in shared:
             if name is not None and (month := self.strict.get((scope, name))) is not None:
-                yield StrictBudget(scope, name, month)
+                found.append(StrictBudget(scope, name, month))
+        return found
 
     async def _take_money(self, hold: _Hold, budgets: Iterable[StrictBudget], amount: int | None, now_us: int) -> None:
         deadline = self.treasury.monotonic() + self.wait_seconds

@@ -86,11 +86,11 @@ class Acceptance(msgspec.Struct):
 
     def _with_free_fallbacks(self, choice: Choice, key: KeyRecord) -> Choice:
         """A model that is counted serves only whom it was counted for, so it is nobody's fallback."""
-        first, *spare = choice.order
         if choice.escalation is not None:
             choice = self._with_free_escalation(choice, choice.escalation, key)
-        if not any(self._is_counted(key, one) for one in spare):
+        if not self.admission.counts_models(key.id):
             return choice
+        first, *spare = choice.order
         return msgspec.structs.replace(choice, order=(first, *(one for one in spare if not self._is_counted(key, one))))
 
     def _with_free_escalation(self, choice: Choice, escalation: Escalation, key: KeyRecord) -> Choice:

@@ -21,6 +21,7 @@ from gateway.upstreams.load import Upstreams
 
 News = Answer | BackendError | Silence
 CALLED_OFF = "called_off"
+USUAL_TIMEOUTS = Timeouts()
 
 
 class _Attempt(msgspec.Struct, frozen=True):
@@ -148,10 +149,10 @@ class Dispatcher(msgspec.Struct):
         self.upstreams.called_off(attempt.candidate, attempt.step.key, self.monotonic())
 
     def _answered(self, run: Run, attempt: _Attempt, answer: Answer) -> Answer:
-        now = self.monotonic()
-        run.candidate, run.key, run.meter = attempt.candidate, attempt.step.key, attempt.meter
+        now, step = self.monotonic(), attempt.step
+        run.candidate, run.key, run.meter = step.candidate, step.key, attempt.meter
         first = now - attempt.began if run.view.is_stream else None
-        self.upstreams.answered(attempt.candidate, attempt.step.key, now, first_token_seconds=first)
+        self.upstreams.answered(step.candidate, step.key, now, first_token_seconds=first)
         self._note(run, attempt, "answered", 200, NO_EXTRA)
         return answer
 
@@ -190,7 +191,7 @@ class Dispatcher(msgspec.Struct):
                 body=run.body,
                 is_stream=view.is_stream,
                 request_id=run.intent.request_id,
-                timeouts=self.timeouts.get(candidate.backend, Timeouts()),
+                timeouts=self.timeouts.get(candidate.backend, USUAL_TIMEOUTS),
                 wants_usage_chunk=view.wants_usage_chunk,
                 cache_salt=self.salt(run) if candidate.is_local else None,
                 key=attempt.step.key,
@@ -220,17 +221,18 @@ class Dispatcher(msgspec.Struct):
         return extra
 
     def _note(self, run: Run, attempt: _Attempt, outcome: str, status: int | None, extra: ExtraCost) -> None:
+        candidate, began = attempt.candidate, attempt.began
         run.attempts.append(
             Attempt(
                 number=attempt.step.number + run.choice.attempts_before,
-                model=attempt.candidate.name,
-                backend=attempt.candidate.backend,
+                model=candidate.name,
+                backend=candidate.backend,
                 outcome=outcome,
-                started_after_seconds=max(0.0, attempt.began - run.meter.started_at),
-                lasted_seconds=max(0.0, self.monotonic() - attempt.began),
+                started_after_seconds=began - run.meter.started_at,
+                lasted_seconds=self.monotonic() - began,
                 cost_pico_usd=extra.estimate_pico_usd,
                 http_status=status,
-                paid_to=paid_to(attempt.candidate, extra),
+                paid_to=None if extra is NO_EXTRA else paid_to(candidate, extra),
             )
         )
 

@@ -44,6 +44,7 @@ class ExtraCost:
 
 
 NO_EXTRA = ExtraCost()
+NOTHING = Usage()
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -110,9 +111,10 @@ def settle_entry(intent: Intent, meter: Meter, outcome: Outcome) -> Entry:
     gpu_seconds = _gpu_seconds(candidate, usage, meter)
     cost = _cost(candidate, usage, gpu_seconds)
     lower, upper = _bounds(intent, candidate, usage, cost)
-    cost, upper = _with_extra(cost, outcome.extra), sum_known(upper, outcome.extra.most_pico_usd)
-    lower = sum_known(lower, outcome.extra.least_pico_usd)
-    timings = meter.timings
+    extra, timings = outcome.extra, meter.timings
+    if extra is not NO_EXTRA:
+        cost, upper = _with_extra(cost, extra), sum_known(upper, extra.most_pico_usd)
+        lower = sum_known(lower, extra.least_pico_usd)
     return Entry(
         intent=intent,
         status=outcome.status,
@@ -126,7 +128,7 @@ def settle_entry(intent: Intent, meter: Meter, outcome: Outcome) -> Entry:
         cache_write_1h_tokens=usage.cache_write_1h_tokens,
         output_tokens=usage.output_tokens,
         reasoning_tokens=usage.reasoning_tokens,
-        is_usage_estimated=usage.is_estimated or not outcome.extra.is_exact,
+        is_usage_estimated=usage.is_estimated or not (extra is NO_EXTRA or extra.is_exact),
         is_simulated=candidate.is_simulated,
         service_tier=usage.service_tier,
         cost=cost,
@@ -154,7 +156,7 @@ def _usage(intent: Intent, meter: Meter, outcome: Outcome) -> Usage:
         return replace(usage, is_estimated=True) if _contradicts_itself(usage) else usage
     if outcome.may_have_been_billed:
         return Usage(input_tokens=intent.decision.facts.input_tokens, is_estimated=True)
-    return Usage()
+    return NOTHING
 
 
 def _contradicts_itself(usage: Usage) -> bool:
@@ -180,7 +182,7 @@ def _cost(candidate: Candidate, usage: Usage, gpu_seconds: float | None) -> Cost
         if gpu_seconds is None:
             return compute_cost(candidate.speed, usage.input_tokens, usage.output_tokens)
         return price_compute(gpu_seconds, candidate.speed.gpu_hour_pico_usd)
-    if usage == Usage():
+    if usage == NOTHING:
         return Cost()
     if candidate.prices is None:
         return None
