@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from gateway.ledger.record import Framing, Kind
 from gateway.ledger.recovery import OpenIntent, OpenIntents, Recovered, settle_orphan
 from gateway.ledger.segments import NoRoom, Position, Segment, Segments
 from gateway.ledger.shipped_before import ShippedBefore
-from gateway.ledger.syncing import Syncer, choose_syncer
+from gateway.ledger.syncing import Syncer, choose_syncer, one_thread
 
 SEGMENT_BYTES = 64 << 20
 SPARE_RETRY_SECONDS = 1.0
@@ -57,7 +57,7 @@ class Journal:
         self._on_failure = on_failure
         self._clock = clock
         self._segments = self.segments_class(disk, segment_bytes=segment_bytes, framing=framing or Framing())
-        self._file_executor = file_executor or ThreadPoolExecutor(1, "journal-file")
+        self._file_executor = file_executor or one_thread("journal-file")
         self._failure: OSError | None = None
         self._is_closed = False
         self._waiting: list[asyncio.Future[None]] = []

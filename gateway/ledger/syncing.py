@@ -105,7 +105,7 @@ class ThreadSyncer:
     """A thread syncs: everywhere, but each hand-off between it and the loop costs more than the sync."""
 
     def __init__(self, executor: Executor | None = None) -> None:
-        self._executor = executor or ThreadPoolExecutor(1, "journal-sync")
+        self._executor = executor or one_thread("journal-sync")
 
     def start(self, files: Sequence[DiskFile], done: Done) -> None:
         running = asyncio.get_running_loop().run_in_executor(self._executor, sync_all, files)
@@ -113,6 +113,13 @@ class ThreadSyncer:
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self._executor.shutdown)
+
+
+def one_thread(name: str) -> Executor:
+    """Started now: a full container lets none start later, and then the journal could neither sync nor go on."""
+    executor = ThreadPoolExecutor(1, name)
+    executor.submit(int)
+    return executor
 
 
 def choose_syncer(file: DiskFile) -> Syncer:

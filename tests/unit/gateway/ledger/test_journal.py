@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -175,6 +176,22 @@ async def test_an_open_intent_that_moved_forward_is_on_the_disk_before_its_old_s
     again = Journal(disk, on_failure=fail, segment_bytes=SMALL)
     assert again.recovered.orphans == (request_id(9_999),)
     await again.aclose()
+
+
+async def test_where_no_thread_can_be_started_any_more_there_is_a_next_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = open_journal(tmp_path)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        for number in range(400):
+            await settle_once_there_is_room(journal, number)
+    assert len(segments_of(tmp_path)) > 2
+    await journal.aclose()
 
 
 async def test_a_full_disk_refuses_intents_and_settles_everything_accepted() -> None:
