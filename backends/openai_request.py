@@ -69,7 +69,8 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
                 edits[theirs] = None
                 if ours not in members:
                     edits[ours] = call.body[member.start : member.end]
-        edits |= dict.fromkeys(dialect.lacks & members.keys())
+        if dialect.lacks:
+            edits |= dict.fromkeys(dialect.lacks & members.keys())
         if dialect.message_lacks and (messages := members.get("messages")):
             edits["messages"] = _without(dialect.message_lacks, call.body[messages.start : messages.end])
         if call.is_stream and dialect.asks_for_usage and call.operation in _HAS_USAGE_CHUNK:

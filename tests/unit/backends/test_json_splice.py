@@ -74,12 +74,17 @@ OBJECTS = st.dictionaries(
     OBJECTS,
     st.booleans(),
     st.sampled_from([None, 1]),
+    st.sampled_from([None, (",", ":"), (",", ": "), (" , ", ":")]),
     st.dictionaries(st.sampled_from(["model", "a", "new"]), st.none() | VALUES),
 )
 def test_reads_back_as_edited(
-    content: dict[str, object], ascii_only: bool, indent: int | None, edits: dict[str, object]
+    content: dict[str, object],
+    ascii_only: bool,
+    indent: int | None,
+    separators: tuple[str, str] | None,
+    edits: dict[str, object],
 ) -> None:
-    body = json.dumps(content, ensure_ascii=ascii_only, indent=indent).encode()
+    body = json.dumps(content, ensure_ascii=ascii_only, indent=indent, separators=separators).encode()
     changes = {key: None if value is None else json.dumps(value).encode() for key, value in edits.items()}
     expected = content | {key: value for key, value in edits.items() if value is not None}
     for key in (key for key, value in edits.items() if value is None):
@@ -104,3 +109,22 @@ def test_members_found_are_the_members_there(pieces: list[bytes]) -> None:
         return
     parsed = json.loads(body)
     assert {key: json.loads(body[m.start : m.end]) for key, m in members.items()} == parsed
+
+
+NAMES = st.sampled_from(['"a"', '"\\u0061"', '"b"', '"\\\\u0061"', '"\\n"', '"\\\\n"'])
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(NAMES, st.sampled_from(["1", "12", '"a"'])), max_size=4), st.sampled_from(["", " "]))
+def test_an_object_is_taken_if_and_only_if_its_names_are_distinct(members: list[tuple[str, str]], blank: str) -> None:
+    body = "{" + f",{blank}".join(f"{name}:{blank}{value}" for name, value in members) + "}"
+    names = [json.loads(name) for name, _ in members]
+    if len(set(names)) < len(names):
+        with pytest.raises(NotAnObject):
+            find_members(body.encode())
+        return
+    found = find_members(body.encode())
+    assert [(name, body[at.start : at.end]) for name, at in found.items()] == [
+        (name, value) for name, (_, value) in zip(names, members, strict=True)
+    ]
+    assert [body[at.key_start : at.start].rstrip(": ") for at in found.values()] == [name for name, _ in members]
