@@ -151,7 +151,6 @@ async def build_editor(view: View, base: str | None, base_text: str, text: str, 
     )
     shown.classes("be-toggle")
     code = ui.codemirror(text, language="YAML", indent="  ").classes("be-editor").props('aria-label="Rules as YAML"')
-    code.set_theme("githubDark" if view.request.cookies.get("breakeven_theme") == "dark" else "githubLight")
     form_box = ui.element("div")
     hint = html(
         '<p class="be-note be-hint">Ctrl-Space suggests what may be written. A form keeps the text of rules that it '

@@ -34,9 +34,17 @@ function restore(component, opened) {
   Quasar.Notify.create({ message, timeout: 10000, position: "top" });
 }
 
+// As dark as the page around it, whoever made that so: the cookie, the system, or the button, which may be pressed later.
+function follow(component) {
+  const match = () => component.setTheme(document.body.classList.contains("body--dark") ? "githubDark" : "githubLight");
+  new MutationObserver(match).observe(document.body, { attributeFilter: ["class"] });
+  match();
+}
+
 // `component` is NiceGUI's editor element.
 export async function attach(component) {
   if (!component.editor) await component.editorPromise;
+  follow(component);
   const extension = CM.EditorState.languageData.of(() => [{ autocomplete: source }]);
   const named = CM.EditorView.contentAttributes.of({ "aria-label": "Rules as YAML" });
   component.editor.dispatch({ effects: CM.StateEffect.appendConfig.of([extension, named]) });

@@ -242,3 +242,22 @@ def _option(browser: webdriver.Chrome, text: str) -> WebElement:
 def _is_refused(running: Running, secret: str) -> bool:
     headers = {"authorization": f"Bearer {secret}"}
     return httpx.get(f"{running.gateway}/v1/models", headers=headers, timeout=60, trust_env=False).status_code == 401
+
+
+def test_the_editor_is_dark_where_the_page_is(browser: webdriver.Chrome, running: Running) -> None:
+    """By the system's wish, and at once when somebody presses the button."""
+    dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
+    try:
+        go(browser, running, "/rules")
+        patient(browser).until(lambda one: brightness(one) < 90)
+        button(browser, "Light / dark").click()
+        patient(browser).until(lambda one: brightness(one) > 200)
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def brightness(browser: webdriver.Chrome) -> int:
+    """Of the editor's ground: its red, from 0 to 255."""
+    ground = browser.find_element(By.CSS_SELECTOR, ".cm-editor").value_of_css_property("background-color")
+    return int(ground.partition("(")[2].partition(",")[0])
