@@ -156,7 +156,7 @@ def _attempts(attempts: list[dict[str, Any]]) -> str:
             Column("Backend"),
             Column("Outcome"),
             Column("Started after", is_number=True),
-            Column("Took", is_number=True),
+            Column("Answering or failed after", is_number=True, title="its first output, or its error, came after"),
             Column("HTTP", is_number=True),
             Column("Cost", is_number=True),
         ],
@@ -180,7 +180,6 @@ def _attempts(attempts: list[dict[str, Any]]) -> str:
 
 
 def decision_facts(one: dict[str, Any], key_name: str | None) -> str:
-    quality = ", ".join(f"{model} {value:.2f}" for model, value in sorted(one["predicted_quality"].items()))
     difficulty = "unknown" if one["difficulty"] is None else f"{one['difficulty']:.3f} ± {one['uncertainty'] or 0:.3f}"
     return markup.facts(
         [
@@ -192,14 +191,20 @@ def decision_facts(one: dict[str, Any], key_name: str | None) -> str:
             ("Rule", _like(one, "rule", [one["rule"]])),
             ("Asked for", one["requested_model"]),
             ("Difficulty", difficulty),
-            ("Candidates", ", ".join(one["candidates"])),
-            ("Predicted quality", quality or "unknown"),
+            ("Candidates (quality)", _candidates(one)),
             ("Expected cost", display.exact_dollars(one["expected_cost_usd"])),
             ("Chosen with probability", f"{one['propensity']:.3f}"),
             ("Rules version", [_rules(one["rules_version"])]),
             ("Classifier version", one["classifier_version"]),
         ]
     )
+
+
+def _candidates(one: dict[str, Any]) -> str:
+    """Each with the quality that was predicted, in the order of the decision."""
+    quality: dict[str, float] = one["predicted_quality"]
+    names = one["candidates"]
+    return ", ".join(f"{name} ({quality[name]:.2f})" if name in quality else name for name in names) or "none"
 
 
 def _rules(version: str) -> Cell:

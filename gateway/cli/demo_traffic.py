@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import msgspec
+
 from backends.usage import Usage
 from gateway.ledger.entry import Attempt, Cost, Entry, Facts, Intent, Status
 from gateway.pricing.price import price, price_compute
@@ -187,8 +189,15 @@ def _settled(
         finish_reason="stop" if status is Status.completed else None,
         http_status=503 if is_failed else 200,
         error=OUTAGE_ERROR if is_failed else None,
-        attempts=attempts,
+        attempts=attempts if is_failed else _until_first_token(attempts, first_token),
     )
+
+
+def _until_first_token(attempts: tuple[Attempt, ...], first_token: float) -> tuple[Attempt, ...]:
+    """The last of them answered: it lasted as long as a caller waited for it."""
+    *failed, answered = attempts
+    lasted = max(0.0, round(first_token - answered.started_after_seconds, 6))
+    return (*failed, msgspec.structs.replace(answered, lasted_seconds=lasted))
 
 
 def _intended(request_id: str, at_us: int, request: RequestFacts, choice: Choice) -> Intent:

@@ -93,8 +93,8 @@ def test_a_request_leads_to_those_of_its_month_that_share_its_tag_and_key() -> N
         "project": None,
         "tags": ["a&b", "eu"],
         "requested_model": "auto",
-        "candidates": ["small"],
-        "predicted_quality": {},
+        "candidates": ["small", "big"],
+        "predicted_quality": {"small": 0.604},
         "uncertainty": None,
         "expected_cost_usd": None,
         "propensity": 1.0,
@@ -106,6 +106,7 @@ def test_a_request_leads_to_those_of_its_month_that_share_its_tag_and_key() -> N
     assert "/ui/requests?key_id=key_1&amp;since=2026-09-01T" in decision
     assert "until=2026-10-01T" in decision
     assert '">nightly</a>' in decision
+    assert "small (0.60), big" in decision
     assert '/ui/rules?version=r1"' in decision
     assert "/ui/rules" not in decision_facts({**one, "rules_version": "e5"}, None)
     assert f"<code>{ENTRY['request_id']}</code>" in decision

@@ -235,3 +235,10 @@ async def test_the_demonstration_is_marked_everywhere(month: Month) -> None:
 
 async def test_a_second_demonstration_leaves_the_first_alone(month: Month, home: Path) -> None:
     assert await write_demo_month(Home(home), now=END, requests=REQUESTS) is None
+
+
+async def test_a_made_up_request_was_answered_when_its_first_token_came(month: Month) -> None:
+    for entry in month.entries:
+        first, last = entry.time_to_first_token_seconds, entry.attempts[-1]
+        if first is not None:
+            assert last.started_after_seconds + last.lasted_seconds == pytest.approx(first, abs=0.25)
