@@ -151,7 +151,7 @@ async def _forecast(view: View, team: str | None, teams: list[str]) -> None:
     try:
         found = await view.gateway.get("/admin/v1/reports/forecast", days=FORECAST_DAYS, team=team)
     except GatewayRefused as refused:
-        html(markup.message("No forecast yet", refused.message))
+        html(markup.message("No forecast yet", refused.message[:1].upper() + refused.message[1:]))
         return
     history = [(one["day"], float(one["cost_usd"])) for one in found["history"]]
     ahead = [(o["day"], float(o["low_usd"]), float(o["expected_usd"]), float(o["high_usd"])) for o in found["days"]]
