@@ -79,6 +79,8 @@ def _body(prepared: Prepared, wire: AnswerWire, collected: list[Collected]) -> b
         if prepared.prompt_logprobs is not None:
             of_prompts.append(logprobs.of_prompt(first.prompt_logprobs, prepared.prompt_logprobs))
     body = wire.body(choices, requests, time.monotonic(), len(prepared.choices))
+    if prepared.tells_token_ids:
+        wire.tell_prompt(body, [prepared.prompt_of(answer).token_ids for answer in range(prepared.answers)])
     if wire.kind == "chat":
         return msgspec.json.encode(body | ({"prompt_logprobs": of_prompts[0]} if of_prompts else {}))
     for choice, of_prompt in zip(choices, of_prompts, strict=False):
@@ -87,7 +89,11 @@ def _body(prepared: Prepared, wire: AnswerWire, collected: list[Collected]) -> b
 
 
 def _logprobs(wire: AnswerWire, prepared: Prepared, answer: int) -> LogprobWire:
-    return wire.logprobs(at=len(prepared.echo_of(answer)), shows_special=prepared.shows_special)
+    return wire.logprobs(
+        at=len(prepared.echo_of(answer)),
+        shows_special=prepared.shows_special,
+        by_id=prepared.names_tokens_by_id,
+    )
 
 
 def _of_echo(logprobs: LogprobWire, prepared: Prepared, answer: int, first: Request) -> dict[str, Any] | None:
@@ -102,6 +108,8 @@ def _choice(wire: AnswerWire, index: int, answer: Collected, prepared: Prepared)
         "index": index,
         **ending_of(FINISH[answer.finish_reason or "stop"], answer.stop_string),
     }
+    if prepared.tells_token_ids:
+        entry["token_ids"] = answer.token_ids
     if wire.kind == "text":
         return entry | {"text": answer.text}
     message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": None}
@@ -121,8 +129,20 @@ async def events(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> A
     logprobs = [_logprobs(wire, prepared, answer) for answer in range(prepared.answers)]
     told = [0] * prepared.answers
 
-    def chunk(choice: int, delta: dict[str, Any], shown: Any = None, ending: dict[str, Any] | None = None) -> bytes:
+    def chunk(
+        choice: int,
+        delta: dict[str, Any],
+        shown: Any = None,
+        ending: dict[str, Any] | None = None,
+        *,
+        ids: list[int] | None = None,
+        is_first: bool = False,
+    ) -> bytes:
         body = wire.chunk(choice, delta, shown, ending)
+        if prepared.tells_token_ids:
+            body["choices"][0]["token_ids"] = ids or []
+            if is_first:
+                wire.tell_prompt(body, [prepared.prompt_of(choice).token_ids])
         if prepared.counts_in_every_chunk:
             body["usage"] = usage(len(prepared.prompt_of(choice).token_ids), told[choice])
         return event(body)
@@ -132,9 +152,11 @@ async def events(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> A
             if delta.error is not None:
                 yield event(error_body(delta.error, kind="server_error", code="engine_error"))
                 return
-            if choice not in requests and wire.kind == "chat":
-                yield chunk(choice, {"role": "assistant", "content": ""})
             is_first = choice not in requests
+            if is_first and wire.kind == "chat":
+                yield chunk(choice, {"role": "assistant", "content": ""}, is_first=True)
+            elif is_first and prepared.tells_token_ids:
+                yield chunk(choice, {}, is_first=True)
             requests[choice] = delta.request
             if is_first and prepared.echoes:
                 first = requests[prepared.first_of(choice)]
@@ -148,8 +170,9 @@ async def events(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> A
                 for position, call in enumerate(calls, split.calls - len(calls)):
                     yield chunk(choice, {"tool_calls": [{"index": position} | call]})
                 finish = "tool_calls" if finish and split.calls else finish
-            if text or shown:
-                yield chunk(choice, {"content": text}, shown)
+            ids = delta.token_ids if prepared.tells_token_ids else []
+            if text or shown or ids:
+                yield chunk(choice, {"content": text}, shown, ids=ids)
             if finish is not None:
                 yield chunk(choice, {}, ending=ending_of(finish, delta.stop_string))
     if prepared.wants_usage_chunk:

@@ -41,6 +41,8 @@ class Prepared:
     most_calls: int | None = None
     echoes: bool = False
     shows_special: bool = False
+    tells_token_ids: bool = False
+    names_tokens_by_id: bool = False
 
     @property
     def answers(self) -> int:
@@ -206,6 +208,8 @@ def _prepared(
         prompt_logprobs=request.prompt_logprobs,
         echoes=echoes,
         shows_special=not request.skip_special_tokens,
+        tells_token_ids=bool(request.return_token_ids),
+        names_tokens_by_id=bool(request.return_tokens_as_token_ids),
         is_stream=bool(request.stream),
         wants_usage_chunk=request.wants_usage_chunk,
         counts_in_every_chunk=request.counts_in_every_chunk,

@@ -12,10 +12,16 @@ Kind = Literal["chat", "text"]
 
 
 class LogprobWire:
-    """One answer's log-probabilities, as its tokens come; `at` is where the answer begins in its choice's text."""
+    """One answer's log-probabilities, as its tokens come; `at` is where the answer begins in its choice's text.
 
-    def __init__(self, kind: Kind, tokenizer: Tokenizer, *, at: int = 0, shows_special: bool = False) -> None:
+    `by_id` writes a token as `token_id:5`, as vLLM does where its text would not tell it from others.
+    """
+
+    def __init__(
+        self, kind: Kind, tokenizer: Tokenizer, *, at: int = 0, shows_special: bool = False, by_id: bool = False
+    ) -> None:
         self._kind = kind
+        self._names_by_id = by_id
         self._tokenizer = tokenizer
         self._offsets = TextOffsets(tokenizer, at=at, shows_special=shows_special)
 
@@ -65,9 +71,11 @@ class LogprobWire:
 
     def _chat_token(self, token_id: int, logprob: float) -> dict[str, Any]:
         raw = self._tokenizer.bytes_of(token_id, skips_special=False)
-        return {"token": raw.decode(errors="replace"), "logprob": logprob, "bytes": list(raw)}
+        return {"token": self._text(token_id), "logprob": logprob, "bytes": list(raw)}
 
     def _text(self, token_id: int) -> str:
+        if self._names_by_id:
+            return f"token_id:{token_id}"
         return self._tokenizer.bytes_of(token_id, skips_special=False).decode(errors="replace")
 
 

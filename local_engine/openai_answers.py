@@ -40,9 +40,14 @@ class AnswerWire:
         entry |= {"delta": delta} if self.kind == "chat" else {"text": delta.get("content", "")}
         return self.head(is_chunk=True) | {"choices": [entry]}
 
-    def logprobs(self, *, at: int, shows_special: bool) -> LogprobWire:
+    def logprobs(self, *, at: int, shows_special: bool, by_id: bool) -> LogprobWire:
         """For one answer, which begins after `at` characters of its choice's text."""
-        return LogprobWire(self.kind, self.tokenizer, at=at, shows_special=shows_special)
+        return LogprobWire(self.kind, self.tokenizer, at=at, shows_special=shows_special, by_id=by_id)
+
+    def tell_prompt(self, body: dict[str, Any], ids: list[list[int]]) -> None:
+        """Write prompts' ids where vLLM has them: a chat's beside its choices, a completion's inside them."""
+        for told, one in zip([body] if self.kind == "chat" else body["choices"], ids, strict=False):
+            told["prompt_token_ids"] = one
 
     def usage_chunk(self, requests: list[Request], now: float, per_prompt: int) -> dict[str, Any]:
         """The last chunk of a stream that asked for its usage."""
@@ -66,6 +71,7 @@ class Collected:
 
     request: Request | None = None
     text: str = ""
+    token_ids: list[int] = field(default_factory=list[int])
     logprobs: list[TokenLogprobs] = field(default_factory=list[TokenLogprobs])
     finish_reason: str | None = None
     error: str | None = None
@@ -75,6 +81,7 @@ class Collected:
         """Append one delta."""
         self.request = delta.request
         self.text += delta.text
+        self.token_ids += delta.token_ids
         self.logprobs += delta.logprobs
         self.finish_reason = delta.finish_reason
         self.error = delta.error

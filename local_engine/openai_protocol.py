@@ -56,6 +56,8 @@ class Sampled(Struct, kw_only=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     prompt_logprobs: Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+    return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
     cache_salt: str | None = None
     structured_outputs: dict[str, Any] | None = None
     response_format: dict[str, Any] | None = None

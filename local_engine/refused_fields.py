@@ -10,7 +10,6 @@ from local_engine.errors import InvalidRequest
 
 SAMPLERS: Final = "{name} is not supported; draw with temperature, top_p, top_k and min_p."
 LIMIT: Final = "{name} is not read; send max_tokens."
-SHOWN: Final = "{name} is not supported; send logprobs, or ask /tokenize for ids."
 ADAPTERS: Final = "{name} is not supported: the model is served as its file has it."
 TEXT_ONLY: Final = "{name} is not supported: this model reads and writes text."
 # The values with which a field changes nothing, and the sentence for all others; null changes nothing either.
@@ -31,8 +30,10 @@ REFUSED: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
     "min_new_tokens": ((0,), "{name} is not read; send min_tokens."),
     "n_probs": ((0,), "{name} is not read; send logprobs."),
     "stop_regex": (([],), "{name} is not supported; stop takes strings."),
-    "return_token_ids": ((False,), SHOWN),
-    "return_tokens_as_token_ids": ((False,), SHOWN),
+    "logprob_token_ids": ((), "{name} is not supported; logprobs tells of the drawn token and the likeliest."),
+    "truncation_side": (("left",), "{name} is left: truncate_prompt_tokens keeps a prompt's last tokens."),
+    "thinking_token_budget": ((), "{name} is not supported; send max_tokens."),
+    "repetition_detection": ((), "{name} is not supported; send repetition_penalty."),
     "return_hidden_states": ((False,), "{name} is not supported; /v1/embeddings gives vectors."),
     "chat_template": ((), "{name} is not read: the model's own is used; chat_template_kwargs takes its names."),
     "lora": (([],), ADAPTERS),
