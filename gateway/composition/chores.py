@@ -1,4 +1,4 @@
-"""What a worker does once in a while besides serving. Knows when, not what."""
+"""What a worker does besides serving, all the time or once in a while. Knows when, not what."""
 
 import asyncio
 import logging
@@ -8,6 +8,20 @@ from dataclasses import dataclass
 from gateway.errors import BreakevenError
 
 log = logging.getLogger(__name__)
+ANEW_SECONDS = 5.0
+
+
+async def lasting(name: str, work: Callable[[], Awaitable[object]]) -> None:
+    """Work that goes on for ever. What ends it though nobody foresaw it is logged, and it is begun anew: no key is
+    revoked and no engine watched by a task that is gone."""
+    while True:
+        try:
+            await work()
+        except Exception:
+            log.exception("%s broke off; begun anew in %.0f s", name, ANEW_SECONDS)
+        else:
+            log.error("%s ended; begun anew in %.0f s", name, ANEW_SECONDS)
+        await asyncio.sleep(ANEW_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

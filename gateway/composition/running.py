@@ -7,9 +7,8 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from prometheus_client import CollectorRegistry
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -18,7 +17,7 @@ from backends.protocol import Backend
 from classifier.protocol import Classifier
 from gateway.access.keys import KeyRing
 from gateway.clock import now_us
-from gateway.composition.chores import Chore
+from gateway.composition.chores import Chore, lasting
 from gateway.composition.deployment import Deployment
 from gateway.composition.engine_monitor import watch_health
 from gateway.composition.kept_answers import KeptAnswers
@@ -113,7 +112,7 @@ class Gateway:
         if self.pipeline.shadows is not None:
             await self.pipeline.shadows.start(self.stores.reports)
         await self.rule_watch.start()
-        self.tasks = [asyncio.create_task(work, name=name) for name, work in self._background().items()]
+        self.tasks = [asyncio.create_task(lasting(name, work), name=name) for name, work in self._background().items()]
 
     async def stop(self) -> None:
         """Ship what is settled and close everything; what could not be shipped is shipped at the next start."""
@@ -180,7 +179,7 @@ class Gateway:
         down = {name for name in usable if (one := health.get(name)) is not None and not one.is_healthy}
         return [f"no backend is up: {', '.join(sorted(down))}"] if down == usable else []
 
-    def _background(self) -> Mapping[str, Coroutine[Any, Any, None]]:
+    def _background(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         """What runs beside the requests, by the name of its task."""
         chores = (
             Chore("adopting journals", ADOPT_SECONDS, self._adopt_abandoned),
@@ -189,18 +188,18 @@ class Gateway:
             Chore("evidence", FEEDBACK_SECONDS, self.implied.flush),
             Chore("rules' traffic", RULES_SECONDS, self.rule_watch.look),
         )
-        work = {
-            "shipper": self.shipper.run(),
-            "changes": self.watch.run(),
-            "news": self.watch.listen(),
-            "turn": self._turn_for_ever(),
-            "bodies": self.bodies.run(),
-            "budgets": self.budgets.run(),
-            "health": watch_health(self._monitored(), self.pipeline.upstreams),
-            **{chore.name: chore.run() for chore in chores},
+        work: dict[str, Callable[[], Awaitable[object]]] = {
+            "shipper": self.shipper.run,
+            "changes": self.watch.run,
+            "news": self.watch.listen,
+            "turn": self._turn_for_ever,
+            "bodies": self.bodies.run,
+            "budgets": self.budgets.run,
+            "health": lambda: watch_health(self._monitored(), self.pipeline.upstreams),
+            **{chore.name: chore.run for chore in chores},
         }
         if isinstance(self.pipeline.warm, SharedWarmPrefixes):
-            work["prefixes"] = self.pipeline.warm.run()
+            work["prefixes"] = self.pipeline.warm.run
         return work
 
     def snapshot_at(self, at_us: int) -> Snapshot:

@@ -1,10 +1,11 @@
-"""A chore that fails is done again."""
+"""A chore that fails is done again, and work that breaks off is begun anew."""
 
 import asyncio
 
 import pytest
 
-from gateway.composition.chores import Chore
+from gateway.composition.chores import Chore, lasting
+from tests.virtual_time import run
 
 
 async def test_a_chore_is_done_again_and_again_also_after_it_failed(caplog: pytest.LogCaptureFixture) -> None:
@@ -23,3 +24,25 @@ async def test_a_chore_is_done_again_and_again_also_after_it_failed(caplog: pyte
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert "sweeping failed" in caplog.text
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), None])
+def test_work_for_ever_that_breaks_off_or_ends_is_begun_anew_and_told(
+    error: Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun: list[float] = []
+
+    async def work() -> None:
+        begun.append(asyncio.get_running_loop().time())
+        if error is not None:
+            raise error
+
+    async def watched() -> None:
+        running = asyncio.create_task(lasting("watching", work))
+        await asyncio.sleep(60)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    run(watched)
+    assert 10 <= len(begun) <= 13
+    assert caplog.text.count("watching broke off" if error else "watching ended") == len(begun)
