@@ -149,6 +149,8 @@ DECODERS: Final[dict[Operation, msgspec.json.Decoder[AnyBody]]] = {
 
 def tier_of(body: AnyBody) -> str | None:
     """The service tier that is asked for. Anthropic bills both that it can be asked for alike, so neither is noted."""
+    if isinstance(body, Body):
+        return body.service_tier
     if isinstance(body, MessagesBody):
         return service_tier({"speed": body.speed, "inference_geo": body.inference_geo})
-    return None if isinstance(body, EmbeddingBody | CountBody) else body.service_tier
+    return body.service_tier if isinstance(body, ResponsesBody) else None

@@ -37,6 +37,7 @@ class HostedTools(NamedTuple):
 
 
 NO_TOOLS: Final = HostedTools()
+NOT_ASKED: Final = (ABSENT, ABSENT, ABSENT)
 OTHER_MODELS: Final = HostedTools(1, frozenset[ToolKind]({"other"}), asks_other_models=True)
 
 
@@ -71,6 +72,8 @@ def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
     """What the parsed body asks for."""
     if isinstance(parsed, ChatBody):
         asked = (parsed.web_search_options, parsed.search_parameters, parsed.plugins)
+        if asked == NOT_ASKED:
+            return NO_TOOLS
         return _limited(ABSENT, "web_search") if any(map(_is_given, asked)) else NO_TOOLS
     if isinstance(parsed, MessagesBody) and parsed.fallbacks:
         return OTHER_MODELS

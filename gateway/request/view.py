@@ -111,23 +111,23 @@ def _view_chat(body: ChatBody) -> RequestView:
         raise InvalidRequest("messages: needs at least one message.", param="messages")
     images = audio = images_length = 0
     has_files = False
-    turns: list[tuple[str, str]] = []
+    texts: list[str] = []
     for message in body.messages:
-        texts = list(texts_of(message.content))
-        if isinstance(message.content, list):
-            images += sum(part.type in ("image_url", "input_image") for part in message.content)
-            audio += sum(part.type == "input_audio" for part in message.content)
-            images_length += image_bytes(message.content)
-            has_files = has_files or is_open_ended(message.content)
-        turns.append((message.role, "\n".join(texts)))
+        content = message.content
+        if isinstance(content, list):
+            images += sum(part.type in ("image_url", "input_image") for part in content)
+            audio += sum(part.type == "input_audio" for part in content)
+            images_length += image_bytes(content)
+            has_files = has_files or is_open_ended(content)
+            content = "\n".join(texts_of(content))
+        texts.append(content or "")
+    turns = [(message.role, text) for message, text in zip(body.messages, texts, strict=True)]
     tools = [*(body.tools or ()), *(body.functions or ())]
     wants_json = body.response_format is not None and body.response_format.type != "text"
-    # Of both, which one counts is the provider's choice.
-    limits = (
-        checked_limit("max_completion_tokens", body.max_completion_tokens),
-        checked_limit("max_tokens", body.max_tokens),
-    )
-    limit = max((one for one in limits if one is not None), default=None)
+    limit = checked_limit("max_completion_tokens", body.max_completion_tokens)
+    other = checked_limit("max_tokens", body.max_tokens)
+    if limit is None or (other is not None and other > limit):  # of both, which one counts is the provider's choice
+        limit = other
     return RequestView(
         operation="chat.completions",
         model=body.model,
@@ -143,9 +143,9 @@ def _view_chat(body: ChatBody) -> RequestView:
             audio=audio > 0,
         ),
         conversation=conversation_of(turns, tools=len(tools), images=images, wants_json=wants_json),
-        input_tokens=estimate_tokens([text for _, text in turns])
+        input_tokens=estimate_tokens(texts)
         + 4 * len(turns)
-        + sum(len(bytes(tool)) for tool in tools) // 4
+        + (sum(len(bytes(tool)) for tool in tools) // 4 if tools else 0)
         + images * TOKENS_PER_IMAGE,
         image_bytes=images_length,
         is_open_ended=has_files,
