@@ -33,10 +33,7 @@ class _Target(NamedTuple):
     port: int
     head: bytes
     """From the path to the end of the headers that every request to it carries."""
-
-    @property
-    def origin(self) -> tuple[str, str, int]:
-        return self.scheme, self.host, self.port
+    origin: tuple[str, str, int]
 
 
 class Http1Client:
@@ -44,7 +41,7 @@ class Http1Client:
 
     def __init__(self, backend: str, *, keep_alive_seconds: float = KEEP_ALIVE_SECONDS) -> None:
         self._backend = backend
-        self._keep_alive_seconds = keep_alive_seconds
+        self._kept_seconds = {"https": keep_alive_seconds, "http": min(keep_alive_seconds, LOCAL_KEEP_ALIVE_SECONDS)}
         self._sweep: asyncio.TimerHandle | None = None
         self._targets: dict[str, _Target] = {}
         self._idle: dict[tuple[str, str, int], deque[Http1Connection]] = {}
@@ -60,10 +57,11 @@ class Http1Client:
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, *, timeouts: Timeouts
     ) -> Http1Response:
-        answer_by = asyncio.get_running_loop().time() + timeouts.first_byte_seconds
+        now = asyncio.get_running_loop().time()
         target = self._targets.get(url) or self._remember(url)
-        connection = self._take_idle(target) or await self._connect(target, timeouts)
-        return await connection.exchange(_request_head(method, target, headers, body), body, answer_by)
+        connection = self._take_idle(target, now) or await self._connect(target, timeouts)
+        head = _request_head(method, target, headers, body)
+        return await connection.exchange(head, body, now + timeouts.first_byte_seconds)
 
     async def aclose(self) -> None:
         if self._sweep is not None:
@@ -84,38 +82,37 @@ class Http1Client:
             named = f"[{name}]" if ":" in name else name
             host_header = named if port == _DEFAULT_PORTS[parts.scheme] else f"{named}:{port}"
             head = f"{path} HTTP/1.1\r\nhost: {host_header}\r\nuser-agent: breakeven\r\naccept-encoding: identity\r\n"
-            target = _Target(parts.scheme, name, port, head.encode("ascii"))
+            target = _Target(parts.scheme, name, port, head.encode("ascii"), (parts.scheme, name, port))
         except (ValueError, KeyError) as error:
             raise ConnectFailed(f"{self._backend} has an address that cannot be used", backend=self._backend) from error
         self._targets[url] = target
         return target
 
-    def _take_idle(self, target: _Target) -> Http1Connection | None:
+    def _take_idle(self, target: _Target, now: float) -> Http1Connection | None:
         """The connection used last, if it is young enough to be alive; those that are not are closed."""
         idle = self._idle.get(target.origin)
         if not idle:
             return None
-        self._drop_old(target.scheme, idle)
+        self._drop_old(target.scheme, idle, now)
         while idle:
             connection = idle.pop()
             if not connection.is_closed:
                 return connection
         return None
 
-    def _drop_old(self, scheme: str, idle: deque[Http1Connection]) -> None:
-        kept = self._keep_alive_seconds
-        limit = kept if scheme == "https" else min(kept, LOCAL_KEEP_ALIVE_SECONDS)
-        oldest_allowed = asyncio.get_running_loop().time() - limit
+    def _drop_old(self, scheme: str, idle: deque[Http1Connection], now: float) -> None:
+        oldest_allowed = now - self._kept_seconds[scheme]
         while idle and (idle[0].is_closed or idle[0].idle_since < oldest_allowed):
             idle.popleft().close()
 
     def _watch_idle(self) -> None:
         """Until there is none left: a burst would leave its connections for as long as the provider bears them."""
         self._sweep = None
+        loop = asyncio.get_running_loop()
         for (scheme, _, _), idle in self._idle.items():
-            self._drop_old(scheme, idle)
+            self._drop_old(scheme, idle, loop.time())
         if self._open:
-            self._sweep = asyncio.get_running_loop().call_later(self._keep_alive_seconds, self._watch_idle)
+            self._sweep = loop.call_later(self._kept_seconds["https"], self._watch_idle)
 
     async def _connect(self, target: _Target, timeouts: Timeouts) -> Http1Connection:
         tls = self._context() if target.scheme == "https" else None

@@ -31,6 +31,7 @@ class Http1Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         """Outlives exchanges: to set and cancel one each time costs more than to look at the clock when it rings."""
         self._rings_at = 0.0
+        self._headers: list[tuple[bytes, bytes]] = []
         self._header_bytes = 0
         self._is_sending = False
         self._is_paused = False
@@ -128,6 +129,7 @@ class Http1Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """An answer that nobody asked for, behind one that somebody did, must never become the next call's."""
+        self._headers, self._header_bytes = [], 0  # what followed the last body in chunks is not of this one
         if self._response is None:
             self.close()
 
@@ -135,18 +137,13 @@ class Http1Connection(asyncio.Protocol):
         self._header_bytes += len(name) + len(value)
         if self._header_bytes > MAX_HEADER_BYTES:
             raise _TooLarge
-        if self._response is not None:
-            self._response.headers.add(name.decode("latin-1"), value.decode("latin-1"))
+        self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         status, response = self._parser.get_status_code(), self._response
-        self._header_bytes = 0
-        if response is None:
+        if response is None or status < 200:  # an interim answer, as 100 or 103: the real one follows
             return
-        if status < 200:  # an interim answer, as 100 or 103: the real one follows
-            response.headers = Headers()
-            return
-        response.begin(status)
+        response.begin(status, Headers(self._headers))
         if self._head is not None and not self._head.done():
             self._head.set_result(response)
 

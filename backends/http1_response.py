@@ -2,7 +2,8 @@
 
 import asyncio
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Final, Protocol
 
 from backends.errors import UpstreamUnavailable
@@ -37,29 +38,40 @@ class Decoder(Protocol):
 
 
 class Headers(Mapping[str, str]):
-    """Looked up whatever the name's case; a repeated header's values are joined with a comma."""
+    """Looked up whatever the name's case; a repeated header's values are joined with a comma.
+
+    Kept as they came: of the twenty that a provider sends, one or two are read.
+    """
 
     __slots__ = ("_values",)
 
-    def __init__(self) -> None:
-        self._values: dict[str, str] = {}
-
-    def add(self, name: str, value: str) -> None:
-        lower = name.lower()
-        before = self._values.get(lower)
-        self._values[lower] = value if before is None else f"{before}, {value}"
+    def __init__(self, came: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        values: dict[bytes, bytes] = {}
+        for name, value in came:
+            lower = name.lower()
+            values[lower] = value if lower not in values else b"%b, %b" % (values[lower], value)
+        self._values = values
 
     def __getitem__(self, name: str) -> str:
-        return self._values[name.lower()]
+        return self._values[_written(name)].decode("latin-1")
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower() in self._values  # else by a KeyError, for every answer
+        return isinstance(name, str) and _written(name) in self._values  # else by a KeyError, for every answer
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        return (name.decode("latin-1") for name in self._values)
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+@cache
+def _written(name: str) -> bytes:
+    """Our own few names."""
+    return name.lower().encode("latin-1")
+
+
+NO_HEADERS: Final = Headers()
 
 
 class Http1Response:
@@ -81,7 +93,7 @@ class Http1Response:
 
     def __init__(self, connection: Connection, backend: str) -> None:
         self.status = 0
-        self.headers = Headers()
+        self.headers = NO_HEADERS
         self.is_complete = False
         self._backend = backend
         self._connection = connection
@@ -127,9 +139,9 @@ class Http1Response:
         if not self.is_complete and self._error is None:
             self._finishing = asyncio.get_running_loop().call_later(_FINISH_SECONDS, self.close)
 
-    def begin(self, status: int) -> None:
+    def begin(self, status: int, headers: Headers) -> None:
         """The head is whole."""
-        self.status = status
+        self.status, self.headers = status, headers
         encoding = self.headers["content-encoding"].lower() if "content-encoding" in self.headers else "identity"
         if encoding in ("gzip", "deflate"):
             self._decoder = zlib.decompressobj(wbits=47)  # zlib's or gzip's head, whichever it finds

@@ -196,6 +196,23 @@ async def test_an_answer_nobody_asked_for_is_never_the_next_calls(size: int) -> 
         assert await fetch(made, url) == (200, b"ok")
 
 
+async def test_what_follows_a_body_in_chunks_is_no_header_of_the_next_answer() -> None:
+    async with server(says(CHUNKED + b"2\r\nok\r\n0\r\ncontent-encoding: br\r\n\r\n", OK)) as url, client() as made:
+        assert [await fetch(made, url) for _ in range(2)] == [(200, b"ok")] * 2
+        assert made.connections == 1
+
+
+async def test_headers_are_found_whatever_their_case_and_repeated_ones_joined() -> None:
+    answer = b"HTTP/1.1 200 OK\r\nX-Name: a\r\nx-nAME: \xe9\r\nContent-Length: 0\r\n\r\n"
+    async with server(says(answer)) as url, client() as made:
+        headers = (await made.send("POST", url, {}, b"{}", timeouts=Timeouts())).headers
+    assert dict(headers) == {"x-name": "a, \xe9", "content-length": "0"}
+    assert headers["X-NAME"] == "a, \xe9"
+    assert "x-nothing" not in headers
+    assert headers.get("x-nothing") is None
+    assert len(headers) == 2
+
+
 async def test_bytes_nobody_asked_for_end_the_connection() -> None:
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
