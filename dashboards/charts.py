@@ -13,6 +13,12 @@ DOLLARS = """(value) => value == null ? '–' : (value < 0 ? '−$' : '$') + Mat
   Math.abs(value) < 1 ? {maximumSignificantDigits: 3} : {minimumFractionDigits: 2, maximumFractionDigits: 2})"""
 DOLLAR_TICK = "(value) => (value < 0 ? '−$' : '$') + Math.abs(value).toLocaleString('en-US')"
 PER_CENT = "(value) => value + ' %'"
+A_DAY = "({value}) => Math.round(value).toLocaleString('en-US') + ' requests a day'"
+MOMENT = """({value}) => {
+  const day = { day: 'numeric', month: 'short', year: 'numeric' }, clock = { hour: '2-digit', minute: '2-digit' };
+  const said = (form) => new Date(value).toLocaleString('en-GB', { timeZone: 'UTC', ...form });
+  return said(day) + (value % 86400000 ? `, ${said(clock)} UTC` : '');
+}"""
 """How the browser writes a value: the page framework takes a name that begins with a colon as a function's text."""
 
 
@@ -25,8 +31,10 @@ def base(*, unit: str = "", is_time: bool = False, categories: Sequence[str] = (
         "axisTick": {"show": False},
         "splitLine": {"show": False},
     }
-    across = {**axis, "type": "time"} if is_time else {**axis, "type": "category", "data": list(categories)}
+    times = {**axis, "type": "time", "axisPointer": {"label": {":formatter": MOMENT}}}
+    across = times if is_time else {**axis, "type": "category", "data": list(categories)}
     return {
+        "useUTC": True,
         "color": list(COLOURS),
         "animation": False,
         "aria": {"enabled": True},
@@ -143,6 +151,7 @@ def cost_curves(points: Sequence[dict[str, Any]], here: float, pays_from: dict[s
         "nameGap": 26,
         "min": 0,
         "splitLine": {"show": False},
+        "axisPointer": {"label": {":formatter": A_DAY}},
     }
     options["grid"]["bottom"] = 62
 
@@ -254,7 +263,9 @@ def throughput(points: Sequence[tuple[int, float]], working: int | None) -> Opti
 
 
 def forecast(history: Sequence[tuple[str, float]], ahead: Sequence[tuple[str, float, float, float]]) -> Options:
-    """Days that were, as bars; days to come as a line in its interval (day, low, expected, high)."""
+    """Days that were, as bars; days to come as a line in its interval (day, low, expected, high). Days are UTC's."""
+    history = [(f"{day}T00:00Z", usd) for day, usd in history]
+    ahead = [(f"{day}T00:00Z", low, usd, high) for day, low, usd, high in ahead]
     options = in_dollars(base(unit="a day", is_time=True))
     hidden: Options = {
         "type": "line",

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from pyarrow import parquet
 from selenium import webdriver
+from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
@@ -20,7 +21,7 @@ from dashboards.security import COOKIE
 from gateway.routing.decide import SIMULATE_TAG
 from tests.browser.conftest import Running, drain
 from tests.browser.pictures import sign_in, wait_for_page
-from tests.browser.steps import button, go, see, tile
+from tests.browser.steps import button, go, patient, see, tile
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
 SHORT_XSS = "<img src=x onerror=\"document.title='owned'\">"
@@ -150,6 +151,21 @@ def test_every_page_stands_on_a_phone_without_sideways_scrolling(browser: webdri
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         browser.set_window_size(size["width"], size["height"])
+
+
+def test_a_chart_shows_utc_to_who_lives_elsewhere(browser: webdriver.Chrome, running: Running) -> None:
+    browser.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "America/Los_Angeles"})
+    try:
+        go(browser, running, "/")
+        chart = browser.find_element(By.CSS_SELECTOR, ".be-chart canvas")
+        ActionChains(browser).move_to_element(chart).perform()
+        tip = patient(browser).until(
+            lambda one: [box.text for box in one.find_elements(By.CSS_SELECTOR, ".be-chart > div") if "$" in box.text]
+        )
+        day = datetime.strptime(tip[0].splitlines()[0], "%d %b %Y").replace(tzinfo=UTC)
+        assert timedelta() < datetime.now(UTC) - day < timedelta(days=32), "a day, not an hour of the one before"
+    finally:
+        browser.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": ""})
 
 
 def test_a_viewer_sees_no_requests_and_changes_nothing(chromium: webdriver.Chrome, running: Running) -> None:

@@ -146,3 +146,10 @@ def test_dollars_are_written_as_dollars(options: charts.Options, axis: str) -> N
 def test_break_even_above_everything_draws_no_line() -> None:
     assert "markLine" not in charts.used_and_paid([("a", 1, 2)], 1.5)["series"][0]
     assert charts.used_and_paid([("a", 1, 2)], 0.5)["series"][0]["markLine"]["data"] == [{"yAxis": 50.0}]
+
+
+def test_days_of_a_forecast_begin_at_midnight_utc_wherever_they_are_looked_at() -> None:
+    options = charts.forecast([("2026-03-01", 1.0)], [("2026-03-02", 1.0, 2.0, 3.0)])
+    assert options["useUTC"]
+    days = [one["data"][0][0] for one in options["series"]]
+    assert days == ["2026-03-01T00:00Z", *["2026-03-02T00:00Z"] * 3]
