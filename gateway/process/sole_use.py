@@ -3,7 +3,7 @@
 import fcntl
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gateway.errors import StateError
@@ -22,7 +22,8 @@ def sole_use(file: Path, *, of: str, advice: str) -> Generator[None]:
     try:
         _lock(descriptor, file, of, advice)
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode("ascii"), 0)
+        with suppress(OSError):  # no room: whoever is refused hears less, and we what the room is needed for
+            os.pwrite(descriptor, str(os.getpid()).encode("ascii"), 0)
         yield
     finally:
         os.close(descriptor)

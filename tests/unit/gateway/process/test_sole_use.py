@@ -1,6 +1,7 @@
 """One at a time: who is refused, and that a dead process holds nothing."""
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,21 @@ def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
         holder.kill()
     with sole_use(file, of="it", advice=""):
         assert file.read_text() == str(os.getpid())
+
+
+def test_on_a_full_disk_it_is_held_by_somebody(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))
+    try:
+        with (
+            sole_use(file, of="it", advice=""),
+            pytest.raises(StateError, match="that just started"),
+            sole_use(file, of="it", advice=""),
+        ):
+            pytest.fail("two at once")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
 
 
 def test_a_place_that_cannot_be_locked_is_one_sentence(tmp_path: Path) -> None:
