@@ -2,9 +2,11 @@
 
 from collections.abc import Container
 
+GEMINI = "Gemini's API is not offered here"
+GEMINI_CALLS = (":generateContent", ":streamGenerateContent", ":countTokens", ":embedContent", ":batchEmbedContents")
 OTHERS = (
-    ("/v1beta/", "Gemini's API is not offered here"),
-    ("/openai/deployments/", "Azure's addresses are not offered here"),
+    ("/v1beta/", GEMINI),
+    ("/openai/", "Azure's addresses are not offered here"),
     ("/api/", "Ollama's API is not offered here"),
 )
 ELSEWHERE = {
@@ -18,20 +20,36 @@ ELSEWHERE = {
     "/v1/images": "images are not drawn here; ask the provider for them",
     "/v1/moderations": "moderation is not offered here; ask the provider for it",
     "/v1/realtime": "live sessions are not offered here; ask the provider for them",
+    "/v1/videos": "films are not made here; ask the provider for them",
+    "/v1/rerank": "documents are not ranked here; ask the provider for it",
+    "/v1/fine_tuning": "models are not trained here; ask the provider for it",
+    "/v1/uploads": "files are kept at a provider; send them inside the request, or upload them there",
+    "/v1/vector_stores": "files are kept at a provider; send what was found in them inside the request",
+    "/v1/assistants": "there are no assistants here; /v1/responses takes instructions and tools",
+    "/v1/threads": "no conversation is kept here; send it with each request to /v1/responses or /v1/chat/completions",
+    "/health": "did you mean /healthz (it is alive) or /readyz (it can serve)?",
 }
 """What the official clients ask of providers and we do not pass on."""
+
+
+def is_elsewhere(path: str) -> bool:
+    """Whether there is nothing for any method, though one of our addresses has this form."""
+    return path in ELSEWHERE or path.endswith(GEMINI_CALLS)
 
 
 def advice(path: str, known: Container[str]) -> str:
     """For an address where there is nothing; `known` are those where there is something."""
     if f"/v1{path}" in known:
         return f"did you mean /v1{path}? An OpenAI client's base_url ends in /v1"
-    if path.startswith("/v1/v1/") and (meant := path.removeprefix("/v1")) in known:
-        return f"did you mean {meant}? This client adds /v1 itself: its base_url ends before it"
+    before, _, rest = path.rpartition("/v1/")
+    if before and (meant := f"/v1/{rest}") in known:
+        if before == "/v1":
+            return f"did you mean {meant}? This client adds /v1 itself: its base_url ends before it"
+        return f"did you mean {meant}? Nothing stands before /v1 in the base_url"
     for prefix, why in ELSEWHERE.items():
         if path == prefix or path.startswith(f"{prefix}/"):
             return why
-    for prefix, why in OTHERS:
-        if path.startswith(prefix):
-            return f"{why}: use an OpenAI client with a base_url that ends in /v1, or Anthropic's"
-    return "see /docs"
+    others = GEMINI if path.endswith(GEMINI_CALLS) else next((why for at, why in OTHERS if path.startswith(at)), None)
+    if others is None:
+        return "see /docs"
+    return f"{others}: use an OpenAI client with a base_url that ends in /v1, or Anthropic's"

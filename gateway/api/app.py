@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backends.messages_endpoint_events import messages_error
 from gateway import __version__
-from gateway.api.addresses import ELSEWHERE, advice
+from gateway.api.addresses import advice, is_elsewhere
 from gateway.api.documentation import build_documentation_router
 from gateway.api.messages import ENDPOINTS as MESSAGES
 from gateway.api.messages import MessagesPath
@@ -136,7 +136,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == HTTPStatus.NOT_FOUND and request.url.path in POSTED:
         error = HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, "Send a POST; see /docs.", {"allow": "POST"})
     path = request.url.path
-    if error.status_code == HTTPStatus.NOT_FOUND or path in ELSEWHERE:
+    if error.status_code == HTTPStatus.NOT_FOUND or is_elsewhere(path):
         nothing = NotFound(f"There is nothing at {path}; {advice(path, KNOWN)}.", code="not_found")
         return _refusal(request, nothing, HTTPStatus.NOT_FOUND, None)
     translated = RequestError(str(error.detail), code=HTTPStatus(error.status_code).name.lower())

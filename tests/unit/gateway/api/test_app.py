@@ -49,7 +49,12 @@ def test_elsewhere_there_is_nothing() -> None:
         ("/v1/filesystem", "see /docs"),
         ("/v1beta/models/m:generateContent", "Gemini's API is not offered here: use an OpenAI client"),
         ("/openai/deployments/m/chat/completions", "Azure's addresses are not offered"),
+        ("/openai/v1/responses", "did you mean /v1/responses? Nothing stands before /v1"),
+        ("/openai/v1/files", "Azure's addresses are not offered"),
+        ("/api/v1/chat/completions", "did you mean /v1/chat/completions? Nothing stands before /v1"),
         ("/api/chat", "Ollama's API is not offered"),
+        ("/v1/threads/thread_1/runs", "no conversation is kept here"),
+        ("/health", "did you mean /healthz (it is alive) or /readyz"),
         ("/v1/v1/nothing", "see /docs"),
     ],
 )
@@ -66,6 +71,13 @@ def test_what_a_provider_alone_does_is_no_wrong_method_where_a_response_could_ha
     async def retrieve(response_id: str) -> str:  # pyright: ignore[reportUnusedFunction]
         return response_id
 
+    @app.get("/v1/models/{name}")
+    async def model(name: str) -> str:  # pyright: ignore[reportUnusedFunction]
+        return name
+
+    gemini = TestClient(app).post("/v1/models/m:generateContent", json={})
+    assert gemini.status_code == 404
+    assert "Gemini's API is not offered here" in gemini.json()["error"]["message"]
     answer = TestClient(app).post("/v1/responses/compact", json={})
     assert answer.status_code == 404
     assert "conversations are not compacted here" in answer.json()["error"]["message"]
