@@ -177,7 +177,8 @@ class OpenAIStreamReader(StreamReader):
         for event in events:
             has_usage = event.usage is not None or event.x_groq is not None
             for choice in event.choices or ():
-                found, count = choice.output()
+                text = choice.delta
+                found, count = choice.output() if text is None else text.output()
                 if found:
                     has_output = True
                     characters += count

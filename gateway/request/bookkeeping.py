@@ -12,6 +12,8 @@ from gateway.request.run import Observer, Run
 from gateway.request.settlement import Outcome, checkpoint_of, settle_entry
 from gateway.routing.snapshot import Candidate
 
+CANCELLED = Status.cancelled
+
 
 class Bookkeeper(msgspec.Struct):
     """Holds no state of its own: what a request has come to stands in its Run.
@@ -76,7 +78,7 @@ class Bookkeeper(msgspec.Struct):
             attempts=tuple(run.attempts),
             ended_at=self.monotonic(),
             error=error,
-            may_have_been_billed=status is Status.cancelled,
+            may_have_been_billed=status is CANCELLED,
             extra=run.extra,
         )
         return await self.book(run, settle_entry(run.intent, run.meter, outcome))

@@ -59,7 +59,7 @@ class Metrics:
     def settled(self, entry: Entry) -> None:
         """Count a settled request."""
         model, tokens = entry.model, self._tokens
-        self._requests[model, entry.backend, entry.status.value] += 1
+        self._requests[model, entry.backend, str(entry.status)] += 1
         tokens[model, "input"] += entry.input_tokens
         tokens[model, "output"] += entry.output_tokens
         self._total.observe(model, entry.total_seconds)
