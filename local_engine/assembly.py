@@ -12,14 +12,13 @@ from local_engine.async_engine import AsyncEngine
 from local_engine.attention.cpu import CpuAttention
 from local_engine.block_pool import BlockPool
 from local_engine.choices import Machine, Wishes, decide, sentence
-from local_engine.config import CPU_WEIGHTS, GPU_WEIGHTS, EngineConfig, ModelConfig, WeightFormat
+from local_engine.config import CPU_WEIGHTS, GPU_WEIGHTS, EngineConfig, ModelConfig
 from local_engine.constraints import ConstraintCompiler
 from local_engine.engine_core import EngineCore
 from local_engine.errors import ModelUnsupported
 from local_engine.gpu_faults import preparing
 from local_engine.kv_cache_manager import KvCacheManager
-from local_engine.layers.int8_linear import Int8Linear
-from local_engine.layers.linear import DenseLinear, LinearBuilder
+from local_engine.layers.linear import DenseLinear
 from local_engine.memory_plan import plan_blocks
 from local_engine.metrics import EngineMetrics
 from local_engine.model import DecoderModel
@@ -127,11 +126,6 @@ def load_model(path: Path) -> LoadedFile:
     from local_engine.gguf_loader import load_gguf
 
     return checked(load_gguf(path))
-
-
-def linear_builder(weights: WeightFormat) -> LinearBuilder:
-    """The class that holds matrices in this format on a CPU."""
-    return Int8Linear if weights == "int8" else DenseLinear
 
 
 def assemble(
@@ -242,14 +236,17 @@ def build_cpu_runner(
     context_window: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> Runner:
-    """The native decoder where this machine and model suit it, else our own layers out of torch's products."""
-    if config.weights in ("float32", "int8") and can_run(loaded.config, config.block_size):
+    """The native decoder where this machine and model suit it, else our own layers out of torch's float32 products."""
+    obstacle = why_not(loaded.config, config.block_size)
+    if obstacle is None and config.weights in ("float32", "int8"):
         decoder = NativeDecoder(loaded, config.weights, context_window=context_window, progress=progress)
         return NativeRunner(decoder, blocks=blocks)
+    if config.weights == "int8":
+        raise ModelUnsupported(f"int8 weights need the native decoder, and {obstacle}; use float32.")
     model = DecoderModel(
         loaded.config,
         loaded.weights,
-        build_linear=linear_builder(config.weights),
+        build_linear=DenseLinear,
         attention=CpuAttention(window=loaded.config.sliding_window),
         context_window=context_window,
         progress=progress,

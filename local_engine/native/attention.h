@@ -1,6 +1,9 @@
 // Attention over a paged float32 cache whose keys lie transposed within their blocks, so that 16 scores are one vector.
 // A row passes over its keys in strips of 32 from the first on: its bits depend on its own position alone.
 #pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "lanes.h"
@@ -39,9 +42,9 @@ struct Tile {
 // Running softmax of one query head.
 template <int chunks>
 struct Running {
-    __m512 total;
+    Floats total;
     float peak;
-    __m512 sum[chunks * 4];
+    Floats sum[chunks * 4];
 };
 
 // One KV head's part of the blocks of a strip.
@@ -49,57 +52,65 @@ struct Strip {
     const float *keys[kStrip], *values[kStrip];
 };
 
+// How many vectors of each head of a group are added up in one pass: as many as registers hold, at most `most`.
+constexpr int at_once(int group, int most) {
+    while (most > 1 && group * most > kAccumulators) most /= 2;
+    return most;
+}
+
+// The scores of `blocks` blocks of a strip from `first` on.
 template <int group, int blocks>
-inline void score(const float* q, const Strip& strip, long size, __m512 (&scores)[group][kStrip]) {
-    __m512 sums[group][blocks];
+inline void score(const float* q, const Strip& strip, int first, long size, Floats (&scores)[group][kStrip]) {
+    Floats sums[group][blocks];
     UNROLL
     for (int g = 0; g < group; ++g)
         UNROLL
-        for (int b = 0; b < blocks; ++b) sums[g][b] = _mm512_setzero_ps();
+        for (int b = 0; b < blocks; ++b) sums[g][b] = every(0.0f);
     for (long d = 0; d < size; ++d) {
-        __m512 keys[blocks];
+        Floats keys[blocks];
         UNROLL
-        for (int b = 0; b < blocks; ++b) keys[b] = _mm512_loadu_ps(strip.keys[b] + d * kLanes);
+        for (int b = 0; b < blocks; ++b) keys[b] = load(strip.keys[first + b] + d * kLanes);
         UNROLL
         for (int g = 0; g < group; ++g) {
-            const __m512 query = _mm512_set1_ps(q[g * size + d]);
+            const Floats query = every(q[g * size + d]);
             UNROLL
-            for (int b = 0; b < blocks; ++b) sums[g][b] = _mm512_fmadd_ps(query, keys[b], sums[g][b]);
+            for (int b = 0; b < blocks; ++b) sums[g][b] = multiply_add(query, keys[b], sums[g][b]);
         }
     }
     UNROLL
     for (int g = 0; g < group; ++g)
         UNROLL
-        for (int b = 0; b < kStrip; ++b) scores[g][b] = b < blocks ? sums[g][b] : _mm512_set1_ps(-INFINITY);
+        for (int b = 0; b < blocks; ++b) scores[g][first + b] = sums[g][b];
 }
 
-// Adds weights . values to the running sums, 64 columns at a time.
+// Adds weights . values to the running sums, some columns at a time.
 template <int group, int chunks>
 inline void gather(const Strip& strip, const float (&weights)[group][kStrip * kLanes], long size, long seen,
                    Running<chunks>* state) {
+    constexpr int columns = at_once(group, 4);
     UNROLL
-    for (int c = 0; c < chunks; ++c) {
-        __m512 sums[group][4];
+    for (int c = 0; c < chunks * 4; c += columns) {
+        Floats sums[group][columns];
         UNROLL
         for (int g = 0; g < group; ++g)
             UNROLL
-            for (int d = 0; d < 4; ++d) sums[g][d] = state[g].sum[c * 4 + d];
+            for (int d = 0; d < columns; ++d) sums[g][d] = state[g].sum[c + d];
         for (long first = 0; first < seen; first += kLanes) {
-            const float* values = strip.values[first / kLanes] + c * 64;
+            const float* values = strip.values[first / kLanes] + c * kLanes;
             const long slots = std::min(seen - first, kLanes);
             for (long slot = 0; slot < slots; ++slot)
                 UNROLL
-                for (int d = 0; d < 4; ++d) {
-                    const __m512 value = _mm512_loadu_ps(values + slot * size + d * 16);
+                for (int d = 0; d < columns; ++d) {
+                    const Floats value = load(values + slot * size + d * kLanes);
                     UNROLL
                     for (int g = 0; g < group; ++g)
-                        sums[g][d] = _mm512_fmadd_ps(_mm512_set1_ps(weights[g][first + slot]), value, sums[g][d]);
+                        sums[g][d] = multiply_add(every(weights[g][first + slot]), value, sums[g][d]);
                 }
         }
         UNROLL
         for (int g = 0; g < group; ++g)
             UNROLL
-            for (int d = 0; d < 4; ++d) state[g].sum[c * 4 + d] = sums[g][d];
+            for (int d = 0; d < columns; ++d) state[g].sum[c + d] = sums[g][d];
     }
 }
 
@@ -107,34 +118,40 @@ inline void gather(const Strip& strip, const float (&weights)[group][kStrip * kL
 // `group` heads.
 template <int group, int chunks>
 inline void fold(const float* q, const Strip& strip, long size, long seen, long hidden, Running<chunks>* state) {
-    __m512 scores[group][kStrip];
-    if (seen <= kLanes) score<group, 1>(q, strip, size, scores);
-    else score<group, kStrip>(q, strip, size, scores);
+    Floats scores[group][kStrip];
+    if (seen <= kLanes) {
+        score<group, 1>(q, strip, 0, size, scores);
+        UNROLL
+        for (int g = 0; g < group; ++g) scores[g][1] = every(-INFINITY);
+    } else {
+        constexpr int blocks = at_once(group, kStrip);
+        UNROLL
+        for (int b = 0; b < kStrip; b += blocks) score<group, blocks>(q, strip, b, size, scores);
+    }
     alignas(64) float weights[group][kStrip * kLanes];
-    __mmask16 visible[kStrip];
+    Mask visible[kStrip];
     UNROLL
     for (int b = 0; b < kStrip; ++b)
-        visible[b] = first_lanes(std::max(0L, seen - b * kLanes)) & ~first_lanes(std::max(0L, hidden - b * kLanes));
+        visible[b] = without(first_lanes(std::max(0L, seen - b * kLanes)), first_lanes(std::max(0L, hidden - b * kLanes)));
     UNROLL
     for (int g = 0; g < group; ++g) {
         Running<chunks>& s = state[g];
-        __m512 masked[kStrip];
+        Floats masked[kStrip];
         UNROLL
-        for (int b = 0; b < kStrip; ++b)
-            masked[b] = _mm512_mask_blend_ps(visible[b], _mm512_set1_ps(-INFINITY), scores[g][b]);
-        const float peak = _mm512_reduce_max_ps(_mm512_max_ps(masked[0], masked[1]));
+        for (int b = 0; b < kStrip; ++b) masked[b] = select(visible[b], scores[g][b], every(-INFINITY));
+        const float peak = largest(max(masked[0], masked[1]));
         if (peak > s.peak) {
-            const __m512 keep = exp_ps(_mm512_set1_ps(s.peak - peak));
-            s.total = _mm512_mul_ps(s.total, keep);
+            const Floats keep = exp(every(s.peak - peak));
+            s.total = s.total * keep;
             UNROLL
-            for (int c = 0; c < chunks * 4; ++c) s.sum[c] = _mm512_mul_ps(s.sum[c], keep);
+            for (int c = 0; c < chunks * 4; ++c) s.sum[c] = s.sum[c] * keep;
             s.peak = peak;
         }
         UNROLL
         for (int b = 0; b < kStrip; ++b) {
-            const __m512 weight = _mm512_maskz_mov_ps(visible[b], exp_ps(_mm512_sub_ps(masked[b], _mm512_set1_ps(s.peak))));
-            s.total = _mm512_add_ps(s.total, weight);
-            _mm512_store_ps(weights[g] + b * kLanes, weight);
+            const Floats weight = select(visible[b], exp(masked[b] - every(s.peak)), every(0.0f));
+            s.total = s.total + weight;
+            store(weights[g] + b * kLanes, weight);
         }
     }
     gather<group, chunks>(strip, weights, size, std::min(seen, kStrip * kLanes), state);
@@ -149,9 +166,9 @@ void attend(const Heads& heads, const Cache& cache, const Step& step, const Tile
     Running<chunks> state[kTileRows][group];
     for (long r = 0; r < tile.rows; ++r)
         for (int g = 0; g < group; ++g) {
-            state[r][g].total = _mm512_setzero_ps();
+            state[r][g].total = every(0.0f);
             state[r][g].peak = -INFINITY;
-            for (int c = 0; c < chunks * 4; ++c) state[r][g].sum[c] = _mm512_setzero_ps();
+            for (int c = 0; c < chunks * 4; ++c) state[r][g].sum[c] = every(0.0f);
         }
     const long last = step.positions[tile.row + tile.rows - 1];
     // Strips begin at the same positions for every row, so that where a tile begins changes no bits.
@@ -173,10 +190,9 @@ void attend(const Heads& heads, const Cache& cache, const Step& step, const Tile
     }
     for (long r = 0; r < tile.rows; ++r)
         for (int g = 0; g < group; ++g) {
-            const __m512 inverse = _mm512_set1_ps(1.0f / _mm512_reduce_add_ps(state[r][g].total));
+            const Floats inverse = every(1.0f / total(state[r][g].total));
             float* to = out + ((tile.row + r) * heads.query + head + g) * size;
-            for (int c = 0; c < chunks * 4; ++c)
-                _mm512_storeu_ps(to + c * 16, _mm512_mul_ps(state[r][g].sum[c], inverse));
+            for (int c = 0; c < chunks * 4; ++c) store(to + c * kLanes, state[r][g].sum[c] * inverse);
         }
 }
 

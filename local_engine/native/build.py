@@ -1,8 +1,8 @@
-"""Which C++ kernels this processor can run, compiled and loaded."""
+"""The native decoder, compiled for what this processor has, and loaded."""
 
 import ctypes
 import platform
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -11,44 +11,45 @@ import torch
 
 from native.library import load_library, processor_flags
 
-FOLDER: Final = Path(__file__).parent
+SOURCE: Final = Path(__file__).parent / "decoder.cpp"
 COMMON_FLAGS: Final = ("-O3", "-std=c++17", "-mfma", "-fPIC", "-fno-math-errno", "-fopenmp")
-AVX2_FLAGS: Final = (*COMMON_FLAGS, "-mavx2")
-VNNI_FLAGS: Final = (*COMMON_FLAGS, "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni")
 
 
-@cache
-def load_int8_linear() -> Callable[..., None] | None:
-    """The compiled product, or None where there is no C++ compiler or no AVX2."""
-    library = _load("int8_linear", AVX2_FLAGS) if has_avx2() else None
-    if library is None:
-        return None
-    function = library.breakeven_int8_linear
-    function.argtypes = [ctypes.c_void_p] * 7 + [ctypes.c_long] * 3 + [ctypes.c_int]
-    function.restype = None
-    return function
+@dataclass(frozen=True, slots=True)
+class InstructionSet:
+    """One way to compile the decoder, and the features, as the system names them, of processors that can run it."""
+
+    name: str
+    features: frozenset[str]
+    flags: tuple[str, ...]
+
+
+INSTRUCTION_SETS: Final = (
+    InstructionSet(
+        "AVX-512 with VNNI",
+        frozenset({"avx512_vnni", "avx512bw", "avx512vl", "avx512dq"}),
+        ("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni"),
+    ),
+    InstructionSet("AVX2", frozenset({"avx2", "fma", "f16c"}), ("-mavx2", "-mf16c")),
+)
+
+
+def runnable_sets() -> list[InstructionSet]:
+    """Those that this processor has, the fastest first."""
+    if platform.machine() != "x86_64":
+        return []
+    return [instructions for instructions in INSTRUCTION_SETS if instructions.features <= processor_flags()]
 
 
 @cache
 def load_decoder() -> ctypes.CDLL | None:
-    """The compiled forward pass, or None where there is no C++ compiler or no AVX-512 with VNNI."""
-    return _load("decoder", VNNI_FLAGS) if has_vnni() else None
+    """The fastest forward pass that runs here, or None where there is no C++ compiler or the processor is too old."""
+    return next(filter(None, map(compile_decoder, runnable_sets())), None)
 
 
-def has_avx2() -> bool:
-    """Whether torch found AVX2 or better on this processor."""
-    return torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512", "AMX")
-
-
-def has_vnni() -> bool:
-    """Whether the system lists AVX-512's integer dot products among this processor's features."""
-    return {"avx512_vnni", "avx512bw", "avx512vl", "avx512dq"} <= processor_flags()
-
-
-def _load(name: str, flags: tuple[str, ...]) -> ctypes.CDLL | None:
-    if platform.machine() != "x86_64":
-        return None
-    return load_library(FOLDER / f"{name}.cpp", flags, link=_openmp())
+def compile_decoder(instructions: InstructionSet) -> ctypes.CDLL | None:
+    """The forward pass in these instructions, or None where there is no C++ compiler or it does not know them."""
+    return load_library(SOURCE, (*COMMON_FLAGS, *instructions.flags), link=_openmp())
 
 
 def _openmp() -> list[str]:

@@ -1,10 +1,14 @@
 // The forward pass of a decoder over a paged KV cache: one call computes all layers for all rows of a step.
 // Everything is computed row by row in an order that depends on the row's own position alone. So a row's bits depend
 // neither on its neighbours, nor on how its prompt was cut into steps, nor on the number of threads.
-// Needs AVX-512 with VNNI. Knows nothing of torch or Python.
+// Knows nothing of torch or Python, nor (lanes.h does) which processor it runs on.
 #include <omp.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <vector>
@@ -12,6 +16,7 @@
 #include "attention.h"
 #include "lanes.h"
 #include "products.h"
+#include "threads.h"
 
 namespace {
 
@@ -35,20 +40,19 @@ struct Model {
 };
 
 inline float inverse_rms(const float* x, long n, float epsilon) {
-    __m512 sum = _mm512_setzero_ps();
-    for (long i = 0; i < n; i += 16) {
-        const __m512 v = _mm512_maskz_loadu_ps(first_lanes(n - i), x + i);
-        sum = _mm512_fmadd_ps(v, v, sum);
+    Floats squares = every(0.0f);
+    for (long i = 0; i < n; i += kLanes) {
+        const Floats v = load(x + i, first_lanes(n - i));
+        squares = multiply_add(v, v, squares);
     }
-    return 1.0f / std::sqrt(_mm512_reduce_add_ps(sum) / static_cast<float>(n) + epsilon);
+    return 1.0f / std::sqrt(total(squares) / static_cast<float>(n) + epsilon);
 }
 
 void normalise(const float* x, const float* weight, float* out, long n, float epsilon) {
-    const __m512 inverse = _mm512_set1_ps(inverse_rms(x, n, epsilon));
-    for (long i = 0; i < n; i += 16) {
-        const __mmask16 mask = first_lanes(n - i);
-        const __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), inverse);
-        _mm512_mask_storeu_ps(out + i, mask, _mm512_mul_ps(v, _mm512_maskz_loadu_ps(mask, weight + i)));
+    const Floats inverse = every(inverse_rms(x, n, epsilon));
+    for (long i = 0; i < n; i += kLanes) {
+        const Mask mask = first_lanes(n - i);
+        store(out + i, load(x + i, mask) * inverse * load(weight + i, mask), mask);
     }
 }
 
@@ -87,13 +91,11 @@ void place(const Model& model, const Layer& layer, const Step& step, long row, f
 }
 
 void multiply_gated(const float* gate_up, float* out, long n) {
-    for (long i = 0; i < n; i += 16) {
-        const __mmask16 mask = first_lanes(n - i);
-        const __m512 gate = _mm512_maskz_loadu_ps(mask, gate_up + i);
-        const __m512 up = _mm512_maskz_loadu_ps(mask, gate_up + n + i);
-        const __m512 one = _mm512_set1_ps(1.0f);
-        const __m512 sigmoid = _mm512_div_ps(one, _mm512_add_ps(one, exp_ps(_mm512_sub_ps(_mm512_setzero_ps(), gate))));
-        _mm512_mask_storeu_ps(out + i, mask, _mm512_mul_ps(_mm512_mul_ps(gate, sigmoid), up));
+    for (long i = 0; i < n; i += kLanes) {
+        const Mask mask = first_lanes(n - i);
+        const Floats gate = load(gate_up + i, mask), one = every(1.0f);
+        const Floats sigmoid = one / (one + exp(every(0.0f) - gate));
+        store(out + i, gate * sigmoid * load(gate_up + n + i, mask), mask);
     }
 }
 

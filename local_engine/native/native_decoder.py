@@ -8,7 +8,7 @@ import torch
 
 from local_engine.config import ModelConfig
 from local_engine.layers.rotary import rotation_tables
-from local_engine.native.build import has_vnni, load_decoder
+from local_engine.native.build import load_decoder, runnable_sets
 from local_engine.native.packed import (
     LANES,
     CLayer,
@@ -34,8 +34,8 @@ def can_run(config: ModelConfig, block_size: int) -> bool:
 def why_not(config: ModelConfig, block_size: int) -> str | None:
     """What keeps the native decoder from running here, and the fix where there is one; None where it runs."""
     sides = (config.hidden_size, config.intermediate_size, config.heads * config.head_size)
-    if not has_vnni():
-        return "the processor lacks AVX-512 with VNNI"
+    if not runnable_sets():
+        return "the processor lacks AVX2"
     if config.head_size not in HEAD_SIZES or any(side % BLOCK for side in sides):
         return f"the model's heads are not 64 or 128 wide, or its layers not a multiple of {BLOCK}"
     if block_size != LANES:

@@ -22,8 +22,8 @@ class NativeRunner:
 
     device = torch.device("cpu")
 
-    def __init__(self, decoder: NativeDecoder, *, blocks: int) -> None:
-        library = load_decoder()
+    def __init__(self, decoder: NativeDecoder, *, blocks: int, library: ctypes.CDLL | None = None) -> None:
+        library = library or load_decoder()
         assert library is not None, "ask can_run first"
         self._library = library
         self._decoder = decoder

@@ -1,0 +1,195 @@
+// y = x . w of a few rows and panels, for weights of 4 or 8 bits in blocks of 32 inputs, or of float32. Every output is
+// summed in an order that depends on its own row alone, not on which rows share registers.
+#pragma once
+#include <cstring>
+
+#include "lanes.h"
+
+namespace {
+
+constexpr long kBlock = 32;              // inputs that share a scale, of weights and of activations
+constexpr long kGroups = kBlock / 4;     // steps of four inputs, which one instruction adds up
+constexpr long kHeader = 4 * kLanes;     // a block's scales and offsets, float16
+constexpr long kByteBlock = kHeader + kBlock * kLanes;
+constexpr long kNibbleBlock = kHeader + kBlock * kLanes / 2;
+
+enum Format : long { kFloat = 0, kBytes = 1, kNibbles = 2 };
+
+// Panels of 16 outputs. Quantised: for each block of inputs 16 scales and 16 offsets, then unsigned values [8][16][4],
+// or [4][16][4] with steps 0 to 3 in low and 4 to 7 in high nibbles; a weight is scale x value + offset. Float: [k][16].
+struct Matrix {
+    const uint8_t* packed;
+    const float* bias;  // padded to whole panels; may be null
+    long k, n, format;
+};
+
+// Rows that are multiplied: as they are for float matrices, else int8 in blocks with scales, and scale x sum of values.
+struct Activations {
+    float* plain;
+    int8_t* values;
+    float *scales, *sums;
+};
+
+inline void quantise_block(const float* x, int8_t* values, float* scale, float* scaled_sum) {
+    const Floats low = load(x), high = load(x + kLanes);
+    const float peak = largest(max(magnitude(low), magnitude(high)));
+    const Floats inverse = every(peak > 0.0f ? 127.0f / peak : 0.0f);
+    const Ints a = to_ints(low * inverse), b = to_ints(high * inverse);
+    narrow(values, a);
+    narrow(values + kLanes, b);
+    *scale = peak / 127.0f;
+    *scaled_sum = *scale * static_cast<float>(total(sum(a, b)));
+}
+
+// One row as `w` wants it.
+void take(const float* x, const Matrix& w, const Activations& out, long row) {
+    if (w.format == kFloat) {
+        if (x != out.plain + row * w.k) std::memcpy(out.plain + row * w.k, x, w.k * sizeof(float));
+        return;
+    }
+    const long blocks = w.k / kBlock;
+    for (long i = 0; i < blocks; ++i)
+        quantise_block(x + i * kBlock, out.values + row * w.k + i * kBlock, out.scales + row * blocks + i,
+                       out.sums + row * blocks + i);
+}
+
+// Where a tile lies: its first row, its first panel's weights and columns, and what becomes of y.
+struct Place {
+    long row, column;
+    const uint8_t* weights;
+    float* y;
+    bool adds;
+};
+
+template <int rows, int panels>
+inline void store(const Matrix& w, const Place& at, const Floats (&totals)[rows][panels]) {
+    UNROLL
+    for (int p = 0; p < panels; ++p) {
+        const long column = at.column + p * kLanes;
+        const Mask mask = first_lanes(w.n - column);
+        const Floats bias = w.bias ? load(w.bias + column) : every(0.0f);
+        UNROLL
+        for (int r = 0; r < rows; ++r) {
+            float* y = at.y + (at.row + r) * w.n + column;
+            const Floats before = at.adds ? load(y, mask) + bias : bias;
+            store(y, totals[r][p] + before, mask);
+        }
+    }
+}
+
+// How the values of a block lie: whole bytes, bytes below 16, or nibbles.
+enum class Layout { kBytes, kSmallBytes, kNibbles };
+
+// Integer sums of a block, then scales. All layouts do the same arithmetic, so any may serve any row.
+template <Layout layout>
+struct Quantised {
+    static constexpr int kMaxRows = kByteRows, kMaxPanels = kBytePanels;
+    static constexpr long kBytesPerBlock = layout == Layout::kNibbles ? kNibbleBlock : kByteBlock;
+    static constexpr bool kIsSplit = layout == Layout::kBytes && Dots::kTakesNibbles;
+    static long panel_bytes(const Matrix& w) { return w.k / kBlock * kBytesPerBlock; }
+
+    static inline Bytes group(const uint8_t* block, long i) {
+        if (layout != Layout::kNibbles) return load_bytes(block + kHeader + i * 64);
+        const Bytes both = load_bytes(block + kHeader + i % 4 * 64);
+        return i < 4 ? low_nibbles(both) : high_nibbles(both);
+    }
+
+    // The integer sums of one block, or of what `part` leaves of its values.
+    template <int rows, int panels, class Part>
+    static inline void add_up(const uint8_t* weights, long stride, const int8_t* values, long k, Part part,
+                              Ints (&sums)[rows][panels]) {
+        Dots dots[rows][panels];
+        UNROLL
+        for (long i = 0; i < kGroups; ++i) {
+            Bytes b[panels];
+            UNROLL
+            for (int p = 0; p < panels; ++p) b[p] = part(group(weights + p * stride, i));
+            UNROLL
+            for (int r = 0; r < rows; ++r) {
+                const Bytes a = every_four(values + r * k + i * 4);
+                UNROLL
+                for (int p = 0; p < panels; ++p) dots[r][p].add(b[p], a);
+            }
+        }
+        UNROLL
+        for (int r = 0; r < rows; ++r)
+            UNROLL
+            for (int p = 0; p < panels; ++p) sums[r][p] = dots[r][p].whole();
+    }
+
+    template <int rows, int panels>
+    static inline void tile(const Activations& x, const Matrix& w, const Place& at) {
+        const long blocks = w.k / kBlock, stride = blocks * kBytesPerBlock;
+        const int8_t* values = x.values + at.row * w.k;
+        const float *scales = x.scales + at.row * blocks, *value_sums = x.sums + at.row * blocks;
+        Floats totals[rows][panels];
+        UNROLL
+        for (int r = 0; r < rows; ++r)
+            UNROLL
+            for (int p = 0; p < panels; ++p) totals[r][p] = every(0.0f);
+        for (long block = 0; block < blocks; ++block) {
+            const uint8_t* weights = at.weights + block * kBytesPerBlock;
+            // The first rows read weights from memory, and a panel ends before the hardware has learnt its stream.
+            if (at.row == 0)
+                for (int p = 0; p < panels; ++p)
+                    for (long line = 0; line < kBytesPerBlock; line += 64)
+                        __builtin_prefetch(weights + (p + panels) * stride + line, 0, 2);
+            Ints sums[rows][panels];
+            if constexpr (kIsSplit) {
+                Ints sixteenths[rows][panels];
+                add_up(weights, stride, values + block * kBlock, w.k, high_nibbles, sixteenths);
+                add_up(weights, stride, values + block * kBlock, w.k, low_nibbles, sums);
+                UNROLL
+                for (int r = 0; r < rows; ++r)
+                    UNROLL
+                    for (int p = 0; p < panels; ++p) sums[r][p] = sum(sums[r][p], times_16(sixteenths[r][p]));
+            } else {
+                add_up(weights, stride, values + block * kBlock, w.k, [](Bytes all) { return all; }, sums);
+            }
+            UNROLL
+            for (int p = 0; p < panels; ++p) {
+                const Floats scale = load_half(weights + p * stride), offset = load_half(weights + p * stride + 32);
+                UNROLL
+                for (int r = 0; r < rows; ++r) {
+                    const Floats both = scale * every(scales[r * blocks + block]);
+                    totals[r][p] = multiply_add(to_floats(sums[r][p]), both, totals[r][p]);
+                    totals[r][p] = multiply_add(offset, every(value_sums[r * blocks + block]), totals[r][p]);
+                }
+            }
+        }
+        store(w, at, totals);
+    }
+};
+
+struct Float {
+    static constexpr int kMaxRows = kFloatRows, kMaxPanels = kFloatPanels;
+    static long panel_bytes(const Matrix& w) { return w.k * kLanes * sizeof(float); }
+
+    template <int rows, int panels>
+    static inline void tile(const Activations& x, const Matrix& w, const Place& at) {
+        const float* values = x.plain + at.row * w.k;
+        const float* weights = reinterpret_cast<const float*>(at.weights);
+        Floats totals[rows][panels];
+        UNROLL
+        for (int r = 0; r < rows; ++r)
+            UNROLL
+            for (int p = 0; p < panels; ++p) totals[r][p] = every(0.0f);
+        for (long i = 0; i < w.k; ++i) {
+            Floats b[panels];
+            UNROLL
+            for (int p = 0; p < panels; ++p) {
+                b[p] = load(weights + (p * w.k + i) * kLanes);
+                if (at.row == 0) __builtin_prefetch(weights + ((p + panels) * w.k + i) * kLanes, 0, 2);
+            }
+            UNROLL
+            for (int r = 0; r < rows; ++r) {
+                const Floats a = every(values[r * w.k + i]);
+                UNROLL
+                for (int p = 0; p < panels; ++p) totals[r][p] = multiply_add(a, b[p], totals[r][p]);
+            }
+        }
+        store(w, at, totals);
+    }
+};
+
+}  // namespace
