@@ -1,12 +1,16 @@
-"""What the gateway asks of a classifier, and the values that cross that line."""
+"""What the gateway asks of a classifier, and the values that cross that line.
+
+Those that each prompt makes are structs: a frozen dataclass takes four times as long to make.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
+
+class Conversation(msgspec.Struct, frozen=True):
     """What the classifier may look at, already picked out of the wire format. Texts are as received, uncapped.
 
     `last_user` is the last user turn; `earlier` the turns before it, oldest first, system prompt excluded.
@@ -34,16 +38,14 @@ class ModelProfile:
     ability: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Quality:
+class Quality(msgspec.Struct, frozen=True):
     """P(the answer is good enough) with its standard deviation, both in [0, 1]."""
 
     mean: float
     deviation: float
 
 
-@dataclass(frozen=True, slots=True)
-class Classification:
+class Classification(msgspec.Struct, frozen=True):
     """What is known of one prompt before any model has seen it.
 
     `difficulty` in [0, 1] is the share of a reference population of models expected to fail on it. `quality` and

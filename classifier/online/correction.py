@@ -3,8 +3,9 @@
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from classifier.online.residual import start_residual
@@ -81,7 +82,7 @@ class CorrectedClassifier:
         quality = {
             name: Quality(apply(name, one.mean, found.difficulty), one.deviation) for name, one in found.quality.items()
         }
-        return replace(found, quality=quality)
+        return msgspec.structs.replace(found, quality=quality)
 
 
 def _mean(precision: np.ndarray, pull: np.ndarray) -> tuple[float, float]:
