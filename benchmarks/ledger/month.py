@@ -23,8 +23,10 @@ from gateway.storage.database import migrate, open_database, writing
 from gateway.storage.entry_rows import entry_rows
 from gateway.storage.interned import Interned
 from gateway.storage.rollup import Rows, roll_up
-from gateway.storage.sql_ledger import ENTRY_COLUMNS, SQLITE_INSERT, SqlLedger, add_to_rollups
+from gateway.storage.row_writer import COLUMNS, SQLITE_INSERT
+from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql_rollups import add_to_rollups
 from gateway.storage.tables import circumstances, dimensions
 from gateway.sums import Dimension, SumsQuery
 
@@ -79,7 +81,7 @@ async def lay_down(engine: AsyncEngine, rows: int) -> float:
             for number in range(day * DAY_HOURS, (day + 1) * DAY_HOURS):
                 await insert(connection, hour.records(number))
                 sums |= hour.sums_of(number)
-            await add_to_rollups(connection, sums)
+            await connection.run_sync(add_to_rollups, sums)
         if day % PROGRESS_DAYS == PROGRESS_DAYS - 1:
             done, seconds = (day + 1) * DAY_HOURS * len(hour.rows), time.perf_counter() - began
             print(f"{engine.dialect.name}: {done:,} rows after {seconds:.0f} s", file=sys.stderr)
@@ -88,17 +90,12 @@ async def lay_down(engine: AsyncEngine, rows: int) -> float:
 
 async def _make_hour(engine: AsyncEngine, count: int) -> Hour:
     chance = random.Random(3)
-    made = [make_entry(number, chance, START_US) for number in range(count)]
-    encoded = [entry_rows(entry) for entry in made]
+    encoded = [entry_rows(make_entry(number, chance, START_US)) for number in range(count)]
     async with writing(engine) as connection:
-        dimension_ids = await Interned(dimensions).ids(connection, (one.dimension for one in encoded))
-        circumstance_ids = await Interned(circumstances).ids(connection, (one.circumstance for one in encoded))
-    rows: list[tuple[Any, ...]] = []
-    for one in encoded:
-        known = {"dimension_id": dimension_ids[one.dimension], "circumstance_id": circumstance_ids[one.circumstance]}
-        rows.append(tuple({**one.row, **known}[name] for name in ENTRY_COLUMNS[2:]))
-    booked = ((dimension_ids[one.dimension], entry, one.row) for one, entry in zip(encoded, made, strict=True))
-    return Hour(rows, roll_up(booked, dimension_ids.__getitem__))
+        dimension_ids = await connection.run_sync(Interned(dimensions).ids, (one.dimension for one in encoded))
+        circumstance_ids = await connection.run_sync(Interned(circumstances).ids, (one.circumstance for one in encoded))
+    rows = [(*one.row[2:], dimension_ids[one.dimension], circumstance_ids[one.circumstance]) for one in encoded]
+    return Hour(rows, roll_up(encoded, dimension_ids.__getitem__))
 
 
 async def _insert(connection: AsyncConnection, records: Sequence[tuple[Any, ...]]) -> None:
@@ -107,7 +104,7 @@ async def _insert(connection: AsyncConnection, records: Sequence[tuple[Any, ...]
 
 async def _copy(connection: AsyncConnection, records: Sequence[tuple[Any, ...]]) -> None:
     driver: Any = (await connection.get_raw_connection()).driver_connection
-    await driver.copy_records_to_table("entries", records=records, columns=ENTRY_COLUMNS)
+    await driver.copy_records_to_table("entries", records=records, columns=COLUMNS)
 
 
 async def measure_month(engine: AsyncEngine, rows: int, size: Size) -> dict[str, Any]:

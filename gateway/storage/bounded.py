@@ -1,6 +1,7 @@
 """Numbers and texts of an entry as a database takes them: one absurd figure must not stop the ledger. Pure."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 MOST_TOKENS = 10**12
@@ -11,7 +12,12 @@ MOST_US = 10**15
 
 def micros(seconds: float | None) -> int | None:
     """Whole microseconds; None too for what is not a finite number: one absurd figure must not stop the ledger."""
-    return fit(round(seconds * 1e6), MOST_US) if seconds is not None and math.isfinite(seconds) else None
+    if seconds is None:
+        return None
+    us = seconds * 1e6 + 0.5
+    if 0.0 <= us < MOST_US:  # asked six times of every row
+        return int(us)
+    return fit(round(seconds * 1e6), MOST_US) if math.isfinite(seconds) else None
 
 
 def finite(number: float | None) -> float | None:
@@ -27,6 +33,13 @@ def fit(number: int, most: int) -> int:
     if -most <= number <= most:  # asked of every figure of every row
         return number
     return most if number > 0 else -most
+
+
+def all_fit(numbers: Sequence[int], most: int) -> Sequence[int]:
+    """The same of several, which nearly always are as they were."""
+    if -most <= min(numbers) and max(numbers) <= most:
+        return numbers
+    return [fit(number, most) for number in numbers]
 
 
 def money(pico_usd: int | None) -> int | None:

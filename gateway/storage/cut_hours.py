@@ -6,7 +6,8 @@ from sqlalchemy import ColumnElement, and_, exists, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.ledger.entry import Entry
-from gateway.storage.entry_rows import Dimension, dimension_of, figures_of
+from gateway.storage.dimension import Dimension, dimension_of
+from gateway.storage.entry_rows import figures_of
 from gateway.storage.paid_parts import paid_parts
 from gateway.storage.periods import HOUR_US, Cut
 from gateway.storage.rollup import Rollup
@@ -41,7 +42,7 @@ async def sums_of_cut(connection: AsyncConnection, query: SumsQuery, cut: Cut) -
 
 def _own_sums(entry: Entry) -> Totals:
     one = Rollup()
-    one.add(entry, figures_of(entry))
+    one.add([entry], [figures_of(entry)])
     for part in paid_parts(entry):
         one.give(part)
     return {

@@ -2,13 +2,13 @@
 
 import sqlite3
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from alembic.util import CommandError
-from sqlalchemy import Connection, event, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -55,17 +55,38 @@ def open_database(url: str, patience: Patience = SERVING) -> AsyncEngine:
     raise StateError(f"cannot use a {backend} database: SQLite and PostgreSQL are supported")
 
 
+def open_blocking_sqlite(url: str) -> Engine:
+    """The same file for a process that has nothing else to do: no thread and no loop between it and SQLite."""
+    engine = create_engine(_sqlite_url(url).set(drivername="sqlite"))
+    _configure_sqlite(engine)
+    return engine
+
+
+def is_sqlite(url: str) -> bool:
+    return url.startswith("sqlite")
+
+
 def _open_sqlite(url: str) -> AsyncEngine:
-    path = make_url(url).database
-    if path and path != ":memory:":
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_async_engine(url)
+    engine = create_async_engine(_sqlite_url(url))
+    _configure_sqlite(engine.sync_engine)
+    return engine
+
+
+def _sqlite_url(url: str) -> URL:
+    made = make_url(url)
+    if made.database and made.database != ":memory:":
+        Path(made.database).parent.mkdir(parents=True, exist_ok=True)
+    return made
+
+
+def _configure_sqlite(engine: Engine) -> None:
+    where = engine.url.render_as_string()
 
     def configure(connection: Any, record: object) -> None:
         # The driver must not open transactions by itself: `begin` below says which kind.
         connection.isolation_level = None
         cursor = connection.cursor()
-        with told_as_down(url):
+        with told_as_down(where):
             _switch_to_wal(cursor)
             for pragma in SQLITE_PRAGMAS:
                 cursor.execute(pragma)
@@ -76,10 +97,9 @@ def _open_sqlite(url: str) -> AsyncEngine:
         is_writing = connection.get_execution_options().get("is_writing", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
 
-    event.listen(engine.sync_engine, "connect", configure)
-    event.listen(engine.sync_engine, "begin", begin)
+    event.listen(engine, "connect", configure)
+    event.listen(engine, "begin", begin)
     tell_when_down(engine)
-    return engine
 
 
 def _switch_to_wal(cursor: Any) -> None:
@@ -96,6 +116,15 @@ def _switch_to_wal(cursor: Any) -> None:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up_at:
                 raise
             time.sleep(0.01)
+
+
+@contextmanager
+def writing_here(engine: Engine) -> Generator[Connection]:
+    """As `writing`, of an engine that blocks."""
+    with engine.connect() as plain:
+        connection = plain.execution_options(is_writing=True)
+        with connection.begin():
+            yield connection
 
 
 @asynccontextmanager

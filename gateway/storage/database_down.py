@@ -5,9 +5,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import event
+from sqlalchemy import Engine, event
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.errors import DatabaseDown
 
@@ -33,7 +32,7 @@ PRIMARY_CODE = 0xFF
 """The low byte of SQLite's extended codes."""
 
 
-def tell_when_down(engine: AsyncEngine) -> None:
+def tell_when_down(engine: Engine) -> None:
     """From now on what is wrong with the database itself, not with what it is asked, is raised as DatabaseDown."""
     where = engine.url.render_as_string()
 
@@ -53,8 +52,8 @@ def tell_when_down(engine: AsyncEngine) -> None:
         with told_as_down(where):
             return dialect.connect(*arguments, **options)
 
-    event.listen(engine.sync_engine, "handle_error", translate, retval=True)
-    event.listen(engine.sync_engine, "do_connect", connect)
+    event.listen(engine, "handle_error", translate, retval=True)
+    event.listen(engine, "do_connect", connect)
 
 
 def is_down(error: BaseException) -> bool:

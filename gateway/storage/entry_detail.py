@@ -3,15 +3,18 @@
 Everything comes back exactly: a decision is replayed from it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
 
 import msgspec
 
 from gateway.ledger.entry import Entry, Facts
 from gateway.storage.bounded import micros
+from gateway.storage.dimension import REMEMBERED
 
-SHORT_SCALE = 10_000
-MOST_SHORT = 2**31
+SHORT_SCALE = 10_000.0
+MOST_SHORT = 2.0**31
 Short = int | float
 """A number as `short` stores it: whole ten-thousandths, or, where it has more decimals, itself."""
 
@@ -50,10 +53,13 @@ DECODER = msgspec.msgpack.Decoder(Detail)
 
 def short(number: float) -> Short:
     """Three bytes of a row instead of nine: what the classifier says is rounded to four decimals, and most else is."""
-    if not abs(number) < MOST_SHORT:
+    if 0.0 <= number < MOST_SHORT:  # nearly all are, and there are a dozen in a row
+        scaled = int(number * SHORT_SCALE + 0.5)
+        return scaled if scaled / SHORT_SCALE == number else number
+    if not -MOST_SHORT < number < 0.0:
         return float(number)
     scaled = round(number * SHORT_SCALE)
-    return scaled if scaled / SHORT_SCALE == number else float(number)
+    return scaled if scaled / SHORT_SCALE == number else number
 
 
 def long(stored: Short) -> float:
@@ -69,17 +75,15 @@ def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
     """`is_plain`: its one attempt, if any, is described by the entry, and its times are kept here."""
     decision, facts = entry.intent.decision, entry.intent.decision.facts
     keyed = (facts.quality, facts.output_tokens, facts.warm_tokens, facts.backend_state)
-    names = list(decision.candidates)
-    names += sorted({name for mapping in keyed for name in mapping} - set(names))
-    place = {name: number for number, name in reversed(list(enumerate(names)))}
+    more_names, place = _places(decision.candidates, tuple(chain.from_iterable(keyed)))
     one = entry.attempts[0] if is_plain and entry.attempts else None
     detail = Detail(
         input_tokens=facts.input_tokens,
         max_output_tokens=facts.max_output_tokens,
         difficulty=None if facts.difficulty is None else short(facts.difficulty),
         uncertainty=None if facts.uncertainty is None else short(facts.uncertainty),
-        quality=[part for name, value in facts.quality.items() for part in (place[name], short(value))],
-        output_tokens=[part for name, value in facts.output_tokens.items() for part in (place[name], short(value))],
+        quality=_by_place(facts.quality, place),
+        output_tokens=_by_place(facts.output_tokens, place),
         needs=facts.needs,
         warm_tokens=[part for name, value in facts.warm_tokens.items() for part in (place[name], value)],
         backend_state=[
@@ -90,7 +94,7 @@ def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
         predicted_quality=None if decision.predicted_quality is None else short(decision.predicted_quality),
         propensity=short(decision.propensity),
         cost_bound=entry.intent.cost_bound_pico_usd,
-        more_names=tuple(names[len(decision.candidates) :]),
+        more_names=more_names,
         attempt=one
         and (
             one.number,
@@ -101,10 +105,25 @@ def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
         ),
         exploration_cost=decision.exploration_pico_usd,
         explored=facts.explored_pico_usd,
-        allowed_loss={name: short(loss) for name, loss in facts.allowed_loss.items()},
+        allowed_loss={name: short(loss) for name, loss in facts.allowed_loss.items()} if facts.allowed_loss else {},
         escalates_to=decision.escalates_to,
     )
     return ENCODER.encode(detail)
+
+
+@lru_cache(REMEMBERED)
+def _places(candidates: tuple[str, ...], mentioned: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The names that are no candidate's, and every name's place: the same few come with every row."""
+    more = tuple(sorted(set(mentioned) - set(candidates)))
+    return more, {name: number for number, name in reversed(list(enumerate((*candidates, *more))))}
+
+
+def _by_place(numbers: Mapping[str, float], place: Mapping[str, int]) -> list[Short]:
+    flat: list[Short] = []
+    for name, number in numbers.items():
+        flat.append(place[name])
+        flat.append(short(number))
+    return flat
 
 
 def decode_detail(stored: bytes) -> Detail:

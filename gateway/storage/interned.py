@@ -3,17 +3,17 @@
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Table, select
+from sqlalchemy import Connection, Table, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.storage.entry_rows import digest
+from gateway.storage.dimension import digest
 
 MAX_REMEMBERED = 50_000
 CHUNK = 500
 
 
-def insert_or_ignore(connection: AsyncConnection, table: Table) -> Any:
+def insert_or_ignore(connection: Connection | AsyncConnection, table: Table) -> Any:
     """INSERT ... ON CONFLICT DO NOTHING in the connection's dialect."""
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     return insert(table).on_conflict_do_nothing()
@@ -27,9 +27,7 @@ class Interned:
         self._names = [column.name for column in table.columns][2:]
         self._ids: dict[tuple[object, ...], int] = {}
 
-    async def ids(
-        self, connection: AsyncConnection, wanted: Iterable[tuple[object, ...]]
-    ) -> dict[tuple[object, ...], int]:
+    def ids(self, connection: Connection, wanted: Iterable[tuple[object, ...]]) -> dict[tuple[object, ...], int]:
         """Of every given row, inserting what is new; in one order everywhere, so that no two writers deadlock."""
         distinct = set(wanted)
         found = {values: self._ids[values] for values in distinct if values in self._ids}
@@ -39,11 +37,11 @@ class Interned:
         rows: list[dict[str, Any]] = [
             {"digest": key, **dict(zip(self._names, values, strict=True))} for key, values in sorted(missing.items())
         ]
-        await connection.execute(insert_or_ignore(connection, self._table), rows)
+        connection.execute(insert_or_ignore(connection, self._table), rows)
         for start in range(0, len(rows), CHUNK):
             keys = [row["digest"] for row in rows[start : start + CHUNK]]
             table = self._table
-            known = await connection.execute(select(table.c.digest, table.c.id).where(table.c.digest.in_(keys)))
+            known = connection.execute(select(table.c.digest, table.c.id).where(table.c.digest.in_(keys)))
             found |= {missing[bytes(key)]: number for key, number in known}
         return found
 

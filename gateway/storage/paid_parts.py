@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gateway.ledger.entry import Entry
 from gateway.storage.bounded import clean, money
-from gateway.storage.entry_rows import Dimension, dimension_of
+from gateway.storage.dimension import Dimension, dimension_of
 
 
 class PaidPart(NamedTuple):

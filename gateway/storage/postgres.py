@@ -54,7 +54,7 @@ def open_postgres(url: str, patience: Patience) -> AsyncEngine:
         pool_recycle=RENEW_SECONDS,
         connect_args={"timeout": patience.connect_seconds, "command_timeout": patience.statement_seconds},
     )
-    tell_when_down(engine)
+    tell_when_down(engine.sync_engine)
     driver: Any = engine.dialect.loaded_dbapi.asyncpg
     # The last one: a server that goes has said so, and its connection is not closed yet.
     broken = (OSError, TimeoutError, driver.PostgresError, driver.InterfaceError, driver.InternalClientError)

@@ -1,13 +1,15 @@
 """Sums of entries by hour and dimension, as the rows of `hourly`. Pure."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from gateway.ledger.entry import Entry
 from gateway.storage.bounded import finite, money
-from gateway.storage.entry_rows import COST_COLUMNS, TOKEN_FIELDS, TOOL_FIELDS, Dimension, Row
-from gateway.storage.paid_parts import PaidPart, paid_parts
+from gateway.storage.dimension import Dimension
+from gateway.storage.entry_rows import COST_COLUMNS, FIGURES, TOKEN_FIELDS, TOOL_FIELDS, EntryRows, Figures
+from gateway.storage.paid_parts import PaidPart
 from gateway.storage.sketch import sketch
 
 HOUR_US = 3_600_000_000
@@ -27,7 +29,6 @@ SUMS = (
     "adjusted_requests",
     "adjustment_pico_usd",
 )
-FIGURES = (*TOKEN_FIELDS, *TOOL_FIELDS, *COST_COLUMNS, "gpu_us", "total_us")
 SKETCHES = ("time_to_first_token_sketch", "decode_sketch")
 
 
@@ -39,22 +40,25 @@ class Rollup:
     first_token_seconds: list[float] = field(default_factory=list[float])
     decode_speeds: list[float] = field(default_factory=list[float])
 
-    def add(self, entry: Entry, figures: Row) -> None:
-        """`figures` are the entry's own, as `figures_of` tells them; a row of it has them too."""
-        sums = self.sums
-        sums["requests"] += 1
+    def add(self, entries: Sequence[Entry], figures: Iterable[Figures]) -> None:
+        """Entries, and each one's figures as `figures_of` tells them."""
+        for name, total in zip(FIGURES, map(_sum, zip(*figures, strict=True)), strict=True):
+            self.sums[name] += total
+        self.sums["requests"] += len(entries)
+        for entry in entries:
+            self._add_bounds(entry)
+            if (first := finite(entry.time_to_first_token_seconds)) is not None:
+                self.first_token_seconds.append(first)
+            if (speed := finite(entry.decode_tokens_per_second)) is not None:
+                self.decode_speeds.append(speed)
+
+    def _add_bounds(self, entry: Entry) -> None:
+        sums, upper = self.sums, entry.cost_upper_pico_usd
         sums["unpriced_requests"] += entry.cost is None
         sums["estimated_requests"] += entry.is_usage_estimated
-        sums["unbounded_requests"] += entry.cost_upper_pico_usd is None
-        for name in FIGURES:
-            if figure := figures[name]:
-                sums[name] += figure
+        sums["unbounded_requests"] += upper is None
         sums["lower_pico_usd"] += money(entry.cost_lower_pico_usd) or 0
-        sums["upper_pico_usd"] += money(entry.cost_upper_pico_usd) or 0
-        if (first := finite(entry.time_to_first_token_seconds)) is not None:
-            self.first_token_seconds.append(first)
-        if (speed := finite(entry.decode_tokens_per_second)) is not None:
-            self.decode_speeds.append(speed)
+        sums["upper_pico_usd"] += money(upper) or 0
 
     def give(self, part: PaidPart) -> None:
         """A part of what was added stands elsewhere."""
@@ -84,16 +88,21 @@ Rows = dict[tuple[int, int], dict[str, Any]]
 """(hour or day, dimension id) -> the row's other columns; in the order in which every writer must lock them."""
 
 
-def roll_up(entries: Iterable[tuple[int, Entry, Row]], id_of: Callable[[Dimension], int]) -> Rows:
-    """By hour, of entries with their dimension's id and their figures; `id_of` knows the id of what was paid elsewhere
-    too."""
+def _sum(numbers: tuple[int | None, ...]) -> int:
+    return sum(filter(None, numbers))
+
+
+def roll_up(rows: Iterable[EntryRows], id_of: Callable[[Dimension], int]) -> Rows:
+    """By hour and dimension; what was paid elsewhere stands there."""
+    own: dict[tuple[int, Dimension], list[EntryRows]] = {}
     rollups: dict[tuple[int, int], Rollup] = {}
-    for dimension_id, entry, figures in entries:
-        hour = entry.intent.accepted_at_us // HOUR_US
-        own = rollups.setdefault((hour, dimension_id), Rollup())
-        own.add(entry, figures)
-        for part in paid_parts(entry):
-            own.give(part)
+    for one in rows:
+        own.setdefault((one.entry.intent.accepted_at_us // HOUR_US, one.dimension), []).append(one)
+    for (hour, dimension), group in own.items():
+        rollup = rollups.setdefault((hour, id_of(dimension)), Rollup())
+        rollup.add([one.entry for one in group], [one.figures for one in group])
+        for part in chain.from_iterable([one.paid_parts for one in group]):
+            rollup.give(part)
             rollups.setdefault((hour, id_of(part.dimension)), Rollup()).take(part)
     return {key: rollups[key].row() for key in sorted(rollups)}
 

@@ -1,18 +1,24 @@
 """The child of gateway.ledger.remote_sink: reads batches from its input, inserts them, answers on its output."""
 
 import asyncio
+import gc
 import os
 import sys
+from collections.abc import Sequence
 from typing import BinaryIO
 
 import msgspec
 
 from gateway.ledger.entry import Entry
 from gateway.ledger.remote_sink import LENGTH
-from gateway.storage.database import open_database
+from gateway.storage.database import is_sqlite, open_blocking_sqlite, open_database, writing_here
+from gateway.storage.entry_rows import entry_rows
+from gateway.storage.row_writer import RowWriter, once_each
 from gateway.storage.sql_ledger import SqlLedger
 
 NICER = 5  # the token path comes first
+RARELY = 100_000
+"""Objects made, beyond those freed, before a search for cycles: a batch is thousands, and has none."""
 
 
 def read_frame(stream: BinaryIO) -> bytes | None:
@@ -31,6 +37,30 @@ def answer(stream: BinaryIO, reply: object) -> None:
     stream.flush()
 
 
+class BlockingSqlite:
+    """Writes rows on this thread: nobody else waits for it."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = open_blocking_sqlite(url)
+        self._writer = RowWriter()
+
+    async def insert(self, batch: Sequence[Entry]) -> int:
+        """See gateway.ledger.shipper.EntrySink."""
+        if not batch:
+            return 0
+        rows = [entry_rows(entry) for entry in once_each(batch)]
+        with writing_here(self._engine) as connection:
+            written = self._writer.write(connection, rows)
+        return self._writer.committed(written)
+
+    async def aclose(self) -> None:
+        self._engine.dispose()
+
+
+def sink_of(url: str) -> BlockingSqlite | SqlLedger:
+    return BlockingSqlite(url) if is_sqlite(url) else SqlLedger(open_database(url))
+
+
 async def serve(source: BinaryIO, target: BinaryIO) -> None:
     """One batch after the other. There is nothing else on this loop, so reading may block it.
 
@@ -39,22 +69,23 @@ async def serve(source: BinaryIO, target: BinaryIO) -> None:
     first = read_frame(source)
     if first is None:
         return
-    engine = open_database(msgspec.msgpack.decode(first, type=str))
-    ledger, entry = SqlLedger(engine), msgspec.msgpack.Decoder(Entry)
-    batch = msgspec.msgpack.Decoder(list[bytes])
+    sink = sink_of(msgspec.msgpack.decode(first, type=str))
+    entry, batch = msgspec.msgpack.Decoder(Entry), msgspec.msgpack.Decoder(list[bytes])
     answer(target, 0)
     while (frame := read_frame(source)) is not None:
         try:
-            answer(target, await ledger.insert([entry.decode(payload) for payload in batch.decode(frame)]))
+            answer(target, await sink.insert([entry.decode(payload) for payload in batch.decode(frame)]))
         except BrokenPipeError:
             raise
         except Exception as error:  # noqa: BLE001 - the outermost edge: whatever the database raises goes to whoever asked
             answer(target, f"{type(error).__name__}: {str(error)[:500]}")
-    await engine.dispose()
+    await sink.aclose()
 
 
 if __name__ == "__main__":
     os.nice(NICER)
+    gc.freeze()
+    gc.set_threshold(RARELY)
     try:
         asyncio.run(serve(sys.stdin.buffer, sys.stdout.buffer))
     except BrokenPipeError:

@@ -1,12 +1,13 @@
 """Mergeable histograms of positive numbers with logarithmic buckets: any percentile within 2 % of its value. Pure.
 
-A sketch is bytes: six per bucket, its index and its count. Joining two byte strings merges two sketches; `compact`
+A sketch is bytes: six per bucket, its index and its count. Joining two byte strings merges two sketches; `merged`
 adds up equal buckets.
 """
 
 import math
 import struct
 from collections.abc import Iterable
+from itertools import starmap
 
 import numpy as np
 
@@ -27,16 +28,16 @@ def sketch(values: Iterable[float]) -> bytes:
     return _encode(counts)
 
 
-def compact(joined: bytes) -> bytes:
-    """The same sketch with each bucket once, in order."""
-    counts: dict[int, int] = {}
-    for index, times in ONE.iter_unpack(joined):
+def merged(whole: bytes, part: bytes) -> bytes:
+    """Both as one with each bucket once, in order. `whole` is such a one already; `part` need not be."""
+    counts = dict(ONE.iter_unpack(whole))
+    for index, times in ONE.iter_unpack(part):
         counts[index] = counts.get(index, 0) + times
     return _encode(counts)
 
 
 def _encode(counts: dict[int, int]) -> bytes:
-    return b"".join([ONE.pack(index, counts[index]) for index in sorted(counts)])
+    return b"".join(starmap(ONE.pack, sorted(counts.items())))
 
 
 def count(joined: bytes) -> int:

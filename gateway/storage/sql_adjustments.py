@@ -13,7 +13,7 @@ from gateway.storage.entry_rows import COST_FIELDS
 from gateway.storage.interned import insert_or_ignore
 from gateway.storage.rollup import HOUR_US, SKETCHES, SUMS
 from gateway.storage.sql_audit import append_audit
-from gateway.storage.sql_ledger import add_to_rollups
+from gateway.storage.sql_rollups import add_to_rollups
 from gateway.storage.tables import adjustments, dimensions, entries, hourly
 from gateway.stores import Adjustment, Difference
 
@@ -72,7 +72,7 @@ class SqlAdjustments:
                 "author": author,
             }
             await connection.execute(adjustments.insert().values(**row))
-            await add_to_rollups(connection, _sums([row]))
+            await connection.run_sync(add_to_rollups, _sums([row]))
             await append_audit(
                 connection,
                 at_us=row["at_us"],
@@ -128,7 +128,7 @@ async def _insert_new(connection: AsyncConnection, rows: Sequence[dict[str, Any]
     insert = insert_or_ignore(connection, adjustments).returning(adjustments.c.request_id)
     numbers = {bytes(number) for number in (await connection.execute(insert, rows)).scalars()}
     new = [row for row in rows if row["request_id"] in numbers]
-    await add_to_rollups(connection, _sums(new))
+    await connection.run_sync(add_to_rollups, _sums(new))
     return new
 
 

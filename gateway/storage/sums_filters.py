@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement
 
-from gateway.storage.entry_rows import Dimension
+from gateway.storage.dimension import Dimension
 from gateway.storage.sql_entries import has_tag
 from gateway.storage.tables import dimensions
 from gateway.sums import SumsQuery

@@ -1,5 +1,6 @@
 """Any entry becomes rows and comes back; what repeats is interned and what is absurd is bounded."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -7,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.ledger.entry import Attempt, Cost, Entry
-from gateway.storage.entry_rows import Circumstance, Dimension, entry_from, entry_rows
+from gateway.storage.dimension import Circumstance, Dimension
+from gateway.storage.entry_from_row import entry_from
+from gateway.storage.entry_rows import ROW, entry_rows
 from gateway.storage.tables import circumstances, dimensions
 from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent
 
@@ -73,9 +76,10 @@ entries = st.builds(
 )
 
 
-def joined(entry: Entry) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def joined(entry: Entry) -> tuple[dict[str, Any], Sequence[dict[str, Any]]]:
     rows = entry_rows(entry)
-    return {**rows.row, **rows.dimension._asdict(), **rows.circumstance._asdict()}, rows.attempts
+    row = dict(zip(ROW, rows.row, strict=True))
+    return {**row, **rows.dimension._asdict(), **rows.circumstance._asdict()}, rows.attempts
 
 
 @given(entries)
@@ -85,7 +89,7 @@ def test_an_entry_comes_back(entry: Entry) -> None:
 
 def test_an_ordinary_request_has_no_attempt_rows_and_a_small_detail() -> None:
     row, attempt_rows = joined(make_entry())
-    assert attempt_rows == []
+    assert not attempt_rows
     assert len(row["detail"]) < 90
 
 

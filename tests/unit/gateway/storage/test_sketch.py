@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.storage.sketch import compact, count, percentile, sketch
+from gateway.storage.sketch import count, merged, percentile, sketch
 
 values = st.lists(st.floats(1e-5, 1e6), min_size=1, max_size=200)
 
@@ -21,13 +21,18 @@ def test_a_percentile_is_within_two_percent(numbers: list[float], share: float) 
 def test_merging_is_joining(parts: list[list[float]]) -> None:
     joined = b"".join(sketch(part) for part in parts)
     whole = sketch(value for part in parts for value in part)
-    assert compact(joined) == whole
-    assert compact(whole) == whole
+    assert merged(b"", joined) == whole
+    assert merged(b"", whole) == whole
     assert count(joined) == count(whole) == sum(map(len, parts))
     assert percentile(joined, 0.5) == percentile(whole, 0.5)
 
 
+@given(values, values)
+def test_a_small_one_is_added_to_a_large_one(many: list[float], few: list[float]) -> None:
+    assert merged(sketch(many), sketch(few)) == sketch([*many, *few])
+
+
 def test_nothing_has_no_percentile_and_zero_counts_as_the_smallest() -> None:
     assert percentile(b"", 0.5) is None
-    assert compact(b"") == b""
+    assert merged(b"", b"") == b""
     assert percentile(sketch([0.0, -1.0]), 0.5) == pytest.approx(1e-6, rel=0.04)

@@ -1,0 +1,115 @@
+"""Writes entries inside a transaction: each once, with its attempts and the sums. Knows SQL, and no engine.
+
+What every row needs goes to the driver as it is: SQLAlchemy's own way with parameters and results takes longer than the
+database does.
+"""
+
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, text
+
+from gateway.ledger.entry import Entry
+from gateway.storage.entry_rows import ROW, EntryRows
+from gateway.storage.interned import Interned, insert_or_ignore
+from gateway.storage.rollup import roll_up
+from gateway.storage.sql_rollups import add_to_rollups
+from gateway.storage.tables import attempts, circumstances, dimensions
+
+CHUNK = 300
+COLUMNS = (*ROW, "dimension_id", "circumstance_id")
+NAMES = ", ".join(COLUMNS)
+SQLITE_INSERT = f"INSERT INTO entries ({NAMES}) VALUES ({', '.join('?' * len(COLUMNS))})"
+# With its defaults: a newer replica may have added columns that this one does not know.
+POSTGRES_INCOMING = (
+    "CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE entries INCLUDING DEFAULTS) ON COMMIT DELETE ROWS"
+)
+POSTGRES_INSERT = (
+    f"INSERT INTO entries ({NAMES}) SELECT {NAMES} FROM incoming ON CONFLICT DO NOTHING RETURNING request_id"
+)
+BYTES = (COLUMNS.index("request_id"), COLUMNS.index("detail"))
+NAN = float("nan")
+Record = tuple[Any, ...]
+"""A row of `entries`, in the order of COLUMNS."""
+Ids = dict[tuple[object, ...], int]
+
+
+class Written(msgspec.Struct, frozen=True):
+    """How many entries were new, and the ids that are good once they are committed."""
+
+    count: int
+    dimension_ids: Ids
+    circumstance_ids: Ids
+
+
+class RowWriter:
+    """Remembers the ids of what repeats, from one transaction to the next."""
+
+    def __init__(self) -> None:
+        self._dimensions = Interned(dimensions)
+        self._circumstances = Interned(circumstances)
+
+    def write(self, connection: Connection, rows: Sequence[EntryRows]) -> Written:
+        """In the order of their request ids, as `once_each` gives them: every writer locks in one order."""
+        wanted = {one.dimension for one in rows}
+        wanted.update(part.dimension for one in rows for part in one.paid_parts)
+        dimension_ids = self._dimensions.ids(connection, wanted)
+        circumstance_ids = self._circumstances.ids(connection, {one.circumstance for one in rows})
+        records = [(*one.row, dimension_ids[one.dimension], circumstance_ids[one.circumstance]) for one in rows]
+        insert = _copy_into_postgres if connection.dialect.name == "postgresql" else _insert_into_sqlite
+        numbers = insert(connection, records)
+        new = [one for one in rows if one.row[0] in numbers]
+        if tries := [attempt for one in new for attempt in one.attempts]:
+            connection.execute(insert_or_ignore(connection, attempts), tries)
+        add_to_rollups(connection, roll_up(new, dimension_ids.__getitem__))
+        return Written(len(new), dimension_ids, circumstance_ids)
+
+    def committed(self, written: Written) -> int:
+        """Returns how many entries were new."""
+        self._dimensions.remember(written.dimension_ids)
+        self._circumstances.remember(written.circumstance_ids)
+        return written.count
+
+
+def once_each(batch: Iterable[Entry]) -> list[Entry]:
+    """In the order of their request ids."""
+    first: dict[str, Entry] = {}
+    for entry in batch:
+        first.setdefault(entry.intent.request_id, entry)
+    return [first[number] for number in sorted(first)]
+
+
+def _insert_into_sqlite(connection: Connection, records: Sequence[Record]) -> set[bytes]:
+    """Look, then insert: this transaction holds the only write lock. Returns the request ids that were new."""
+    present: set[bytes] = set()
+    for start in range(0, len(records), CHUNK):
+        numbers = tuple(bytearray(record[0]) for record in records[start : start + CHUNK])
+        known = f"SELECT request_id FROM entries WHERE request_id IN ({', '.join('?' * len(numbers))})"
+        present.update(connection.exec_driver_sql(known, numbers).scalars())
+    new = [record for record in records if record[0] not in present]
+    if new:
+        connection.exec_driver_sql(SQLITE_INSERT, [_unadapted(record) for record in new])
+    return {record[0] for record in new}
+
+
+def _unadapted(record: Record) -> Record:
+    """The same row without None and bytes: Python's driver asks three registries what to make of each of those, which
+    takes longer than SQLite takes for the row. SQLite stores NaN as NULL."""
+    known: list[Any] = [NAN if value is None else value for value in record]
+    for place in BYTES:
+        known[place] = bytearray(known[place])
+    return tuple(known)
+
+
+def _copy_into_postgres(connection: Connection, records: Sequence[Record]) -> set[bytes]:
+    """COPY into a temporary table, in this transaction, and from there what is new."""
+    connection.execute(text("SET LOCAL synchronous_commit = on"))
+    connection.exec_driver_sql(POSTGRES_INCOMING)
+
+    def copy(driver: Any) -> Awaitable[object]:
+        return driver.copy_records_to_table("incoming", records=records, columns=COLUMNS)
+
+    adapted: Any = connection.connection.dbapi_connection
+    adapted.run_async(copy)
+    return {bytes(number) for number in connection.exec_driver_sql(POSTGRES_INSERT).scalars()}

@@ -1,0 +1,63 @@
+"""No page and no batch walks through a table that grows with traffic: what SQLite means to do with each statement."""
+
+import re
+from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.storage.database import migrate, open_database
+from gateway.storage.sql_ledger import SqlLedger, entry_select
+from gateway.storage.tables import entries
+from tests.integration.storage.test_sql_ledger import failed_attempt
+from tests.unit.gateway.ledger.builders import make_entry, make_intent
+
+pytestmark = pytest.mark.integration
+GROWING = ("entries", "attempts", "hourly", "daily")
+
+
+WALK = re.compile(rf"SCAN ({'|'.join(GROWING)})\b(?! USING)")
+MANY = [
+    make_entry(n, intent=make_intent(n, team=f"team-{n}"), attempts=(failed_attempt(1), failed_attempt(2)))
+    for n in range(5)
+]
+
+
+@pytest.fixture
+async def sqlite(tmp_path: Path) -> AsyncIterator[AsyncEngine]:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'test.db'}"
+    await migrate(url)
+    opened = open_database(url)
+    yield opened
+    await opened.dispose()
+
+
+async def walks_of(engine: AsyncEngine, question: Awaitable[object]) -> list[str]:
+    """What is asked for the answer and read row by row."""
+    asked: list[tuple[str, Any]] = []
+
+    def note(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, executemany: bool) -> None:
+        if not statement.startswith("BEGIN"):
+            asked.append((statement, parameters[0] if executemany else parameters))
+
+    event.listen(engine.sync_engine, "before_cursor_execute", note)
+    await question
+    event.remove(engine.sync_engine, "before_cursor_execute", note)
+    async with engine.connect() as connection:
+        plans = [await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", given) for sql, given in asked]
+        steps: list[str] = [step for plan in plans for step in plan.scalars("detail")]
+    assert asked
+    return [step for step in steps if WALK.match(step)]
+
+
+async def test_a_batch_is_written_without_a_walk(sqlite: AsyncEngine) -> None:
+    assert await walks_of(sqlite, SqlLedger(sqlite).insert(MANY)) == []
+
+
+async def test_a_page_of_requests_is_read_without_a_walk(sqlite: AsyncEngine) -> None:
+    await SqlLedger(sqlite).insert(MANY)
+    newest = entry_select().order_by(entries.c.accepted_at_us.desc(), entries.c.request_id.desc()).limit(50)
+    assert await walks_of(sqlite, SqlLedger(sqlite).select(newest)) == []
