@@ -13,6 +13,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PARTITIONED = (entries, attempts)
 DELETE_STEP_US = 3_600_000_000
 DELETE_BODIES = 1000
+DROP_WAITS_SECONDS = 5
 
 
 def month_of(at_us: int) -> tuple[int, int]:
@@ -35,7 +36,7 @@ class Partitions:
         self._present: set[tuple[int, int]] = set()
 
     async def ensure(self, moments_us: Iterable[int]) -> None:
-        """In a transaction of its own: making a partition locks the whole table for a moment."""
+        """In a transaction of its own, which waits for nobody who reads or writes the table, nor they for it."""
         missing = {month_of(at_us) for at_us in moments_us} - self._present
         if not missing:
             return
@@ -43,16 +44,8 @@ class Partitions:
             async with writing(self._engine) as connection:
                 await lock(connection, SCHEMA_LOCK)
                 for year, month in sorted(missing):
-                    start, end = month_bounds(year, month)
                     for table in PARTITIONED:
-                        name = f"{table.name}_{year:04d}_{month:02d}"
-                        # A range takes no bind parameters; these are integers of our own.
-                        await connection.execute(
-                            text(
-                                f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF {table.name} "
-                                f"FOR VALUES FROM ({start}) TO ({end})"
-                            )
-                        )
+                        await _make_partition(connection, table.name, year, month)
         self._present |= missing
 
     def forget(self) -> None:
@@ -87,6 +80,8 @@ class Partitions:
     async def _drop_partitions(self, before_us: int) -> list[str]:
         async with writing(self._engine) as connection:
             await lock(connection, SCHEMA_LOCK)
+            # Whoever comes after a drop that waits (for a backup that reads, say) waits as long.
+            await connection.execute(text(f"SET LOCAL lock_timeout = '{DROP_WAITS_SECONDS}s'"))
             months = await _partitions_before(connection, before_us)
             for year, month in months:
                 for table in PARTITIONED:
@@ -105,6 +100,17 @@ class Partitions:
                 for table in PARTITIONED:
                     await connection.execute(delete(table).where(table.c.accepted_at_us < until))
             gone.add(month_of(oldest))
+
+
+async def _make_partition(connection: AsyncConnection, table: str, year: int, month: int) -> None:
+    """Unless it is there. Attached: one that is created as a partition locks out everybody who reads the table."""
+    name = f"{table}_{year:04d}_{month:02d}"
+    if await connection.scalar(text("SELECT to_regclass(:name)"), {"name": name}) is not None:
+        return
+    start, end = month_bounds(year, month)
+    await connection.execute(text(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)"))
+    # A range takes no bind parameters; these are integers of our own.
+    await connection.execute(text(f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({start}) TO ({end})"))
 
 
 async def _partitions_before(connection: AsyncConnection, before_us: int) -> list[tuple[int, int]]:

@@ -10,14 +10,17 @@ from sqlalchemy import func, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.errors import DatabaseDown
 from gateway.kept_answers.body_keeper import Bodies
 from gateway.ledger.journal import Journal
 from gateway.ledger.shipper import Shipper
+from gateway.storage.database import migrate, open_database
 from gateway.storage.retention import DAY_US, Forgotten, apply_retention
 from gateway.storage.sql_audit import SqlAuditLog
 from gateway.storage.sql_bodies import SqlBodies
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.tables import entries, hourly
+from tests.postgres_server import empty_postgres
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
 
 pytestmark = pytest.mark.integration
@@ -80,6 +83,29 @@ async def test_two_at_once_are_one_in_the_audit_log(engine: AsyncEngine) -> None
     assert len(records) == sum(bool(one.months) for one in found)
     if engine.dialect.name == "postgresql":  # SQLite has one gateway
         assert len(records) == 1
+
+
+async def test_who_reads_for_long_holds_up_a_new_month_not_at_all_and_retention_for_moments(
+    postgres_directory: str,
+) -> None:
+    """A backup, say."""
+    url = await empty_postgres(postgres_directory)
+    await migrate(url)
+    engine = open_database(url)
+    ledger = SqlLedger(engine)
+    await ledger.insert([make_entry(1)])
+    async with engine.connect() as reader:
+        await reader.execute(select(func.count()).select_from(entries))
+        later = make_intent(2, accepted_at_us=START_US + 40 * DAY_US)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert await ledger.insert([make_entry(2, intent=later)]) == 1
+            with pytest.raises(DatabaseDown, match="lock timeout"):
+                await apply_retention(engine, requests_days=30, bodies_days=30, now_us=NOW_US)
+    assert (await counts(engine)) == (2, 2)
+    forgotten = await apply_retention(engine, requests_days=30, bodies_days=30, now_us=NOW_US)
+    assert forgotten == Forgotten(["2026-01", "2026-02"], 0)
+    assert (await counts(engine)) == (0, 2)
+    await engine.dispose()
 
 
 async def test_requests_are_kept_for_ever_unless_told_otherwise(engine: AsyncEngine) -> None:
