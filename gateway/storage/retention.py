@@ -39,6 +39,6 @@ async def apply_retention(
             await SqlAuditLog(engine).append(
                 at_us=now_us, actor=author, action="retention", subject="requests", reason="", detail=detail
             )
+            await drop_bodies_before(engine, bodies_until_us)  # first: it waits for nobody's lock
             await partitions.drop_before(requests_until_us)
-            await drop_bodies_before(engine, bodies_until_us)
     return forgotten
