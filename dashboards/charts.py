@@ -256,7 +256,7 @@ def throughput(points: Sequence[tuple[int, float]], working: int | None) -> Opti
             "silent": True,
             "symbol": "none",
             "lineStyle": {"color": COLOURS[1], "type": "dashed"},
-            "label": {"formatter": f"working point {working}", "color": INK, "position": "insideEndTop"},
+            "label": {"formatter": f"working point {working}", "color": INK, "position": "end", "align": "right"},
             "data": [{"xAxis": working}],
         }
     return options

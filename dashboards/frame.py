@@ -142,7 +142,12 @@ def no_requests(gateway: str) -> str:
         "No requests in this time",
         "Point an OpenAI client at the gateway and its cost appears here within seconds. Or choose a longer "
         "time range above; `breakeven demo --month` fills a separate database with an example month.",
-    ) + (
+    ) + first_request(gateway)
+
+
+def first_request(gateway: str) -> str:
+    """A command to paste."""
+    return (
         '<section class="be-panel"><h2>A first request</h2><p class="be-note">Put the app\'s key that the first start '
         'printed, or one that the page <a href="/ui/keys">Keys</a> makes, in place of <code>$KEY</code>. The address '
         "is the gateway's as this web UI reaches it. For <code>auto</code> Breakeven chooses the model; the page "

@@ -130,7 +130,7 @@ def _engine(engine: dict[str, Any]) -> list[str]:
         markup.tile("State", health, f"{said} · now", tone=tone),
         markup.tile("Slots free", _number(engine["free_slots"]), busy),
         markup.tile("Prefill", f"{engine['prefill_tokens_per_second'] or 0:,.0f} tok/s", "of prompt tokens"),
-        markup.tile("Decode", decode, f"all sequences at {engine['working_concurrency']} at once"),
+        markup.tile("Decode", decode, f"fitted; all sequences at {engine['working_concurrency']} at once"),
         markup.tile("GPU hour", display.dollars(engine["gpu_hour_usd"]), "as configured"),
     ]
 

@@ -7,7 +7,7 @@ from typing import Any
 from nicegui import ui
 
 from dashboards import break_even_answer, charts, display, markup
-from dashboards.frame import View, chart, grid, html, panel
+from dashboards.frame import View, chart, first_request, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.levers import LEVERS
 from dashboards.markup import Cell, Column
@@ -20,7 +20,13 @@ OTHERS = ("hosted_model", "purchase_usd")
 async def build(view: View) -> None:
     """Everything here is computed by the gateway; `breakeven break-even` prints the same report."""
     given = {name: view.query(name) for name in (*(lever.name for lever in LEVERS), *OTHERS)}
-    found = await view.gateway.get(PATH, **view.period.bounds(), **given)
+    try:
+        found = await view.gateway.get(PATH, **view.period.bounds(), **given)
+    except GatewayRefused as refused:
+        if refused.status != 400 or any(given.values()):
+            raise
+        html(markup.message("Nothing to compare yet", refused.message) + first_request(view.gateway.url))
+        return
     answer = ui.element("div").props('aria-live="polite"')
     with grid("be-wide"):
         beside = ui.element("div")

@@ -153,6 +153,12 @@ def test_every_page_stands_on_a_phone_without_sideways_scrolling(browser: webdri
         browser.set_window_size(size["width"], size["height"])
 
 
+def test_a_time_without_traffic_leads_on(browser: webdriver.Chrome, running: Running) -> None:
+    for page in ("/", "/break-even", "/requests"):
+        go(browser, running, f"{page}?since=2020-01-01&last=2020-01-02")
+        assert "/v1/chat/completions" in browser.find_element(By.CLASS_NAME, "be-secret").text
+
+
 def test_a_chart_shows_utc_to_who_lives_elsewhere(browser: webdriver.Chrome, running: Running) -> None:
     browser.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "America/Los_Angeles"})
     try:
