@@ -2,6 +2,7 @@
 
 import contextlib
 import secrets
+from dataclasses import dataclass, field
 from html import escape
 from typing import Annotated
 
@@ -22,14 +23,13 @@ PAGE = """<!doctype html>
 <link rel="stylesheet" href="/ui/static/style.css"></head>
 <body class="be-sign-in"><main><form method="post" action="/ui/sign-in" autocomplete="off">
 <img src="/ui/static/mark.svg" alt="" width="40" height="40"><h1>Breakeven</h1>
-<p>Sign in with an API key of the role lead, viewer, finance, editor or owner. The owner's key was printed when the gateway
-started for the first time; <code>breakeven keys create --role viewer --name NAME</code> makes others.</p>
+<p>Sign in with an API key of the role lead, viewer, finance, editor or owner. The owner's key was printed when the
+gateway started for the first time; <code>breakeven keys create --role viewer --name NAME</code> makes others.</p>
 {problem}{company}<input type="hidden" name="token" value="{token}"><input type="hidden" name="next" value="{wanted}">
 <label for="key">API key</label>
 <input id="key" name="key" type="password" required autofocus maxlength="200" placeholder="bk-…" spellcheck="false">
 <button type="submit">Sign in</button></form></main></body></html>"""
-
-
+NO_GATEWAY = "The gateway does not answer. Is it running? `breakeven serve` starts both."
 COMPANY = '<a class="be-company" href="{start}">Sign in with {name}</a><p>Or with a key:</p>'
 
 
@@ -47,58 +47,70 @@ def build_sign_in(
     `is_secure`: cookies are sent over TLS only.
     `company` is the host of an identity provider; `own_key` ends the keys that were made for its people's sessions.
     """
+    door = Door(http, sessions, limit, SignInForm(company, is_secure=is_secure), own_key, is_secure)
     router = APIRouter()
-    form = SignInForm(company, is_secure=is_secure)
+    router.add_api_route("/ui/sign-in", door.show, methods=["GET"], response_model=None)
+    router.add_api_route("/ui/sign-in", door.let_in, methods=["POST"], response_model=None)
+    router.add_api_route("/ui/session", door.tell, methods=["GET"])
+    router.add_api_route("/ui/sign-out", door.let_out, methods=["POST"], response_model=None)
+    return router
 
-    @router.get("/ui/sign-in")
-    async def show_form(wanted: Annotated[str, Query(alias="next")] = "") -> Response:  # pyright: ignore[reportUnusedFunction]
-        return form.page(wanted)
 
-    @router.post("/ui/sign-in")
-    async def sign_in(  # pyright: ignore[reportUnusedFunction]
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Who comes in, and who leaves."""
+
+    http: httpx.AsyncClient = field(repr=False)
+    sessions: Sessions = field(repr=False)
+    limit: SignInLimit
+    form: "SignInForm"
+    own_key: str | None = field(repr=False)
+    is_secure: bool
+
+    async def show(self, wanted: Annotated[str, Query(alias="next")] = "") -> Response:
+        return self.form.page(wanted)
+
+    async def let_in(
+        self,
         request: Request,
         key: Annotated[str, Form(max_length=200)] = "",
         token: Annotated[str, Form(max_length=200)] = "",
         wanted: Annotated[str, Form(alias="next")] = "",
     ) -> Response:
         address = request.client.host if request.client else "?"
-        if (wait := limit.wait_seconds(address)) > 0:
-            return form.page(wanted, f"Too many wrong keys from here. Try again in {wait:.0f} seconds.", 429)
-        if not form.is_ours(request, token):
-            return form.page(wanted, "This form was too old. Please try again.", 403)
+        if (wait := self.limit.wait_seconds(address)) > 0:
+            return self.form.page(wanted, f"Too many wrong keys from here. Try again in {wait:.0f} seconds.", 429)
+        if not self.form.is_ours(request, token):
+            return self.form.page(wanted, "This form was too old. Please try again.", 403)
         try:
-            me = await GatewayClient(http, key.strip()).get("/admin/v1/me")
+            me = await GatewayClient(self.http, key.strip()).get("/admin/v1/me")
         except GatewayRefused as refused:
-            limit.failed(address)
-            return form.page(wanted, _why(refused), 401)
+            self.limit.failed(address)
+            return self.form.page(wanted, _why(refused), 401)
         except GatewayUnreachable:
-            return form.page(wanted, "The gateway does not answer. Is it running? `breakeven serve` starts both.", 502)
-        limit.succeeded(address)
-        secret, _ = sessions.start(key.strip(), me["name"], me["role"], frozenset(me["permissions"]))
+            return self.form.page(wanted, NO_GATEWAY, 502)
+        self.limit.succeeded(address)
+        secret, _ = self.sessions.start(key.strip(), me["name"], me["role"], frozenset(me["permissions"]))
         response = RedirectResponse(destination_of(wanted), status_code=303)
-        response.set_cookie(COOKIE, secret, path="/ui", httponly=True, samesite="lax", secure=is_secure)
+        response.set_cookie(COOKIE, secret, path="/ui", httponly=True, samesite="lax", secure=self.is_secure)
         return response
 
-    @router.get("/ui/session")
-    async def show_session(request: Request) -> dict[str, bool]:  # pyright: ignore[reportUnusedFunction]
+    async def tell(self, request: Request) -> dict[str, bool]:
         """For a page that lost its connection: whether it would be let in again."""
-        return {"is_signed_in": sessions.find(request.cookies.get(COOKIE)) is not None}
+        return {"is_signed_in": self.sessions.find(request.cookies.get(COOKIE)) is not None}
 
-    @router.post("/ui/sign-out")
-    async def sign_out(request: Request, csrf: Annotated[str, Form(max_length=200)] = "") -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def let_out(self, request: Request, csrf: Annotated[str, Form(max_length=200)] = "") -> Response:
         secret = request.cookies.get(COOKIE)
-        session = sessions.find(secret)
+        session = self.sessions.find(secret)
         if session is None or not secrets.compare_digest(session.csrf, csrf):
             return RedirectResponse(HOME, status_code=303)
-        sessions.end(secret)
-        if session.key_id is not None and own_key is not None:
+        self.sessions.end(secret)
+        if session.key_id is not None and self.own_key is not None:
             with contextlib.suppress(GatewayRefused, GatewayUnreachable):  # it expires within the day by itself
-                await GatewayClient(http, own_key).post(f"/admin/v1/keys/{session.key_id}/revoke")
+                await GatewayClient(self.http, self.own_key).post(f"/admin/v1/keys/{session.key_id}/revoke")
         response = RedirectResponse(SIGN_IN, status_code=303)
         response.delete_cookie(COOKIE, path="/ui")
         return response
-
-    return router
 
 
 class SignInForm:

@@ -62,7 +62,7 @@ def _change_panel(view: View, keys: KeyList, models: Sequence[str], chosen: str 
     """Above the list once a key was chosen from it."""
     if keys.shown:
         with panel("Change a key", CHANGE_NOTE):
-            _changer(view, keys, models, chosen)
+            _Changer(view, keys, models, chosen)
 
 
 def _creator(view: View, models: Sequence[str]) -> None:
@@ -138,9 +138,9 @@ def _table(view: View, keys: KeyList) -> str:
 
 def _name(view: View, keys: KeyList, one: Mapping[str, Any]) -> Cell:
     if one["revoked_at_us"]:
-        return Cell(one["name"], tone="muted", title=one["id"])
+        return Cell(one["name"], tone="be-name muted", title=one["id"])
     href = _address(view.query("find") or "", keys.page, change=one["id"]) if view.session.may("keys.write") else None
-    return Cell(one["name"], title=one["id"], href=href)
+    return Cell(one["name"], tone="be-name", title=one["id"], href=href)
 
 
 def _state(one: Mapping[str, Any], now_us: int) -> Cell:
@@ -155,61 +155,68 @@ def _state(one: Mapping[str, Any], now_us: int) -> Cell:
     return Cell(f"until {key_form.last_day(ends_at_us)}", title=title)
 
 
-def _changer(view: View, keys: KeyList, models: Sequence[str], wanted: str | None) -> None:
-    working = {one["id"]: one for one in keys.shown if not one["revoked_at_us"]}
-    labels = {key: f"{one['name']} ({one['role']})" for key, one in working.items()}
-    chosen = ui.select(labels, label="Key").props("dense outlined").style("min-width: 16rem; max-width: 26rem")
-    with ui.element("div") as editor:
-        with grid("be-filters"):
-            fields = KeyFields.build(models)
-        with grid("be-actions"):
-            save = ui.button("Save").props("no-caps unelevated")
-            revoke = ui.button("Revoke").props("no-caps outline color=negative")
-    problem = html("")
-    editor.set_visibility(False)
-    shown: dict[str, Any] = {}
+class _Changer:
+    """Choose a key, change what it is or may use, or end it. What was shown is kept, so that only changes are sent."""
 
-    def show() -> None:
-        fields.show(working[chosen.value])
-        shown.update(fields.read())
-        problem.set_content("")
-        editor.set_visibility(True)
+    def __init__(self, view: View, keys: KeyList, models: Sequence[str], wanted: str | None) -> None:
+        self._view = view
+        self._afterwards = _address(view.query("find") or "", keys.page).removeprefix("/ui")
+        self._working = {one["id"]: one for one in keys.shown if not one["revoked_at_us"]}
+        self._shown: dict[str, Any] = {}
+        labels = {key: f"{one['name']} ({one['role']})" for key, one in self._working.items()}
+        self._chosen = ui.select(labels, label="Key", on_change=self._show)
+        self._chosen.props("dense outlined").style("min-width: 16rem; max-width: 26rem")
+        with ui.element("div") as self._editor:
+            with grid("be-filters"):
+                self._fields = KeyFields.build(models)
+            with grid("be-actions"):
+                ui.button("Save", on_click=self._save).props("no-caps unelevated")
+                ui.button("Revoke", on_click=self._ask_first).props("no-caps outline color=negative")
+        self._problem = html("")
+        self._editor.set_visibility(False)
+        if wanted in self._working:
+            self._chosen.set_value(wanted)
 
-    async def attempt(change: Awaitable[Any]) -> None:
+    @property
+    def _path(self) -> str:
+        return f"{KEYS}/{self._chosen.value}"
+
+    def _show(self) -> None:
+        self._fields.show(self._working[self._chosen.value])
+        self._shown = self._fields.read()
+        self._problem.set_content("")
+        self._editor.set_visibility(True)
+
+    async def _save(self) -> None:
         try:
-            await change
-        except (GatewayRefused, GatewayUnreachable) as error:
-            problem.set_content(_problem(error))
-            return
-        ui.navigate.to(_address(view.query("find") or "", keys.page).removeprefix("/ui"))
-
-    async def save_key() -> None:
-        try:
-            change = key_form.changed(shown, fields.read())
+            change = key_form.changed(self._shown, self._fields.read())
         except ValueError as error:
-            problem.set_content(_problem(error))
+            self._problem.set_content(_problem(error))
             return
         if change:
-            await attempt(view.gateway.patch(f"{KEYS}/{chosen.value}", change))
+            await self._attempt(self._view.gateway.patch(self._path, change))
         else:
-            problem.set_content('<p class="be-note be-hint" role="status">Nothing was changed.</p>')
+            self._problem.set_content('<p class="be-note be-hint" role="status">Nothing was changed.</p>')
 
-    async def revoke_key() -> None:
-        await attempt(view.gateway.post(f"{KEYS}/{chosen.value}/revoke"))
-
-    def ask_first() -> None:
+    def _ask_first(self) -> None:
+        name = escape(self._working[self._chosen.value]["name"])
         with ui.dialog() as dialog, ui.card():
             html(
-                f"<p>Revoke the key <strong>{escape(working[chosen.value]['name'])}</strong>? Whoever uses it is "
-                "refused within a second, and it cannot be used again.</p>"
+                f"<p>Revoke the key <strong>{name}</strong>? Whoever uses it is refused within a second, and it cannot "
+                "be used again.</p>"
             )
             with grid("be-actions"):
                 ui.button("Keep it", on_click=dialog.close).props("no-caps outline")
-                ui.button("Revoke for good", on_click=revoke_key).props("no-caps unelevated color=negative")
+                ui.button("Revoke for good", on_click=self._revoke).props("no-caps unelevated color=negative")
         dialog.open()
 
-    chosen.on_value_change(show)
-    if wanted in working:
-        chosen.set_value(wanted)
-    save.on_click(save_key)
-    revoke.on_click(ask_first)
+    async def _revoke(self) -> None:
+        await self._attempt(self._view.gateway.post(f"{self._path}/revoke"))
+
+    async def _attempt(self, change: Awaitable[Any]) -> None:
+        try:
+            await change
+        except (GatewayRefused, GatewayUnreachable) as error:
+            self._problem.set_content(_problem(error))
+            return
+        ui.navigate.to(self._afterwards)
