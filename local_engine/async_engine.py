@@ -90,7 +90,7 @@ class AsyncEngine:
         self._admitted = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self.is_draining = False
+        self.draining = asyncio.Event()
         self.has_died = False
 
     def start(self) -> None:
@@ -105,10 +105,15 @@ class AsyncEngine:
 
     async def drain(self, limit_seconds: float) -> bool:
         """Refuse new requests and wait for the running ones; False if some were left when the limit passed."""
-        self.is_draining = True
+        self.draining.set()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), limit_seconds)
         return not self._admitted
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether new requests are refused."""
+        return self.draining.is_set()
 
     def state(self) -> EngineState:
         """How the engine is, now."""

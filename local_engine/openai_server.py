@@ -23,6 +23,7 @@ from local_engine.chat import Model, Prepared, prepare_chat, prepare_completion
 from local_engine.embeddings_endpoint import answer_embeddings
 from local_engine.encoder import SentenceEncoder
 from local_engine.errors import EngineDraining, EngineError, InvalidRequest, QueueFull
+from local_engine.long_bodies import LongBodies
 from local_engine.openai_answers import AnswerWire, error_body
 from local_engine.tokens_endpoint import detokenized, tokenized, tokenizer_info
 
@@ -47,6 +48,7 @@ class Served:
     model_name: str
     created: int
     encoder: SentenceEncoder | None
+    long_bodies: LongBodies
 
 
 def build_app(
@@ -54,7 +56,7 @@ def build_app(
 ) -> Starlette:
     """The ASGI application; starting and stopping the engine is the caller's."""
     model = Model(parts.tokenizer, parts.constraints, engine.context_window, parts.model.vocabulary_size)
-    served = Served(engine, model, model_name, int(time.time()), encoder)
+    served = Served(engine, model, model_name, int(time.time()), encoder, LongBodies(engine.draining))
 
     def bound(
         endpoint: Callable[[Served, HttpRequest], Awaitable[Response]],
@@ -126,11 +128,11 @@ async def _unforeseen(_: HttpRequest, error: Exception) -> Response:
 
 
 async def _chat(served: Served, http: HttpRequest) -> Response:
-    return await _answer(served, http, await _read(http, prepare_chat, served.model))
+    return await _answer(served, http, await _read(served, http, prepare_chat))
 
 
 async def _completions(served: Served, http: HttpRequest) -> Response:
-    return await _answer(served, http, await _read(http, prepare_completion, served.model))
+    return await _answer(served, http, await _read(served, http, prepare_completion))
 
 
 async def _embeddings(served: Served, http: HttpRequest) -> Response:
@@ -143,7 +145,7 @@ async def _embeddings(served: Served, http: HttpRequest) -> Response:
 
 
 async def _tokenize(served: Served, http: HttpRequest) -> Response:
-    return json_response(await _read(http, tokenized, served.model))
+    return json_response(await _read(served, http, tokenized))
 
 
 async def _tokenizer_info(served: Served, _: HttpRequest) -> Response:
@@ -151,13 +153,15 @@ async def _tokenizer_info(served: Served, _: HttpRequest) -> Response:
 
 
 async def _detokenize(served: Served, http: HttpRequest) -> Response:
-    return json_response(await _read(http, detokenized, served.model))
+    return json_response(await _read(served, http, detokenized))
 
 
-async def _read(http: HttpRequest, read: Callable[[bytes, Model], T], model: Model) -> T:
+async def _read(served: Served, http: HttpRequest, read: Callable[[bytes, Model], T]) -> T:
     """What `read` makes of the body."""
     body = await _body(http)
-    return read(body, model) if len(body) <= READ_AT_ONCE_BYTES else await asyncio.to_thread(read, body, model)
+    if len(body) <= READ_AT_ONCE_BYTES:
+        return read(body, served.model)
+    return await served.long_bodies.read(lambda: read(body, served.model))
 
 
 async def _body(http: HttpRequest) -> bytes:

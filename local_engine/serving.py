@@ -17,6 +17,7 @@ from local_engine.config import EngineConfig
 from local_engine.encoder import SentenceEncoder
 from local_engine.errors import EngineError
 from local_engine.http_protocol import BoundedProtocol
+from local_engine.long_bodies import are_unfinished
 from local_engine.openai_server import build_app
 from local_engine.packages import print_progress
 
@@ -68,7 +69,11 @@ def serve(
         await running.stop()
         return 1 if running.has_died else 0
 
-    return asyncio.run(run())
+    status = asyncio.run(run())
+    if are_unfinished():
+        # A thread that comes back from a library to an interpreter that is gone would end the process by a signal.
+        os._exit(status)
+    return status
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -9,6 +9,7 @@ import pytest
 
 from local_engine.assembly import Engine
 from local_engine.constraints import ConstraintCompiler
+from local_engine.long_bodies import AT_ONCE, are_unfinished
 from local_engine.openai_server import build_app
 from local_engine.sampling_params import Constraint
 from local_engine.tokenizer import Tokenizer
@@ -93,6 +94,25 @@ class HeldTokenizer(Tokenizer):
         self.has_begun.set()
         assert self.may_go_on.wait(60), "whoever would let it go on waits for it"
         return super().encode(text, with_bos=with_bos)
+
+
+async def test_a_drain_waits_for_no_prompt_that_is_cut_into_tokens(engine: Engine) -> None:
+    """Sixteen megabytes take half a minute; neither those on their way nor those behind them hold up the end."""
+    held = HeldTokenizer()
+    running = engine.serve()
+    running.start()
+    app = build_app(running, replace(engine, tokenizer=held), model_name="tiny")
+    async with client_of(app) as client:
+        body = TEXT | {"prompt": "a" * 100_000}
+        asked = [asyncio.create_task(client.post("/v1/completions", json=body)) for _ in range(AT_ONCE + 2)]
+        assert await asyncio.to_thread(held.has_begun.wait, 60)
+        assert await running.drain(60)
+        answers = await asyncio.wait_for(asyncio.gather(*asked), 60)
+        assert {answer.json()["error"]["code"] for answer in answers} == {"engine_draining"}
+        assert {answer.status_code for answer in answers} == {503}
+        assert are_unfinished()
+        held.may_go_on.set()
+    await running.stop()
 
 
 async def test_a_long_prompt_is_cut_into_tokens_while_others_are_answered(engine: Engine) -> None:

@@ -1,0 +1,59 @@
+"""Long bodies are read beside the event loop, in threads that nobody waits for when the process is to end: to cut
+megabytes into tokens takes seconds, and cannot be broken off."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Final, TypeVar
+
+from local_engine.errors import EngineDraining
+
+T = TypeVar("T")
+AT_ONCE: Final = 4
+"""More would only be slower, and each holds its body many times over."""
+THREAD_NAME: Final = "long-body"
+SHUTTING_DOWN: Final = "The engine is shutting down."
+
+
+class LongBodies:
+    """Reads some at a time; once `draining` is set, none any more."""
+
+    def __init__(self, draining: asyncio.Event) -> None:
+        self._draining = draining
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    async def read(self, work: Callable[[], T]) -> T:
+        """What `work` returns or raises in its thread. Raises EngineDraining as soon as the process is to end."""
+        async with self._places:
+            if self._draining.is_set():
+                raise EngineDraining(SHUTTING_DOWN)
+            told = asyncio.ensure_future(self._draining.wait())
+            reading = _begin(work)
+            try:
+                await asyncio.wait((reading, told), return_when=asyncio.FIRST_COMPLETED)
+                if not reading.done():
+                    raise EngineDraining(SHUTTING_DOWN)
+                return reading.result()
+            finally:
+                told.cancel()
+                reading.cancel()
+
+
+def are_unfinished() -> bool:
+    """Whether a body is still being read for nobody."""
+    return any(thread.name == THREAD_NAME for thread in threading.enumerate())
+
+
+def _begin(work: Callable[[], T]) -> "asyncio.Future[T]":
+    done: Future[T] = Future()
+    done.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - the outermost edge of this thread: whoever waits raises it
+            done.set_exception(error)
+
+    threading.Thread(target=run, name=THREAD_NAME, daemon=True).start()
+    return asyncio.wrap_future(done)
