@@ -1,0 +1,146 @@
+"""The sums are what the journal's own records add up to, recomputed with fractions, whatever befell the shipping."""
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Table, select
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.ledger.batch import DECODER
+from gateway.ledger.entry import Attempt, Cost, Entry, PaidTo, Status
+from gateway.ledger.journal import Journal
+from gateway.ledger.record import Framing, Kind
+from gateway.ledger.shipper import Shipper
+from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.tables import daily, dimensions, entries, hourly
+from tests.unit.gateway.ledger.builders import make_entry, make_intent
+
+pytestmark = pytest.mark.integration
+HOUR_US = 3_600_000_000
+PATIENCE_SECONDS = 120
+REQUESTS = 400
+PARTS = tuple(f"{name}_pico_usd" for name in ("input", "cached_input", "cache_write", "output", "other", "compute"))
+GROUP = ("provider", "upstream_model", "team", "status")
+Books = dict[tuple[Any, ...], dict[str, Fraction]]
+
+
+def random_entry(chance: random.Random, number: int) -> Entry:
+    """Any status, with and without a price, with and without attempts on other bills."""
+    intent = make_intent(
+        number,
+        accepted_at_us=make_intent(0).accepted_at_us + chance.randrange(40 * 24) * HOUR_US + chance.randrange(HOUR_US),
+        team=chance.choice(["red", "blue", None]),
+    )
+    paid = [random_attempt(chance, place) for place in range(1, chance.randrange(1, 4))]
+    parts = {name: chance.randrange(10 ** chance.randrange(16)) for name in PARTS}
+    parts["other_pico_usd"] = sum(one.cost_pico_usd or 0 for one in paid)
+    cost = Cost(**parts) if chance.random() < 0.9 else None
+    total = cost.total_pico_usd if cost else None
+    return make_entry(
+        number,
+        intent=intent,
+        status=chance.choice(list(Status)),
+        provider=chance.choice(["openai", "local"]),
+        input_tokens=chance.randrange(10**9),
+        output_tokens=chance.randrange(10**6),
+        cost=cost,
+        cost_lower_pico_usd=total or 0,
+        cost_upper_pico_usd=total,
+        attempts=(*paid, Attempt(len(paid) + 1, "mid-hosted", "openai", "answered", 0.0, 1.0, 0, 200)),
+    )
+
+
+def random_attempt(chance: random.Random, place: int) -> Attempt:
+    cost = chance.randrange(10**12)
+    bill = PaidTo("cheap-company", "small-1", False, 0, cost) if chance.random() < 0.7 else None
+    return Attempt(place, "small", "other", "escalated:empty", 0.0, 1.0, cost if bill else 0, 200, bill)
+
+
+def records(directory: Path) -> Iterator[Entry]:
+    """Every settlement that was ever written, each once."""
+    found: dict[str, Entry] = {}
+    for path in sorted(directory.glob("*.seg")):
+        for record in Framing().scan(int(path.stem), path.read_bytes()):
+            if record.kind is Kind.SETTLE:
+                found[record.request_id] = DECODER.decode(record.payload)
+    yield from found.values()
+
+
+def recomputed(settled: list[Entry], hours: int) -> Books:
+    """By so many hours, and by what is grouped by; an attempt on another bill stands under that provider."""
+    books: Books = defaultdict(lambda: defaultdict(Fraction))
+    for one in settled:
+        at = one.intent.accepted_at_us // (hours * HOUR_US)
+        own = books[at, one.provider, one.upstream_model, one.intent.team, str(one.status)]
+        own["requests"] += 1
+        own["unpriced_requests"] += one.cost is None
+        own["input_tokens"] += one.input_tokens
+        own["output_tokens"] += one.output_tokens
+        if one.cost is None:
+            continue
+        own["cost"] += sum(Fraction(getattr(one.cost, part)) for part in PARTS)
+        for attempt in one.attempts:
+            if attempt.paid_to is not None and attempt.cost_pico_usd:
+                paid = attempt.paid_to
+                own["cost"] -= attempt.cost_pico_usd
+                books[at, paid.provider, paid.upstream_model, one.intent.team, str(one.status)]["cost"] += (
+                    attempt.cost_pico_usd
+                )
+    return _without_nothing(books)
+
+
+async def read(engine: AsyncEngine, table: Table) -> Books:
+    unit = table.columns[0]
+    groups = [dimensions.c[name] for name in GROUP]
+    query = select(unit, *groups, table).join(dimensions, dimensions.c.id == table.c.dimension_id)
+    books: Books = defaultdict(lambda: defaultdict(Fraction))
+    async with engine.connect() as connection:
+        for row in (await connection.execute(query)).mappings():
+            sums = books[(row[unit], *(row[column] for column in groups))]
+            for name in ("requests", "unpriced_requests", "input_tokens", "output_tokens"):
+                sums[name] += row[table.c[name]]
+            sums["cost"] += sum(row[table.c[part]] for part in PARTS)
+    return _without_nothing(books)
+
+
+def _without_nothing(books: Books) -> Books:
+    some = {key: {name: value for name, value in sums.items() if value} for key, sums in books.items()}
+    return {key: sums for key, sums in some.items() if sums}
+
+
+def open_journal(directory: Path) -> Journal:
+    def fail(error: OSError) -> None:
+        raise AssertionError(f"the journal stopped: {error}")
+
+    return Journal.open(directory, on_failure=fail, segment_bytes=1 << 21)
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_sums_are_what_the_journals_records_add_up_to(engine: AsyncEngine, tmp_path: Path, seed: int) -> None:
+    chance, ledger = random.Random(seed), SqlLedger(engine)
+    journal = open_journal(tmp_path)
+    for number in range(REQUESTS):
+        entry = random_entry(chance, number)
+        journal.intend(entry.intent)
+        if chance.random() < 0.97:  # else an orphan at the next start
+            await journal.settle(entry)
+        if chance.random() < 0.02:
+            await Shipper(journal, ledger).ship_once()
+        if chance.random() < 0.02:
+            await journal.aclose()
+            journal = open_journal(tmp_path)
+    await journal.aclose()
+    journal = open_journal(tmp_path)
+    assert await Shipper(journal, ledger).drain(PATIENCE_SECONDS)
+    await journal.aclose()
+    settled = list(records(tmp_path))
+    assert len(settled) == REQUESTS
+    async with engine.connect() as connection:
+        assert len((await connection.execute(select(entries.c.request_id))).all()) == REQUESTS
+    assert await read(engine, hourly) == recomputed(settled, 1)
+    assert await read(engine, daily) == recomputed(settled, 24)
