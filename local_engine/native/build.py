@@ -30,6 +30,7 @@ INSTRUCTION_SETS: Final = (
         frozenset({"avx512_vnni", "avx512bw", "avx512vl", "avx512dq"}),
         ("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni"),
     ),
+    InstructionSet("AVX2 with VNNI", frozenset({"avx2", "fma", "f16c", "avx_vnni"}), ("-mavx2", "-mf16c", "-mavxvnni")),
     InstructionSet("AVX2", frozenset({"avx2", "fma", "f16c"}), ("-mavx2", "-mf16c")),
 )
 
