@@ -171,10 +171,14 @@ async def events(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> A
                     yield chunk(choice, {"tool_calls": [{"index": position} | call]})
                 finish = "tool_calls" if finish and split.calls else finish
             ids = delta.token_ids if prepared.tells_token_ids else []
+            ending = None if finish is None else ending_of(finish, delta.stop_string)
+            if wire.kind == "text" and ending is not None:  # a chat's end is a chunk of its own, as OpenAI has it
+                yield chunk(choice, {"content": text}, shown, ending, ids=ids)
+                continue
             if text or shown or ids:
                 yield chunk(choice, {"content": text}, shown, ids=ids)
-            if finish is not None:
-                yield chunk(choice, {}, ending=ending_of(finish, delta.stop_string))
+            if ending is not None:
+                yield chunk(choice, {}, ending=ending)
     if prepared.wants_usage_chunk:
         ended = [requests[choice] for choice in sorted(requests)]
         yield event(wire.usage_chunk(ended, time.monotonic(), len(prepared.choices)))

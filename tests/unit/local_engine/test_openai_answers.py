@@ -41,6 +41,14 @@ async def test_a_streamed_batch_says_the_same(client: httpx.AsyncClient) -> None
     assert chunks[-1]["usage"]["completion_tokens"] == whole["usage"]["completion_tokens"]
 
 
+async def test_a_streamed_completion_ends_with_its_last_text(client: httpx.AsyncClient) -> None:
+    """SGLang's suite asks every chunk for its log-probabilities, vLLM's for no more chunks than tokens."""
+    chunks = [chunk["choices"][0] for chunk in await streamed(client, logprobs=1, max_tokens=5, seed=2, temperature=1)]
+    assert [chunk["finish_reason"] for chunk in chunks] == [None] * (len(chunks) - 1) + ["length"]
+    assert all(chunk["logprobs"] for chunk in chunks)
+    assert len(chunks) <= 5
+
+
 @pytest.mark.parametrize("wanted", [0, 2])
 async def test_logprobs_of_a_completion(client: httpx.AsyncClient, wanted: int) -> None:
     """The drawn token is always among the likeliest; offsets lead into the text."""
