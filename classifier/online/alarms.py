@@ -4,12 +4,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 BINS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class DriftMonitor:
-    """Population stability index of difficulty against a reference; each observation fades the older ones."""
+class DriftMonitor(msgspec.Struct, frozen=True):
+    """Population stability index of difficulty against a reference; each observation fades the older ones.
+
+    A struct, because every request makes one."""
 
     reference: tuple[float, ...]
     counts: tuple[float, ...] = (0.0,) * BINS

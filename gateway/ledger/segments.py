@@ -4,7 +4,7 @@ Knows records, not what they mean. Not thread-safe but for the methods that say 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -23,14 +23,14 @@ class Segment:
     epoch: int
     file: DiskFile
     end: int = 0
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = self.file.size
 
     @property
     def name(self) -> str:
         return segment_name(self.epoch)
-
-    @property
-    def free_bytes(self) -> int:
-        return self.file.size - self.end
 
 
 class Position(msgspec.Struct, frozen=True, order=True):
@@ -67,7 +67,8 @@ class Segments:
 
     @property
     def end(self) -> Position:
-        return Position(self.current.epoch, self.current.end)
+        current = self._used[-1]
+        return Position(current.epoch, current.end)
 
     @property
     def start(self) -> Position:
@@ -85,7 +86,8 @@ class Segments:
     @property
     def free_bytes(self) -> int:
         """Bytes that can certainly still be appended, however the records fall."""
-        return self._spare.free_bytes if self._spare else self.current.free_bytes
+        last = self._spare or self._used[-1]
+        return last.size - last.end
 
     def recover(self) -> Iterator[tuple[int, Record]]:
         """Open what is there and yield every whole record in order, with its epoch; exhaust it before anything else."""
@@ -126,11 +128,11 @@ class Segments:
 
     def append(self, kind: Kind, request_id: str, payload: bytes) -> Position:
         """Write one record and return where it begins. Raises NoRoom, ValueError or OSError; then nothing changed."""
-        segment = self.current
+        segment = self._used[-1]
         framed = self._framing.frame(segment.epoch, kind, request_id, payload)
-        if len(framed) > segment.free_bytes:
+        if len(framed) > segment.size - segment.end:
             segment = self._spare
-            if segment is None or len(framed) > segment.free_bytes:
+            if segment is None or len(framed) > segment.size - segment.end:
                 raise NoRoom
             framed = self._framing.frame(segment.epoch, kind, request_id, payload)
         segment.file.write(segment.end, framed)
@@ -206,7 +208,7 @@ class Segments:
             self._disk.remove(segment.name)
 
     def _is_spare_urgent(self) -> bool:
-        return not self._used or self.current.free_bytes < self._segment_bytes * CALM_SHARE
+        return not self._used or self.current.size - self.current.end < self._segment_bytes * CALM_SHARE
 
     def close(self) -> None:
         for segment in [*self._used, *([self._spare] if self._spare else [])]:

@@ -13,7 +13,8 @@ def predicted_output_tokens(facts: Facts, model: str) -> int:
     """The classifier's expected answer length, never above the caller's own limit."""
     predicted = facts.output_tokens.get(model, DEFAULT_OUTPUT_TOKENS)
     limit = facts.max_output_tokens
-    return max(1, round(predicted if limit is None else min(predicted, limit)))
+    tokens = round(predicted if limit is None or predicted < limit else limit)
+    return tokens if tokens > 1 else 1  # compared: `max` is a call, and each candidate is asked
 
 
 def gpu_seconds(facts: Facts, model: str, speed: EngineSpeed) -> float:
@@ -42,7 +43,8 @@ def expected_cost_pico_usd(facts: Facts, candidate: Candidate) -> int | None:
         return price_compute(seconds, candidate.speed.gpu_hour_pico_usd).total_pico_usd
     if candidate.prices is None:
         return None
-    cached = min(facts.warm_tokens.get(candidate.name, 0), facts.input_tokens)
+    warm = facts.warm_tokens.get(candidate.name, 0)
+    cached = warm if warm < facts.input_tokens else facts.input_tokens
     output = predicted_output_tokens(facts, candidate.name)
     simple = price_text_tokens(facts.input_tokens, cached, output, candidate.prices)
     if simple is not None:

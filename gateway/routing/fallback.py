@@ -9,6 +9,7 @@ does the calling.
 It reads no clock and does no IO: waiting is the driver's, the jitter is passed in.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -128,7 +129,7 @@ def fallback_policy(
     After a refused key another key of the same model is tried; else another model before the same one again; the same
     one is tried again, after waiting, only when no other is left. An error that no retry can cure ends it.
     """
-    search = _Search(order, policy, pick_key, jitter, {candidate.name: _Tried() for candidate in order})
+    search = _Search(order, policy, pick_key, jitter, defaultdict(_Tried))
     number, overtakes = 0, False
     found = search.untried()
     while found is not None:

@@ -179,7 +179,10 @@ class Upstreams:
         return NO_KEYS if shelf is None else shelf.labels()
 
     def _breaker(self, candidate: Candidate, key: str) -> CircuitBreaker:
-        by_key = self.breakers.setdefault((candidate.backend, candidate.upstream_model), {})
+        upstream = (candidate.backend, candidate.upstream_model)
+        by_key = self.breakers.get(upstream)
+        if by_key is None:
+            by_key = self.breakers[upstream] = {}
         breaker = by_key.get(key)
         if breaker is None:
             breaker = by_key[key] = CircuitBreaker()
