@@ -5,6 +5,15 @@ from contextlib import suppress
 from pathlib import Path
 
 
+def sync_names(directory: Path) -> None:
+    """What was made, renamed and removed in it so far survives a loss of power. Raises OSError."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def write_whole(path: Path, content: bytes, *, lasts: bool = True) -> None:
     """Raises OSError, and leaves what was there. What `lasts` is on the disk first: a loss of power leaves the old or
     the new, where else some file systems leave a file of no length.

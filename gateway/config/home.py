@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.errors import StateError
+from gateway.whole_file import sync_names
 
 SECRET_BYTES = 32
 
@@ -121,6 +122,7 @@ def _write_once(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         with contextlib.suppress(FileExistsError):
             os.link(unfinished, path)
+        sync_names(path.parent)  # all keys are void without the pepper
     finally:
         unfinished.unlink(missing_ok=True)
 

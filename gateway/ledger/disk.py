@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from gateway.whole_file import sync_names
+
 ZEROS = bytes(1 << 20)
 SHORTEST_PAUSE_SECONDS = 0.001
 NOTE = "shipped"
@@ -125,7 +127,7 @@ class LocalDisk:
         finally:
             os.close(descriptor)
         path.rename(self._directory / name)
-        self._sync_names()
+        sync_names(self._directory)
 
     @staticmethod
     def _write_zeros(descriptor: int, size: int, *, is_urgent: Callable[[], bool]) -> None:
@@ -148,7 +150,7 @@ class LocalDisk:
 
     def remove(self, name: str) -> None:
         (self._directory / name).unlink()
-        self._sync_names()
+        sync_names(self._directory)
 
     def note(self, content: bytes) -> None:
         descriptor = os.open(self._directory / NOTE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -162,10 +164,3 @@ class LocalDisk:
             return (self._directory / NOTE).read_bytes()
         except FileNotFoundError:
             return b""
-
-    def _sync_names(self) -> None:
-        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

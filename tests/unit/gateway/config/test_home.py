@@ -30,6 +30,27 @@ def test_processes_that_ask_at_once_get_one_secret(tmp_path: Path, monkeypatch: 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_a_secret_is_on_the_disk_under_its_name_before_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system's calls, in their order: no disk of ours can lose power here."""
+    done: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def noting_sync(file: int) -> None:
+        done.append("names" if stat.S_ISDIR(os.fstat(file).st_mode) else "content")
+        fsync(file)
+
+    def noting_link(old: Path, new: Path) -> None:
+        done.append("link")
+        link(old, new)
+
+    monkeypatch.setattr(os, "fsync", noting_sync)
+    monkeypatch.setattr(os, "link", noting_link)
+    Home(tmp_path).bodies_key()
+    assert done == ["content", "link", "names"]
+
+
 @pytest.mark.parametrize("left", ["", "ab", "no hexadecimal text at all"])
 def test_a_secret_that_was_cut_is_refused_and_never_used(left: str, tmp_path: Path) -> None:
     (tmp_path / "bodies-key").write_text(left)
