@@ -112,8 +112,8 @@ def _volume(report: BreakEvenReport) -> str:
     if not volume.self_hosted:
         return text + "; hosting nothing at all never pays, because the fleet must be sized for the peak."
     first = volume.self_hosted[0].start
-    again = f", in {len(volume.self_hosted)} separate ranges" if len(volume.self_hosted) > 1 else ""
-    return text + f", and at {first.requests_per_day:,.0f} a day with nothing hosted{again}."
+    gaps = ", but not at each volume above: every further GPU must fill first" if len(volume.self_hosted) > 1 else ""
+    return text + f", and at {first.requests_per_day:,.0f} a day with nothing hosted{gaps}."
 
 
 def _odds(report: BreakEvenReport) -> str:

@@ -10,6 +10,7 @@ from gateway.economics.errors import EconomicsError, NotMeasured, NoTraffic
 from gateway.economics.gpu_cost import Engine
 from gateway.economics.report import BreakEvenReport
 from gateway.economics.traffic import HOUR_US, GpuPlan, HostedAlternative, Period
+from gateway.economics.verdict import write_verdict
 from tests.unit.gateway.economics.builders import (
     LARGE,
     MARCH_2026_US,
@@ -75,6 +76,10 @@ def test_a_dear_model_is_worth_a_fleet_without_hosting() -> None:
     report = analyse(make_days(30), make_plan(fixed_usd=7500), LARGE)
     assert round(report.volume.self_hosted[0].start.requests_per_day, 1) == 70_117.6
     assert report.volume.self_hosted[-1].end is None
+    gaps = "with nothing hosted, but not at each volume above: every further GPU must fill first"
+    assert gaps not in report.verdict
+    twice = replace(report.volume, self_hosted=report.volume.self_hosted * 2)
+    assert gaps in write_verdict(replace(report, volume=twice))
 
 
 def test_the_report_is_json_with_money_as_text() -> None:
