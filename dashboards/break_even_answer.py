@@ -22,7 +22,7 @@ def because(report: dict[str, Any]) -> str:
     """The two bills that the heading compares."""
     month, owned = report["month"], report["owned"]
     return (
-        f"At {_a_day(report['observed']['requests_per_day'])} everything hosted ({report['hosted']}) costs "
+        f"At {_a_day(report['observed']['requests_per_day'])} everything hosted at {report['hosted']} costs "
         f"{display.dollars(month['all_hosted_usd'])} a month; {markup.counted(owned['replicas'], 'GPU')} "
         f"({report['plan']}) and the rest hosted cost {display.dollars(month['plan_usd'])}."
     )

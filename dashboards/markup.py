@@ -107,7 +107,7 @@ def facts(pairs: Iterable[tuple[str, str | Sequence[Cell]]]) -> str:
 
 
 def _fact(value: str | Sequence[Cell]) -> str:
-    return escape(value) if isinstance(value, str) else ", ".join(_content(one) for one in value)
+    return escape(unbroken(value)) if isinstance(value, str) else ", ".join(_content(one) for one in value)
 
 
 def diff(text: str) -> str:

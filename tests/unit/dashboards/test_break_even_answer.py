@@ -52,7 +52,7 @@ def test_the_heading_says_which_is_cheaper(saving: str, replicas: int, said: str
 
 def test_the_bills_compared_stand_below_it() -> None:
     said = because(REPORT)
-    assert said.startswith("At 500 requests a day everything hosted (mid-hosted) costs $100.00 a month; 1 GPU (small")
+    assert said.startswith("At 500 requests a day everything hosted at mid-hosted costs $100.00 a month; 1 GPU (small")
     assert said.endswith("the rest hosted cost $1,450.50.")
 
 
