@@ -131,12 +131,15 @@ def price_bound(
     is_ordinary = asked[0] is prices.ladder and asked[1] is ONE
     bounds: list[int] = []
     for ladder, multiplier in (ordinary,) if is_ordinary else (ordinary, asked):
-        reached = [ladder.base, *(step.rates for step in ladder.steps if input_tokens > step.above_input_tokens)]
+        reached = [ladder.base]
+        if ladder.steps:
+            reached += [step.rates for step in ladder.steps if input_tokens > step.above_input_tokens]
         dearest_input = dearest_output = 0
         for rates in reached:
             one = highest_input(rates, may_write_cache=may_write_cache, may_have_media=may_have_media)
-            dearest_input = max(dearest_input, one)
-            dearest_output = max(dearest_output, highest_output(rates, may_have_media=may_have_media))
+            other = highest_output(rates, may_have_media=may_have_media)
+            dearest_input = one if one > dearest_input else dearest_input
+            dearest_output = other if other > dearest_output else dearest_output
         amount = input_tokens * dearest_input + max_output_tokens * dearest_output
         if multiplier is ONE and not prices.discount:  # whole pico-dollars stay whole
             bounds.append(amount + fee)
