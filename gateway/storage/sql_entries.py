@@ -6,15 +6,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, literal, select, tuple_
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.ledger.entry import Entry
+from gateway.storage.busy_hours import busy_hours
 from gateway.storage.sql_ledger import SqlLedger, entry_select, read_entries
 from gateway.storage.tables import adjustments, dimensions, entries
 from gateway.stores import Adjustment, Correction, EntryOrder, EntryWanted
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PLAIN = ("key_id", "team", "project", "model", "backend", "rule", "status")
+NEWEST = (entries.c.accepted_at_us.desc(), entries.c.request_id.desc())
+ALWAYS_US = 2**62
 COSTS = ("input", "cached_input", "cache_write", "output", "other", "compute")
 
 
@@ -30,19 +33,21 @@ class SqlEntries:
 
     async def find(self, wanted: EntryWanted) -> Sequence[Entry]:
         async with self._engine.connect() as connection:
-            query = _filtered(wanted)
+            conditions = _conditions(wanted)
+            query = entry_select().where(*conditions).order_by(*_largest_first(wanted.order), *NEWEST)
+            since_us = 0 if wanted.since is None else _us(wanted.since)
+            until_us = ALWAYS_US if wanted.until is None else _us(wanted.until)
             if wanted.before is not None:
-                try:
-                    number = bytes.fromhex(wanted.before)
-                except ValueError:
-                    return []
-                known = select(entries.c.accepted_at_us).where(entries.c.request_id == number)
-                accepted = (await connection.execute(known)).scalar()
+                number, accepted = await _place_of(connection, wanted.before)
                 if accepted is None:
                     return []
-                place = tuple_(entries.c.accepted_at_us, entries.c.request_id)
-                query = query.where(entries.c.accepted_at_us <= accepted, place < tuple_(accepted, number))
-            return await read_entries(connection, query)
+                query = query.where(tuple_(entries.c.accepted_at_us, entries.c.request_id) < tuple_(accepted, number))
+                until_us = min(until_us, accepted + 1)
+            if conditions and wanted.order == "newest":
+                return await _by_hours(connection, query, conditions, (since_us, until_us), wanted.limit)
+            if conditions and (await connection.execute(select(dimensions.c.id).where(*conditions))).first() is None:
+                return []
+            return await read_entries(connection, query.where(*_within(since_us, until_us)).limit(wanted.limit))
 
     async def corrections(self, request_ids: Sequence[str]) -> Mapping[str, Sequence[Correction]]:
         found: dict[str, list[Correction]] = {}
@@ -56,20 +61,46 @@ class SqlEntries:
         return found
 
 
-def _filtered(wanted: EntryWanted) -> Select[Any]:
-    newest = entries.c.accepted_at_us.desc(), entries.c.request_id.desc()
-    query = entry_select().order_by(*_largest_first(wanted.order), *newest).limit(wanted.limit)
-    if wanted.since is not None:
-        query = query.where(entries.c.accepted_at_us >= _us(wanted.since))
-    if wanted.until is not None:
-        query = query.where(entries.c.accepted_at_us < _us(wanted.until))
-    for name in PLAIN:
-        value = getattr(wanted, name)
-        if value is not None:
-            query = query.where(dimensions.c[name] == str(value))
-    if wanted.tag is not None:
-        query = query.where(has_tag(wanted.tag))
-    return query
+async def _place_of(connection: AsyncConnection, request_id: str) -> tuple[bytes, int | None]:
+    """Its number, and when it was accepted; None where there is no such request."""
+    try:
+        number = bytes.fromhex(request_id)
+    except ValueError:
+        return b"", None
+    known = select(entries.c.accepted_at_us).where(entries.c.request_id == number)
+    return number, (await connection.execute(known)).scalar()
+
+
+async def _by_hours(
+    connection: AsyncConnection,
+    query: Select[Any],
+    conditions: list[ColumnElement[Any]],
+    period: tuple[int, int],
+    limit: int,
+) -> list[Entry]:
+    """The newest, from one hour that has such requests to the next: else a filter that few meet reads all requests."""
+    oldest, newest = (select(end(entries.c.accepted_at_us)).scalar_subquery() for end in (func.min, func.max))
+    first, last = (await connection.execute(select(oldest, newest))).one()
+    found: list[Entry] = []
+    if first is None:
+        return found
+    async for begins, ends in busy_hours(connection, conditions, max(period[0], first), min(period[1], last + 1)):
+        here = _within(max(begins, period[0]), min(ends, period[1]))
+        found += await read_entries(connection, query.where(*here).limit(limit - len(found)))
+        if len(found) == limit:
+            break
+    return found
+
+
+def _within(since_us: int, until_us: int) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return entries.c.accepted_at_us >= since_us, entries.c.accepted_at_us < until_us
+
+
+def _conditions(wanted: EntryWanted) -> list[ColumnElement[Any]]:
+    """On dimensions."""
+    named = {name: getattr(wanted, name) for name in PLAIN}
+    found: list[ColumnElement[Any]] = [dimensions.c[name] == str(one) for name, one in named.items() if one is not None]
+    return found if wanted.tag is None else [*found, has_tag(wanted.tag)]
 
 
 def _largest_first(order: EntryOrder) -> Sequence[ColumnElement[Any]]:

@@ -10,9 +10,12 @@ from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.storage.database import migrate, open_database
+from gateway.storage.periods import HOUR_US
+from gateway.storage.sql_entries import SqlEntries
 from gateway.storage.sql_ledger import SqlLedger, entry_select
 from gateway.storage.tables import entries
 from tests.integration.storage.test_sql_ledger import failed_attempt
+from tests.integration.storage.test_sql_reports import Wanted
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration
@@ -35,8 +38,8 @@ async def sqlite(tmp_path: Path) -> AsyncIterator[AsyncEngine]:
     await opened.dispose()
 
 
-async def walks_of(engine: AsyncEngine, question: Awaitable[object]) -> list[str]:
-    """What is asked for the answer and read row by row."""
+async def asked_for(engine: AsyncEngine, question: Awaitable[object]) -> list[tuple[str, Any]]:
+    """The statements, each with its parameters; of many, the first ones."""
     asked: list[tuple[str, Any]] = []
 
     def note(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, executemany: bool) -> None:
@@ -46,10 +49,16 @@ async def walks_of(engine: AsyncEngine, question: Awaitable[object]) -> list[str
     event.listen(engine.sync_engine, "before_cursor_execute", note)
     await question
     event.remove(engine.sync_engine, "before_cursor_execute", note)
+    assert asked
+    return asked
+
+
+async def walks_of(engine: AsyncEngine, question: Awaitable[object]) -> list[str]:
+    """What is asked for the answer and read row by row."""
+    asked = await asked_for(engine, question)
     async with engine.connect() as connection:
         plans = [await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", given) for sql, given in asked]
         steps: list[str] = [step for plan in plans for step in plan.scalars("detail")]
-    assert asked
     return [step for step in steps if WALK.match(step)]
 
 
@@ -61,3 +70,23 @@ async def test_a_page_of_requests_is_read_without_a_walk(sqlite: AsyncEngine) ->
     await SqlLedger(sqlite).insert(MANY)
     newest = entry_select().order_by(entries.c.accepted_at_us.desc(), entries.c.request_id.desc()).limit(50)
     assert await walks_of(sqlite, SqlLedger(sqlite).select(newest)) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "pages"),
+    [
+        (Wanted(team="nobody"), 0),
+        (Wanted(tag="nothing", order="cost"), 0),
+        (Wanted(team="team-3"), 1),
+        (Wanted(rule="default"), 5),
+        (Wanted(rule="default", limit=2), 2),
+    ],
+)
+async def test_few_requests_among_many_are_read_from_their_hours_alone(
+    sqlite: AsyncEngine, wanted: Wanted, pages: int
+) -> None:
+    hours = [make_intent(n, team=f"team-{n}", accepted_at_us=(500_000 + n) * HOUR_US) for n in range(5)]
+    await SqlLedger(sqlite).insert([make_entry(n, intent=intent) for n, intent in enumerate(hours)])
+    asked = await asked_for(sqlite, SqlEntries(sqlite).find(wanted))
+    read = [given for sql, given in asked if "FROM entries JOIN" in sql]
+    assert len(read) == pages
