@@ -52,10 +52,11 @@ class LogprobWire:
         return [None, *(self._by_id(entry, top) for entry in entries)]
 
     def _likeliest(self, entry: TokenLogprobs, top: int) -> dict[str, float]:
-        """By their texts; the token itself is always among them. Of several with one text the likeliest is told."""
-        told: dict[str, float] = {}
-        for token_id, logprob in (*entry.top[:top], (entry.token_id, entry.logprob)):
-            told.setdefault(self._text(token_id), logprob)
+        """By their texts, the token itself first. Of several with one text the likeliest is told."""
+        told = {self._text(entry.token_id): entry.logprob}
+        for token_id, logprob in entry.top[:top]:
+            text = self._text(token_id)
+            told[text] = max(logprob, told.get(text, logprob))
         return told
 
     def _by_id(self, entry: TokenLogprobs, top: int) -> dict[str, Any]:

@@ -61,6 +61,7 @@ async def test_logprobs_of_a_completion(client: httpx.AsyncClient, wanted: int) 
         assert logprob <= top[token] <= 0
         assert logprob == top[token] or token == "\ufffd"
         assert 1 <= len(top) <= wanted + 1
+        assert next(iter(top)) == token, "vLLM's suite reads the drawn token there"
     assert found["text_offset"][0] == 0
     assert found["text_offset"] == sorted(found["text_offset"])
     whole = [(token, at) for token, at in zip(found["tokens"], found["text_offset"], strict=True) if token != "\ufffd"]
