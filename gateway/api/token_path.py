@@ -2,7 +2,8 @@
 
 import logging
 import re
-from typing import Protocol
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
 
@@ -41,7 +42,7 @@ ENDPOINTS: dict[str, Operation] = {
 class Answers(Protocol):
     """The pipeline, as far as this file needs it."""
 
-    async def answer(self, incoming: Incoming, caller: Caller) -> None: ...
+    def answer(self, incoming: Incoming, caller: Caller) -> Coroutine[Any, Any, None]: ...
 
 
 class _Gone(Exception):
@@ -79,7 +80,7 @@ class TokenPath:
             )
             key = idempotency_key(headers) if KEY_HEADER in given else None
             work = (
-                self._serve(asked, caller)
+                self._pipeline.answer(asked, caller)
                 if key is None
                 else self._serve_once(key, asked, caller, send, path=scope["path"])
             )
@@ -109,18 +110,14 @@ class TokenPath:
     def _error(self, error: BreakevenError, request_id: str) -> bytes:
         return body_of(error)
 
-    async def _serve(self, asked: Incoming, caller: AsgiCaller) -> bool:
-        """Run the pipeline; whether all of the answer was sent."""
-        await self._pipeline.answer(asked, caller)
-        return caller.is_whole
-
     async def _serve_once(self, key: str, asked: Incoming, caller: AsgiCaller, send: Send, *, path: str) -> None:
         """Run the pipeline for whoever asks first with this key; `caller` is one of those who wait for it."""
 
         async def serve(shared: Sink) -> bool:
             leader = self._caller(as_send(shared))
             try:
-                return await self._serve(asked, leader)
+                await self._pipeline.answer(asked, leader)
+                return leader.is_whole
             finally:
                 leader.close()
 
