@@ -5,7 +5,6 @@ Versions are never changed; `active.json` is replaced whole, so a reader sees th
 
 import fcntl
 import json
-import os
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -102,8 +101,9 @@ class ClassifierVersions:
         except ArtefactError as error:
             raise StateError(str(error)) from error
         kept = self._directory / "artefacts" / name
-        if not _is_whole(kept):  # what is in force is not written over
-            _copy_whole(folder, kept)
+        with self._alone():
+            if not _is_whole(kept):  # what is in force is not written over
+                _copy_whole(folder, kept)
         return name
 
     def open(self) -> Classifier:
@@ -145,10 +145,13 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _copy_whole(folder: Path, kept: Path) -> None:
-    """Under its name when it is complete; what is damaged there makes way. Raises StateError."""
-    part = kept.with_name(f"{kept.name}.{os.getpid()}{PART}")
+    """Under its name when it is complete; what is damaged there makes way, and what was left by one that was killed.
+    Nobody else may be at it. Raises StateError."""
+    part = kept.with_name(kept.name + PART)
+    for left in kept.parent.glob(f"*{PART}"):
+        shutil.rmtree(left, ignore_errors=True)
     try:
-        shutil.copytree(folder, part, dirs_exist_ok=True)
+        shutil.copytree(folder, part)
         shutil.rmtree(kept, ignore_errors=True)
         part.rename(kept)
     except OSError as error:

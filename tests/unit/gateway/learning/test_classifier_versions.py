@@ -97,8 +97,11 @@ def test_what_is_in_force_is_not_written_over_and_what_is_damaged_is_replaced(tm
 
 def test_an_artefact_that_was_not_copied_whole_is_none(tmp_path: Path) -> None:
     versions = ClassifierVersions(tmp_path)
-    (tmp_path / "artefacts" / f"{'a' * 16}.7.part").mkdir(parents=True)  # of one that was killed
+    left = tmp_path / "artefacts" / f"{'a' * 16}.part"  # of one that was killed
+    left.mkdir(parents=True)
     assert versions.artefacts() == [SHIPPED]
+    versions.add_artefact(SHIPPED_FOLDER)
+    assert not left.exists()
 
 
 def test_a_correction_that_cannot_be_written_leaves_the_one_in_force(tmp_path: Path) -> None:
