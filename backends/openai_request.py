@@ -106,6 +106,13 @@ def _without(names: frozenset[str], messages: bytes) -> bytes:
 
 
 def _with_usage(options: bytes) -> bytes:
+    """vLLM's usage in every chunk goes with a usage that was asked for; we ask for ours at the end alone."""
     if options in _ASKED_FOR_USAGE:
         return options
-    return _ASKED_FOR_USAGE[0] if options == b"null" else splice(options, {"include_usage": b"true"})
+    if options == b"null":
+        return _ASKED_FOR_USAGE[0]
+    members = find_members(options)
+    asked = members.get("include_usage")
+    if asked is not None and options[asked.start : asked.end] == b"true":
+        return options
+    return splice(options, {"include_usage": b"true", "continuous_usage_stats": None}, members)

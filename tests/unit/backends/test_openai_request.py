@@ -28,6 +28,14 @@ BODIES: list[tuple[Call, bytes]] = [
         b'{"model":"up/model-1","stream_options":{"include_usage":true,"x":[1, 2]}}',
     ),
     (
+        make_call(b'{"model":"a","stream_options":{"include_usage":false,"continuous_usage_stats":true}}', stream=True),
+        b'{"model":"up/model-1","stream_options":{"include_usage":true}}',
+    ),
+    (
+        make_call(b'{"model":"a","stream_options":{"continuous_usage_stats":true,"include_usage":true}}', stream=True),
+        b'{"model":"up/model-1","stream_options":{"continuous_usage_stats":true,"include_usage":true}}',
+    ),
+    (
         make_call(b'{"model":"a","stream_options":{"x":1}}', stream=True),
         b'{"model":"up/model-1","stream_options":{"x":1,"include_usage":true}}',
     ),
