@@ -107,7 +107,7 @@ def _rest(found: dict[str, Any]) -> None:
             chart(charts.tornado(swings, float(report["month"]["plan_saving_usd"])), "Sensitivity of the saving")
     with panel("In words, and what it assumes"):
         caveats = "".join(f"<li>{escape(one)}</li>" for one in report["caveats"])
-        verdict = escape(report["verdict"].replace("-$", "−$"))
+        verdict = escape(markup.unbroken(report["verdict"].replace("-$", "−$")))
         html(f'<div class="be-verdict">{verdict}</div><ul class="be-caveats">{caveats}</ul>')
     with panel("What was observed"):
         html(_observed(report))
