@@ -1,19 +1,21 @@
-"""The requests of a part of an hour, each as sums of one, for periods that cut hours. Reads; decides nothing."""
+"""A part of an hour, for periods that cut hours: its requests as a table with a rollup's columns, and what else counts
+there. Reads; decides nothing."""
 
+from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, exists, func, literal, select
+from sqlalchemy import ColumnElement, Subquery, and_, case, exists, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.ledger.entry import Entry
 from gateway.storage.dimension import Dimension, dimension_of
-from gateway.storage.entry_rows import figures_of
+from gateway.storage.entry_rows import COST_COLUMNS, FIGURES
 from gateway.storage.paid_parts import paid_parts
 from gateway.storage.periods import HOUR_US, Cut
 from gateway.storage.rollup import Rollup
 from gateway.storage.sql_ledger import entry_select, read_entries
 from gateway.storage.sums_filters import conditions, meets
-from gateway.storage.tables import adjustments, attempts, dimensions, entries
+from gateway.storage.tables import adjustments, attempts, circumstances, dimensions, entries
 from gateway.sums import SumsQuery
 
 Totals = dict[str, Any]
@@ -24,37 +26,65 @@ PAID_ELSEWHERE: ColumnElement[bool] = exists().where(
 )
 
 
-async def sums_of_cut(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[tuple[int, Totals]]:
-    """With the time of each. A correction is at its request's time; one without a request, at the hour's beginning."""
-    inside = entry_select().where(entries.c.accepted_at_us >= cut.since_us, entries.c.accepted_at_us < cut.until_us)
-    found = [
-        (entry.intent.accepted_at_us, _own_sums(entry))
-        for entry in await read_entries(connection, inside.where(*conditions(query)))
+def requests_of(cut: Cut) -> Subquery:
+    """Each as sums of one, with the two figures that sketches are made of."""
+    exact, paid = circumstances.c.is_exact, [name for name in COST_COLUMNS if name != "list_pico_usd"]
+    total: ColumnElement[Any] = sum((entries.c[name] for name in paid), literal(0))
+    bounds = [
+        case((exact, total), else_=func.coalesce(entries.c[name], 0)).label(name)
+        for name in ("lower_pico_usd", "upper_pico_usd")
     ]
-    for entry in await read_entries(connection, inside.where(PAID_ELSEWHERE)):
-        for part in paid_parts(entry):
-            if meets(part.dimension, query):
-                one = Rollup()
-                one.take(part)
-                found.append((entry.intent.accepted_at_us, _row(one, part.dimension)))
-    return found + await _corrections(connection, query, cut)
-
-
-def _own_sums(entry: Entry) -> Totals:
-    one = Rollup()
-    one.add([entry], [figures_of(entry)])
-    for part in paid_parts(entry):
-        one.give(part)
-    return {
-        **_row(one, dimension_of(entry)),
-        "successful_requests": int(entry.status == "completed"),
-        "aborted_requests": int(entry.status in ("cancelled", "partial")),
-        "simulated_requests": int(entry.is_simulated),
+    counts = {
+        "unpriced_requests": entries.c.list_pico_usd.is_(None),
+        "estimated_requests": circumstances.c.is_usage_estimated,
+        "unbounded_requests": and_(exact.is_(False), entries.c.upper_pico_usd.is_(None)),
     }
+    return (
+        select(
+            entries.c.dimension_id,
+            literal(1).label("requests"),
+            *(case((test, 1), else_=0).label(name) for name, test in counts.items()),
+            *(func.coalesce(entries.c[name], 0).label(name) for name in FIGURES),
+            *bounds,
+            literal(0).label("adjusted_requests"),
+            literal(0).label("adjustment_pico_usd"),
+            entries.c.time_to_first_token_us,
+            entries.c.decode_tokens_per_second,
+        )
+        .join(circumstances, circumstances.c.id == entries.c.circumstance_id)
+        .where(*_inside(cut))
+        .subquery()
+    )
+
+
+async def moved_in(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[tuple[int, Totals]]:
+    """What `requests_of` does not know, with its time: what was paid elsewhere, away from one dimension and to another,
+    and corrections. One is at its request's time, or, without a request, at the hour's beginning."""
+    elsewhere = entry_select().where(*_inside(cut)).where(PAID_ELSEWHERE)
+    moved = [
+        (entry.intent.accepted_at_us, row)
+        for entry in await read_entries(connection, elsewhere)
+        for row in _moves(entry, query)
+    ]
+    return moved + await _corrections(connection, query, cut)
+
+
+def _moves(entry: Entry, query: SumsQuery) -> Iterator[Totals]:
+    own = dimension_of(entry)
+    for part in paid_parts(entry):
+        for dimension, is_taken in ((own, False), (part.dimension, True)):
+            if meets(dimension, query):
+                one = Rollup()
+                (one.take if is_taken else one.give)(part)
+                yield _row(one, dimension)
 
 
 def _row(sums: Rollup, dimension: Dimension) -> Totals:
     return {**sums.row(), **dimension._asdict()}
+
+
+def _inside(cut: Cut) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return entries.c.accepted_at_us >= cut.since_us, entries.c.accepted_at_us < cut.until_us
 
 
 async def _corrections(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[tuple[int, Totals]]:

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Table, case, func, literal, select
+from sqlalchemy import ColumnElement, Subquery, Table, case, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.economics.traffic import HourlyTraffic
 from gateway.routing.rules import EMBEDDINGS
-from gateway.storage.cut_hours import Totals, sums_of_cut
+from gateway.storage.cut_hours import Totals, moved_in, requests_of
 from gateway.storage.periods import HOUR_US, Calendar, Cut, cut_hours
 from gateway.storage.rollup import DAY_HOURS, SKETCHES, SUMS
-from gateway.storage.sketch import percentile
+from gateway.storage.sketch import percentile, sketch
 from gateway.storage.sums_filters import COLUMNS, conditions
 from gateway.storage.tables import api_keys, daily, dimensions, entries, hourly
 from gateway.stores import SHADOW
@@ -52,7 +52,9 @@ class SqlReports:
                 for row in await _rollup_rows(connection, query, span):
                     _add(groups, query, calendar, row["at"] * span.unit_us if "at" in row else None, row)
             for cut in split:
-                for at_us, row in await sums_of_cut(connection, query, cut):
+                for row in await _cut_rows(connection, query, cut):
+                    _add(groups, query, calendar, cut.since_us, row)
+                for at_us, row in await moved_in(connection, query, cut):
                     _add(groups, query, calendar, at_us, row)
         ordered = sorted(groups, key=lambda values: tuple((value is not None, value or "") for value in values))
         return [_sums(query, values, groups[values]) for values in ordered]
@@ -171,16 +173,45 @@ async def _rollup_rows(connection: AsyncConnection, query: SumsQuery, span: Span
     wanted: list[Any] = [unit >= span.first, unit < span.end, *conditions(query)]
     if span.skipped:
         wanted.append(unit.not_in(sorted(span.skipped)))
+    rows = await _summed(connection, table, keys, wanted)
     source = table.join(dimensions, dimensions.c.id == table.c.dimension_id)
-    sums = [part for name in SUMS for part in _exact_sum(connection, table.c[name])]
-    sums += [func.sum(case((test, table.c.requests), else_=0)).label(name) for name, test in BY_STATUS.items()]
-    found = await connection.execute(select(*keys, *sums).select_from(source).where(*wanted).group_by(*keys))
-    rows = [_joined(row) for row in found.mappings() if row["requests"] is not None]
     if query.with_latencies:
         sketches = [table.c[name] for name in SKETCHES]
         found = await connection.execute(select(*keys, *sketches).select_from(source).where(*wanted))
         rows += _joined_sketches([key.name for key in keys], [tuple(row) for row in found])
     return rows
+
+
+async def _cut_rows(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[Totals]:
+    """The same of the requests of a part of an hour."""
+    table, wanted = requests_of(cut), conditions(query)
+    keys: list[ColumnElement[Any]] = [dimensions.c[name] for name in _group_columns(query)]
+    rows = await _summed(connection, table, keys, wanted)
+    if query.with_latencies:
+        source = table.join(dimensions, dimensions.c.id == table.c.dimension_id)
+        figures = (table.c.time_to_first_token_us, table.c.decode_tokens_per_second)
+        values: dict[tuple[Any, ...], tuple[list[float], list[float]]] = {}
+        for row in await connection.execute(select(*keys, *figures).select_from(source).where(*wanted)):
+            *key, first_us, speed = tuple(row)
+            firsts, speeds = values.setdefault(tuple(key), ([], []))
+            firsts += [] if first_us is None else [first_us / 1e6]
+            speeds += [] if speed is None else [speed]
+        found = [(*key, sketch(firsts), sketch(speeds)) for key, (firsts, speeds) in values.items()]
+        rows += _joined_sketches([key.name for key in keys], found)
+    return rows
+
+
+async def _summed(
+    connection: AsyncConnection,
+    table: Table | Subquery,
+    keys: Sequence[ColumnElement[Any]],
+    wanted: Sequence[ColumnElement[Any]],
+) -> list[Totals]:
+    sums = [part for name in SUMS for part in _exact_sum(connection, table.c[name])]
+    sums += [func.sum(case((test, table.c.requests), else_=0)).label(name) for name, test in BY_STATUS.items()]
+    source = table.join(dimensions, dimensions.c.id == table.c.dimension_id)
+    found = await connection.execute(select(*keys, *sums).select_from(source).where(*wanted).group_by(*keys))
+    return [_joined(row) for row in found.mappings() if row["requests"] is not None]
 
 
 def _joined_sketches(names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> list[Totals]:

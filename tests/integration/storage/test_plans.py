@@ -13,7 +13,9 @@ from gateway.storage.database import migrate, open_database
 from gateway.storage.periods import HOUR_US
 from gateway.storage.sql_entries import SqlEntries
 from gateway.storage.sql_ledger import SqlLedger, entry_select
+from gateway.storage.sql_reports import SqlReports
 from gateway.storage.tables import entries
+from gateway.sums import SumsQuery
 from tests.integration.storage.test_sql_ledger import failed_attempt
 from tests.integration.storage.test_sql_reports import Wanted
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
@@ -90,3 +92,11 @@ async def test_few_requests_among_many_are_read_from_their_hours_alone(
     asked = await asked_for(sqlite, SqlEntries(sqlite).find(wanted))
     read = [given for sql, given in asked if "FROM entries JOIN" in sql]
     assert len(read) == pages
+
+
+async def test_the_requests_of_a_cut_hour_are_summed_by_the_database(sqlite: AsyncEngine) -> None:
+    await SqlLedger(sqlite).insert(MANY)
+    half = MANY[0].intent.accepted_at_us // HOUR_US * HOUR_US + HOUR_US // 2
+    asked = await asked_for(sqlite, SqlReports(sqlite).sums(SumsQuery(half - HOUR_US, half, ("team",))))
+    assert any("FROM entries JOIN" in sql for sql, _ in asked)
+    assert not any("entries.detail" in sql and "EXISTS" not in sql for sql, _ in asked)
