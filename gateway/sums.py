@@ -1,6 +1,6 @@
 """What reports ask of the books: sums by these dimensions, and who gives them. Names no technology."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -154,8 +154,8 @@ class ReportStore(Protocol):
         are nobody's traffic and no chat model embeds, so both are only in that `of_all_kinds`."""
         ...
 
-    async def key_names(self) -> Mapping[str, str]:
-        """What people call each key, by its id; revoked ones too. Names need not differ."""
+    async def key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:
+        """What people call these keys, by their ids; revoked ones too. Names need not differ."""
         ...
 
     async def first_and_last_us(self) -> tuple[int, int] | None:

@@ -134,8 +134,7 @@ class Books:
 
     async def _key_names(self, rows: Sequence[CostRow]) -> dict[str, str]:
         """Of the keys that the rows are of; one that is in no table of keys has none."""
-        shown = {row.group["key"] for row in rows}
-        return {key_id: name for key_id, name in (await self._store.key_names()).items() if key_id in shown}
+        return dict(await self._store.key_names({key_id for row in rows if (key_id := row.group["key"])}))
 
     async def _savings(self, bounds: Bounds, idle: IdleCost | None) -> list[Savings]:
         groups = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, BY))

@@ -39,8 +39,9 @@ class ReportFiles:
         groups = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, GROUP_BY))
         capacity = await self._books.gpus.capacity(bounds)
         period = Period(moment_of(bounds.since_us), moment_of(bounds.until_us))
+        names = await self._store.key_names({key_id for group in groups if (key_id := group.group["key"])})
         # Off the event loop: a year of many keys is many rows, and answers pass here too.
-        return await asyncio.to_thread(focus_table, groups, capacity, period, await self._store.key_names())
+        return await asyncio.to_thread(focus_table, groups, capacity, period, names)
 
     async def costs(self, query: CostQuery) -> ReportTable:
         return costs_file(await self._reports.costs(query))

@@ -89,7 +89,12 @@ class SqlKeyStore:
     async def list(self) -> Sequence[ListedKey]:
         query = select(api_keys).order_by(api_keys.c.created_at_us.desc(), api_keys.c.id)
         async with self._engine.connect() as connection:
-            return [_listed(row) for row in (await connection.execute(query)).mappings()]
+            rows = (await connection.execute(query)).mappings()
+        found: list[ListedKey] = []
+        for part in rows.partitions(AT_ONCE):
+            found += map(_listed, part)
+            await asyncio.sleep(0)
+        return found
 
     async def revoke(self, key_id: str, *, author: str) -> bool:
         """The first revocation counts; revoking again changes nothing."""

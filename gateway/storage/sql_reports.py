@@ -4,7 +4,7 @@ See gateway.stores.ReportStore. Sums are exact integers on both databases, beyon
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from gateway.storage.tables import api_keys, daily, dimensions, entries, hourly
 from gateway.stores import SHADOW
 from gateway.sums import Latencies, Sums, SumsQuery
 
+KEYS_AT_ONCE = 500
 TIMES = ("hour", "day", "month")
 BY_STATUS: dict[str, Any] = {
     "successful_requests": dimensions.c.status == "completed",
@@ -102,9 +103,15 @@ class SqlReports:
             for row in rows
         ]
 
-    async def key_names(self) -> Mapping[str, str]:
+    async def key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        wanted = sorted(key_ids)
         async with self._engine.connect() as connection:
-            return {row.id: row.name for row in await connection.execute(select(api_keys.c.id, api_keys.c.name))}
+            for start in range(0, len(wanted), KEYS_AT_ONCE):
+                some = api_keys.c.id.in_(wanted[start : start + KEYS_AT_ONCE])
+                rows = await connection.execute(select(api_keys.c.id, api_keys.c.name).where(some))
+                found.update((row.id, row.name) for row in rows)
+        return found
 
     async def first_and_last_us(self) -> tuple[int, int] | None:
         async with self._engine.connect() as connection:

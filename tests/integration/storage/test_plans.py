@@ -12,9 +12,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.storage.database import migrate, open_database
 from gateway.storage.periods import HOUR_US
 from gateway.storage.sql_entries import SqlEntries
+from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_ledger import SqlLedger, entry_select
 from gateway.storage.sql_reports import SqlReports
 from gateway.storage.tables import entries
+from gateway.stores import NewKey
 from gateway.sums import SumsQuery
 from tests.integration.storage.test_sql_ledger import failed_attempt
 from tests.integration.storage.test_sql_reports import Wanted
@@ -100,3 +102,11 @@ async def test_the_requests_of_a_cut_hour_are_summed_by_the_database(sqlite: Asy
     asked = await asked_for(sqlite, SqlReports(sqlite).sums(SumsQuery(half - HOUR_US, half, ("team",))))
     assert any("FROM entries JOIN" in sql for sql, _ in asked)
     assert not any("entries.detail" in sql and "EXISTS" not in sql for sql, _ in asked)
+
+
+async def test_the_names_of_some_keys_are_read_alone(sqlite: AsyncEngine) -> None:
+    keys = SqlKeyStore(sqlite, b"pepper")
+    made = [(await keys.create(NewKey(name=f"number {n}"), author="me"))[0].record.id for n in range(3)]
+    asked = await asked_for(sqlite, SqlReports(sqlite).key_names(made[:2]))
+    assert [sorted(given) for _, given in asked] == [sorted(made[:2])]
+    assert await SqlReports(sqlite).key_names([*made[1:], "key_gone"]) == {made[1]: "number 1", made[2]: "number 2"}

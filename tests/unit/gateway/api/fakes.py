@@ -1,6 +1,6 @@
 """In-memory stores behind the real routers, for tests of the admin API."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -172,7 +172,7 @@ class OneSum:
     async def first_and_last_us(self) -> tuple[int, int] | None:
         return None
 
-    async def key_names(self) -> Mapping[str, str]:
+    async def key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:
         return {}
 
 

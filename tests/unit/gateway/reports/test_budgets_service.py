@@ -1,6 +1,6 @@
 """What a budget's month looks like from inside it: what is spent, and what the complete days say of the rest."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -48,7 +48,7 @@ class TenDollarsADay:
     async def first_and_last_us(self) -> tuple[int, int] | None:
         return us(FIRST_HOUR), us(NOW)
 
-    async def key_names(self) -> Mapping[str, str]:
+    async def key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:
         return {}
 
 

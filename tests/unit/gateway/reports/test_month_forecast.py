@@ -1,6 +1,6 @@
 """A month has one forecast: the command, the overview and every budget say the same of it, to the pico-dollar."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
@@ -39,7 +39,7 @@ class Months(OneSum):
     async def first_and_last_us(self) -> tuple[int, int] | None:
         return us(datetime(2026, 7, 1, tzinfo=UTC)), us(NOW)
 
-    async def key_names(self) -> Mapping[str, str]:
+    async def key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:
         return {}
 
 
