@@ -31,11 +31,11 @@ def budget_spent(budget: StrictBudget, *, spent: int, held: int, needed: int) ->
             "Lower max_tokens, or how often tools may search, wait for the next window or ask finance to raise the "
             "budget."
         )
+    waiting = "" if needed > budget.pico_usd else "wait for the next window "  # which would not help
     return (
         f"The budget of {_whose(budget)} is ${_shown(budget.pico_usd)} per {budget.window}: ${_shown(spent)} is "
         f"spent, ${_shown(held)} is held by requests under way, and this request needs "
-        f"${_shown(needed)}. Lower max_tokens, or how often tools may search, wait for the next window or raise the "
-        "budget."
+        f"${_shown(needed)}. Lower max_tokens, or how often tools may search, {waiting}or raise the budget."
     )
 
 

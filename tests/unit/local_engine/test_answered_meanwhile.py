@@ -97,7 +97,7 @@ class HeldTokenizer(Tokenizer):
 
 
 async def test_a_drain_waits_for_no_prompt_that_is_cut_into_tokens(engine: Engine) -> None:
-    """Sixteen megabytes take half a minute; neither those on their way nor those behind them hold up the end."""
+    """Sixteen megabytes take long; neither those on their way nor those behind them hold up the end."""
     held = HeldTokenizer()
     running = engine.serve()
     running.start()
