@@ -222,14 +222,15 @@ class Dispatcher(msgspec.Struct):
 
     def _note(self, run: Run, attempt: _Attempt, outcome: str, status: int | None, extra: ExtraCost) -> None:
         candidate, began = attempt.candidate, attempt.began
+        after, lasted = began - run.meter.started_at, self.monotonic() - began
         run.attempts.append(
             Attempt(
                 number=attempt.step.number + run.choice.attempts_before,
                 model=candidate.name,
                 backend=candidate.backend,
                 outcome=outcome,
-                started_after_seconds=began - run.meter.started_at,
-                lasted_seconds=self.monotonic() - began,
+                started_after_seconds=after if after > 0.0 else 0.0,  # a clock may be put back
+                lasted_seconds=lasted if lasted > 0.0 else 0.0,
                 cost_pico_usd=extra.estimate_pico_usd,
                 http_status=status,
                 paid_to=None if extra is NO_EXTRA else paid_to(candidate, extra),

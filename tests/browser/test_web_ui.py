@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from urllib.parse import urlencode, urlsplit
@@ -163,11 +164,15 @@ def test_a_chart_shows_utc_to_who_lives_elsewhere(browser: webdriver.Chrome, run
     browser.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "America/Los_Angeles"})
     try:
         go(browser, running, "/")
-        chart = browser.find_element(By.CSS_SELECTOR, ".be-chart canvas")
-        ActionChains(browser).move_to_element(chart).perform()
-        tip = patient(browser).until(
-            lambda one: [box.text for box in one.find_elements(By.CSS_SELECTOR, ".be-chart > div") if "$" in box.text]
-        )
+        places = itertools.cycle((0, 20, -20))
+
+        def tips(one: webdriver.Chrome) -> list[str]:
+            """Pointing anew each time: a chart that was drawn after the pointer came hears of the next move alone."""
+            chart = one.find_element(By.CSS_SELECTOR, ".be-chart canvas")
+            ActionChains(one).move_to_element_with_offset(chart, next(places), 0).perform()
+            return [box.text for box in one.find_elements(By.CSS_SELECTOR, ".be-chart > div") if "$" in box.text]
+
+        tip = patient(browser).until(tips)
         day = datetime.strptime(tip[0].splitlines()[0], "%d %b %Y").replace(tzinfo=UTC)
         assert timedelta() < datetime.now(UTC) - day < timedelta(days=32), "a day, not an hour of the one before"
     finally:

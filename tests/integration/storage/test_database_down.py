@@ -17,7 +17,8 @@ from tests.postgres_server import empty_postgres
 pytestmark = pytest.mark.integration
 FULL = "PRAGMA max_page_count = 1"
 READ_ONLY = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"
-FILL = "CREATE TABLE filling AS SELECT 'something that needs a page' AS word"
+FILL = f"CREATE TABLE filling AS SELECT '{'x' * 1_000_000}' AS word"
+"""More than the pages that a migration left free."""
 
 
 class Said(Exception):
