@@ -28,8 +28,8 @@ class LongBodies:
         async with self._places:
             if self._draining.is_set():
                 raise EngineDraining(SHUTTING_DOWN)
-            told = asyncio.ensure_future(self._draining.wait())
             reading = _begin(work)
+            told = asyncio.ensure_future(self._draining.wait())
             try:
                 await asyncio.wait((reading, told), return_when=asyncio.FIRST_COMPLETED)
                 if not reading.done():

@@ -1,7 +1,6 @@
 """`echo` with `logprobs`, and `prompt_logprobs`, as evaluation harnesses ask for them: over a tiny model."""
 
 import json
-from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 from local_engine.assembly import Engine, assemble
 from local_engine.config import EngineConfig
-from local_engine.openai_server import build_app
 from local_engine.safetensors_loader import load_safetensors
 from local_engine.text_offsets import TextOffsets
 from local_engine.vocabulary import build_gguf_tokenizer
@@ -29,16 +27,6 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     folder = write_folder(make_model("qwen2"), tmp_path_factory.mktemp("model"))
     config = EngineConfig(kv_blocks=64, context_window=WINDOW, max_running_requests=4, max_tokens_per_step=5)
     return assemble(load_safetensors(folder), config)
-
-
-@pytest.fixture
-async def client(engine: Engine) -> AsyncIterator[httpx.AsyncClient]:
-    running = engine.serve()
-    running.start()
-    app = build_app(running, engine, model_name="tiny")
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://engine", timeout=300) as made:
-        yield made
-    await running.stop()
 
 
 async def complete(client: httpx.AsyncClient, **changes: Any) -> dict[str, Any]:
