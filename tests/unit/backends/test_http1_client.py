@@ -1,19 +1,13 @@
 """The HTTP client against servers that say exactly what a test wrote, byte for byte."""
 
 import asyncio
-import datetime
 import gzip
-import ipaddress
 import ssl
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from backends.errors import ConnectFailed, UpstreamUnavailable
 from backends.http1_client import Http1Client
@@ -349,46 +343,6 @@ async def test_an_address_that_cannot_be_reached_is_connect_failed(url: str) -> 
     async with client() as made:
         with pytest.raises(ConnectFailed):
             await made.send("GET", url, {}, None, timeouts=Timeouts())
-
-
-async def test_a_certificate_nobody_vouches_for_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
-    seen: list[bytes] = []
-
-    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        seen.append(await reader.read(100))
-
-    async with server(handler, _self_signed(tmp_path)) as url, client() as made:
-        with pytest.raises(ConnectFailed, match="CertVerification"):
-            await made.send("POST", url, {"authorization": "Bearer secret"}, b"{}", timeouts=Timeouts())
-    assert not any(seen)
-
-
-async def test_tls_to_whom_we_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tls = _self_signed(tmp_path)
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
-    async with server(says(OK), tls) as url, client() as made:
-        assert await fetch(made, url) == (200, b"ok")
-
-
-def _self_signed(folder: Path) -> ssl.SSLContext:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    plain = serialization.NoEncryption()
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    (folder / "key.pem").write_bytes(pem)
-    (folder / "certificate.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "certificate.pem", folder / "key.pem")
-    return context
 
 
 async def test_after_a_burst_no_connection_is_kept_for_ever_and_calls_under_way_are_left_alone() -> None:
