@@ -11,6 +11,7 @@ INCREMENT_TOKENS = 256
 """A stream on a budgeted key holds its input and this much output, again and again."""
 OUTPUT_BOUND_TOKENS = 4096
 """Assumed limit of an answer where the caller set none, for the upper bound of a request that was never settled."""
+REASONING = "reasoning"
 TOOL_RESULT_TOKENS = 10_000
 """Assumed of what one search or fetched page adds to the input of the answer that it was made for."""
 
@@ -32,7 +33,13 @@ def increment_pico_usd(candidate: Candidate, view: RequestView, output_character
     """What a stream that has come so far can cost at most until it has sent one increment more.
 
     Only a limit of the caller's own ends it sooner: an assumed one would stop holding money while tokens still come.
+    What a provider's model reasons is billed and seldom sent, so for those all that they may bill is held at once.
     """
+    if candidate.speed is None and REASONING in candidate.supports:
+        if view.max_output_tokens is not None:
+            return bound_pico_usd(candidate, view)
+        unseen = OUTPUT_BOUND_TOKENS * view.choices
+        return _most(candidate, view, round(output_characters / CHARACTERS_PER_TOKEN) + unseen)
     to_come = round(output_characters / CHARACTERS_PER_TOKEN) + INCREMENT_TOKENS
     is_limited = view.max_output_tokens is not None
     return _most(candidate, view, min(_longest_output(view), to_come) if is_limited else to_come)

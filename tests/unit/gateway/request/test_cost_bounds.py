@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates, Service
-from gateway.request.cost_bounds import bound_pico_usd
+from gateway.request.cost_bounds import INCREMENT_TOKENS, OUTPUT_BOUND_TOKENS, bound_pico_usd, increment_pico_usd
 from gateway.request.view import RequestView, parse_request
-from tests.builders import make_candidate
+from tests.builders import make_candidate, make_local
 
 PLAIN, WRITE, IMAGE = 1, 2, 8
 RATES = Rates(input=PLAIN, output=0, cache_write_1h=WRITE, image_input=IMAGE)
@@ -152,3 +152,33 @@ def test_where_the_body_does_not_tell_a_whole_window_is_held(asked: RequestView)
 @pytest.mark.parametrize("limits", [(1, 900), (900, 1), (None, 900), (900, None)])
 def test_of_two_limits_the_longer_one_is_held(limits: tuple[int | None, int | None]) -> None:
     assert view(max_completion_tokens=limits[0], max_tokens=limits[1]).max_output_tokens == 900
+
+
+def held_output(asked: RequestView, *supports: str) -> int:
+    """Tokens of output that a stream holds after 400 of them."""
+    prices = ModelPrices(Ladder(Rates(input=0, output=1_000_000)), 0, "test")
+    held = increment_pico_usd(make_candidate(prices=prices, supports=frozenset(supports)), asked, 1600)
+    assert held is not None
+    return held // 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("asked", "plain", "reasoning"),
+    [
+        (view(stream=True, max_completion_tokens=30_000), 400 + INCREMENT_TOKENS, 30_000),
+        (view(stream=True, max_completion_tokens=30_000, n=2), 400 + INCREMENT_TOKENS, 60_000),
+        (view(stream=True), 400 + INCREMENT_TOKENS, 400 + OUTPUT_BOUND_TOKENS),
+        (view(stream=True, n=2), 400 + INCREMENT_TOKENS, 400 + 2 * OUTPUT_BOUND_TOKENS),
+    ],
+)
+def test_what_a_model_may_reason_unseen_is_held_before_it_is_asked(
+    asked: RequestView, plain: int, reasoning: int
+) -> None:
+    assert held_output(asked, "streaming") == plain
+    assert held_output(asked, "streaming", "reasoning") == reasoning
+
+
+def test_what_our_own_engine_reasons_is_seen() -> None:
+    asked = view(stream=True, max_tokens=30_000)
+    local, reasoning = make_local(), make_local(supports=frozenset({"streaming", "reasoning"}))
+    assert increment_pico_usd(local, asked, 0) == increment_pico_usd(reasoning, asked, 0)
