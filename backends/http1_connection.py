@@ -12,6 +12,8 @@ from backends.http1_response import Headers, Http1Response
 MAX_HEADER_BYTES: Final = 64 * 1024
 _WRITTEN_AT_ONCE_BYTES: Final = 512 * 1024
 """A larger body goes out in pieces, so that other streams get their turn between them."""
+_MOST_INTERIM: Final = 1_000
+"""Answers before the answer. Some servers send one every few seconds to say that they are at work."""
 
 
 class Http1Connection(asyncio.Protocol):
@@ -33,6 +35,7 @@ class Http1Connection(asyncio.Protocol):
         self._rings_at = 0.0
         self._headers: list[tuple[bytes, bytes]] = []
         self._header_bytes = 0
+        self._interim = 0
         self._is_sending = False
         self._is_paused = False
         self._writable: asyncio.Future[None] | None = None
@@ -43,6 +46,7 @@ class Http1Connection(asyncio.Protocol):
         Raises UpstreamTimeout or UpstreamUnavailable.
         """
         self._response = Http1Response(self, self._backend)
+        self._interim = 0
         answer = self._head = self._loop.create_future()
         self._answer_by = answer_by
         if self._timer is None or self._rings_at > answer_by:
@@ -141,7 +145,12 @@ class Http1Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         status, response = self._parser.get_status_code(), self._response
-        if response is None or status < 200:  # an interim answer, as 100 or 103: the real one follows
+        if response is None:
+            return
+        if status < 200:  # an interim answer, as 100 or 103: the real one follows
+            self._interim += 1
+            if self._interim > _MOST_INTERIM:
+                raise _TooLarge
             return
         response.begin(status, Headers(self._headers))
         if self._head is not None and not self._head.done():

@@ -137,6 +137,7 @@ BROKEN_ANSWERS = {
     "a bad chunk size": CHUNKED + b"zz\r\nok\r\n",
     "two lengths": b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok",
     "endless headers": b"HTTP/1.1 200 OK\r\n" + b"x-a: " + b"a" * (MAX_HEADER_BYTES + 1) + b"\r\n\r\n",
+    "endless interim answers": b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n" * 1_001 + OK,
     "broken gzip": b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 2\r\n\r\nok",
     "cut gzip": b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n" + gzip.compress(b"ok")[:-4],
     "an encoding not asked for": b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: 2\r\n\r\nok",
