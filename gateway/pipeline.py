@@ -156,9 +156,10 @@ class Pipeline:
 
     def priced_at(self, at_us: int) -> Snapshot:
         """What a request of that moment is decided by and charged at: the snapshot in force, its prices due by then."""
-        if at_us >= self.snapshot.prices_until_us and self.snapshot_at is not None:
-            self.snapshot = self.snapshot_at(at_us)
-        return self.snapshot
+        snapshot = self.snapshot
+        if not snapshot.prices_at_us <= at_us < snapshot.prices_until_us and self.snapshot_at is not None:
+            snapshot = self.snapshot = self.snapshot_at(at_us)
+        return snapshot
 
     async def _came_up(self, refused: NoEligibleModel) -> bool:
         """Whether it was only too early, and waiting has helped: nothing is booked yet, and callers may leave."""

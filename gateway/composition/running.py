@@ -240,8 +240,7 @@ class Gateway:
                 if self.versions_watch.has_changed():
                     self.classifier = self.versions.open()
                     self.apply(self.document, self.text_version)
-                if now_us() >= self.pipeline.snapshot.prices_until_us:  # requests see to it themselves; pages do not
-                    self.pipeline.snapshot = self.snapshot_at(now_us())
+                self.pipeline.priced_at(now_us())  # requests see to it themselves; pages do not
                 if isinstance(self.exposition, FleetRegistry):
                     self.exposition.write()
             except (OSError, BreakevenError):

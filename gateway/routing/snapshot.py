@@ -54,7 +54,8 @@ class Candidate:
 class Snapshot:
     """Rules and catalogue, one version each; a request is decided and priced under the one it was admitted with.
 
-    Requests from `prices_until_us` on (exclusive) need a newer one: some price then is another by its date.
+    Requests from `prices_until_us` on (exclusive) need a newer one: some price then is another by its date. So may
+    those before `prices_at_us`, the moment it was made for, where a clock is put back.
     """
 
     rules: tuple[Rule, ...]
@@ -62,6 +63,7 @@ class Snapshot:
     rules_version: str
     prices_version: str
     classifier_version: str
+    prices_at_us: int = 0
     prices_until_us: int = FOR_EVER_US
 
 

@@ -79,6 +79,7 @@ class Catalogue:
             rules_version="-".join(part for part in (text_version, rules_version(document, models)) if part),
             prices_version=prices.version,
             classifier_version=classifier_version,
+            prices_at_us=at_us,
             prices_until_us=min(held, default=FOR_EVER_US),
         )
 

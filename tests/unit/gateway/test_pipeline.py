@@ -241,6 +241,23 @@ async def test_a_cut_stream_cancels_nothing_else() -> None:
     ("body", "error"),
     [
         (b"{", InvalidRequest),
+async def test_prices_that_a_clock_put_forward_brought_in_force_go_when_it_is_put_back() -> None:
+    change_us = 1_800_000_000_000_000
+    cheap = replace(make_snapshot(candidates=[A, B]), prices_until_us=change_us)
+    dear = make_snapshot(candidates=[replace(A, prices=make_prices(2.0, 8.0)), B])
+
+    def snapshot_at(at_us: int) -> Snapshot:
+        return replace(dear if at_us >= change_us else cheap, prices_at_us=at_us)
+
+    rig = Rig(snapshot_at=snapshot_at)
+    rig.pipeline.snapshot = cheap
+    for now_us in (change_us - 1, change_us + 1, change_us - 1, change_us):
+        rig.pipeline.now_us = lambda now_us=now_us: now_us
+        await rig.ask()
+    old = 12 * 1_000_000 + 4 * 4_000_000
+    assert [entry.cost.total_pico_usd for entry in rig.ledger.entries if entry.cost] == [old, 2 * old, old, 2 * old]
+
+
         (b"[]", InvalidRequest),
         (b"{}", InvalidRequest),
         (b'{"model": "auto"}', InvalidRequest),

@@ -116,7 +116,7 @@ def test_a_pepper_that_is_none_is_refused(home: Home, given: str, monkeypatch: p
         home.pepper()
 
 
-def test_a_snapshot_knows_when_its_prices_end(home: Home) -> None:
+def test_a_snapshot_knows_when_its_prices_hold(home: Home) -> None:
     """A discount begins on 1 February 2030; that of a provider without a key here is nobody's."""
     (home.root / "terms.yaml").write_text(
         "overrides:\n"
@@ -135,3 +135,4 @@ def test_a_snapshot_knows_when_its_prices_end(home: Home) -> None:
 
     assert snapshot(january).prices_until_us == february
     assert snapshot(february).prices_until_us == FOR_EVER_US
+    assert snapshot(february).prices_at_us == february
