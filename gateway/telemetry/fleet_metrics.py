@@ -50,7 +50,7 @@ class FleetRegistry(CollectorRegistry):
             if file == self._file:
                 continue
             try:
-                if self._clock() - os.stat(file).st_mtime < STALE_SECONDS:
+                if abs(self._clock() - os.stat(file).st_mtime) < STALE_SECONDS:  # also where clocks are put back
                     yield file.stem, file.read_text("utf-8")
             except FileNotFoundError:
                 continue  # its worker ended this moment

@@ -46,6 +46,8 @@ def test_a_dead_worker_is_not_shown_for_ever(tmp_path: Path) -> None:
     one, two = worker(tmp_path, "worker-0000", 1), worker(tmp_path, "worker-0001", 2)
     left_by(two, tmp_path, "worker-0001", seconds_ago=STALE_SECONDS + 1)
     assert not any("worker-0001" in line for line in lines(one))
+    left_by(two, tmp_path, "worker-0001", seconds_ago=-3600)
+    assert not any("worker-0001" in line for line in lines(one)), "nor for an hour, after the clock was put back by one"
     left_by(two, tmp_path, "worker-0001")
     two.remove()
     assert not any("worker-0001" in line for line in lines(one))
