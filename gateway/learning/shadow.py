@@ -11,7 +11,7 @@ import json
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -36,27 +36,30 @@ MOST_ANSWER_BYTES = 1 << 20
 
 @dataclass(slots=True)
 class ShadowBudget:
-    """Pico-USD a UTC day. What is under way is held at its upper bound."""
+    """Pico-USD a UTC day. What is under way is held at its upper bound.
+
+    `spent_pico_usd` by day: a clock that is put back finds the day as it left it.
+    """
 
     limit_pico_usd: int
-    day: int = -1
-    spent_pico_usd: int = 0
+    spent_pico_usd: dict[int, int] = field(default_factory=dict[int, int])
 
     def take(self, amount_pico_usd: int, now_us: int) -> bool:
-        """False, taking nothing, where it does not fit into what the day has left."""
-        if now_us // DAY_US != self.day:
-            self.day, self.spent_pico_usd = now_us // DAY_US, 0
-        if self.spent_pico_usd + amount_pico_usd > self.limit_pico_usd:
+        """False, taking nothing, where it does not fit into what the day of `now_us` has left."""
+        day = now_us // DAY_US
+        spent = self.spent_pico_usd.get(day, 0) + amount_pico_usd
+        if spent > self.limit_pico_usd:
             return False
-        self.spent_pico_usd += amount_pico_usd
+        self.spent_pico_usd[day] = spent
         return True
 
     def seed(self, spent_pico_usd: int, now_us: int) -> None:
         """What was spent of the day that holds `now_us` before this process began."""
-        self.day, self.spent_pico_usd = now_us // DAY_US, spent_pico_usd
+        self.spent_pico_usd[now_us // DAY_US] = spent_pico_usd
 
-    def give_back(self, amount_pico_usd: int) -> None:
-        self.spent_pico_usd = max(0, self.spent_pico_usd - amount_pico_usd)
+    def give_back(self, amount_pico_usd: int, taken_us: int) -> None:
+        """To the day in which it was taken."""
+        self.spent_pico_usd[taken_us // DAY_US] -= amount_pico_usd
 
 
 class ShadowCalls:
@@ -111,7 +114,7 @@ class ShadowCalls:
         if candidate is None or bound is None or not self.budget.take(bound, now_us):
             return
         again = self._run(run, candidate, snapshot.prices_version, self._share / len(able))
-        task = asyncio.create_task(self._ask(run, again, answer, bound), name="shadow")
+        task = asyncio.create_task(self._ask(run, again, answer, (bound, now_us)), name="shadow")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -154,8 +157,9 @@ class ShadowCalls:
         choice = msgspec.structs.replace(run.choice, decision=decision, order=(candidate,), escalation=None)
         return Run(view, plain_body(run.body), choice, intent, Meter(self._monotonic()), candidate, headers=run.headers)
 
-    async def _ask(self, run: Run, again: Run, answer: bytes, bound_pico_usd: int) -> None:
-        sink = _Sink()
+    async def _ask(self, run: Run, again: Run, answer: bytes, taken: tuple[int, int]) -> None:
+        """`taken` is how much of the budget, and when."""
+        sink, (bound_pico_usd, taken_us) = _Sink(), taken
         try:
             await self._serve(again, sink)
             await self._note(run, again, answer, sink.payload)
@@ -163,7 +167,8 @@ class ShadowCalls:
             log.warning("a shadow call to %s came to nothing (%s)", again.candidate.name, type(error).__name__)
         finally:
             cost = again.entry.cost if again.entry is not None else None
-            self.budget.give_back(bound_pico_usd - (cost.total_pico_usd if cost is not None else bound_pico_usd))
+            spent = cost.total_pico_usd if cost is not None else bound_pico_usd
+            self.budget.give_back(bound_pico_usd - spent, taken_us)
 
     async def _note(self, run: Run, again: Run, answer: bytes, other: bytes) -> None:
         now_us, first, second = self._now_us(), run.intent.request_id, again.intent.request_id

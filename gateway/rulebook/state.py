@@ -23,7 +23,8 @@ class ExplorationSpend:
     """Pico-USD that exploring has cost in this UTC day, by rule. A request under way counts as what it was expected to
     cost beyond the preferred model, a settled one as what it did cost beyond it.
 
-    Of `workers` each has its share of a cap: what one has spent stands for what all have.
+    Of `workers` each has its share of a cap: what one has spent stands for what all have. A clock that is put back
+    finds the day as it left it.
     """
 
     def __init__(self, state: RuleState, now_us: Callable[[], int], *, workers: int = 1) -> None:
@@ -31,7 +32,7 @@ class ExplorationSpend:
         self._now_us = now_us
         self._workers = workers
         self._day = now_us() // DAY_US
-        self._spent: dict[str, int] = {}
+        self._days: dict[int, dict[str, int]] = {}
         self._held: dict[str, tuple[str, int]] = {}
 
     def began(self, request_id: str, decision: Decision) -> None:
@@ -44,25 +45,28 @@ class ExplorationSpend:
         held = self._held.pop(entry.intent.request_id, None)
         if held is not None:
             self.turn()
-            rule = held[0]
-            self._spent[rule] = self._spent.get(rule, 0) + extra_cost_pico_usd(entry)
+            self._add(held[0], extra_cost_pico_usd(entry))
             self._show()
 
     def turn(self) -> None:
         """A new day has all its money."""
         day = self._now_us() // DAY_US
         if day != self._day:
-            self._day, self._spent = day, {}
+            self._day = day
             self._show()
 
     def seed(self, spent_pico_usd: Mapping[str, int]) -> None:
         """What all workers spent of today before this process began, by rule."""
         for rule, spent in spent_pico_usd.items():
-            self._spent[rule] = self._spent.get(rule, 0) + spent // self._workers
+            self._add(rule, spent // self._workers)
         self._show()
 
+    def _add(self, rule: str, pico_usd: int) -> None:
+        spent = self._days.setdefault(self._day, {})
+        spent[rule] = spent.get(rule, 0) + pico_usd
+
     def _show(self) -> None:
-        spent = dict(self._spent)
+        spent = dict(self._days.get(self._day, {}))
         for rule, held in self._held.values():
             spent[rule] = spent.get(rule, 0) + held
         self._state.explored_pico_usd = {rule: amount * self._workers for rule, amount in spent.items() if amount}

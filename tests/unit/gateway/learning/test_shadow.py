@@ -75,6 +75,10 @@ class ShadowRig(Rig):
         return own[0], [entry for entry in self.ledger.entries if entry.intent.operation == SHADOW]
 
 
+def spent(rig: ShadowRig) -> int:
+    return sum(rig.shadows.budget.spent_pico_usd.values())
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_the_other_model_is_asked_and_booked_as_nobodys(stream: bool) -> None:
     rig = ShadowRig()
@@ -117,7 +121,7 @@ async def test_it_costs_its_own_usage_at_its_own_models_price_of_its_own_time() 
     assert old_prices is not None
     assert (shown.cost, shown.intent.decision.prices_version) == (price(usage[shown.backend], old_prices), "prices-1")
     assert (shadow.cost, shadow.intent.decision.prices_version) == (price(usage[shadow.backend], new_prices), "new")
-    assert rig.shadows.budget.spent_pico_usd == price(usage[shadow.backend], new_prices).total_pico_usd
+    assert spent(rig) == price(usage[shadow.backend], new_prices).total_pico_usd
 
 
 async def test_a_model_that_went_meanwhile_is_not_asked() -> None:
@@ -155,11 +159,11 @@ async def test_the_cap_holds_and_what_was_not_needed_is_given_back() -> None:
     rig = ShadowRig()
     _, [first] = await rig.ask_twice()
     assert first.cost is not None
-    assert rig.shadows.budget.spent_pico_usd == first.cost.total_pico_usd
+    assert spent(rig) == first.cost.total_pico_usd
     assert first.intent.cost_bound_pico_usd is not None
     tight = ShadowRig(budget=first.intent.cost_bound_pico_usd - 1)
     assert (await tight.ask_twice())[1] == []
-    assert tight.shadows.budget.spent_pico_usd == 0
+    assert spent(tight) == 0
 
 
 def test_a_day_has_its_own_money() -> None:
@@ -167,9 +171,19 @@ def test_a_day_has_its_own_money() -> None:
     assert budget.take(10, NOW_US)
     assert not budget.take(1, NOW_US)
     assert budget.take(10, NOW_US + DAY_US)
+    assert not budget.take(1, NOW_US), "not once more, though the clock was put back"
     budget.seed(7, NOW_US)
     assert budget.take(3, NOW_US)
     assert not budget.take(1, NOW_US)
+
+
+def test_what_was_not_needed_goes_back_to_the_day_it_was_taken_from() -> None:
+    budget = ShadowBudget(10)
+    assert budget.take(10, NOW_US)
+    assert budget.take(10, NOW_US + DAY_US)
+    budget.give_back(4, NOW_US)
+    assert not budget.take(1, NOW_US + DAY_US)
+    assert budget.take(4, NOW_US)
 
 
 class SpentToday:

@@ -58,6 +58,20 @@ def test_a_new_day_has_all_its_money_though_nobody_explores() -> None:
     assert state.explored_pico_usd == {"r": 60}, "what is still under way will be paid for today"
 
 
+def test_a_clock_that_jumps_gives_no_day_its_money_twice() -> None:
+    state, clock = RuleState(), Clock()
+    spend = ExplorationSpend(state, clock)
+    for number, days in enumerate((0, 1, -1, 30, -30, 1)):
+        clock.now_us += days * DAY_US
+        entry = explored(100, number=number)
+        begin(spend, entry)
+        spend.settled(entry)
+    assert state.explored_pico_usd == {"r": 2 * 60}
+    clock.now_us -= DAY_US
+    spend.turn()
+    assert state.explored_pico_usd == {"r": 3 * 60}
+
+
 def test_each_worker_has_its_share_of_the_cap() -> None:
     state = RuleState()
     spend = ExplorationSpend(state, Clock(), workers=4)
