@@ -6,6 +6,7 @@ from typing import cast
 from urllib.parse import unquote
 
 from httptools import HttpParserError, HttpRequestParser, parse_url
+from httptools.parser.url_parser import URL
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -107,24 +108,25 @@ class PatientProtocol(HttpToolsProtocol):
         if not names_its_host(self.headers, version):
             self._complaint = NO_HOST
             raise HttpParserError
+        target = parse_url(self.url)  # raises for what names no address: `CONNECT host:80`, `GET http:///`
         self._has_advanced = True
         self._is_waiting = self._is_in_head = False
         self._rest()
         self.crowd.busy(self)
-        self._begin_cycle(self.parser, version)
+        self._begin_cycle(self.parser, version, target)
         self.headers = []  # what follows a body in chunks must not join them: nobody in front of us looked at it
         if version == "1.0":
             use_close_delimited(self.cycle)
 
-    def _begin_cycle(self, parser: HttpRequestParser, version: str) -> None:
+    def _begin_cycle(self, parser: HttpRequestParser, version: str, target: URL) -> None:
         """In place of uvicorn's, whose cycles are of its own class. We upgrade to nothing, and shed load elsewhere."""
-        url = parse_url(self.url)
-        path = url.path.decode("ascii")
+        raw_path = target.path or b"/"  # `GET http://host` has none
+        path = raw_path.decode("ascii")
         self.scope["method"] = parser.get_method().decode("ascii")
         self.scope["http_version"] = version
         self.scope["path"] = self.root_path + (unquote(path) if "%" in path else path)
-        self.scope["raw_path"] = self.root_path.encode("ascii") + url.path
-        self.scope["query_string"] = url.query or b""
+        self.scope["raw_path"] = self.root_path.encode("ascii") + raw_path
+        self.scope["query_string"] = target.query or b""
         before, app = self.cycle, cast(ASGI3Application, self.app)
         self.cycle = AnswerCycle(
             scope=self.scope,

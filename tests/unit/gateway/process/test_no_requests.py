@@ -94,6 +94,9 @@ async def test_what_follows_a_body_joins_no_headers_and_has_an_end_too() -> None
         (b"GET / HTTP/1.1\r\nhost: x\r\nx-a : b\r\n\r\n", NO_REQUEST),
         (b"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\na", NO_REQUEST),
         (IN_CHUNKS + b"five\r\nhello\r\n", NO_REQUEST),
+        (b"CONNECT x:80 HTTP/1.1\r\nhost: x\r\n\r\n", NO_REQUEST),
+        (b"GET http:///x HTTP/1.1\r\nhost: x\r\n\r\n", NO_REQUEST),
+        (b"GET http://x:99999/ HTTP/1.1\r\nhost: x\r\n\r\n", NO_REQUEST),
         (b"GET / HTTP/1.1\r\n\r\n", NO_HOST),
         (b"GET / HTTP/1.1\r\nhost: x\r\nHost: x\r\n\r\n", NO_HOST),
         (b"GET / HTTP/1.0\r\nhost: x\r\nhost: y\r\n\r\n", NO_HOST),
@@ -122,6 +125,15 @@ async def test_hosts_as_they_are_named_are_served(host: bytes) -> None:
     async with serving(Mirror(), http=patient_protocol(30.0)) as url, asyncio.timeout(300):
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         writer.write(b"GET / HTTP/1.1\r\nhost: " + host + b"\r\nconnection: close\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+
+@pytest.mark.parametrize("target", [b"/", b"http://x", b"http://x/", b"http://x?a=b"])
+async def test_an_address_may_name_its_host_and_no_path(target: bytes) -> None:
+    async with serving(Mirror(), http=patient_protocol(30.0)) as url, asyncio.timeout(300):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(b"GET " + target + b" HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         assert (await reader.read()).startswith(b"HTTP/1.1 200")
         writer.close()
 
