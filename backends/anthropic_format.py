@@ -20,8 +20,8 @@ from backends.chat_chunks import (
     tool_start_chunk,
     usage_chunk,
 )
-from backends.errors import StreamBroken, UpstreamUnavailable
-from backends.http_errors import error_from_event
+from backends.errors import BackendError, StreamBroken, UnreadableAnswer
+from backends.http_errors import error_from_event, no_answer
 from backends.json_objects import Fields, decode_object, part_of, text_of
 from backends.openai_format import error_body
 from backends.protocol import Chunk
@@ -125,11 +125,10 @@ def openai_error(body: bytes) -> bytes:
 
 
 def read_message(body: bytes, *, backend: str, created: int) -> Chunk:
-    """A whole message as a plain chat answer. Raises UpstreamUnavailable when it is none."""
+    """A whole message as a plain chat answer. Raises BackendError when it is none."""
     document = decode_object(body)
     if document is None or document.get("type") == "error" or not isinstance(document.get("content"), list):
-        error = document.get("error") if document is not None else None
-        raise error_from_event(error, backend=backend, is_started=False)
+        raise not_a_message(document or {}, body, backend=backend)
     answer = Answer(Head(str(document.get("id")), str(document.get("model")), created))
     for item in cast(list[object], document["content"]):
         block = cast(Fields, item) if isinstance(item, dict) else {}
@@ -144,6 +143,14 @@ def read_message(body: bytes, *, backend: str, created: int) -> Chunk:
     answer.finish_reason = FINISH_REASONS.get(str(document.get("stop_reason")), "stop")
     answer.usage, answer.is_usage_malformed = believable_usage(document.get("usage"))
     return answer.chunk()
+
+
+def not_a_message(document: Fields, body: bytes, *, backend: str) -> BackendError:
+    """What a whole 200 is that holds no message: an error of the provider's, or nothing that can be read."""
+    if document.get("type") == "error" or document.get("error") is not None:
+        return error_from_event(document.get("error"), backend=backend, is_started=False)
+    usage, _ = believable_usage(document.get("usage"))
+    return no_answer(f"{backend} answered with something that is no message", body, backend=backend, usage=usage)
 
 
 class AnthropicStreamReader(StreamReader):
@@ -234,8 +241,8 @@ class AnthropicStreamReader(StreamReader):
         usage, is_malformed = believable_usage(self._usage)
         return [usage_chunk(self._head, usage, is_shown=self._wants_usage, is_malformed=is_malformed)]
 
-    def _broken(self, what: str) -> StreamBroken | UpstreamUnavailable:
-        kind = StreamBroken if self.is_started else UpstreamUnavailable
+    def _broken(self, what: str) -> StreamBroken | UnreadableAnswer:
+        kind = StreamBroken if self.is_started else UnreadableAnswer
         return kind(f"{self._backend} {what}", backend=self._backend)
 
 

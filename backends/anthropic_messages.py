@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, cast
 
-from backends.anthropic_format import FINISH_REASONS, believable_usage
-from backends.errors import StreamBroken, UpstreamUnavailable
+from backends.anthropic_format import FINISH_REASONS, believable_usage, not_a_message
+from backends.errors import StreamBroken, UnreadableAnswer
 from backends.http_errors import error_from_event
 from backends.json_objects import Fields, decode_object
 from backends.protocol import Chunk
@@ -15,11 +15,10 @@ _KIND: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 
 def read_native_message(body: bytes, *, backend: str) -> Chunk:
-    """A whole message, its bytes untouched. Raises UpstreamUnavailable when it is none."""
+    """A whole message, its bytes untouched. Raises BackendError when it is none."""
     document = decode_object(body)
     if document is None or document.get("type") == "error" or not isinstance(document.get("content"), list):
-        error = document.get("error") if document is not None else None
-        raise error_from_event(error, backend=backend, is_started=False)
+        raise not_a_message(document or {}, body, backend=backend)
     usage, is_malformed = believable_usage(document.get("usage"))
     blocks = cast(list[object], document["content"])
     reason = document.get("stop_reason")
@@ -81,8 +80,8 @@ class NativeMessagesReader(StreamReader):
             known = cast(Mapping[str, object], wire)
             self._usage |= {name: value for name, value in known.items() if value is not None}
 
-    def _broken(self, what: str) -> StreamBroken | UpstreamUnavailable:
-        kind = StreamBroken if self.is_started else UpstreamUnavailable
+    def _broken(self, what: str) -> StreamBroken | UnreadableAnswer:
+        kind = StreamBroken if self.is_started else UnreadableAnswer
         return kind(f"{self._backend} {what}", backend=self._backend)
 
 

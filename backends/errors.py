@@ -6,12 +6,15 @@ BackendError
 ├── UpstreamTimeout      no first byte in time
 ├── RateLimited          429, with Retry-After when given
 ├── UpstreamUnavailable  5xx, overloaded, or the connection was reset before the first chunk
+│   └── UnreadableAnswer 2xx, and no answer can be read from what came: cut, empty, another format; it may be billed
 ├── UpstreamRejected     4xx that another attempt cannot cure: the caller's fault; carries the body to pass on
 │   └── Untranslatable   this backend's format cannot say it, or it lacks the endpoint or the model; another may do
 ├── UpstreamAuth         401/403: our key for that provider is wrong; the caller must not see the provider's body
 └── StreamBroken         after the first chunk: reset, stalled, truncated or malformed
     └── StreamStalled    no bytes for the idle timeout
 """
+
+from backends.usage import Usage
 
 
 class BackendError(Exception):
@@ -58,6 +61,21 @@ class UpstreamUnavailable(BackendError):
     ) -> None:
         super().__init__(message, backend=backend, status=status)
         self.retry_after_seconds = retry_after_seconds
+
+
+class UnreadableAnswer(UpstreamUnavailable):
+    """The upstream answered 2xx, and what came, or did not, is no answer. It may be billed nevertheless.
+
+    `usage` is what it reported, where that much could be read; else `output_characters` is how long the part of an
+    answer is that came.
+    """
+
+    def __init__(
+        self, message: str, *, backend: str = "", usage: Usage | None = None, output_characters: int = 0
+    ) -> None:
+        super().__init__(message, backend=backend)
+        self.usage = usage
+        self.output_characters = output_characters
 
 
 class UpstreamAuth(BackendError):

@@ -22,8 +22,8 @@ from backends.chat_chunks import (
 )
 from backends.chat_fields import untranslatable
 from backends.chat_view import ChatView, Media, Part, Text, ToolCall, ToolResult
-from backends.errors import StreamBroken, UpstreamUnavailable
-from backends.http_errors import error_from_event
+from backends.errors import BackendError, StreamBroken, UnreadableAnswer
+from backends.http_errors import error_from_event, no_answer
 from backends.json_objects import Fields, decode_object, number, part_of, text_of
 from backends.openai_format import error_body
 from backends.protocol import Chunk
@@ -196,11 +196,19 @@ def openai_error(body: bytes) -> bytes:
     )
 
 
+def _not_content(document: Fields, body: bytes, *, backend: str) -> BackendError:
+    """What a whole 200 without candidates is: an error of the provider's, or nothing that can be read."""
+    if document.get("error") is not None:
+        return error_from_event(document["error"], backend=backend, is_started=False)
+    usage, _ = believable_usage(document.get("usageMetadata"))
+    return no_answer(f"{backend} answered without candidates", body, backend=backend, usage=usage)
+
+
 def read_content(body: bytes, *, backend: str, answer_id: str, created: int) -> Chunk:
-    """A whole answer. Raises UpstreamUnavailable when the body is none."""
+    """A whole answer. Raises BackendError when the body is none."""
     document = decode_object(body)
     if document is None or not ("candidates" in document or "promptFeedback" in document):
-        raise error_from_event((document or {}).get("error"), backend=backend, is_started=False)
+        raise _not_content(document or {}, body, backend=backend)
     answer = Answer(_head(document, answer_id, created))
     for part in _parts(document):
         text = part.get("text")
@@ -312,6 +320,6 @@ class GeminiStreamReader(StreamReader):
         characters = len(function["name"]) + len(function["arguments"])
         return [delta_chunk(self._head, {"tool_calls": [call]}, characters, has_output=True)]
 
-    def _broken(self, what: str) -> StreamBroken | UpstreamUnavailable:
-        kind = StreamBroken if self.is_started else UpstreamUnavailable
+    def _broken(self, what: str) -> StreamBroken | UnreadableAnswer:
+        kind = StreamBroken if self.is_started else UnreadableAnswer
         return kind(f"{self._backend} {what}", backend=self._backend)

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from backends.errors import BackendError, Untranslatable, UpstreamRejected, UpstreamUnavailable
+from backends.errors import BackendError, UnreadableAnswer, Untranslatable, UpstreamRejected
 from backends.http1_client import Http1Client
 from backends.http_client import HttpClient
 from backends.http_errors import error_from_status
@@ -102,7 +102,10 @@ class HttpBackend:
                 return StreamReply(response.timed, exchange.stream_reader(), self._name)
             chunk = exchange.read_answer(await response.timed.read_all(MAX_ANSWER_BYTES))
             if call.is_stream:
-                raise UpstreamUnavailable(f"{self._name} answered without a stream", backend=self._name)
+                message = f"{self._name} answered without a stream"
+                raise UnreadableAnswer(
+                    message, backend=self._name, usage=chunk.usage, output_characters=chunk.output_characters
+                )
         except BaseException:
             response.timed.close(is_complete=False)
             raise

@@ -17,11 +17,13 @@ from backends.errors import (
     BackendError,
     RateLimited,
     StreamBroken,
+    UnreadableAnswer,
     UpstreamAuth,
     UpstreamRejected,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from backends.usage import Usage
 
 _IDENTIFIER: Final = re.compile(r"[a-z][a-z_]{2,47}")
 _RETRY_DELAY: Final = re.compile(rb'"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d{1,9})?)s"')
@@ -62,6 +64,13 @@ def error_from_event(error: object, *, backend: str, is_started: bool) -> Backen
         return UpstreamUnavailable(message, backend=backend)
     body = msgspec.json.encode({"error": error}, enc_hook=str)
     return error_from_status(status, {}, body, backend=backend, now=_epoch)
+
+
+def no_answer(message: str, body: bytes, *, backend: str, usage: Usage | None = None) -> UnreadableAnswer:
+    """The error for a whole 200 in which there is neither an answer nor an error. A page for people is no
+    part of one."""
+    is_part = body.lstrip()[:1] == b"{"
+    return UnreadableAnswer(message, backend=backend, usage=usage, output_characters=len(body) if is_part else 0)
 
 
 def parse_retry_after(headers: Mapping[str, str], now: Callable[[], datetime]) -> float | None:

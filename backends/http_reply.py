@@ -7,8 +7,16 @@ import asyncio
 from collections import deque
 from typing import Self
 
-from backends.errors import BackendError, StreamBroken, StreamStalled, UpstreamTimeout, UpstreamUnavailable
+from backends.errors import (
+    BackendError,
+    StreamBroken,
+    StreamStalled,
+    UnreadableAnswer,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
 from backends.http_client import HttpResponse
+from backends.http_errors import no_answer
 from backends.protocol import Chunk, Timeouts
 from backends.sse import EventTooLarge, SseParser
 from backends.stream_reader import StreamReader
@@ -56,14 +64,18 @@ class TimedResponse:
             self._is_waiting = False
 
     async def read_all(self, limit: int) -> bytes:
-        """The whole body. Raises UpstreamTimeout, or UpstreamUnavailable when it is larger than `limit` bytes."""
+        """The whole body. Raises UpstreamTimeout, or UnreadableAnswer where it is cut or larger than `limit` bytes."""
         pieces: list[bytes] = []
         size = 0
-        while piece := await self.read(extend=bool(pieces)):
-            size += len(piece)
-            if size > limit:
-                raise UpstreamUnavailable(f"{self._backend} answered with over {limit} bytes", backend=self._backend)
-            pieces.append(piece)
+        try:
+            while piece := await self.read(extend=bool(pieces)):
+                size += len(piece)
+                pieces.append(piece)
+                if size > limit:
+                    message = f"{self._backend} answered with over {limit} bytes"
+                    raise UpstreamUnavailable(message, backend=self._backend)
+        except UpstreamUnavailable as error:
+            raise no_answer(error.message, b"".join(pieces), backend=self._backend) from error
         return b"".join(pieces)
 
     def close(self, *, is_complete: bool) -> None:
@@ -170,6 +182,6 @@ class StreamReply:
     def _translated(self, error: Exception) -> BackendError:
         message = str(error) if isinstance(error, BackendError) else f"{self._backend} sent an endless event"
         if not self._reader.is_started:
-            return error if isinstance(error, BackendError) else UpstreamUnavailable(message, backend=self._backend)
+            return error if isinstance(error, UpstreamTimeout) else UnreadableAnswer(message, backend=self._backend)
         kind = StreamStalled if isinstance(error, UpstreamTimeout) else StreamBroken
         return kind(message, backend=self._backend)

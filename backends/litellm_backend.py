@@ -17,6 +17,7 @@ from backends.errors import (
     BackendError,
     StreamBroken,
     StreamStalled,
+    UnreadableAnswer,
     UpstreamRejected,
     UpstreamTimeout,
     UpstreamUnavailable,
@@ -140,6 +141,8 @@ class LitellmBackend:
         status = getattr(error, "status_code", None)
         if not isinstance(status, int) or type(error).__name__ == "APIConnectionError":
             return UpstreamUnavailable(f"{self._name} failed ({type(error).__name__})", backend=self._name)
+        if 200 <= status < 300 or type(error).__name__ == "APIResponseValidationError":
+            return UnreadableAnswer(f"{self._name} sent an answer that litellm cannot read", backend=self._name)
         response = getattr(error, "response", None)
         headers = cast(Mapping[str, str], getattr(response, "headers", None) or {})
         result = error_from_status(status, headers, b"", backend=self._name, now=partial(datetime.now, UTC))

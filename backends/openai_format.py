@@ -14,8 +14,8 @@ from typing import Final, TypeVar, cast
 
 import msgspec
 
-from backends.errors import BackendError, StreamBroken, UpstreamUnavailable
-from backends.http_errors import error_from_event
+from backends.errors import BackendError, StreamBroken, UnreadableAnswer
+from backends.http_errors import error_from_event, no_answer
 from backends.protocol import Chunk
 from backends.stream_reader import StreamReader
 from backends.usage import Usage
@@ -121,7 +121,7 @@ class OpenAIStreamReader(StreamReader):
         """The chunk for one event; always one. Raises StreamBroken, or before the first chunk any retryable error."""
         if data == b"[DONE]":
             if not self.is_started:
-                raise UpstreamUnavailable(f"{self._backend} ended its stream without an answer", backend=self._backend)
+                raise self._broken("ended its stream without an answer")
             self.is_done = True
             return [Chunk(DONE, is_done=True)]
         event, data = self._decode(data)
@@ -205,7 +205,7 @@ class OpenAIStreamReader(StreamReader):
         message = f"{self._backend} {what}"
         if self.is_started:
             return StreamBroken(message, backend=self._backend)
-        return UpstreamUnavailable(message, backend=self._backend)
+        return UnreadableAnswer(message, backend=self._backend)
 
 
 def _has_failure(events: Sequence[_Event]) -> bool:
@@ -227,14 +227,14 @@ def _without_usage(event: _Event, data: bytes) -> bytes:
 
 
 def read_answer(body: bytes, *, backend: str) -> Chunk:
-    """The one chunk of a plain answer. Raises UpstreamUnavailable when the body is not an answer."""
+    """The one chunk of a plain answer. Raises UnreadableAnswer when the body is none."""
     try:
         event = _EVENT.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         try:
             event, body = decode_leniently(body)
         except ValueError as error:
-            raise UpstreamUnavailable(f"{backend} answered with something that is not JSON", backend=backend) from error
+            raise no_answer(f"{backend} answered with something that is not JSON", body, backend=backend) from error
     if event.error is not None:
         raise error_from_event(event.error, backend=backend, is_started=False)
     has_output, characters, finish_reason = not event.choices, 0, None

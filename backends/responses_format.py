@@ -10,9 +10,9 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from backends.errors import StreamBroken, UpstreamUnavailable
+from backends.errors import BackendError, StreamBroken, UnreadableAnswer
 from backends.hosted_tools import calls_of_response
-from backends.http_errors import error_from_event
+from backends.http_errors import error_from_event, no_answer
 from backends.json_objects import Fields, decode_object, part_of, text_of
 from backends.protocol import Chunk
 from backends.stream_reader import StreamReader
@@ -48,11 +48,18 @@ def needs_its_provider(body: bytes) -> bool:
 
 
 def read_response(body: bytes, *, backend: str) -> Chunk:
-    """A whole response, its bytes untouched. Raises UpstreamUnavailable when it is none, or one that failed."""
+    """A whole response, its bytes untouched. Raises BackendError when it is none, or one that failed."""
     document = decode_object(body)
     if document is None or document.get("object") != "response" or document.get("status") == "failed":
-        raise error_from_event((document or {}).get("error"), backend=backend, is_started=False)
+        raise _not_a_response(document or {}, body, backend=backend)
     return _final(body, document)
+
+
+def _not_a_response(document: Mapping[str, object], body: bytes, *, backend: str) -> BackendError:
+    if document.get("status") == "failed" or document.get("error") is not None:
+        return error_from_event(document.get("error"), backend=backend, is_started=False)
+    usage, _ = _usage(document)
+    return no_answer(f"{backend} answered with something that is no response", body, backend=backend, usage=usage)
 
 
 def _final(payload: bytes, response: Mapping[str, object], *, is_started: bool = False) -> Chunk:
@@ -101,8 +108,8 @@ class ResponsesStreamReader(StreamReader):
     def end(self) -> list[Chunk]:
         raise self._broken("ended its stream before the answer was complete")
 
-    def _broken(self, what: str) -> StreamBroken | UpstreamUnavailable:
-        kind = StreamBroken if self.is_started else UpstreamUnavailable
+    def _broken(self, what: str) -> StreamBroken | UnreadableAnswer:
+        kind = StreamBroken if self.is_started else UnreadableAnswer
         return kind(f"{self._backend} {what}", backend=self._backend)
 
 

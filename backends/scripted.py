@@ -18,6 +18,7 @@ from backends.errors import (
     RateLimited,
     StreamBroken,
     StreamStalled,
+    UnreadableAnswer,
     UpstreamAuth,
     UpstreamRejected,
     UpstreamTimeout,
@@ -196,8 +197,11 @@ class _ScriptedReply:
             await self._sleep(self._call.timeouts.idle_seconds)
             kind = StreamStalled if is_started else UpstreamTimeout
             return kind(f"{name} sent nothing for too long", backend=name)
-        kind = StreamBroken if is_started else UpstreamUnavailable
-        return kind(f"{name} broke off its answer ({fault})", backend=name)
+        message = f"{name} broke off its answer ({fault})"
+        if is_started:
+            return StreamBroken(message, backend=name)
+        kind = UpstreamUnavailable if fault == "error_event" else UnreadableAnswer
+        return kind(message, backend=name)
 
     def _answer(self) -> Chunk:
         outcome = self._outcome

@@ -18,7 +18,7 @@ TOOL_RESULT_TOKENS = 10_000
 
 def bound_pico_usd(candidate: Candidate, view: RequestView) -> int | None:
     """The most this request can cost at a candidate; None when its price is not known."""
-    return _most(candidate, view, _longest_output(view))
+    return _most(candidate, view, longest_output(view))
 
 
 def cascade_bound_pico_usd(candidate: Candidate, choice: Choice, view: RequestView) -> int | None:
@@ -42,10 +42,13 @@ def increment_pico_usd(candidate: Candidate, view: RequestView, output_character
         return _most(candidate, view, round(output_characters / CHARACTERS_PER_TOKEN) + unseen)
     to_come = round(output_characters / CHARACTERS_PER_TOKEN) + INCREMENT_TOKENS
     is_limited = view.max_output_tokens is not None
-    return _most(candidate, view, min(_longest_output(view), to_come) if is_limited else to_come)
+    return _most(candidate, view, min(longest_output(view), to_come) if is_limited else to_come)
 
 
-def _longest_output(view: RequestView) -> int:
+def longest_output(view: RequestView) -> int:
+    """In tokens, all choices together; assumed where the caller set no limit."""
+    if view.operation == "embeddings":
+        return 0
     limit = OUTPUT_BOUND_TOKENS if view.max_output_tokens is None else view.max_output_tokens
     return limit * view.choices
 

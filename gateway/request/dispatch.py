@@ -7,14 +7,14 @@ from typing import NoReturn
 
 import msgspec
 
-from backends.errors import BackendError, StreamBroken, UpstreamTimeout, UpstreamUnavailable
+from backends.errors import BackendError, StreamBroken, UnreadableAnswer, UpstreamTimeout
 from backends.protocol import Backend, Call, Chunk, Timeouts
 from gateway.ledger.entry import Attempt, Status
 from gateway.request.answer_parts import upstream_failure
 from gateway.request.bookkeeping import Bookkeeper
 from gateway.request.metering import Meter
 from gateway.request.run import Answer, Observer, Run
-from gateway.request.settlement import NO_EXTRA, ExtraCost, paid_to, unanswered_cost
+from gateway.request.settlement import NO_EXTRA, ExtraCost, paid_to, unanswered_cost, unread_cost
 from gateway.routing.fallback import LATE, RetryPolicy, Silence, Try, fallback_policy
 from gateway.routing.snapshot import Candidate
 from gateway.upstreams.load import Upstreams
@@ -157,11 +157,15 @@ class Dispatcher(msgspec.Struct):
         return answer
 
     def _failed(self, run: Run, attempt: _Attempt, error: BackendError) -> BackendError:
-        """Note it as a child of the request; one that timed out may be billed."""
+        """Note it as a child of the request; one that timed out, or whose answer cannot be read, may be billed."""
         self.upstreams.ended(attempt.candidate)
         self.upstreams.failed(attempt.candidate, attempt.step.key, error, self.monotonic())
         self.observer.attempt_failed(attempt.candidate, error)
-        extra = self._extra(run, attempt) if isinstance(error, UpstreamTimeout) else NO_EXTRA
+        extra = NO_EXTRA
+        if isinstance(error, UpstreamTimeout):
+            extra = self._extra(run, attempt)
+        elif isinstance(error, UnreadableAnswer):
+            extra = self._unread(run, attempt, error)
         self._note(run, attempt, type(error).__name__, error.status, extra)
         return error
 
@@ -210,7 +214,7 @@ class Dispatcher(msgspec.Struct):
             raise StreamBroken("the answer ended before its first token", backend=candidate.backend)
         except StreamBroken as broken:
             await reply.aclose()
-            raise UpstreamUnavailable(broken.message, backend=candidate.backend, status=broken.status) from broken
+            raise UnreadableAnswer(broken.message, backend=candidate.backend) from broken
         except BaseException:
             await reply.aclose()
             raise
@@ -218,6 +222,14 @@ class Dispatcher(msgspec.Struct):
     def _extra(self, run: Run, attempt: _Attempt) -> ExtraCost:
         extra = unanswered_cost(attempt.candidate, run.view, attempt.meter)
         run.extra = run.extra.plus(extra)
+        return extra
+
+    def _unread(self, run: Run, attempt: _Attempt, error: UnreadableAnswer) -> ExtraCost:
+        """It stands with its attempt alone: the entry's own figures are of an answer that could be passed on."""
+        extra = unread_cost(attempt.candidate, run.view, attempt.meter, error)
+        run.extra = run.extra.plus(extra)
+        if run.meter is attempt.meter:
+            run.meter = Meter(run.meter.started_at)
         return extra
 
     def _note(self, run: Run, attempt: _Attempt, outcome: str, status: int | None, extra: ExtraCost) -> None:

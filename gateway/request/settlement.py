@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
+from backends.errors import UnreadableAnswer
 from backends.usage import Usage
 from gateway.ledger.entry import Attempt, Checkpoint, Cost, Entry, Intent, PaidTo, Status
 from gateway.pricing.price import PricingError, price, price_compute
-from gateway.request.cost_bounds import bound_pico_usd, compute_cost, sum_known
+from gateway.request.cost_bounds import bound_pico_usd, compute_cost, longest_output, sum_known
 from gateway.request.metering import CHARACTERS_PER_TOKEN, Meter
 from gateway.request.view import RequestView
 from gateway.routing.snapshot import Candidate
@@ -81,6 +82,16 @@ def refused_cost(candidate: Candidate, view: RequestView, meter: Meter) -> Extra
     if cost is None or usage.is_estimated:
         return ExtraCost(cost.total_pico_usd if cost else None, bound_pico_usd(candidate, view))
     return ExtraCost(cost.total_pico_usd, cost.total_pico_usd, cost.total_pico_usd)
+
+
+def unread_cost(candidate: Candidate, view: RequestView, meter: Meter, error: UnreadableAnswer) -> ExtraCost:
+    """Of an answer that came and could not be read: what it reported, where that could be; else as if it had been given
+    up, with as many tokens as its length allows."""
+    if error.usage is not None:
+        return refused_cost(candidate, view, msgspec.structs.replace(meter, usage=error.usage))
+    longest = round(longest_output(view) * CHARACTERS_PER_TOKEN)
+    characters = max(meter.output_characters, min(error.output_characters, longest))
+    return unanswered_cost(candidate, view, msgspec.structs.replace(meter, output_characters=characters))
 
 
 def paid_to(candidate: Candidate, extra: ExtraCost) -> PaidTo | None:

@@ -1,6 +1,8 @@
 """Anthropic's answers and events: as OpenAI's chunks, and passed on as they are."""
 
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from backends.anthropic_format import AnthropicStreamReader, openai_error, read_message
 from backends.anthropic_messages import NativeMessagesReader, read_native_message
-from backends.errors import BackendError, RateLimited, StreamBroken, UpstreamUnavailable
+from backends.errors import BackendError, RateLimited, StreamBroken, UnreadableAnswer, UpstreamUnavailable
 from backends.protocol import Chunk
 from backends.usage import Usage
 
@@ -64,12 +66,28 @@ def test_a_message_as_a_chat_answer() -> None:
     assert chunk.output_characters == len("Let me see.") + len("hm") + len("f") + len('{"a":1}')
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"type":"error","error":{"type":"api_error"}}'])
-def test_what_is_no_message_may_be_asked_of_another(body: bytes) -> None:
-    with pytest.raises(UpstreamUnavailable):
-        read_message(body, backend="b", created=0)
-    with pytest.raises(UpstreamUnavailable):
-        read_native_message(body, backend="b")
+COUNTED = b'{"type":"message","usage":{"input_tokens":7,"output_tokens":2}}'
+NO_MESSAGES: list[tuple[bytes, type[BackendError], Usage | None, int]] = [
+    (b"", UnreadableAnswer, None, 0),
+    (b"<html>", UnreadableAnswer, None, 0),
+    (b"[]", UnreadableAnswer, None, 0),
+    (b"{}", UnreadableAnswer, None, 2),
+    (b'{"content":[{"type":"text","text":"cut', UnreadableAnswer, None, 38),
+    (COUNTED, UnreadableAnswer, Usage(input_tokens=7, output_tokens=2), len(COUNTED)),
+    (b'{"type":"error","error":{"type":"api_error"}}', UpstreamUnavailable, None, 0),
+]
+
+
+@pytest.mark.parametrize(("body", "kind", "usage", "characters"), NO_MESSAGES)
+@pytest.mark.parametrize("read", [partial(read_message, created=0), read_native_message])
+def test_what_is_no_message_may_be_asked_of_another(
+    read: Callable[..., Chunk], body: bytes, kind: type[BackendError], usage: Usage | None, characters: int
+) -> None:
+    with pytest.raises(UpstreamUnavailable) as caught:
+        read(body, backend="b")
+    assert type(caught.value) is kind, "what a provider calls its own failure is not billed"
+    if isinstance(caught.value, UnreadableAnswer):
+        assert (caught.value.usage, caught.value.output_characters) == (usage, characters)
 
 
 def block(index: int, **content: object) -> Json:
@@ -168,12 +186,12 @@ ERROR: Json = {"type": "error", "error": {"type": "rate_limit_error", "message":
 BREAKS: list[tuple[list[Json | bytes], type[BackendError]]] = [
     ([ERROR], RateLimited),
     ([START, ERROR], StreamBroken),
-    ([b"{"], UpstreamUnavailable),
+    ([b"{"], UnreadableAnswer),
     ([START, b"{"], StreamBroken),
     ([START, b"7"], StreamBroken),
-    ([], UpstreamUnavailable),
+    ([], UnreadableAnswer),
     ([START], StreamBroken),
-    ([STOP], UpstreamUnavailable),
+    ([STOP], UnreadableAnswer),
 ]
 
 

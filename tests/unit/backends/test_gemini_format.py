@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.chat_view import parse_chat
-from backends.errors import BackendError, RateLimited, StreamBroken, UpstreamAuth, UpstreamRejected, UpstreamUnavailable
+from backends.errors import (
+    BackendError,
+    RateLimited,
+    StreamBroken,
+    UnreadableAnswer,
+    UpstreamAuth,
+    UpstreamRejected,
+    UpstreamUnavailable,
+)
 from backends.gemini import GeminiBackend
 from backends.gemini_format import (
     GeminiStreamReader,
@@ -269,9 +277,9 @@ def test_a_stream_as_chat_chunks() -> None:
 
 
 BREAKS: list[tuple[list[bytes], type[BackendError]]] = [
-    ([], UpstreamUnavailable),
-    ([b"{"], UpstreamUnavailable),
-    ([b"{}"], UpstreamUnavailable),
+    ([], UnreadableAnswer),
+    ([b"{"], UnreadableAnswer),
+    ([b"{}"], UnreadableAnswer),
     ([b'{"error":{"code":429,"status":"RESOURCE_EXHAUSTED"}}'], RateLimited),
     ([json.dumps(content({"text": "x"})).encode()], StreamBroken),
     ([json.dumps(content({"text": "x"})).encode(), b"[]"], StreamBroken),
@@ -293,10 +301,27 @@ def test_breaks(events: list[bytes], kind: type[BackendError]) -> None:
     assert type(caught.value) is kind
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"error":{"message":"no"}}'])
-def test_what_is_no_answer_may_be_asked_of_another(body: bytes) -> None:
-    with pytest.raises(UpstreamUnavailable):
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"", UnreadableAnswer),
+        (b"[]", UnreadableAnswer),
+        (b"{}", UnreadableAnswer),
+        (b'{"candidates":[{"cont', UnreadableAnswer),
+        (b'{"error":{"message":"no"}}', UpstreamUnavailable),
+    ],
+)
+def test_what_is_no_answer_may_be_asked_of_another(body: bytes, kind: type[BackendError]) -> None:
+    with pytest.raises(UpstreamUnavailable) as caught:
         read_content(body, backend="b", answer_id="a", created=0)
+    assert type(caught.value) is kind, "what a provider calls its own failure is not billed"
+
+
+def test_what_is_no_answer_may_say_what_it_cost() -> None:
+    body = b'{"usageMetadata":{"promptTokenCount":7,"candidatesTokenCount":2}}'
+    with pytest.raises(UnreadableAnswer) as caught:
+        read_content(body, backend="b", answer_id="a", created=0)
+    assert caught.value.usage == Usage(input_tokens=7, output_tokens=2)
 
 
 def test_errors_take_openais_shape() -> None:

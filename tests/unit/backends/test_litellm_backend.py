@@ -15,6 +15,7 @@ from backends.errors import (
     RateLimited,
     StreamBroken,
     StreamStalled,
+    UnreadableAnswer,
     UpstreamAuth,
     UpstreamRejected,
     UpstreamTimeout,
@@ -95,6 +96,8 @@ ERRORS: list[tuple[Exception, type[BackendError]]] = [
     (error_named("AuthenticationError", 401), UpstreamAuth),
     (error_named("BadRequestError", 400), UpstreamRejected),
     (error_named("InternalServerError", 500), UpstreamUnavailable),
+    (error_named("APIResponseValidationError", 422), UnreadableAnswer),
+    (error_named("APIError", 200), UnreadableAnswer),
     (error_named("APIConnectionError", 500), UpstreamUnavailable),
     (error_named("Timeout", 408), UpstreamTimeout),
     (TimeoutError(), UpstreamTimeout),
@@ -149,7 +152,7 @@ BREAKS: list[tuple[list[object], type[BackendError]]] = [
     ([SAID, 5.0], StreamStalled),
     ([error_named("RateLimitError", 429)], RateLimited),
     ([5.0], UpstreamTimeout),
-    ([], UpstreamUnavailable),
+    ([], UnreadableAnswer),
 ]
 
 

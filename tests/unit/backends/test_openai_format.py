@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.errors import BackendError, RateLimited, StreamBroken, UpstreamUnavailable
+from backends.errors import BackendError, RateLimited, StreamBroken, UnreadableAnswer, UpstreamUnavailable
 from backends.openai_format import OpenAIStreamReader, event_bytes, read_answer
 from backends.protocol import Chunk
 from backends.usage import EngineTimings, Usage
@@ -130,8 +130,8 @@ def choice(index: int, finish: str | None = None) -> dict[str, object]:
 
 
 ENDS: list[tuple[str, list[object], bool | type[BackendError]]] = [
-    ("nothing at all", [], UpstreamUnavailable),
-    ("only DONE", [b"[DONE]"], UpstreamUnavailable),
+    ("nothing at all", [], UnreadableAnswer),
+    ("only DONE", [b"[DONE]"], UnreadableAnswer),
     ("DONE", [delta(content="x"), delta("stop"), b"[DONE]"], True),
     ("finish without DONE", [delta(content="x"), delta("stop")], True),
     ("finish, usage, no DONE", [delta(content="x"), delta("stop"), {"choices": [], "usage": USAGE}], True),
@@ -143,7 +143,7 @@ ENDS: list[tuple[str, list[object], bool | type[BackendError]]] = [
     ("an error after output", [delta(content="x"), {"error": {"code": 429}}], StreamBroken),
     ("an error as vLLM once worded it", [{"object": "error", "message": "no", "code": 400}], UpstreamUnavailable),
     ("a finish that is an error", [delta(content="x"), delta("error")], StreamBroken),
-    ("not JSON", [b"{"], UpstreamUnavailable),
+    ("not JSON", [b"{"], UnreadableAnswer),
     ("not JSON after output", [delta(content="x"), b'{"choices": [{"ind'], StreamBroken),
     ("not an object", [delta(content="x"), b"7"], StreamBroken),
     ("nested too deep", [delta(content="x"), b'{"a":' + b"[" * 100_000], StreamBroken),
@@ -190,10 +190,19 @@ def test_an_embedding_is_output_without_text() -> None:
     assert (chunk.has_output, chunk.output_characters, chunk.usage) == (True, 0, Usage(8))
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"7", b"[]", b'{"error":"no"}', b'{"a":1', b"[" * 100_000])
-def test_what_is_no_answer_may_be_asked_of_another(body: bytes) -> None:
-    with pytest.raises(UpstreamUnavailable):
+@pytest.mark.parametrize(
+    ("body", "characters"), [(b"", 0), (b"<html>", 0), (b"7", 0), (b"[]", 0), (b' {"a":1', 7), (b"[" * 100_000, 0)]
+)
+def test_what_is_no_answer_may_be_asked_of_another(body: bytes, characters: int) -> None:
+    with pytest.raises(UnreadableAnswer) as caught:
         read_answer(body, backend="b")
+    assert caught.value.output_characters == characters, "a page for people is no part of an answer"
+
+
+def test_an_error_in_place_of_an_answer_is_no_answer_that_cannot_be_read() -> None:
+    with pytest.raises(UpstreamUnavailable) as caught:
+        read_answer(b'{"error":"no"}', backend="b")
+    assert type(caught.value) is UpstreamUnavailable
 
 
 def test_an_answer_with_nan_reaches_the_caller_as_json() -> None:

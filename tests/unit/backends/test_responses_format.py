@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from backends.errors import BackendError, RateLimited, StreamBroken, UpstreamUnavailable
+from backends.errors import BackendError, RateLimited, StreamBroken, UnreadableAnswer, UpstreamUnavailable
 from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.protocol import Call, Chunk
 from backends.responses_format import ResponsesStreamReader, needs_its_provider, read_response
@@ -98,10 +98,10 @@ def test_a_malformed_usage_is_flagged() -> None:
 
 FAILED: Json = {"type": "response.failed", "response": {"error": {"code": "rate_limit_exceeded"}}}
 BREAKS: list[tuple[list[Json], type[BackendError]]] = [
-    ([], UpstreamUnavailable),
+    ([], UnreadableAnswer),
     ([FAILED], RateLimited),
     ([{"type": "error", "code": "server_error"}], UpstreamUnavailable),
-    ([{"type": "bad\nname"}], UpstreamUnavailable),
+    ([{"type": "bad\nname"}], UnreadableAnswer),
     ([EVENTS[0]], StreamBroken),
     ([EVENTS[0], FAILED], StreamBroken),
     ([EVENTS[0], {"no": "type"}], StreamBroken),

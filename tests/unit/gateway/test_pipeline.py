@@ -22,6 +22,7 @@ from gateway.errors import (
 from gateway.ledger.entry import Status
 from gateway.pipeline import Incoming
 from gateway.routing.decide import decide
+from gateway.routing.fallback import RetryPolicy
 from gateway.routing.snapshot import Snapshot, request_facts_of
 from gateway.upstreams.starting import Starting
 from tests.builders import make_candidate, make_local, make_prices, make_snapshot
@@ -60,7 +61,20 @@ async def test_an_answer_is_passed_on_and_booked_exactly(stream: bool) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    "kind", ["rate_limited", "unavailable", "overloaded", "auth", "unreachable", "silent", "reset", "stalled"]
+    "kind",
+    [
+        "rate_limited",
+        "unavailable",
+        "overloaded",
+        "auth",
+        "unreachable",
+        "silent",
+        "reset",
+        "stalled",
+        "truncated",
+        "garbage",
+        "error_event",
+    ],
 )
 async def test_before_the_first_chunk_any_failure_falls_back(kind: Fault, stream: bool) -> None:
     rig = Rig(one=fault(kind))
@@ -74,7 +88,8 @@ async def test_before_the_first_chunk_any_failure_falls_back(kind: Fault, stream
     assert caller.headers["x-breakeven-model"] == "b"
     assert entry.cost is not None
     answer = 12 * 10_000_000 + 4 * 40_000_000
-    maybe_billed = 6 * 1_000_000 if kind in ("silent", "stalled") else 0  # it may have read the prompt, about 6 tokens
+    # It may have read the prompt, about 6 tokens.
+    maybe_billed = 6 * 1_000_000 if kind in ("silent", "stalled", "reset", "truncated", "garbage") else 0
     assert entry.cost.total_pico_usd == answer + maybe_billed
     assert entry.attempts[0].cost_pico_usd == maybe_billed
     assert entry.is_usage_estimated is bool(maybe_billed)
@@ -117,6 +132,30 @@ async def test_a_time_out_may_have_been_billed_and_says_so_with_bounds() -> None
     assert rig.entry.is_usage_estimated
     assert rig.entry.cost_upper_pico_usd is not None
     assert rig.entry.cost_upper_pico_usd > 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", ["truncated", "garbage", "reset"])
+async def test_answers_that_cannot_be_read_are_never_booked_as_free(kind: Fault, stream: bool) -> None:
+    rig = Rig(one=fault(kind), two=fault(kind), retry_policy=RetryPolicy(max_attempts=2))
+    with pytest.raises(UpstreamFailed):
+        await rig.ask(stream=stream, max_tokens=100)
+    entry = rig.entry
+    assert (entry.status, entry.error) == (Status.failed, "UnreadableAnswer")
+    assert entry.is_usage_estimated
+    assert entry.cost is not None
+    assert entry.cost.other_pico_usd == entry.cost.total_pico_usd == 6 * 1_000_000 + 6 * 10_000_000
+    assert entry.cost_lower_pico_usd == 0, "nor is it sure that a bill will come"
+    assert entry.cost_upper_pico_usd is not None
+    assert entry.cost_upper_pico_usd > entry.cost.total_pico_usd
+    assert [one.paid_to.upstream_model for one in entry.attempts if one.paid_to] == ["upstream-a", "upstream-b"]
+
+
+async def test_what_a_provider_calls_its_own_failure_is_not_charged() -> None:
+    rig = Rig(one=fault("error_event"), two=fault("error_event"))
+    with pytest.raises(UpstreamFailed):
+        await rig.ask()
+    assert (rig.entry.cost_lower_pico_usd, rig.entry.cost_upper_pico_usd) == (0, 0)
 
 
 async def test_the_callers_own_mistake_is_not_retried() -> None:
@@ -202,6 +241,23 @@ async def test_a_request_is_priced_by_its_own_time_and_not_by_a_timer() -> None:
     assert asked == [change_us], "once, by the first who needs it"
 
 
+async def test_prices_that_a_clock_put_forward_brought_in_force_go_when_it_is_put_back() -> None:
+    change_us = 1_800_000_000_000_000
+    cheap = replace(make_snapshot(candidates=[A, B]), prices_until_us=change_us)
+    dear = make_snapshot(candidates=[replace(A, prices=make_prices(2.0, 8.0)), B])
+
+    def snapshot_at(at_us: int) -> Snapshot:
+        return replace(dear if at_us >= change_us else cheap, prices_at_us=at_us)
+
+    rig = Rig(snapshot_at=snapshot_at)
+    rig.pipeline.snapshot = cheap
+    for now_us in (change_us - 1, change_us + 1, change_us - 1, change_us):
+        rig.pipeline.now_us = lambda now_us=now_us: now_us
+        await rig.ask()
+    old = 12 * 1_000_000 + 4 * 4_000_000
+    assert [entry.cost.total_pico_usd for entry in rig.ledger.entries if entry.cost] == [old, 2 * old, old, 2 * old]
+
+
 async def test_the_decision_and_the_books_have_one_time() -> None:
     """Time goes on while a request is decided: a price that changes meanwhile is the next request's."""
 
@@ -241,23 +297,6 @@ async def test_a_cut_stream_cancels_nothing_else() -> None:
     ("body", "error"),
     [
         (b"{", InvalidRequest),
-async def test_prices_that_a_clock_put_forward_brought_in_force_go_when_it_is_put_back() -> None:
-    change_us = 1_800_000_000_000_000
-    cheap = replace(make_snapshot(candidates=[A, B]), prices_until_us=change_us)
-    dear = make_snapshot(candidates=[replace(A, prices=make_prices(2.0, 8.0)), B])
-
-    def snapshot_at(at_us: int) -> Snapshot:
-        return replace(dear if at_us >= change_us else cheap, prices_at_us=at_us)
-
-    rig = Rig(snapshot_at=snapshot_at)
-    rig.pipeline.snapshot = cheap
-    for now_us in (change_us - 1, change_us + 1, change_us - 1, change_us):
-        rig.pipeline.now_us = lambda now_us=now_us: now_us
-        await rig.ask()
-    old = 12 * 1_000_000 + 4 * 4_000_000
-    assert [entry.cost.total_pico_usd for entry in rig.ledger.entries if entry.cost] == [old, 2 * old, old, 2 * old]
-
-
         (b"[]", InvalidRequest),
         (b"{}", InvalidRequest),
         (b'{"model": "auto"}', InvalidRequest),
