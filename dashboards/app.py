@@ -81,5 +81,4 @@ def build_app(settings: UiSettings) -> ASGIApp:
         show_welcome_message=False,
         reconnect_timeout=30.0,
     )
-    guarded = Guarded(app, lambda cookie: sessions.find(cookie) is not None)
-    return GZipMiddleware(guarded, minimum_size=1000)
+    return GZipMiddleware(Guarded(app, sessions.is_good), minimum_size=1000)

@@ -32,7 +32,7 @@ def content_security_policy(nonce: str) -> str:
 
 
 class Guarded:
-    """`is_signed_in` says whether a session cookie is good."""
+    """`is_signed_in` says whether a session cookie is good; it is asked for every message of an event channel."""
 
     def __init__(self, app: ASGIApp, is_signed_in: Callable[[str | None], bool]) -> None:
         self._app = app
@@ -50,11 +50,22 @@ class Guarded:
         elif scope["path"].startswith(EVENTS) and not self._is_signed_in(secret):
             await _refuse(scope, send, "Not signed in.")
         elif scope["type"] == "websocket":
-            await self._app(scope, receive, send)
+            await self._app(scope, self._while_signed_in(receive, secret), send)
         else:
             if is_change:
                 receive = _bounded(receive, MOST_BYTES if self._is_signed_in(secret) else STRANGERS_BYTES)
             await self._app(scope, receive, _Hardened(send))
+
+    def _while_signed_in(self, receive: Receive, secret: str | None) -> Receive:
+        """An open page keeps its channel, and speaks at least twice a minute: it must not outlive its session."""
+
+        async def guarded() -> Message:
+            message = await receive()
+            if message["type"] == "websocket.receive" and not self._is_signed_in(secret):
+                return {"type": "websocket.disconnect", "code": 1008, "reason": "Not signed in."}
+            return message
+
+        return guarded
 
 
 class _Hardened:

@@ -72,18 +72,19 @@ class Sessions:
         return secret, session
 
     def find(self, secret: str | None) -> Session | None:
-        """The session behind a cookie, if it is still good."""
-        if not secret:
-            return None
-        session, now = self._by_hash.get(_digest(secret)), self._now()
-        if session is None and self._shelf is not None and (session := self._shelf.load(secret)) is not None:
-            self._by_hash[_digest(secret)] = session
-        if session is None or self._is_old(session, now):
+        """The session behind a cookie, if it is still good; this counts as its use."""
+        session, now = self._known(secret), self._now()
+        if not secret or session is None or self._is_old(session, now):
             return None
         if self._shelf is not None and now - session.seen_at > NOTE_SECONDS:
             self._shelf.touch(secret, now)
         session.seen_at = now
         return session
+
+    def is_good(self, secret: str | None) -> bool:
+        """Whether there is one. No use of it: an open page asks by itself, for as long as it is open."""
+        session = self._known(secret)
+        return session is not None and not self._is_old(session, self._now())
 
     def end(self, secret: str | None) -> None:
         if not secret:
@@ -93,6 +94,14 @@ class Sessions:
             session.is_over = True
         if self._shelf is not None:
             self._shelf.remove(secret)
+
+    def _known(self, secret: str | None) -> Session | None:
+        if not secret:
+            return None
+        session = self._by_hash.get(_digest(secret))
+        if session is None and self._shelf is not None and (session := self._shelf.load(secret)) is not None:
+            self._by_hash[_digest(secret)] = session
+        return session
 
     def _is_old(self, session: Session, now: float) -> bool:
         return session.is_over or now - session.seen_at > IDLE_SECONDS or now - session.started_at > LONGEST_SECONDS

@@ -1,5 +1,6 @@
 """The door in front of every page: other origins, event channels without a session, and the policy of each answer."""
 
+import contextlib
 import re
 
 import pytest
@@ -77,6 +78,28 @@ def test_events_need_a_session(client: TestClient) -> None:
         assert socket.receive_text() == "hello"
     with pytest.raises(WebSocketDisconnect), client.websocket_connect(path, headers={"origin": "http://evil.test"}):
         pass
+
+
+def test_events_end_with_the_session() -> None:
+    heard: list[str] = []
+
+    async def listening(socket: WebSocket) -> None:
+        await socket.accept()
+        with contextlib.suppress(WebSocketDisconnect):
+            while True:
+                heard.append(await socket.receive_text())
+                await socket.send_text("heard")
+
+    good = {"good"}
+    routes = [WebSocketRoute("/ui/_nicegui_ws/socket.io", listening)]
+    client = TestClient(Guarded(Starlette(routes=routes), lambda cookie: cookie in good), base_url="http://ui.test")
+    client.cookies.set(COOKIE, "good")
+    with client.websocket_connect("/ui/_nicegui_ws/socket.io") as socket:
+        socket.send_text("before")
+        assert socket.receive_text() == "heard"
+        good.clear()
+        socket.send_text("after")
+    assert heard == ["before"]
 
 
 def test_a_missing_host_is_never_the_same_origin() -> None:

@@ -43,6 +43,20 @@ def test_it_ends_when_idle_when_old_and_when_told() -> None:
     assert sessions.find(told) is None
 
 
+def test_to_ask_whether_it_is_good_does_not_prolong_it() -> None:
+    clock = Clock()
+    sessions = Sessions(clock)
+    open_page = start(sessions)
+    for _ in range(2):
+        assert sessions.is_good(open_page)
+        clock.now += IDLE_SECONDS / 2 + 1
+    assert not sessions.is_good(open_page)
+    told = start(sessions)
+    sessions.end(told)
+    assert not sessions.is_good(told)
+    assert not sessions.is_good(None)
+
+
 def test_there_are_never_more_than_the_limit() -> None:
     clock = Clock()
     sessions = Sessions(clock, most=50)
