@@ -10,7 +10,8 @@ from gateway.limits.counters import Account, Booked, budget_account, quota_accou
 from gateway.limits.values import BudgetScope, Limits, WindowName, window_end, window_id, window_start
 from gateway.sums import Dimension, ReportStore, Sums, SumsQuery
 
-HOUR_US = 3_600_000_000
+FOR_EVER_US = 100_000 * 366 * 86_400_000_000
+"""Later than any entry; whole days are read from sums alone."""
 STRICT_WINDOW: WindowName = "month"
 KEYS_ALONE: tuple[Dimension, ...] = ("key", "model", "status")
 EDGE_US = 600_000_000
@@ -48,12 +49,9 @@ class Spending:
         return Booked(spent, frozenset(windows))
 
     async def _rows(self, window: WindowName, at_us: int, by: tuple[Dimension, ...]) -> list[Sums]:
-        start = _us(window_start(window, at_us))
-        end = window_end(window, at_us)
-        until = (self.now_us() // HOUR_US + 2) * HOUR_US  # whole hours are read from sums alone
-        if end is not None:
-            until = min(until, _us(end))
-        return list(await self.store.sums(SumsQuery(start, max(start + HOUR_US, until), by)))
+        """All of the window: what was booked while a clock was ahead counts too."""
+        start, end = _us(window_start(window, at_us)), window_end(window, at_us)
+        return list(await self.store.sums(SumsQuery(start, FOR_EVER_US if end is None else _us(end), by)))
 
     def _add(
         self, spent: dict[Account, int], limits: dict[str, Limits], window: WindowName, name: str, row: Sums

@@ -2,6 +2,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from gateway.economics.traffic import HourlyTraffic
 from gateway.limits.admission import Admission, SharedLimits, parse_limits
 from gateway.limits.counters import budget_account, quota_account
@@ -11,6 +13,11 @@ from gateway.sums import Dimension, Sums, SumsQuery
 NOON_US = round(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1e6)
 MIDNIGHT_US = round(datetime(2026, 12, 1, tzinfo=UTC).timestamp() * 1e6)
 MINUTE_US = 60_000_000
+DAY_US = 1440 * MINUTE_US
+
+
+def us(day: str) -> int:
+    return round(datetime.fromisoformat(f"{day}T00:00Z").timestamp()) * 1_000_000
 
 
 class Books:
@@ -99,12 +106,23 @@ async def test_a_strict_budget_of_many_counts_whoever_spent_it() -> None:
     }
 
 
-async def test_whole_hours_of_the_window_are_asked_for() -> None:
+@pytest.mark.parametrize(
+    ("window", "since", "until"),
+    [
+        ("day", "2026-11-21", "2026-11-22"),
+        ("month", "2026-11-01", "2026-12-01"),
+        ("total", "1970-01-01", "9999-12-31"),
+    ],
+)
+async def test_all_of_the_window_is_asked_for_also_what_was_booked_while_a_clock_was_ahead(
+    window: str, since: str, until: str
+) -> None:
     books = Books()
-    await spending(books, NOON_US + 7 * MINUTE_US + 20 * MINUTE_US, k={"budget_usd": "1", "budget_window": "day"})()
+    await spending(books, NOON_US + 27 * MINUTE_US, k={"budget_usd": "1", "budget_window": window})()
     [query] = books.asked
-    assert query.since_us == NOON_US - 12 * 60 * MINUTE_US
-    assert query.until_us == NOON_US + 2 * 60 * MINUTE_US
+    assert query.since_us == us(since)
+    assert query.until_us == us(until) or (window == "total" and query.until_us > us(until))
+    assert query.until_us % DAY_US == 0, "of whole days, which sums alone can answer"
 
 
 async def test_around_its_end_both_windows_are_read() -> None:
@@ -113,4 +131,4 @@ async def test_around_its_end_both_windows_are_read() -> None:
         booked = await spending(books, at_us, k={"budget_usd": "1"})()
         assert booked.windows == {"month:2026-11-01", "month:2026-12-01"}
         assert books.asked[0].until_us == MIDNIGHT_US
-        assert books.asked[1].since_us == MIDNIGHT_US < books.asked[1].until_us
+        assert (books.asked[1].since_us, books.asked[1].until_us) == (MIDNIGHT_US, us("2027-01-01"))

@@ -1,0 +1,78 @@
+"""Ends of days, months and years on both databases: each entry on its own side of them, in budgets and in reports."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.limits.admission import Admission, parse_limits
+from gateway.limits.counters import budget_account
+from gateway.limits.spending import Spending
+from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql_reports import SqlReports
+from gateway.sums import Dimension, SumsQuery
+from tests.unit.gateway.ledger.builders import make_entry, make_intent
+
+pytestmark = pytest.mark.integration
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+HOUR_US = 3_600_000_000
+
+
+def us(text: str) -> int:
+    return (datetime.fromisoformat(text).replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+
+
+async def insert(engine: AsyncEngine, moments_us: list[int], **given: Any) -> int:
+    """One entry at each; what one costs."""
+    batch = [make_entry(n, intent=make_intent(n, accepted_at_us=at, **given)) for n, at in enumerate(moments_us)]
+    await SqlLedger(engine).insert(batch)
+    assert batch[0].cost is not None
+    return batch[0].cost.total_pico_usd
+
+
+async def test_a_budget_counts_all_of_its_window_also_what_was_booked_while_a_clock_was_ahead(
+    engine: AsyncEngine,
+) -> None:
+    end = us("2027-01-01")
+    before = [us("2026-12-24T10:00"), us("2026-12-24T23:59"), us("2026-12-29"), end - 1]
+    one = await insert(engine, [us("2026-11-30T23:59"), *before, end, us("2031-07-01")])
+    windows = {"d": ("day", "2026-12-24", 2), "m": ("month", "2026-12-01", 4), "t": ("total", "1970-01-01", 7)}
+    for key, (window, begins, requests) in windows.items():
+        admission = Admission(limits={"key-1": parse_limits({"budget_usd": "1", "budget_window": window})})
+        admission.strict = {("team", "search"): 1}
+        booked = await Spending(SqlReports(engine), admission, lambda: us("2026-12-24T12:00"))()
+        assert booked.spent[budget_account("key-1", f"{window}:{begins}")] == requests * one, key
+        assert booked.spent[budget_account("search", "month:2026-12-01", scope="team")] == 4 * one
+
+
+ZONES = {
+    "Australia/Lord_Howe": "2026-04-04",  # half an hour back
+    "Pacific/Chatham": "2026-09-26",  # 12:45 ahead, and an hour forward
+    "America/Havana": "2026-11-01",  # back over midnight
+    "Pacific/Apia": "2011-12-30",  # a day that never was
+    "America/St_Johns": "2008-02-28",  # 3:30 behind, and a 29th of February
+}
+
+
+@pytest.mark.parametrize(("zone", "around"), ZONES.items())
+async def test_sums_by_local_day_and_month_are_those_of_the_entries(
+    engine: AsyncEngine, zone: str, around: str
+) -> None:
+    generator = random.Random(zone)
+    begins = us(around) - 40 * HOUR_US
+    moments = sorted(begins + generator.randrange(80 * HOUR_US) for _ in range(120))
+    moments += range(begins, begins + 80 * HOUR_US, HOUR_US // 4)
+    one = await insert(engine, moments)
+    units: dict[Dimension, str] = {"day": "%Y-%m-%d", "month": "%Y-%m"}
+    for unit, form in units.items():
+        for since, until in ((begins, begins + 80 * HOUR_US), (begins + 13 * 60_000_000, begins + 50 * HOUR_US + 7)):
+            expected: dict[str, int] = {}
+            for at in moments:
+                if since <= at < until:
+                    label = (EPOCH + timedelta(microseconds=at)).astimezone(ZoneInfo(zone)).strftime(form)
+                    expected[label] = expected.get(label, 0) + one
+            rows = await SqlReports(engine).sums(SumsQuery(since, until, (unit,), {}, zone))
+            assert {row.group[unit]: row.cost_pico_usd for row in rows} == expected
