@@ -94,8 +94,7 @@ class Treasury:
             changed: dict[Account, Holding] = {}
             for purse, amount in shipped:
                 purse.await_reading(standing.begun + 1, amount)
-                if purse.account.window in standing.windows:
-                    purse.books_read(standing.read)
+                purse.books_read(standing.read)
                 purse.idle_reports += 1
                 is_wanted = purse.waiting or purse.idle_reports < self.idle_reports
                 is_returned = not is_wanted or purse.account in standing.tight

@@ -123,3 +123,28 @@ async def test_what_was_leased_under_a_higher_limit_is_not_spent_once_it_is_lowe
     assert treasury.free(treasury.purse(ACCOUNT, 40)) == 0
     assert await treasury.obtain(purse, 11, 0.0) is not None
     assert await treasury.obtain(purse, 10, 0.0) is None
+
+
+async def test_a_purse_of_a_window_that_is_read_no_more_is_forgotten() -> None:
+    """A stream that outlived its month, or a machine that slept over the end of one."""
+    counters = HeardCounters()
+    treasury = Treasury(counters, idle_reports=2)
+    purse = treasury.purse(ACCOUNT, LIMIT)
+    assert await treasury.obtain(purse, 10, 0.0) is None
+    assert purse.reserve(10)
+    purse.settle(10, 7)
+    purse.sending(7)
+    purse.shipped(7)
+
+    async def next_month() -> Booked:
+        return Booked({}, frozenset({"2026-12"}))
+
+    for _ in range(3):
+        await treasury.report()
+        await counters.read_books(next_month)
+    assert counters.held[ACCOUNT] == 0
+    assert treasury.purse(ACCOUNT, LIMIT) is not purse
+    assert not treasury.reserve(treasury.purse(ACCOUNT, LIMIT), 1), "nor spent, until it is read again"
+    grant = await treasury.obtain(treasury.purse(ACCOUNT, LIMIT), 1, 0.0)
+    assert grant is not None
+    assert grant.is_unread
