@@ -28,6 +28,8 @@ class Health(BaseModel):
 
     status: str
     problems: list[str] = []
+    warnings: list[str] = []
+    rules_version: str | None = None
 
 
 class Model(BaseModel):
@@ -77,9 +79,12 @@ class Route(BaseModel):
 
 
 def build_public_router(
-    pipeline: Pipeline, registry: CollectorRegistry, problems: Callable[[], list[str]]
+    pipeline: Pipeline,
+    registry: CollectorRegistry,
+    problems: Callable[[], list[str]],
+    warnings: Callable[[], list[str]] = list,
 ) -> APIRouter:
-    """`problems` lists what keeps this process from serving, in sentences."""
+    """`problems` lists what keeps this process from serving, in sentences; `warnings` what it serves in spite of."""
     router = APIRouter()
 
     @router.get("/healthz", tags=["health"])
@@ -89,11 +94,16 @@ def build_public_router(
 
     @router.get("/readyz", tags=["health"], responses={503: {"model": Health}})
     async def readyz(response: Response) -> Health:  # pyright: ignore[reportUnusedFunction]
-        """The process can serve: the ledger takes entries and some backend is up."""
+        """The process can serve: the ledger takes entries and some backend is up. With the rules it decides by."""
         found = problems()
         if found:
             response.status_code = 503
-        return Health(status="not ready" if found else "ready", problems=found)
+        return Health(
+            status="not ready" if found else "ready",
+            problems=found,
+            warnings=warnings(),
+            rules_version=pipeline.snapshot.rules_version,
+        )
 
     @router.get("/metrics", tags=["health"], response_class=Response)
     async def metrics() -> Response:  # pyright: ignore[reportUnusedFunction]

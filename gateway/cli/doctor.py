@@ -241,7 +241,8 @@ def _classifier(home: Home, url: str) -> str:
 def _gateway(url: str) -> Finding:
     try:
         answer = httpx.get(f"{url}/readyz", timeout=3, trust_env=False)
-        problems = "; ".join(answer.json().get("problems", []))
+        told = answer.json()
+        problems, warnings = ("; ".join(told.get(name, [])) for name in ("problems", "warnings"))
     except httpx.ConnectError:
         start = f"start it: breakeven serve --port {url.rpartition(':')[2]}"
         return Finding("gateway", False, f"nothing answers at {url}", start)
@@ -250,4 +251,9 @@ def _gateway(url: str) -> Finding:
         return Finding("gateway", False, f"what answers at {url} is hung or no gateway ({what})", "see what it is")
     if answer.status_code != 200:
         return Finding("gateway", False, f"answers at {url} but is not ready: {problems}", "see to that")
-    return Finding("gateway", True, f"ready at {url}")
+    if warnings:
+        return Finding(
+            "gateway", False, f"ready at {url}, but {warnings}", "`breakeven check` says where; mend it there"
+        )
+    rules = f", deciding by rules version {version}" if (version := told.get("rules_version")) else ""
+    return Finding("gateway", True, f"ready at {url}{rules}")

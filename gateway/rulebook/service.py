@@ -111,6 +111,13 @@ class RulesService:
         self._refusal: Problem | None = None
         self._file_problem: Problem | None = None
 
+    def warnings(self) -> list[str]:
+        """The same for everybody to read: a sentence that quotes nothing of the rules."""
+        if self.problem is None:
+            return []
+        what = "rules.yaml is" if self._refusal is None else f"the active rules {self.refused} are"
+        return [f"{what} not valid here; version {self.applied} stays in force"]
+
     @property
     def problem(self) -> Problem | None:
         """Why this process does not decide by the active rules, or by those of the file."""
@@ -223,8 +230,7 @@ class RulesService:
         if text is None:
             return
         if text_version(text) == self._file.taken():
-            self._file.end_look()
-            self._file_problem = None
+            self._end_look()
             return
         try:
             self.parse(text)
@@ -242,9 +248,16 @@ class RulesService:
             activation = Activation(version, active, FILE_AUTHOR, rules.reason, rules.created_at_us)
             if not await self._store.activate(activation, diff=changed):
                 return  # another process was first: look again next time
-        self._file.end_look()
+        self._end_look()
         self._file.remember(text)
-        self._file_problem = None
+
+    def _end_look(self) -> None:
+        """At a file that is valid, and was perhaps not before."""
+        assert self._file is not None
+        self._file.end_look()
+        if self._file_problem is not None:
+            log.info("%s is valid again, and its changes are taken over again", self._file.path)
+            self._file_problem = None
 
     async def _is_old(self, version: str, active: str | None) -> bool:
         """A new replica comes with the file that others took over long ago: that undoes nobody's edit since."""

@@ -29,15 +29,18 @@ HEADERS = {"authorization": f"Bearer {KEY}"}
 
 
 class Service:
-    """A rig behind HTTP. `problems` is what /readyz complains of."""
+    """A rig behind HTTP. `problems` and `warnings` are what /readyz complains of."""
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
         self.problems: list[str] = []
+        self.warnings: list[str] = []
         self.metrics = Metrics(rig.ledger)
         rig.pipeline.observer = self.metrics
         rest = build_fastapi()
-        rest.include_router(build_public_router(rig.pipeline, self.registry, lambda: self.problems))
+        rest.include_router(
+            build_public_router(rig.pipeline, self.registry, lambda: self.problems, lambda: self.warnings)
+        )
         self.load = Load()
         idempotency = Idempotency(MemoryIdempotency(), lambda given: rig.pipeline.keys.authenticate(given, 0).id)
         self.app = Root(rig.pipeline, rest, max_body_bytes=1_000_000, idempotency=idempotency, load=self.load)
@@ -124,7 +127,12 @@ async def test_models_route_and_health(service: Service) -> None:
         assert [one["model"] for one in route["candidates"]] == ["a", "b"]
         assert not service.rig.ledger.entries, "explaining is free"
         assert (await client.get("/healthz")).json()["status"] == "ok"
-        assert (await client.get("/readyz")).status_code == 200
+        ready = await client.get("/readyz")
+        assert (ready.status_code, ready.json()["warnings"]) == (200, [])
+        assert ready.json()["rules_version"] == service.rig.pipeline.snapshot.rules_version
+        service.warnings.append("rules.yaml is not valid here")
+        ready = await client.get("/readyz")
+        assert (ready.status_code, ready.json()["warnings"]) == (200, ["rules.yaml is not valid here"])
         service.problems.append("the database is away")
         ready = await client.get("/readyz")
         assert (ready.status_code, ready.json()["problems"]) == (503, ["the database is away"])
@@ -149,6 +157,7 @@ async def test_models_route_and_health(service: Service) -> None:
             "larger than 1,000,000 bytes when",
         ),
         (b"{}", {"x-breakeven-tags": ",".join("abcdefghijklmnopqrst")}, 400, "at most 16 tags"),
+        (b"{}", {"x-breakeven-tags": "plain,\u009b2J".encode()}, 400, "printable characters only"),
         (b'{"model": "auto", "messages": [{"role": "user", "content": "\\ud800"}]}', {}, 400, "half of a character"),
         (b"\xff\xfe", {}, 400, "UTF-16 text. Send JSON in UTF-8."),
         (b'{"model": "auto", "messages": [{"role": "user"}], "max_tokens": 1e400}', {}, 400, "max_tokens"),

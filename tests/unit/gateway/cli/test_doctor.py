@@ -157,6 +157,32 @@ def test_a_gateway_that_is_not_ready_is_not_to_be_started_again(home: Home, monk
     assert "start it" not in str(checks["gateway"].fix)
 
 
+@pytest.mark.parametrize(
+    ("answer", "is_ok", "detail"),
+    [
+        (b'{"rules_version": "a1b2"}', True, "deciding by rules version a1b2"),
+        (b'{"warnings": ["rules.yaml is not valid here"]}', False, "but rules.yaml is not valid here"),
+        (b"{}", True, "ready at"),
+    ],
+)
+def test_a_gateway_says_by_which_rules_it_decides(home: Home, answer: bytes, is_ok: bool, detail: str) -> None:
+    class Ready(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """Nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Ready) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        checks = {one.name: one for one in examine(home, f"http://127.0.0.1:{server.server_port}")}
+        server.shutdown()
+    assert checks["gateway"].is_ok is is_ok
+    assert detail in checks["gateway"].detail
+
+
 def test_an_alarm_of_any_worker_is_seen(home: Home) -> None:
     create_home(home)
     labelled = b"".join(

@@ -67,10 +67,25 @@ async def test_a_broken_file_keeps_the_last_good_version_and_says_why(
     assert rig.rules.applied == FIRST
     assert rig.rules.problem is not None
     assert rig.rules.problem.line == 4
-    rewrite(file, FIRST_RULES + "\n\n")
-    rewrite(file, FIRST_RULES)
+    assert rig.rules.warnings() == [f"rules.yaml is not valid here; version {FIRST} stays in force"]
+
+
+@pytest.mark.parametrize(("text", "version"), [(FIRST_RULES, FIRST), (OTHER_RULES, OTHER)])
+async def test_a_mended_file_is_told_of_once(
+    file: Path, caplog: pytest.LogCaptureFixture, text: str, version: str
+) -> None:
+    """Also where it is mended by taking the edit back, so that no other version comes into force."""
+    caplog.set_level("INFO")
+    rig = AdminRig(file)
     await rig.rules.refresh()
-    assert rig.rules.problem is None
+    rewrite(file, BROKEN)
+    await rig.rules.refresh()
+    assert "valid again" not in caplog.text
+    rewrite(file, text)
+    for _ in range(3):
+        await rig.rules.refresh()
+    assert (rig.rules.applied, rig.rules.problem, rig.rules.warnings()) == (version, None, [])
+    assert caplog.text.count(f"{file} is valid again, and its changes are taken over again") == 1
 
 
 async def test_a_new_replica_with_the_old_file_does_not_undo_a_web_edit(file: Path) -> None:
