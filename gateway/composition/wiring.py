@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from classifier.protocol import Classifier
 from gateway.access.keys import KeyRing
-from gateway.clock import now_us
+from gateway.clock import now_us, unstepped_seconds
 from gateway.composition.child_secrets import writer_environment
 from gateway.composition.deployment import Deployment
 from gateway.composition.kept_answers import open_kept_answers
@@ -190,7 +190,7 @@ def _exploration(pipeline: Pipeline, metrics: Metrics, *, workers: int) -> Explo
 
 
 def _implied_feedback(stores: SqlStores, metrics: Metrics) -> ImpliedFeedback:
-    implied = ImpliedFeedback(stores.feedback, now_us)
+    implied = ImpliedFeedback(stores.feedback, now_us, unstepped_seconds)
     metrics.tell(implied.settled)
     return implied
 

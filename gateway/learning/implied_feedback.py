@@ -4,21 +4,22 @@
 no more: of the two answers the second was kept, so it counts as good and the first as not. Who asks three times, or
 twice at once, is sampling or measuring and says nothing. `format`: what a cascade verified of JSON or tool calls.
 
-The books keep no prompts: fingerprints are held in this process's memory for minutes, never written.
+The books keep no prompts: fingerprints are held in this process's memory for minutes, never written, and of each answer
+no more than what is asked of it here.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.ledger.entry import ESCALATED, Entry, Status
 from gateway.request.run import Run
 from gateway.routing.decide import AUTO
-from gateway.stores import Feedback, FeedbackSource
+from gateway.stores import Feedback
 
-AT_ONCE_US = 60_000_000
-QUIET_US = 120_000_000
+AT_ONCE_SECONDS = 60.0
+QUIET_SECONDS = 120.0
 """So long after the second time there must be no third."""
 MOST_PROMPTS = 20_000
 OF_FORM = frozenset({"not_json", "off_schema", "no_tool_call", "bad_tool_call"})
@@ -30,12 +31,16 @@ Prompt = tuple[str, bytes]
 
 @dataclass(slots=True)
 class _Asked:
-    """One request of a prompt. `entry` is its settlement, at `ended_us`."""
+    """One request of a prompt. `model` answered it, at `ended`; None while it is under way."""
 
     request_id: str
-    began_us: int
-    ended_us: int = 0
-    entry: Entry | None = None
+    key_id: str
+    is_routed: bool
+    quality: Mapping[str, float]
+    began: float
+    ended: float | None = None
+    model: str = ""
+    is_answered: bool = False
 
 
 class Judgements(Protocol):
@@ -45,11 +50,12 @@ class Judgements(Protocol):
 
 
 class ImpliedFeedback:
-    """Told of every request's begin and end; `flush` writes what has become clear."""
+    """Told of every request's begin and end; `flush` writes what has become clear. Waits by `unstepped` seconds."""
 
-    def __init__(self, store: Judgements, now_us: Callable[[], int]) -> None:
+    def __init__(self, store: Judgements, now_us: Callable[[], int], unstepped: Callable[[], float]) -> None:
         self._store = store
         self._now_us = now_us
+        self._unstepped = unstepped
         self._prompts: OrderedDict[Prompt, list[_Asked]] = OrderedDict()
         self._under_way: dict[str, _Asked] = {}
         self._clear: list[Feedback] = []
@@ -66,7 +72,9 @@ class ImpliedFeedback:
             if len(self._prompts) > MOST_PROMPTS:
                 self._prompts.popitem(last=False)
         if len(times) < 3:
-            asked = _Asked(run.intent.request_id, self._now_us())
+            intent = run.intent
+            is_routed, quality = intent.requested_model == AUTO, intent.decision.facts.quality
+            asked = _Asked(intent.request_id, intent.key_id, is_routed, quality, self._unstepped())
             times.append(asked)
             self._under_way[asked.request_id] = asked
 
@@ -74,42 +82,37 @@ class ImpliedFeedback:
         """However it ended."""
         asked = self._under_way.pop(entry.intent.request_id, None)
         if asked is not None:
-            asked.ended_us, asked.entry = self._now_us(), entry
+            asked.ended, asked.model = self._unstepped(), entry.model
+            asked.is_answered = entry.status is Status.completed
         if entry.intent.decision.escalates_to:
             self._clear += _of_form(entry, self._now_us())
 
     async def flush(self) -> None:
         """What cannot be stored now is stored the next time."""
-        now = self._now_us()
+        now = self._unstepped()
         for prompt, times in list(self._prompts.items()):
-            if any(one.entry is None for one in times) or now - times[-1].began_us < QUIET_US:
+            if any(one.ended is None for one in times) or now - times[-1].began < QUIET_SECONDS:
                 continue
             del self._prompts[prompt]
             if len(times) == 2:
-                self._clear += _of_pair(times[0], times[1], now)
+                self._clear += _of_pair(times[0], times[1], self._now_us())
         clear = list(self._clear)
         await self._store.add(clear)
         del self._clear[: len(clear)]
 
 
-def _of_pair(first: _Asked, second: _Asked, now_us: int) -> list[Feedback]:
-    one, other = first.entry, second.entry
-    assert one is not None
-    assert other is not None
-    is_routed = one.intent.requested_model == AUTO
-    is_at_once = 0 <= second.began_us - first.ended_us <= AT_ONCE_US
-    is_answered = one.status is other.status is Status.completed
-    if not (is_routed and is_at_once and is_answered and _may_be_better(one, other)):
+def _of_pair(one: _Asked, other: _Asked, now_us: int) -> list[Feedback]:
+    assert one.ended is not None
+    is_at_once = 0 <= other.began - one.ended <= AT_ONCE_SECONDS
+    if not (one.is_routed and is_at_once and one.is_answered and other.is_answered and _may_be_better(one, other)):
         return []
-    return [_feedback(one, now_us, 0.0, "repeat"), _feedback(other, now_us, 1.0, "repeat")]
+    pair = ((one, 0.0), (other, 1.0))
+    return [Feedback(it.request_id, now_us, "verifier", score, "repeat", it.key_id) for it, score in pair]
 
 
-def _may_be_better(one: Entry, other: Entry) -> bool:
+def _may_be_better(one: _Asked, other: _Asked) -> bool:
     """Who names a model for the second try means a stronger one, or is comparing."""
-    if other.intent.requested_model == AUTO:
-        return True
-    quality = one.intent.decision.facts.quality
-    return quality.get(other.model, 0.0) > quality.get(one.model, 1.0)
+    return other.is_routed or one.quality.get(other.model, 0.0) > one.quality.get(one.model, 1.0)
 
 
 def _of_form(entry: Entry, now_us: int) -> list[Feedback]:
@@ -120,10 +123,10 @@ def _of_form(entry: Entry, now_us: int) -> list[Feedback]:
     refused = [one for one in entry.attempts if one.model == decision.model and one.outcome.startswith(ESCALATED)]
     if refused:
         is_of_form = refused[0].outcome.removeprefix(ESCALATED) in OF_FORM
-        return [_feedback(entry, now_us, 0.0, "format")] if is_of_form else []
+        return [_of_format(entry, now_us, 0.0)] if is_of_form else []
     stood = entry.status is Status.completed and [one.model for one in entry.attempts] == [decision.model]
-    return [_feedback(entry, now_us, 1.0, "format")] if stood else []
+    return [_of_format(entry, now_us, 1.0)] if stood else []
 
 
-def _feedback(entry: Entry, now_us: int, score: float, source: FeedbackSource) -> Feedback:
-    return Feedback(entry.intent.request_id, now_us, "verifier", score, source, entry.intent.key_id)
+def _of_format(entry: Entry, now_us: int, score: float) -> Feedback:
+    return Feedback(entry.intent.request_id, now_us, "verifier", score, "format", entry.intent.key_id)

@@ -1,18 +1,19 @@
 """What a repeated prompt says, on the whole path, and what it never says."""
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from backends.scripted import Outcome, Script, follow
-from gateway.learning.implied_feedback import AT_ONCE_US, QUIET_US, ImpliedFeedback
+from gateway.learning.implied_feedback import AT_ONCE_SECONDS, QUIET_SECONDS, ImpliedFeedback
+from gateway.ledger.entry import Entry
 from gateway.stores import Feedback
 from tests.builders import make_snapshot
 from tests.rig import A, B, Rig
 
-SECOND_US = 1_000_000
 OTHER = [{"role": "user", "content": "something else"}]
 
 
@@ -31,32 +32,57 @@ class Bench:
     """A rig whose clock moves on between requests."""
 
     def __init__(self, one: Script | None = None) -> None:
+        self.seconds = 0.0
         self.now_us = 10**15
         self.store = Store()
         self.rig = Rig(one)
-        self.implied = ImpliedFeedback(self.store, lambda: self.now_us)
+        self.implied = ImpliedFeedback(self.store, lambda: self.now_us, lambda: self.seconds)
         self.rig.pipeline.implied = self.implied
         self.rig.observed.settled = self.implied.settled
 
-    async def ask(self, *, later_us: int = SECOND_US, **body: Any) -> str:
-        self.now_us += later_us
+    async def ask(self, *, later: float = 1.0, **body: Any) -> str:
+        self.seconds += later
         await self.rig.ask(**body)
         return self.rig.ledger.entries[-1].intent.request_id
 
-    async def found(self, *, later_us: int = QUIET_US) -> dict[str, float]:
-        self.now_us += later_us
+    async def found(self, *, later: float = QUIET_SECONDS) -> dict[str, float]:
+        self.seconds += later
         await self.implied.flush()
         assert {row.source for row in self.store.rows} <= {"repeat", "format"}
         return {row.request_id: row.score for row in self.store.rows}
+
+
+def held_of(request_ids: Collection[str]) -> int:
+    """How many entries of these there are in memory."""
+    gc.collect()
+    return sum(isinstance(one, Entry) and one.intent.request_id in request_ids for one in gc.get_objects())
 
 
 async def test_the_second_of_two_answers_was_the_one_to_keep() -> None:
     bench = Bench()
     first, _ = await bench.ask(), await bench.ask(messages=OTHER)
     second = await bench.ask()
-    assert await bench.found(later_us=QUIET_US - 1) == {}, "a third time may come"
-    assert await bench.found(later_us=1) == {first: 0.0, second: 1.0}
+    assert await bench.found(later=QUIET_SECONDS - 1) == {}, "a third time may come"
+    assert await bench.found(later=1) == {first: 0.0, second: 1.0}
     assert len(await bench.found()) == 2, "said once"
+
+
+async def test_a_clock_that_is_put_back_holds_up_nothing() -> None:
+    bench = Bench()
+    await bench.ask()
+    bench.now_us -= 86_400_000_000
+    await bench.ask()
+    assert len(await bench.found()) == 2
+    assert {row.at_us for row in bench.store.rows} == {bench.now_us}
+
+
+async def test_no_entry_is_held_while_a_repetition_is_waited_for() -> None:
+    """About 3 kB each, of two minutes and up to 20,000 of them."""
+    bench = Bench()
+    asked = {await bench.ask(messages=[{"role": "user", "content": f"question {number}"}]) for number in range(5)}
+    assert held_of(asked) == 5
+    bench.rig.ledger.entries.clear()
+    assert held_of(asked) == 0
 
 
 @pytest.mark.parametrize("count", [1, 3, 7])
@@ -70,7 +96,7 @@ async def test_asking_once_or_often_says_nothing(count: int) -> None:
 async def test_asking_again_much_later_says_nothing() -> None:
     bench = Bench()
     await bench.ask()
-    await bench.ask(later_us=AT_ONCE_US + 1)
+    await bench.ask(later=AT_ONCE_SECONDS + 1)
     assert await bench.found() == {}
 
 
