@@ -16,8 +16,9 @@ from backends.errors import UpstreamRejected, UpstreamUnavailable
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
 from backends.http_client import HttpClient
 from backends.json_objects import decode_object
-from backends.json_splice import NotAnObject, splice
+from backends.json_splice import NotAnObject, find_members, splice
 from backends.messages_endpoint_events import messages_error
+from backends.past_thinking import without_unsigned
 from backends.protocol import VENDOR_HEADERS, BackendHealth, Call, Chunk, Operation, Reply
 from backends.usage import Usage
 from backends.usage_wire import MalformedUsage, token_count
@@ -79,7 +80,11 @@ class AnthropicBackend(HttpBackend):
 
     def _native(self, call: Call) -> Exchange:
         try:
-            body = splice(call.body, {"model": msgspec.json.encode(call.upstream_model)})
+            members = find_members(call.body)
+            edits: dict[str, bytes | None] = {"model": msgspec.json.encode(call.upstream_model)}
+            if messages := members.get("messages"):
+                edits["messages"] = without_unsigned(call.body[messages.start : messages.end])
+            body = splice(call.body, edits, members)
         except NotAnObject as error:
             raise UpstreamRejected(str(error), backend=self.name, body=messages_error(400, str(error))) from error
         is_count = call.operation == "messages.count_tokens"

@@ -15,7 +15,8 @@ class Dialect:
     `message_lacks` the same inside messages, where clients send back whatever another provider's answer had.
     `asks_for_usage` is False where a stream brings its usage unasked and `stream_options` is refused.
     `says_400_of_keys`: as `google_status` has it. `takes_cache_marks`: it knows Anthropic's `cache_control`, because it
-    passes chats on to Anthropic.
+    passes chats on to Anthropic. `thoughts` are the names under which it wants to read again what was thought before an
+    answer; `needs_thoughts`: with tool calls it refuses a conversation in which an answer lacks one.
     """
 
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -24,16 +25,22 @@ class Dialect:
     asks_for_usage: bool = True
     says_400_of_keys: bool = False
     takes_cache_marks: bool = False
+    thoughts: tuple[str, ...] = ()
+    needs_thoughts: bool = False
 
 
 PLAIN: Final = Dialect()
 
 _OPENAI_ALONE: Final = frozenset({"prompt_cache_options", "prompt_cache_retention", "safety_identifier", "verbosity"})
+ENGINE_THOUGHTS: Final = ("reasoning", "reasoning_content")
+"""vLLM reads the one, SGLang the other, and each passes over what it does not know."""
 _THOUGHTS: Final = frozenset({"reasoning_content", "reasoning_details"})
 
 DIALECTS: Final[Mapping[str, Dialect]] = {
     "openai": Dialect(renames={"max_tokens": "max_completion_tokens"}),
-    "deepseek": Dialect(renames={"max_completion_tokens": "max_tokens"}),
+    "deepseek": Dialect(
+        renames={"max_completion_tokens": "max_tokens"}, thoughts=("reasoning_content",), needs_thoughts=True
+    ),
     "gemini": Dialect(lacks=_OPENAI_ALONE | {"metadata", "prompt_cache_key", "store"}, says_400_of_keys=True),
     "groq": Dialect(
         lacks=_OPENAI_ALONE | {"logit_bias", "logprobs", "prediction", "prompt_cache_key", "top_logprobs"},
@@ -49,9 +56,9 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     "xai": Dialect(lacks=frozenset({"deferred"})),
 }
 """By provider. Seen in what these answer 400 and 422 to, and in the request types of Groq's and Mistral's own clients;
-DeepSeek refuses nothing and answers without a limit where it does not know the limit's name. What OpenRouter lacks here
-would let a caller name other models beside the one that was decided on; what xAI lacks would let one fetch an answer
-later that nobody booked."""
+DeepSeek refuses no field and answers without a limit where it does not know the limit's name. What OpenRouter lacks
+here would let a caller name other models beside the one that was decided on; what xAI lacks would let one fetch an
+answer later that nobody booked."""
 
 
 def dialect_of(provider: str) -> Dialect:

@@ -8,6 +8,7 @@ import msgspec
 
 from backends.chat_text import said_in
 from backends.json_objects import Fields, decode_object, part_of, text_of
+from backends.past_thinking import UNSIGNED
 from backends.protocol import Chunk
 from backends.tool_call_deltas import ToolCallNumbers, is_whole
 from backends.usage import Usage
@@ -67,7 +68,7 @@ def message_from_answer(
     content: list[Fields] = []
     reasoning, text = said_in(message)
     if reasoning:
-        content.append({"type": "thinking", "thinking": reasoning, "signature": ""})
+        content.append({"type": "thinking", "thinking": reasoning, "signature": UNSIGNED})
     if text := text or text_of(message, "refusal") or "":
         content.append({"type": "text", "text": text})
     for call in _calls(message):
@@ -214,10 +215,12 @@ class MessagesEventWriter:
         ended = [index for index, said in self._open_tools.items() if is_last or is_whole(said)]
         for index in ended:
             del self._open_tools[index]
+        signed: list[bytes] = []
         if self._open in ("text", "thinking"):
             ended.append(self._next_index - 1)
+            signed = [self._said({"type": "signature_delta", "signature": UNSIGNED})] * (self._open == "thinking")
         self._open = None
-        return [_event("content_block_stop", index=index) for index in ended]
+        return [*signed, *(_event("content_block_stop", index=index) for index in ended)]
 
     def _said(self, delta: Fields) -> bytes:
         return _event("content_block_delta", index=self._next_index - 1, delta=delta)

@@ -10,6 +10,7 @@ from typing import Final, cast
 import msgspec
 
 from backends.json_objects import Fields, decode_object, number, part_of, text_of
+from backends.past_thinking import THOUGHT, name_thoughts
 
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 _CONTINUES: Final[Fields] = {"continue_final_message": True, "add_generation_prompt": False}
@@ -41,10 +42,12 @@ class UnsayableMessages(InvalidMessages):
         self.details = details
 
 
-def chat_body_from_messages(body: bytes, *, keeps_cache_marks: bool = False, continues_last: bool = False) -> bytes:
-    """An OpenAI chat body that asks the same, with `cache_control` and the wish that an answer go on inside the
-    assistant's last message only for those who are known to take it: others refuse what they do not know. Raises
-    InvalidMessages."""
+def chat_body_from_messages(
+    body: bytes, *, keeps_cache_marks: bool = False, continues_last: bool = False, thoughts: tuple[str, ...] = ()
+) -> bytes:
+    """An OpenAI chat body that asks the same, with `cache_control`, the wish that an answer go on inside the
+    assistant's last message, and past thinking under the names in `thoughts`, only for those who are known to take it:
+    others refuse what they do not know. Raises InvalidMessages."""
     fields = decode_object(body)
     if fields is None:
         raise InvalidMessages("body", "must be a JSON object")
@@ -61,7 +64,7 @@ def chat_body_from_messages(body: bytes, *, keeps_cache_marks: bool = False, con
         raise UnsayableMessages("max_tokens", "0, to fill a prompt cache, can only be asked of Anthropic's models")
     if not isinstance(fields.get("model"), str):
         raise InvalidMessages("model", "must be a string")
-    messages = list(_messages(fields))
+    messages = [name_thoughts(message, thoughts) for message in _messages(fields)]
     if not messages:
         raise InvalidMessages("messages", "none says anything; send at least one text")
     chat: Fields = {"model": fields["model"], "messages": messages, "max_tokens": limit}
@@ -126,8 +129,8 @@ def _system(fields: Fields) -> Iterator[Fields]:
 
 
 def _assistant(blocks: list[Fields], where: str) -> Iterator[Fields]:
-    """Thinking is left out: its signature means nothing to another provider, and some refuse it."""
     text: list[str] = []
+    thought: list[str] = []
     calls: list[Fields] = []
     for block in blocks:
         kind = block.get("type")
@@ -137,9 +140,11 @@ def _assistant(blocks: list[Fields], where: str) -> Iterator[Fields]:
             arguments = msgspec.json.encode(block.get("input") or {}).decode()
             function = {"name": block.get("name"), "arguments": arguments}
             calls.append({"id": block.get("id"), "type": "function", "function": function})
-        elif kind not in ("thinking", "redacted_thinking"):
+        elif kind == "thinking":  # without its signature, which means nothing to another provider
+            thought.append(text_of(block, "thinking") or "")
+        elif kind != "redacted_thinking":
             raise UnsayableMessages(f"{where}.content", f"a block of type {kind!r} cannot be sent to this model")
-    message: Fields = {"role": "assistant", "content": "".join(text) or None}
+    message: Fields = {"role": "assistant", "content": "".join(text) or None, THOUGHT: "\n\n".join(thought)}
     if calls:
         yield message | {"tool_calls": calls}
     elif text:

@@ -12,6 +12,7 @@ from backends.dialects import PLAIN, Dialect
 from backends.errors import UpstreamRejected
 from backends.json_splice import NotAnObject, find_members, splice
 from backends.openai_format import error_body
+from backends.past_thinking import with_every_thought, without_our_reasoning
 from backends.protocol import Call
 
 _MESSAGES: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
@@ -49,7 +50,7 @@ _HAS_USAGE_CHUNK: Final = frozenset({"chat.completions", "completions"})
 
 def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
     """The caller's JSON with our model, our cache salt and a request for usage, in the provider's dialect; every other
-    byte is the caller's.
+    byte is the caller's, save for thinking that a provider refuses, or misses.
 
     A renamed field's value moves unless the caller gave both. A `cache_salt` of the caller's own is removed: sharing
     another tenant's prefix cache is not theirs to choose.
@@ -73,6 +74,10 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
             edits |= dict.fromkeys(dialect.lacks & members.keys())
         if dialect.message_lacks and (messages := members.get("messages")):
             edits["messages"] = _without(dialect.message_lacks, call.body[messages.start : messages.end])
+        if dialect.needs_thoughts and (messages := members.get("messages")):
+            edits["messages"] = with_every_thought(call.body[messages.start : messages.end])
+        if call.operation == "responses" and (items := members.get("input")):
+            edits["input"] = without_our_reasoning(call.body[items.start : items.end])
         if call.is_stream and dialect.asks_for_usage and call.operation in _HAS_USAGE_CHUNK:
             options = members.get("stream_options")
             edits["stream_options"] = _with_usage(call.body[options.start : options.end] if options else b"null")

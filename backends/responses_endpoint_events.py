@@ -21,19 +21,20 @@ def response_from_answer(body: bytes, usage: Usage | None, head: ResponseHead, *
     """A whole OpenAI chat answer as a response. `usage` is the metered one, `now` Unix seconds."""
     document = decode_object(body) or {}
     choice = _first(document.get("choices"))
-    items = _items(choice, head.response_id, parse_tools(head.asked))
+    items = _items(choice, head, parse_tools(head.asked))
     reason = choice.get("finish_reason")
     output = [item.wire() for item in items[:-1]] + [item.wire(status_of(reason)) for item in items[-1:]]
     model = text_of(document, "model") or ""
     return msgspec.json.encode(head.finished(model, output, reason, usage, at=int(now)))
 
 
-def _items(choice: Mapping[str, object], response_id: str, tools: Tools) -> list[Item]:
-    message = part_of(choice, "message")
+def _items(choice: Mapping[str, object], head: ResponseHead, tools: Tools) -> list[Item]:
+    message, response_id = part_of(choice, "message"), head.response_id
     items: list[Item] = []
     reasoning, text = said_in(message)
     if reasoning:
-        items.append(Item("reasoning", response_id, 0, parts=[Part("reasoning_text", [reasoning])]))
+        thoughts = [Part("reasoning_text", [reasoning])]
+        items.append(Item("reasoning", response_id, 0, parts=thoughts, is_sealed=head.seals_thoughts))
     parts = [Part("output_text", [text], logprobs_of(choice))] if text else []
     parts += [Part("refusal", [refusal])] if (refusal := text_of(message, "refusal")) else []
     if parts:
@@ -145,7 +146,7 @@ class ResponsesEventWriter:
         events = self._close()
         place = self._begun
         self._begun += 1
-        item = Item(kind, self._head.response_id, place, call_id, tool)
+        item = Item(kind, self._head.response_id, place, call_id, tool, is_sealed=self._head.seals_thoughts)
         if kind == "call":
             self._open_calls.append(item)
         else:

@@ -10,6 +10,7 @@ import msgspec
 
 from backends.chat_fields import in_background, invalid, list_of, object_of, untranslatable
 from backends.json_objects import Fields, decode_object, part_of, text_of
+from backends.past_thinking import THOUGHT, name_thoughts, thought_of
 from backends.responses_endpoint_tools import Tools, arguments_of, is_among_some, parse_tools
 
 SAME: Final = (
@@ -34,9 +35,9 @@ CALLS: Final = ("function_call", "custom_tool_call")
 OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
 
 
-def chat_body_from_responses(body: bytes) -> bytes:
-    """An OpenAI chat body that asks the same. Raises UpstreamRejected, naming the field; Untranslatable where other
-    backends could be asked it."""
+def chat_body_from_responses(body: bytes, *, thoughts: tuple[str, ...] = ()) -> bytes:
+    """An OpenAI chat body that asks the same, with past reasoning under the names in `thoughts`, which others refuse.
+    Raises UpstreamRejected, naming the field; Untranslatable where other backends could be asked it."""
     fields = decode_object(body)
     if fields is None:
         raise invalid("body", "must be a JSON object")
@@ -49,7 +50,7 @@ def chat_body_from_responses(body: bytes) -> bytes:
         raise untranslatable("moderation", "only OpenAI moderates an answer on the way; ask one of its models")
     chat: Fields = {name: fields[name] for name in SAME if fields.get(name) is not None}
     tools = parse_tools(fields)
-    chat["messages"] = list(_messages(fields, tools))
+    chat["messages"] = [name_thoughts(message, thoughts) for message in _messages(fields, tools)]
     if not chat["messages"]:
         raise invalid("input", "needs at least one item")
     if fields.get("stream") is True:
@@ -79,13 +80,18 @@ def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
         yield {"role": "user", "content": given}
         return
     answer: Fields | None = None
+    thought = ""
     for place, item in enumerate(list_of(given, "input")):
         where = f"input[{place}]"
         fields = object_of(item, where)
         kind = fields.get("type") or ("message" if "role" in fields else "item_reference")
-        if kind == "reasoning":  # means nothing to another provider
+        if kind == "reasoning":
+            thought = thought_of(fields)
             continue
         message = _call(fields, tools) if kind in CALLS else _message(fields, str(kind), where)
+        if thought and message["role"] == "assistant":
+            message[THOUGHT] = thought
+        thought = ""
         joined = _joined(answer, message) if answer is not None else None
         if joined is None and answer is not None:
             yield answer
@@ -104,8 +110,10 @@ def _joined(answer: Fields, message: Fields) -> Fields | None:
     calls = [cast(list[Fields], one.get("tool_calls") or []) for one in (answer, message)]
     if not any(calls):
         return None
-    texts = [text for one in (answer, message) if (text := one["content"])]
-    return {"role": "assistant", "content": "\n\n".join(map(str, texts)) or None, "tool_calls": calls[0] + calls[1]}
+    content, thought = (
+        "\n\n".join(str(text) for one in (answer, message) if (text := one.get(name))) for name in ("content", THOUGHT)
+    )
+    return {"role": "assistant", "content": content or None, "tool_calls": calls[0] + calls[1], THOUGHT: thought}
 
 
 def _call(fields: Fields, tools: Tools) -> Fields:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
 from backends.json_objects import Fields, part_of
+from backends.past_thinking import seal
 from backends.responses_endpoint_tools import Tool, ToolKind, echo, input_of
 from backends.usage import Usage
 
@@ -34,6 +35,8 @@ ECHOED: Final[Fields] = {
 types of some clients want a number."""
 INCOMPLETE: Final[Mapping[object, str]] = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Why a response is not complete, by the chat's finish reason; with any other it is."""
+ENCRYPTED: Final = "reasoning.encrypted_content"
+"""How `include` asks that reasoning can be sent back to a provider that keeps none."""
 PREFIXES: Final[Mapping[ItemKind, str]] = {"message": "msg", "reasoning": "rs"}
 CALL_PREFIXES: Final[Mapping[ToolKind, str]] = {"function": "fc", "custom": "ctc"}
 CALL_TYPES: Final[Mapping[ToolKind, str]] = {"function": "function_call", "custom": "custom_tool_call"}
@@ -46,6 +49,12 @@ class ResponseHead:
     response_id: str
     created_at: int
     asked: Fields
+
+    @property
+    def seals_thoughts(self) -> bool:
+        """Whether the caller keeps reasoning itself, in the one place that such clients send back."""
+        include = self.asked.get("include")
+        return isinstance(include, list) and ENCRYPTED in include
 
     def document(
         self, model: str, output: list[Fields], status: Status, usage: Usage | None, *, reason: str | None = None
@@ -120,7 +129,8 @@ class Part:
 
 @dataclass(slots=True)
 class Item:
-    """One item of the output under construction; `tool` and `arguments` are a call's, `parts` what others hold."""
+    """One item of the output under construction; `tool` and `arguments` are a call's, `parts` what others hold.
+    `is_sealed`: what was thought stands in `encrypted_content` too."""
 
     kind: ItemKind
     response_id: str
@@ -129,6 +139,7 @@ class Item:
     tool: Tool | None = None
     arguments: list[str] = field(default_factory=list[str])
     parts: list[Part] = field(default_factory=list[Part])
+    is_sealed: bool = False
 
     @property
     def item_id(self) -> str:
@@ -137,6 +148,10 @@ class Item:
     @property
     def tool_kind(self) -> ToolKind:
         return "function" if self.tool is None else self.tool.kind
+
+    @property
+    def thought(self) -> str:
+        return "".join(part.text for part in self.parts)
 
     def said(self) -> Fields:
         """What a call says."""
@@ -150,7 +165,10 @@ class Item:
             named: Fields = {"type": CALL_TYPES[self.tool.kind], "call_id": self.call_id, "name": self.tool.name}
             return head | named | place | self.said()
         content = [part.wire() for part in self.parts]
-        return head | ({"summary": []} if self.kind == "reasoning" else {"role": "assistant"}) | {"content": content}
+        if self.kind == "message":
+            return head | {"role": "assistant", "content": content}
+        sealed: Fields = {"encrypted_content": seal(self.thought)} if self.is_sealed else {}
+        return head | {"summary": [], "content": content} | sealed
 
 
 def logprobs_of(choice: Mapping[str, object]) -> list[object]:

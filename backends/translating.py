@@ -34,7 +34,8 @@ class TranslatingBackend:
     """A backend around another one; what is in `native` goes to that one as it is.
 
     `takes_cache_marks`: its chats may carry Anthropic's `cache_control`; `continues_messages`: they may ask that the
-    answer go on inside the last message. `now` is Unix seconds, for the date that a response carries.
+    answer go on inside the last message; `thoughts` are the names under which they take past thinking.
+    `now` is Unix seconds, for the date that a response carries.
     """
 
     def __init__(
@@ -44,12 +45,14 @@ class TranslatingBackend:
         native: Collection[Operation] = (),
         takes_cache_marks: bool = False,
         continues_messages: bool = False,
+        thoughts: tuple[str, ...] = (),
         now: Callable[[], float] = time.time,
     ) -> None:
         self._inner = inner
         self._native = native
         self._takes_cache_marks = takes_cache_marks
         self._continues_messages = continues_messages
+        self._thoughts = thoughts
         self._now = now
 
     @property
@@ -83,7 +86,7 @@ class TranslatingBackend:
         await self._inner.aclose()
 
     async def _open_response(self, call: Call) -> Reply:
-        body = chat_body_from_responses(call.body)
+        body = chat_body_from_responses(call.body, thoughts=self._thoughts)
         head = ResponseHead(f"resp_{call.request_id}", int(self._now()), decode_object(call.body) or {})
         inner = await self._inner.open(_as_chat(call, body))
         if call.is_stream:
@@ -95,7 +98,10 @@ class TranslatingBackend:
     async def _open_message(self, call: Call) -> Reply:
         try:
             body = chat_body_from_messages(
-                call.body, keeps_cache_marks=self._takes_cache_marks, continues_last=self._continues_messages
+                call.body,
+                keeps_cache_marks=self._takes_cache_marks,
+                continues_last=self._continues_messages,
+                thoughts=self._thoughts,
             )
         except InvalidMessages as error:
             is_unsayable = isinstance(error, UnsayableMessages)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from backends.anthropic import NATIVE_PATHS, AnthropicBackend
-from backends.dialects import PLAIN, dialect_of
+from backends.dialects import ENGINE_THOUGHTS, PLAIN, dialect_of
 from backends.gemini import GeminiBackend
 from backends.key_pool import KeyPool
 from backends.litellm_backend import LitellmBackend
@@ -56,11 +56,16 @@ class BackendTable:
         native: Collection[Operation] = (),
         takes_cache_marks: bool = False,
         continues_messages: bool = False,
+        thoughts: tuple[str, ...] = (),
     ) -> None:
         """`native` are the operations, beyond chat's, that need no translation for this adapter."""
-        marks = takes_cache_marks or dialect_of(facts.provider).takes_cache_marks
+        dialect = dialect_of(facts.provider)
         self.adapters[adapter.name] = TranslatingBackend(
-            adapter, native=native, takes_cache_marks=marks, continues_messages=continues_messages
+            adapter,
+            native=native,
+            takes_cache_marks=takes_cache_marks or dialect.takes_cache_marks,
+            continues_messages=continues_messages,
+            thoughts=thoughts or dialect.thoughts,
         )
         self.facts[adapter.name] = facts
         if isinstance(adapter, KeyPool):
@@ -122,6 +127,7 @@ def _add_block(table: BackendTable, name: str, block: BackendSettings, environ: 
         native=_native_to_block(block),
         takes_cache_marks=block.litellm is not None,
         continues_messages=block.health_from != "models",  # an engine's own: vLLM, SGLang or ours
+        thoughts=ENGINE_THOUGHTS if block.health_from in ("vllm", "sglang") else (),
     )
     table.timeouts[name] = Timeouts(**block.timeouts.model_dump())
     table.prompt_caches[name] = PromptCache(**block.prompt_cache.model_dump())

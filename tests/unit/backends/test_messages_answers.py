@@ -83,7 +83,7 @@ def test_the_official_client_reads_our_stream() -> None:
         kinds = [event.type for event in stream if event.type.startswith(("message", "content_block"))]
         message = stream.get_final_message()
     assert [block.to_dict() for block in message.content] == [
-        {"type": "thinking", "thinking": "hm", "signature": ""},
+        {"type": "thinking", "thinking": "hm", "signature": "breakeven"},
         {"type": "text", "text": "Let me."},
         {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}},
         {"type": "tool_use", "id": "t2", "name": "g", "input": {}},
