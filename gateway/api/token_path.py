@@ -137,7 +137,8 @@ def credential_of(headers: list[tuple[bytes, bytes]]) -> str | None:
 
 
 def parse_tags(headers: list[tuple[bytes, bytes]]) -> tuple[str, ...]:
-    """Comma-separated tags of a request. Raises InvalidRequest when there are too many or one is too long."""
+    """Comma-separated tags of a request. Raises InvalidRequest when there are too many, or one is too long or would
+    speak to the terminal that a report is read in."""
     for name, value in headers:
         if name == TAGS_HEADER:
             tags = tuple(tag for part in value.decode("utf-8", "replace").split(",") if (tag := part.strip()))
@@ -146,6 +147,8 @@ def parse_tags(headers: list[tuple[bytes, bytes]]) -> tuple[str, ...]:
                     f"x-breakeven-tags takes at most {MAX_TAGS} tags of {MAX_TAG_LENGTH} characters.",
                     param="x-breakeven-tags",
                 )
+            if not all(map(str.isprintable, tags)):
+                raise InvalidRequest("x-breakeven-tags takes printable characters only.", param="x-breakeven-tags")
             return tags
     return ()
 
