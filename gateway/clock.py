@@ -1,7 +1,10 @@
 """The time of day, as everything that books or expires is told it, and seconds that no step of it changes."""
 
 import time
+from collections.abc import Callable
 
+BELIEVED_AFTER_SECONDS = 86_400.0
+DRIFT_US = 60_000_000
 _UNSTEPPED: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -13,3 +16,25 @@ def now_us() -> int:
 def unstepped_seconds() -> float:
     """Since some moment; they go on while the machine sleeps, where the system can tell (Linux)."""
     return time.clock_gettime(_UNSTEPPED)
+
+
+class PatientClock:
+    """The time of day, for what cannot be undone: a step forward counts once it has lasted a day, one back at once."""
+
+    def __init__(self, now_us: Callable[[], int] = now_us, unstepped: Callable[[], float] = unstepped_seconds) -> None:
+        self._now_us = now_us
+        self._unstepped = unstepped
+        self._offset_us = now_us() - round(unstepped() * 1e6)
+        self._ahead_since: float | None = None
+
+    def __call__(self) -> int:
+        """Microseconds since the epoch. Ask once an hour or so: it only knows of steps that it was asked after."""
+        now_us, seconds = self._now_us(), self._unstepped()
+        offset_us = now_us - round(seconds * 1e6)
+        if offset_us <= self._offset_us + DRIFT_US:
+            self._offset_us, self._ahead_since = offset_us, None
+        elif self._ahead_since is None:
+            self._ahead_since = seconds
+        elif seconds - self._ahead_since >= BELIEVED_AFTER_SECONDS:
+            self._offset_us, self._ahead_since = offset_us, None
+        return round(seconds * 1e6) + self._offset_us

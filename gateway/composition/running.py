@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from backends.protocol import Backend
 from classifier.protocol import Classifier
 from gateway.access.keys import KeyRing
-from gateway.clock import now_us
+from gateway.clock import PatientClock, now_us
 from gateway.composition.chores import Chore, lasting
 from gateway.composition.deployment import Deployment
 from gateway.composition.engine_monitor import watch_health
@@ -98,6 +98,7 @@ class Gateway:
     document: RulesDocument
     text_version: str = ""
     tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
+    retention_clock: PatientClock = field(default_factory=PatientClock)
     refreshing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def start(self) -> None:
@@ -227,7 +228,10 @@ class Gateway:
     async def _forget(self) -> None:
         kept = self.deployment.settings.retention
         await apply_retention(
-            self.database, requests_days=kept.requests_days, bodies_days=kept.bodies_days, now_us=now_us()
+            self.database,
+            requests_days=kept.requests_days,
+            bodies_days=kept.bodies_days,
+            now_us=self.retention_clock(),
         )
 
     async def _turn_for_ever(self) -> None:
