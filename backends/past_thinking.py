@@ -95,15 +95,15 @@ def without_our_reasoning(items: bytes) -> bytes:
         found = _VALUES.decode(items)
     except msgspec.DecodeError:
         return items
-    kept = [item for item in found if not _is_ours(item)]
+    kept = [item for item in found if not is_our_reasoning(decode_object(bytes(item)) or {})]
     return items if len(kept) == len(found) else msgspec.json.encode(kept)
 
 
-def _is_ours(item: msgspec.Raw) -> bool:
-    fields = decode_object(bytes(item)) or {}
-    if fields.get("type") != "reasoning":
+def is_our_reasoning(item: Mapping[str, object]) -> bool:
+    """Whether it is a reasoning item that we wrote, or a reference to one."""
+    if item.get("type") not in ("reasoning", "item_reference", None):
         return False
-    marks = ((text_of(fields, "id"), OUR_REASONING), (text_of(fields, "encrypted_content"), SEALED))
+    marks = ((text_of(item, "id"), OUR_REASONING), (text_of(item, "encrypted_content"), SEALED))
     return any(text is not None and text.startswith(mark) for text, mark in marks)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from backends.chat_fields import in_background, invalid, list_of, object_of, untranslatable
 from backends.json_objects import Fields, decode_object, part_of, text_of
-from backends.past_thinking import THOUGHT, name_thoughts, thought_of
+from backends.past_thinking import THOUGHT, is_our_reasoning, name_thoughts, thought_of
 from backends.responses_endpoint_tools import Tools, arguments_of, is_among_some, parse_tools
 
 SAME: Final = (
@@ -88,6 +88,8 @@ def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
         if kind == "reasoning":
             thought = thought_of(fields)
             continue
+        if is_our_reasoning(fields):  # a reference to it, and nothing is kept
+            continue
         message = _call(fields, tools) if kind in CALLS else _message(fields, str(kind), where)
         if thought and message["role"] == "assistant":
             message[THOUGHT] = thought
@@ -130,6 +132,10 @@ def _message(fields: Fields, kind: str, where: str) -> Fields:
         parts = [] if isinstance(output, str) else list(_parts(output, f"{where}.output"))
         content = output if isinstance(output, str) else parts
         return {"role": "tool", "tool_call_id": fields.get("call_id"), "content": content}
+    if kind == "item_reference":
+        raise untranslatable(
+            f"{where}.type", "no item is kept for this model; have your client send it whole (store: false)"
+        )
     if kind != "message":
         raise untranslatable(f"{where}.type", f"an item of type {kind!r} cannot be sent to this model")
     role, content = fields.get("role"), fields.get("content")

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.dialects import DIALECTS, ENGINE_THOUGHTS
+from backends.errors import Untranslatable
 from backends.messages_endpoint_events import message_from_answer
 from backends.messages_endpoint_format import chat_body_from_messages
 from backends.openai_request import build_body
@@ -75,6 +76,17 @@ def test_a_thought_before_a_question_is_nobodys() -> None:
     thought = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}]}
     said = {"role": "assistant", "content": "a"}
     assert of_responses([thought, HELLO, said], ("reasoning_content",)) == [HELLO, said]
+
+
+@pytest.mark.parametrize("kind", [{"type": "item_reference"}, {"type": None}, {}])
+def test_a_reference_to_what_was_thought_is_passed_over(kind: Json) -> None:
+    output = answered()
+    assert of_responses([kind | {"id": output[0]["id"]}, *output[1:]], ("reasoning_content",)) == [SAID]
+
+
+def test_a_reference_to_what_was_said_is_refused_with_a_way_out() -> None:
+    with pytest.raises(Untranslatable, match=r"input\[1\].*whole \(store: false\)"):
+        of_responses([{"type": "item_reference", "id": answered()[1]["id"]}], ())
 
 
 @given(st.text())
@@ -145,12 +157,15 @@ def test_a_provider_of_responses_is_sent_no_reasoning_of_ours() -> None:
     ours = answered(include=[ENCRYPTED])[0]
     nameless = {name: value for name, value in ours.items() if name != "id"}
     theirs = {"type": "reasoning", "id": "rs_68af", "summary": [], "encrypted_content": "gAAA"}
-    body = json.dumps({"model": "auto", "input": [HELLO, ours, nameless, theirs, *answered()]}).encode()
+    reference = {"type": "item_reference", "id": ours["id"]}
+    body = json.dumps({"model": "auto", "input": [HELLO, ours, nameless, reference, theirs, *answered()]}).encode()
     sent = json.loads(build_body(Call("responses", "up", body, False, "r-1")))["input"]
     assert sent == [HELLO, theirs, *answered()[1:]]
 
 
-@pytest.mark.parametrize("items", [b'"rs_resp_"', b'[ "rs_resp_", {"id":"rs_resp_1"} ]', b'[ {"id" : "rs_68af"} ]'])
+@pytest.mark.parametrize(
+    "items", [b'"rs_resp_"', b'[ "rs_resp_", {"type":"message", "id":"rs_resp_1"} ]', b'[ {"id" : "rs_68af"} ]']
+)
 def test_an_input_without_reasoning_of_ours_keeps_its_bytes(items: bytes) -> None:
     body = b'{"model":"up","input":%b}' % items
     assert build_body(Call("responses", "up", body, False, "r-1")) == body
