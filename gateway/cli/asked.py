@@ -5,6 +5,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 from pydantic import BaseModel, ValidationError
 
+from gateway.yaml_document import problem_of
+
 Query = TypeVar("Query", bound=BaseModel)
 
 Since = Annotated[str | None, typer.Option("--since", "--from", help="ISO 8601; 30 days ago when left out.")]
@@ -13,6 +15,7 @@ TimeZone = Annotated[
     str | None,
     typer.Option("--time-zone", help="Whose days and months, such as Europe/Berlin; UTC when left out."),
 ]
+Where = Annotated[list[str] | None, typer.Option("--where", help="Only these, as team=search; may be repeated.")]
 
 
 def read(schema: type[Query], /, **given: Any) -> Query:
@@ -22,4 +25,4 @@ def read(schema: type[Query], /, **given: Any) -> Query:
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][-1]) if first["loc"] else "the options"
-        raise typer.BadParameter(f"{name} {first['msg'].removeprefix('Value error, ')}") from error
+        raise typer.BadParameter(f"{name} {problem_of(first)}") from error

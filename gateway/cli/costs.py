@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from gateway.cli.asked import Since, TimeZone, Until, read
+from gateway.cli.asked import Since, TimeZone, Until, Where, read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.money import show_usd
@@ -27,7 +27,7 @@ def command(
     since: Since = None,
     until: Until = None,
     time_zone: TimeZone = None,
-    where: list[str] = typer.Option([], help="Only these, as team=search; may be repeated."),
+    where: Where = None,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
     as_csv: bool = typer.Option(False, "--csv", help="Print CSV, the total left out."),
 ) -> None:  # fmt: skip
@@ -44,10 +44,10 @@ def command(
             console.print(sentence)
 
 
-def filters(where: list[str]) -> dict[str, str]:
+def filters(where: list[str] | None) -> dict[str, str]:
     """`team=search` as a field of the query. Raises BadParameter naming what can be filtered."""
     found: dict[str, str] = {}
-    for text in where:
+    for text in where or []:
         name, sign, value = text.partition("=")
         if not sign or name not in CostQuery.FILTERS:
             raise typer.BadParameter(f"--where {text}: takes NAME=VALUE with one of {', '.join(CostQuery.FILTERS)}")

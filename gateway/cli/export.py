@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.asked import Since, TimeZone, Until, read
+from gateway.cli.asked import Since, TimeZone, Until, Where, read
+from gateway.cli.costs import filters
 from gateway.cli.state import open_state
 from gateway.errors import StateError
 from gateway.reports.files import ReportFiles
@@ -37,11 +38,12 @@ def costs(
     since: Since = None,
     until: Until = None,
     time_zone: TimeZone = None,
+    where: Where = None,
     form: Form = None,
     out: Out = None,
 ) -> None:
     """`breakeven costs`, its total left out."""
-    query = read(CostQuery, by=by, since=since, until=until, time_zone=time_zone)
+    query = read(CostQuery, by=by, since=since, until=until, time_zone=time_zone, **filters(where))
     write(lambda files: files.costs(query), form, out)
 
 

@@ -30,7 +30,8 @@ def command(
     try:
         export = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot be read: {error}", file=str(file)) from error
+        said = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise ConfigurationError(f"cannot be read: {said}", file=str(file)) from error
     view, booked = asyncio.run(_reconcile(provider, export, book))
     if as_json:
         print(view.model_dump_json(indent=2))

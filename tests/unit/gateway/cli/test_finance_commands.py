@@ -60,6 +60,18 @@ def test_focus_goes_to_the_terminal_or_a_file_whole_or_not_at_all(tmp_path: Path
         run("export", "focus", *PERIOD, "--out", str(tmp_path / "nowhere" / "f.csv"))
 
 
+def test_a_team_s_costs_are_a_file_too() -> None:
+    asked = ("--by", "model", "--where", "team=support", *PERIOD)
+    exported, shown = rows(run("export", "costs", *asked)), rows(run("costs", "--csv", *asked))
+    assert exported == shown
+    assert sum(Decimal(row["cost_usd"]) for row in exported) == Decimal(
+        json.loads(run("costs", "--json", *asked))["total"]["cost_usd"]
+    )
+    everybody = rows(run("export", "costs", "--by", "team", *PERIOD))
+    [support] = [row for row in everybody if row["team"] == "support"]
+    assert sum(Decimal(row["cost_usd"]) for row in exported) == Decimal(support["cost_usd"])
+
+
 def test_exported_costs_equal_the_screen() -> None:
     table = json.loads(run("costs", "--by", "team", "--since", "2026-10-20", "--until", "2026-11-20", "--json"))
     exported = rows(run("export", "costs", "--by", "team", *PERIOD))
@@ -81,6 +93,7 @@ def test_costs_of_one_team_are_its_row() -> None:
 
 def test_a_wrong_word_is_refused_before_anything_is_read() -> None:
     assert "takes one to three" in run("export", "costs", "--by", "colour", exit_code=2)
+    assert "takes NAME=VALUE" in run("export", "costs", "--where", "colour=red", exit_code=2)
     with pytest.raises(InvalidRequest, match="before"):
         run("export", "focus", "--from", "2026-11-02", "--to", "2026-11-01")
 
@@ -109,5 +122,8 @@ def test_reconcile_reads_a_file(tmp_path: Path) -> None:
     view = json.loads(run("reconcile", str(file), "--provider", "openai", "--json"))
     assert (view["their_usd"], view["agrees"]) == ("0.500000000000", False)
     assert "0 differences booked" in run("reconcile", str(file), "--provider", "openai", "--book", "INV-1")
-    with pytest.raises(ConfigurationError, match="cannot be read"):
+    with pytest.raises(ConfigurationError, match=r"cannot be read: No such file or directory$"):
         run("reconcile", str(tmp_path / "none.csv"), "--provider", "openai")
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigurationError, match="not text in UTF-8"):
+        run("reconcile", str(file), "--provider", "openai")
