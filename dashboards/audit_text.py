@@ -43,7 +43,7 @@ def _key(name: str, before: Any, after: Any) -> str:
 
 def _value(name: str, value: Any) -> str:
     if name == "expires_at_us":
-        return last_day(value) or "none"
+        return "none" if value is None else display.day(last_day(value))
     if value is None:
         return "all" if name == "allowed_models" else "none"
     return ", ".join(value) or "none" if isinstance(value, list) else str(value)

@@ -140,15 +140,23 @@ def speed(value: float | None) -> str:
 
 
 def moment(at_us: int | None) -> str:
-    """`2026-11-21 04:16:31 UTC`."""
-    if at_us is None:
-        return UNKNOWN
-    return datetime.fromtimestamp(at_us / MILLION, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    """`21 Nov 2026 04:16:31 UTC`."""
+    return UNKNOWN if at_us is None else f"{long_moment(at_us)} UTC"
+
+
+def long_moment(at_us: int) -> str:
+    """`21 Nov 2026 04:16:31`, where a heading says that it is UTC."""
+    return _at(at_us).strftime("%-d %b %Y %H:%M:%S")
 
 
 def short_moment(at_us: int) -> str:
     """`21 Nov 04:16:31`."""
-    return datetime.fromtimestamp(at_us / MILLION, UTC).strftime("%-d %b %H:%M:%S")
+    return _at(at_us).strftime("%-d %b %H:%M:%S")
+
+
+def day_of(at_us: int) -> str:
+    """The UTC day of a moment: `21 Nov 2026`."""
+    return _at(at_us).strftime("%-d %b %Y")
 
 
 def day(iso: str) -> str:
@@ -165,6 +173,17 @@ def period(since: str, until: str) -> str:
 def hour(iso: str) -> str:
     """`21 Nov 04:00`."""
     return _utc(iso).strftime("%-d %b %H:%M")
+
+
+def group_time(dimension: str, start: str) -> str:
+    """The hour, day or month of a report's group: `21 Nov 2026 04:00`, `21 Nov 2026`, `November 2026`."""
+    if dimension == "month":
+        return _utc(f"{start}-01").strftime("%B %Y")
+    return _utc(start).strftime("%-d %b %Y %H:%M") if dimension == "hour" else day(start)
+
+
+def _at(at_us: int) -> datetime:
+    return datetime.fromtimestamp(at_us / MILLION, UTC)
 
 
 def _utc(iso: str) -> datetime:

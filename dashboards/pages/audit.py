@@ -51,7 +51,7 @@ def _table(records: list[dict[str, Any]], names: dict[str, str]) -> str:
     rows = [
         [
             str(one["sequence"]),
-            Cell(display.moment(one["at_us"])[:-4], tone="be-nowrap"),
+            Cell(display.long_moment(one["at_us"]), tone="be-nowrap"),
             one["actor"],
             one["action"],
             Cell(names.get(one["subject"]) or one["subject"], title=one["subject"]),

@@ -35,10 +35,11 @@ async def build(view: View) -> None:
     earlier_period = view.period.before()
     before = await view.gateway.get("/admin/v1/reports/costs", by=wanted, **earlier_period.bounds(), **given)
     earlier = {tuple(row["group"].values()): row["cost_usd"] for row in before["rows"]}
-    key_names = labels(found["key_names"])
+    gone = [] if set(TIMES) & set(found["by"]) else no_longer(found["rows"], before["rows"])
+    key_names = labels({**before["key_names"], **found["key_names"]})
     with panel(f"Spend by {wanted.replace(',', ' and ')}", f"US dollars, {view.period.phrase}."):
         top = found["rows"][:12]
-        names = [" · ".join(key_names.get(v or "", v or "none") for v in row["group"].values()) for row in top]
+        names = [" · ".join(named(n, v, key_names) for n, v in row["group"].items()) for row in top]
         values = [float(row["cost_usd"]) for row in top]
         chart(
             charts.rows(names, values),
@@ -50,19 +51,35 @@ async def build(view: View) -> None:
             f'<div class="be-banner">{display.share(found["unallocated_share"])} of this spend '
             f"({display.dollars(found['unallocated_usd'])}) has no owner among these groups.</div>"
         )
-    with panel("Every group", _note(found["by"], earlier_period)):
-        html(_table(view, found, earlier, before["total"]["cost_usd"], key_names))
+    with panel("Every group", _note(found["by"], earlier_period, len(gone))):
+        html(_table(view, {**found, "rows": [*found["rows"], *gone]}, earlier, before["total"]["cost_usd"], key_names))
         html(_downloads(view, wanted, given))
 
 
-def _note(by: list[str], earlier: Period) -> str:
+def no_longer(rows: list[dict[str, Any]], before: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Groups of the time before that nobody asked for in this one, as rows of nothing: without them the changes of the
+    rows would not make up the change of the total."""
+    present = [row["group"] for row in rows]
+    return [_NOTHING | {"group": row["group"]} for row in before if row["group"] not in present]
+
+
+_NOTHING: dict[str, Any] = {
+    **dict.fromkeys(("requests", "input_tokens", "cached_input_tokens", "output_tokens", "unpriced_requests"), 0),
+    **dict.fromkeys(("input_usd_per_mtok", "output_usd_per_mtok", "cost_per_request_usd")),
+    "cost_usd": "0",
+}
+
+
+def _note(by: list[str], earlier: Period, gone: int) -> str:
     """How the table's figures add up, and what they are compared with."""
     adds_up = (
         "A request with several tags is in the row of each, so that the rows come to more than the total."
         if "tag" in by
         else "Rows add up to the total, but each figure is rounded for itself; pointing at a spend shows every digit."
     )
-    return f"The change is against {display.period(**earlier.bounds())}. A name leads to its requests. {adds_up}"
+    ceased = f" {markup.counted(gone, 'group')} of then had no request since, and cost nothing." if gone else ""
+    against = f"The change is against {display.period(**earlier.bounds())}; pointing at it shows what was spent then."
+    return f"{against}{ceased} A name leads to its requests. {adds_up}"
 
 
 def _downloads(view: View, by: str, given: dict[str, str | None]) -> str:
@@ -82,6 +99,13 @@ def labels(key_names: dict[str, str]) -> dict[str, str]:
     """What each key is called, by id; the id stands beside a name that another key has too."""
     names = list(key_names.values())
     return {number: name if names.count(name) == 1 else f"{name} ({number})" for number, name in key_names.items()}
+
+
+def named(dimension: str, value: str | None, key_names: dict[str, str]) -> str:
+    """What a group is called: a key by its name, a time as people write it."""
+    if value is None:
+        return "none"
+    return display.group_time(dimension, value) if dimension in TIMES and value else key_names.get(value, value)
 
 
 def _table(
@@ -130,23 +154,25 @@ def requests_of(period: Period, group: dict[str, str | None], given: dict[str, s
 def _row(view: View, row: dict[str, Any], before: str | None, key_names: dict[str, str]) -> list[Cell | str | None]:
     group: dict[str, str | None] = row["group"]
     given = {name: view.query(name) for name in FILTERS}
-    href = requests_of(view.period, group, given) if view.session.may("entries.read", "team.read") else None
+    may_see = row["requests"] and view.session.may("entries.read", "team.read")
+    href = requests_of(view.period, group, given) if may_see else None
     cached = row["cached_input_tokens"] / row["input_tokens"] if row["input_tokens"] else None
+    is_time = not set(TIMES).isdisjoint(group)
     return [
         *(
             Cell(
-                "none" if value is None else key_names.get(value, value),
+                named(name, value, key_names),
                 href=href if i == 0 else None,
                 title=(value or "") if value in key_names else "",
             )
-            for i, value in enumerate(group.values())
+            for i, (name, value) in enumerate(group.items())
         ),
         display.count(row["requests"]),
         display.tokens(row["input_tokens"]),
         display.share(cached, places=0),
         display.tokens(row["output_tokens"]),
         display.cost(row),
-        change_cell(row["cost_usd"], before),
+        Cell(display.UNKNOWN, tone="muted") if is_time and before is None else change_cell(row["cost_usd"], before),
         row["input_usd_per_mtok"],
         row["output_usd_per_mtok"],
         row["cost_per_request_usd"],
@@ -157,7 +183,8 @@ def change_cell(now: str, before: str | None) -> Cell:
     """Of a group that was not there before: new."""
     if before is None:
         return Cell("new", tone="muted")
-    return Cell(display.change(now, before) or display.UNKNOWN, tone="muted")
+    then = f"{display.exact_dollars(before)} before"
+    return Cell(display.change(now, before) or display.UNKNOWN, tone="muted", title=then)
 
 
 def _form(view: View, by: str, then: str | None, given: dict[str, str | None], known: Suggestions) -> str:

@@ -54,7 +54,7 @@ def _models(models: list[dict[str, Any]]) -> str:
             one["output_usd_per_mtok"],
             f"{display.dollars(one['gpu_hour_usd'])} / GPU hour"
             if one["gpu_hour_usd"]
-            else f"{one['price_from']} · {one['price_source']}"
+            else f"{display.day(one['price_from'])} · {one['price_source']}"
             if one["price_from"]
             else Cell("no price known", tone="bad"),
         ]
@@ -86,7 +86,7 @@ def _prices(models: list[dict[str, Any]]) -> str:
     rows = [
         [
             Cell(f"{one['provider']}/{one['model']}" if index == 0 else "", title=price["note"], tone="be-name long"),
-            Cell(price["from_date"], tone="be-nowrap"),
+            Cell(display.day(price["from_date"]), tone="be-nowrap"),
             price["input_usd_per_mtok"],
             price["cached_input_usd_per_mtok"],
             price["output_usd_per_mtok"],

@@ -35,7 +35,7 @@ KEY = {"role": "app", "team": "red", "project": None, "limits": json.dumps({"bud
                     "after": {"team": "red", "tags": [], "allowed_models": ["m"], "expires_at_us": 86_400_000_000},
                 }
             ),
-            "team none → red; tags a → none; models all → m; last day none → 1970-01-01",
+            "team none → red; tags a → none; models all → m; last day none → 1 Jan 1970",
         ),
         ("rules.activate", "--- a\n+++ b\n@@ -1 +1,2 @@\n-x\n+y\n+z", "lines: +2 −1"),
         ("rules.put", "", "–"),

@@ -1,8 +1,11 @@
 """Keys in the explorer have names; two of one name are told apart. Changes against the period before."""
 
+from decimal import Decimal
+from typing import Any
+
 import pytest
 
-from dashboards.pages.explorer import change_cell, labels
+from dashboards.pages.explorer import change_cell, labels, named, no_longer
 
 
 def test_a_name_that_two_keys_have_stands_with_the_id() -> None:
@@ -28,3 +31,37 @@ def test_a_name_that_two_keys_have_stands_with_the_id() -> None:
 )
 def test_a_change_that_rounds_to_nothing_has_no_sign(now: str, before: str | None, shown: str) -> None:
     assert change_cell(now, before).text == shown
+
+
+def test_pointing_at_a_change_shows_what_was_spent_before() -> None:
+    assert change_cell("3", "1.250000000000").title == "$1.25 before"
+    assert change_cell("3", None).title == ""
+
+
+def test_groups_that_ceased_stand_below_the_others_so_that_changes_add_up() -> None:
+    def row(model: str, usd: str) -> dict[str, Any]:
+        return {"group": {"team": None, "model": model}, "cost_usd": usd, "requests": 2}
+
+    now, before = [row("a", "3"), row("b", "1")], [row("a", "2"), row("c", "5")]
+    gone = no_longer(now, before)
+    assert [(one["group"]["model"], one["requests"], one["cost_usd"]) for one in gone] == [("c", 0, "0")]
+    then = {one["group"]["model"]: Decimal(one["cost_usd"]) for one in before}
+    rows = [*now, *gone]
+    changes = sum(Decimal(one["cost_usd"]) - then.get(one["group"]["model"], 0) for one in rows)
+    assert changes == Decimal(4) - Decimal(7)
+    assert change_cell(gone[0]["cost_usd"], "5").text == "−100 %"
+
+
+@pytest.mark.parametrize(
+    ("dimension", "value", "shown"),
+    [
+        ("hour", "2026-10-01T04:00Z", "1 Oct 2026 04:00"),
+        ("day", "2026-10-01", "1 Oct 2026"),
+        ("month", "2026-10", "October 2026"),
+        ("key", "key_1", "chat"),
+        ("team", None, "none"),
+        ("team", "2026-10", "2026-10"),
+    ],
+)
+def test_a_group_is_called_as_people_call_it(dimension: str, value: str | None, shown: str) -> None:
+    assert named(dimension, value, {"key_1": "chat"}) == shown
