@@ -179,6 +179,21 @@ def grid(kind: str) -> ui.element:
     return ui.element("div").classes(kind)
 
 
+def confirm(question: str, label: str, then: Callable[[], Awaitable[None]]) -> None:
+    """Ask before what cannot be undone by a click: `then` runs when the button that `label` names is pressed."""
+    with ui.dialog() as dialog, ui.card():
+        html(f"<p>{escape(question)}</p>")
+
+        async def pressed() -> None:
+            dialog.close()
+            await then()
+
+        with grid("be-actions"):
+            ui.button("Keep it", on_click=dialog.close).props("no-caps outline")
+            ui.button(label, on_click=pressed).props("no-caps unelevated color=negative")
+    dialog.open()
+
+
 def _button(label: str, js: str, kind: str) -> ui.element:
     """A plain button that the browser alone answers."""
     button = ui.element("button").classes(kind).props('type="button"')

@@ -10,6 +10,7 @@ from dashboards import key_form
 from dashboards.limit_words import WINDOWS
 
 TEXT = "dense outlined maxlength=64"
+QUOTA = "How many requests of a day, month or in total the models of a tier may answer; breakeven.yaml names the tiers."
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class KeyFields:
             ui.select(WINDOWS, value="month", label="Budget is for").props("dense outlined").classes("be-short"),
             ui.number("Requests a minute", min=1, precision=0).props("dense outlined").classes("be-short"),
             ui.number("Input tokens a minute", min=1, precision=0).props("dense outlined").classes("be-short"),
-            ui.input("Tier quotas", placeholder="premium=100/day").props("dense outlined maxlength=400"),
+            ui.input("Quotas, as premium=100/day").props("dense outlined maxlength=400").tooltip(QUOTA),
         )
 
     def show(self, key: Mapping[str, Any]) -> None:

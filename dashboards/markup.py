@@ -96,18 +96,22 @@ def tiles(each: Iterable[str]) -> str:
 
 def message(title: str, text: str, *, tone: str = "") -> str:
     """An empty or an error state, for a person; a `command` in the text is set as one."""
-    said = COMMAND.sub(r"<code>\1</code>", escape(text))
-    return f'<div class="be-message {escape(tone)}" role="status"><strong>{escape(title)}</strong><p>{said}</p></div>'
+    shown = f"<strong>{escape(title)}</strong><p>{_said(text)}</p>"
+    return f'<div class="be-message {escape(tone)}" role="status">{shown}</div>'
+
+
+def _said(text: str) -> str:
+    return COMMAND.sub(r"<code>\1</code>", escape(text))
 
 
 def facts(pairs: Iterable[tuple[str, str | Sequence[Cell]]]) -> str:
-    """A list of name and value, or values each of which may be code or a link."""
+    """A list of name and value, or values each of which may be code or a link; a `command` in a text is set as one."""
     each = "".join(f"<dt>{escape(name)}</dt><dd>{_fact(value)}</dd>" for name, value in pairs)
     return f'<dl class="be-facts">{each}</dl>'
 
 
 def _fact(value: str | Sequence[Cell]) -> str:
-    return escape(unbroken(value)) if isinstance(value, str) else ", ".join(_content(one) for one in value)
+    return _said(unbroken(value)) if isinstance(value, str) else ", ".join(_content(one) for one in value)
 
 
 def diff(text: str) -> str:

@@ -13,6 +13,19 @@ STATES = {
 }
 
 
+ANOTHER = (
+    (
+        "A provider",
+        "its key in the environment of the gateway, as `OPENAI_API_KEY`; `breakeven doctor` lists the names. "
+        "Keys of providers are stored nowhere, so no page takes one.",
+    ),
+    ("Another key of it", "`OPENAI_API_KEY_2` and so on."),
+    ("A GPU or an endpoint of yours", "a block under `backends` in breakeven.yaml; `gpu_hour_usd` in it is its rent."),
+    ("Other prices", "a file named by `price_overrides` in breakeven.yaml."),
+)
+"""What is added where; nothing of it on this page."""
+
+
 async def build(view: View) -> None:
     """Backends, breakers, engine."""
     found = await view.gateway.get("/admin/v1/backends")
@@ -20,6 +33,8 @@ async def build(view: View) -> None:
         "Backends", "Engines are asked twice a second how they are; hosted providers are judged by their answers."
     ):
         html(_backends(found["backends"]))
+    with panel("Adding another", "Each holds from the gateway's next start."):
+        html(markup.facts(ANOTHER))
     breakers = [(one["name"], breaker) for one in found["backends"] for breaker in one["breakers"]]
     saved, burst = found["retry_budget_saved"], found["retry_budget_burst"]
     with panel(

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from nicegui import ui
 
 from dashboards import charts, display, markup
-from dashboards.frame import View, chart, grid, html, panel
+from dashboards.frame import View, chart, confirm, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.markup import Cell, Column
 
@@ -53,7 +53,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
         Column("Used"),
         Column("Month will come to", is_number=True, title="5 to 95 % of simulated months"),
         Column("Chance of exceeding", is_number=True),
-        Column("Spent on"),
+        Column("Runs out on", title="the first day on which it is expected to be spent"),
     ]
     return markup.table(columns, [_row(one) for one in rows], caption="Monthly budgets")
 
@@ -138,12 +138,22 @@ async def _setter(view: View, budgets: list[dict[str, Any]]) -> None:
         await attempt(view.gateway.put(BUDGETS, budget))
 
     async def remove_budget() -> None:
-        if gone.value is not None:
-            kind, _, whose = str(gone.value).partition(" ")
-            await attempt(view.gateway.delete(BUDGETS, scope=kind, name=whose))
+        kind, _, whose = str(gone.value).partition(" ")
+        await attempt(view.gateway.delete(BUDGETS, scope=kind, name=whose))
+
+    def ask_first() -> None:
+        if gone.value is None:
+            return
+        ends = next(one["stops"] for one in budgets if f"{one['scope']} {one['name']}" == gone.value)
+        then = "Requests are no longer refused for it" if ends else "Nothing warns of it any more"
+        confirm(
+            f"Remove the budget {listed[str(gone.value)]!r}? {then}; what was spent stays in the books.",
+            "Remove it",
+            remove_budget,
+        )
 
     button.on_click(set_budget)
-    remove.on_click(remove_budget)
+    remove.on_click(ask_first)
 
 
 async def _forecast(view: View, team: str | None, teams: list[str]) -> None:

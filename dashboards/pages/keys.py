@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from nicegui import ui
 
 from dashboards import display, key_form, markup
-from dashboards.frame import View, grid, html, panel
+from dashboards.frame import View, confirm, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.key_fields import KeyFields
 from dashboards.key_list import MOST, KeyList, listed
@@ -124,9 +124,7 @@ def _table(view: View, keys: KeyList) -> str:
             Cell(", ".join(one["tags"]) or display.UNKNOWN, tone="be-tags"),
             "all" if one["allowed_models"] is None else ", ".join(one["allowed_models"]) or "none",
             Cell(limits_text(one["limits"]), tone="be-tags"),
-            Cell(
-                display.moment(one["created_at_us"])[:10], tone="be-nowrap", title=display.moment(one["created_at_us"])
-            ),
+            Cell(display.day_of(one["created_at_us"]), tone="be-nowrap", title=display.moment(one["created_at_us"])),
             _state(one, now_us),
             Cell("spend", href=f"/ui/explorer?{urlencode({'by': 'model', 'key': one['id'], 'period': 'month'})}"),
         ]
@@ -145,14 +143,15 @@ def _name(view: View, keys: KeyList, one: Mapping[str, Any]) -> Cell:
 
 def _state(one: Mapping[str, Any], now_us: int) -> Cell:
     if one["revoked_at_us"]:
-        return Cell(f"revoked {display.moment(one['revoked_at_us'])[:10]}", tone="bad")
+        revoked_at_us = one["revoked_at_us"]
+        return Cell(f"revoked {display.day_of(revoked_at_us)}", tone="bad", title=display.moment(revoked_at_us))
     ends_at_us = one["expires_at_us"]
     if ends_at_us is None:
         return Cell("active", tone="good")
-    title = f"ends {display.moment(ends_at_us)}"
+    title, last = f"ends {display.moment(ends_at_us)}", display.day(key_form.last_day(ends_at_us))
     if ends_at_us <= now_us:
-        return Cell(f"expired {key_form.last_day(ends_at_us)}", tone="bad", title=title)
-    return Cell(f"until {key_form.last_day(ends_at_us)}", title=title)
+        return Cell(f"expired {last}", tone="bad", title=title)
+    return Cell(f"until {last}", title=title)
 
 
 class _Changer:
@@ -199,16 +198,9 @@ class _Changer:
             self._problem.set_content('<p class="be-note be-hint" role="status">Nothing was changed.</p>')
 
     def _ask_first(self) -> None:
-        name = escape(self._working[self._chosen.value]["name"])
-        with ui.dialog() as dialog, ui.card():
-            html(
-                f"<p>Revoke the key <strong>{name}</strong>? Whoever uses it is refused within a second, and it cannot "
-                "be used again.</p>"
-            )
-            with grid("be-actions"):
-                ui.button("Keep it", on_click=dialog.close).props("no-caps outline")
-                ui.button("Revoke for good", on_click=self._revoke).props("no-caps unelevated color=negative")
-        dialog.open()
+        name = self._working[self._chosen.value]["name"]
+        asked = f"Revoke the key {name!r}? Whoever uses it is refused within a second, and it cannot be used again."
+        confirm(asked, "Revoke for good", self._revoke)
 
     async def _revoke(self) -> None:
         await self._attempt(self._view.gateway.post(f"{self._path}/revoke"))

@@ -161,6 +161,21 @@ def test_finance_sets_a_budget_and_sees_it_used(browser: webdriver.Chrome, runni
     assert spent.get_attribute("title") == display.exact_dollars(budgets["search"]["spent_usd"])
 
 
+def test_a_budget_is_removed_only_once_that_was_confirmed(browser: webdriver.Chrome, running: Running) -> None:
+    def names() -> set[str]:
+        return {one["name"] for one in running.ask("/admin/v1/budgets")["budgets"]}
+
+    running.put("/admin/v1/budgets", scope="team", name="to be removed", month_usd="5", stops=True)
+    go(browser, running, "/budgets")
+    browser.find_element(By.CSS_SELECTOR, "input[aria-label='Budget to remove']").click()
+    patient(browser).until(lambda one: _option(one, "Team to be removed")).click()
+    button(browser, "Remove").click()
+    see(browser, "Requests are no longer refused for it")
+    assert "to be removed" in names(), "asked, not done"
+    button(browser, "Remove it").click()
+    patient(browser).until(lambda _: "to be removed" not in names())
+
+
 def test_a_slider_computes_break_even_again(browser: webdriver.Chrome, running: Running) -> None:
     go(browser, running, "/break-even")
     before = tile(browser, "With this plan").text
@@ -215,7 +230,7 @@ def test_a_key_gets_another_team_tags_and_an_end_and_the_audit_log_says_so(
     _editor(browser, "Tags, comma between").send_keys("eu, batch" + Keys.TAB)
     _choose_day(_editor(browser, "Last day, UTC"), "2099-12-31")
     button(browser, "Save").click()
-    see(browser, "until 2099-12-31")
+    see(browser, "until 31 Dec 2099")
     see(browser, "eu, batch")
     [key] = [one for one in running.ask("/admin/v1/keys")["keys"] if one["id"] == key_id]
     assert (key["team"], key["tags"], key["limits"]) == ("blue", ["eu", "batch"], {"budget_usd": "9"})

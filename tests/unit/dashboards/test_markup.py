@@ -91,6 +91,10 @@ def test_a_fact_is_not_broken_between_its_number_and_its_sign() -> None:
     assert "−\N{WORD JOINER}$10.95" in markup.facts([("How sure", "from −$11.75 to −$10.95")])
 
 
+def test_a_command_in_a_fact_is_set_as_one() -> None:
+    assert "its key: <code>A&lt;B</code>." in markup.facts([("A provider", "its key: `A<B`.")])
+
+
 def test_numbers_are_set_right_and_a_caption_is_there() -> None:
     made = markup.table([Column("Spend", is_number=True)], [["$1.00"]], caption="Costs")
     assert 'class="be-number' in made
