@@ -8,10 +8,12 @@ from typing import Any, Final, Protocol
 import torch
 
 from local_engine.errors import InvalidRequest
-from local_engine.sampling_params import JSON_STYLE, Constraint
+from local_engine.json_schema import guided_schema
+from local_engine.sampling_params import Constraint
 from local_engine.tokenizer import Tokenizer
 
 FORMAT: Final = "response_format"
+OUTPUTS: Final = "structured_outputs"
 # The kind of constraint behind each of `structured_outputs`' names.
 STRUCTURED: Final = {"json": "json_schema", "regex": "regex", "choice": "grammar", "grammar": "grammar"}
 
@@ -102,27 +104,40 @@ def requested_constraint(
         return None
     if kind == "json_object" and isinstance(form.get("schema", {}), dict):
         # llama.cpp's and others' way to send a schema.
-        return Constraint("json_schema", json.dumps(form.get("schema") or {"type": "object"}))
+        return _schema_constraint(form.get("schema") or {"type": "object"}, FORMAT)
     schema = form.get("json_schema")
     if kind != "json_schema" or not isinstance(schema, dict) or not isinstance(schema.get("schema"), dict):
         raise InvalidRequest("response_format is text, json_object, or json_schema with a schema.", parameter=FORMAT)
-    return Constraint("json_schema", json.dumps(schema["schema"]))
+    return _schema_constraint(schema["schema"], FORMAT)
+
+
+def _schema_constraint(schema: Any, parameter: str) -> Constraint:
+    try:
+        schema = json.loads(schema) if isinstance(schema, str) else schema
+        source = guided_schema(schema) if isinstance(schema, dict) else None
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"The JSON schema cannot be read: {error}", parameter=parameter) from error
+    if source is None:
+        raise InvalidRequest("A JSON schema to keep an answer to is an object.", parameter=parameter)
+    return Constraint("json_schema", source, parameter)
 
 
 def _structured(wanted: dict[str, Any]) -> Constraint:
     asked = {key: wanted[key] for key in STRUCTURED if wanted.get(key) is not None}
     if len(asked) != 1:
         message = "structured_outputs takes one of json, regex, choice and grammar."
-        raise InvalidRequest(message, parameter="structured_outputs")
+        raise InvalidRequest(message, parameter=OUTPUTS)
     [(key, source)] = asked.items()
     if key == "choice":
-        return Constraint("grammar", _choice_grammar(source))
-    return Constraint(STRUCTURED[key], source if isinstance(source, str) else json.dumps(source))
+        return Constraint("grammar", _choice_grammar(source), OUTPUTS)
+    if key == "json":
+        return _schema_constraint(source, OUTPUTS)
+    return Constraint(STRUCTURED[key], source if isinstance(source, str) else json.dumps(source), OUTPUTS)
 
 
 def _choice_grammar(choices: Any) -> str:
     if not isinstance(choices, list) or not choices or not all(isinstance(text, str) and text for text in choices):
-        raise InvalidRequest("choice takes a list of non-empty strings.", parameter="structured_outputs")
+        raise InvalidRequest("choice takes a list of non-empty strings.", parameter=OUTPUTS)
     return "start: " + " | ".join(json.dumps(text) for text in choices) + "\n"
 
 
@@ -134,7 +149,8 @@ def tool_constraint(tools: list[dict[str, Any]], name: str | None) -> Constraint
         raise InvalidRequest(f"tool_choice names no tool of this request: {name}.", parameter="tool_choice")
     rules = [_call_rules(function, number) for number, function in enumerate(wanted)]
     any_call = " | ".join(f"call{number}" for number in range(len(wanted)))
-    return Constraint("grammar", "".join([f'start: "<tool_call>\\n" ({any_call}) "\\n</tool_call>"\n', *rules]))
+    source = "".join([f'start: "<tool_call>\\n" ({any_call}) "\\n</tool_call>"\n', *rules])
+    return Constraint("grammar", source, "tools")
 
 
 def function_of(tool: dict[str, Any]) -> dict[str, Any]:
@@ -149,6 +165,9 @@ def function_of(tool: dict[str, Any]) -> dict[str, Any]:
 
 def _call_rules(function: dict[str, Any], number: int) -> str:
     """One tool's call. Its arguments' schema is a root of its own, since its `$ref` count from there."""
-    schema = (function.get("parameters") or {"type": "object"}) | {"x-guidance": JSON_STYLE}
+    try:
+        schema = guided_schema(function.get("parameters") or {"type": "object"})
+    except RecursionError as error:
+        raise InvalidRequest("A function's parameters are nested too deeply.", parameter="tools") from error
     head = json.dumps(f'{{"name": {json.dumps(function["name"])}, "arguments": ')
-    return f'call{number}: {head} arguments{number} "}}"\narguments{number}: %json {json.dumps(schema)}\n'
+    return f'call{number}: {head} arguments{number} "}}"\narguments{number}: %json {schema}\n'

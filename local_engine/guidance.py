@@ -1,18 +1,23 @@
 """Constraints through llguidance: one vocabulary's index, and where an answer stands in a grammar."""
 
-from functools import lru_cache, partial
+import re
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 import torch
 from llguidance import LLMatcher, LLTokenizer
-from llguidance.gbnf_to_lark import gbnf_to_lark
+from llguidance.gbnf_to_lark import GrammarParser, resolve
 
 from local_engine.errors import InvalidRequest
-from local_engine.sampling_params import JSON_STYLE, Constraint
+from local_engine.sampling_params import Constraint
 from local_engine.tokenizer import Tokenizer
 
 KEPT_CONSTRAINTS: Final = 32
+SCHEMA_FAULT: Final = "failed to compile JSON schema: "
+NOTHING: Final = "NoExtensionBias"
+# Lines of a grammar, as the library shows where a fault is.
+QUOTED: Final = re.compile(r"\n +\d+ \| ")
 
 
 class GuidanceVocabulary:
@@ -32,10 +37,12 @@ class GuidanceVocabulary:
 
     def _compile(self, constraint: Constraint) -> LLMatcher:
         matcher = LLMatcher(self._index, _grammar(constraint))
-        if matcher.is_error():
-            raise InvalidRequest(
-                f"The {constraint.kind} constraint cannot be used: {matcher.get_error()}", parameter="response_format"
-            )
+        # Some of what nothing can satisfy shows with the first token alone.
+        begun = matcher.deep_copy()
+        if not matcher.is_error():
+            begun.compute_bitmask()
+        if begun.get_error():
+            raise _refusal(constraint, begun.get_error())
         return matcher
 
 
@@ -74,20 +81,38 @@ def _from_grammar(source: str) -> Any:
     if "::=" not in source:
         return LLMatcher.grammar_from_lark(source)
     try:
-        return LLMatcher.grammar_from_lark(gbnf_to_lark(source))
+        return LLMatcher.grammar_from_lark(_lark(source))
     # The library raises bare Exception for a grammar that it cannot read.
     except Exception as error:
         raise ValueError(str(error)) from error
 
 
+def _lark(gbnf: str) -> str:
+    """GBNF's rules as rules of a grammar, never as its tokens, which take all they can and so what should follow."""
+    rules = GrammarParser().parse(gbnf)
+    resolve(rules)
+    for number, rule in enumerate(rules.values()):
+        rule.name = rule.name if rule.name == "start" else f"{rule.name.lower()}_{number}"
+    return "\n".join(map(str, rules.values()))
+
+
 def _grammar(constraint: Constraint) -> Any:
     builders: dict[str, Any] = {
-        "json_schema": partial(LLMatcher.grammar_from_json_schema, overrides=JSON_STYLE),
+        "json_schema": LLMatcher.grammar_from_json_schema,
         "regex": LLMatcher.grammar_from_regex,
         "grammar": _from_grammar,
     }
     try:
         return builders[constraint.kind](constraint.source)
     except (ValueError, TypeError) as error:
-        message = f"The {constraint.kind} constraint is malformed: {error}"
-        raise InvalidRequest(message, parameter="response_format") from error
+        raise _refusal(constraint, str(error)) from error
+
+
+def _refusal(constraint: Constraint, reason: str) -> InvalidRequest:
+    """What the library says, without the grammar that was made around a schema or an expression."""
+    is_tools = constraint.parameter == "tools"
+    if constraint.kind != "grammar" or is_tools:
+        reason = QUOTED.split(reason.rpartition(SCHEMA_FAULT)[2])[0]
+    reason = "nothing can satisfy it" if reason.startswith(NOTHING) else reason
+    what = "schema of a tool's parameters" if is_tools else constraint.kind.replace("_", " ")
+    return InvalidRequest(f"No answer can be kept to this {what}: {reason}", parameter=constraint.parameter)

@@ -2,12 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
 
 from local_engine.errors import InvalidRequest
 
-# Fixed separators: a small model given free whitespace may write nothing else.
-JSON_STYLE: Final[Any] = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 LEAST_TEMPERATURE = 1e-5
 MAX_STOP_STRINGS = 16
 MAX_TOP_LOGPROBS = 20
@@ -15,10 +12,12 @@ MAX_TOP_LOGPROBS = 20
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What the answer must match: a JSON schema, a regular expression, or a Lark grammar, as text."""
+    """What the answer must match: a JSON schema, a regular expression, or a Lark grammar, as text; and which parameter
+    asked for it."""
 
     kind: str
     source: str
+    parameter: str = "response_format"
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ async def test_a_constraint_is_compiled_while_others_are_answered(engine: Engine
         assert await asyncio.to_thread(held.has_begun.wait, 60)
         assert (await chat(client))["choices"][0]["message"]["content"]
         held.may_go_on.set()
-        assert (await asked).json()["error"]["param"] == "response_format"
+        assert (await asked).json()["error"]["param"] == "structured_outputs"
     await running.stop()
 
 

@@ -50,8 +50,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("chat/completions", {"response_format": {"type": "json_object"}, "guided_regex": "a"}, "response_format"),
     ("chat/completions", {"guided_regex": "a", "guided_choice": ["b"]}, "structured_outputs"),
     ("chat/completions", {"structured_outputs": {"choice": []}}, "structured_outputs"),
-    ("chat/completions", {"grammar": "root ::= (("}, "response_format"),
-    ("chat/completions", {"structured_outputs": {"regex": "("}}, "response_format"),
+    ("chat/completions", {"grammar": "root ::= (("}, "structured_outputs"),
+    ("chat/completions", {"structured_outputs": {"regex": "("}}, "structured_outputs"),
 ]
 
 
