@@ -1,8 +1,11 @@
 """The addresses that a configuration names: what each must look like, and what to write instead. Pure."""
 
 import re
+from urllib.parse import urlsplit
 
-HTTP = re.compile(r"https?://.+")
+HTTP = re.compile(r"https?://\S+")
+HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9._-]+)?")
+"""A name or an IPv4 address, or an IPv6 address; which of them this machine has is seen where it listens."""
 REDIS = re.compile(r"(redis|rediss|unix)://.+")
 BACKEND_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 SSL_MODE = re.compile(r"(^|&)sslmode=")
@@ -20,7 +23,21 @@ DATABASE_SCHEMES = {
 
 def parse_http_url(text: str) -> str:
     if text and not HTTP.fullmatch(text):
-        raise ValueError("must begin with http:// or https://, as in http://10.0.0.5:8000/v1")
+        raise ValueError("must begin with http:// or https:// and have no spaces, as in http://10.0.0.5:8000/v1")
+    try:
+        parts = urlsplit(text)
+        names_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not close, a port beyond 65535
+        names_host = False
+    if text and not names_host:
+        raise ValueError("names no host, or a port that there is not; write it as in http://10.0.0.5:8000/v1")
+    return text
+
+
+def parse_listening_host(text: str) -> str:
+    """Nothing at all would be every address of this machine."""
+    if not HOST.fullmatch(text):
+        raise ValueError("must be an address of this machine: 127.0.0.1 for itself alone, 0.0.0.0 for its network")
     return text
 
 

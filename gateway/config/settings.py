@@ -6,7 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from gateway.config.addresses import parse_backend_name, parse_database_url, parse_http_url, parse_redis_url
+from gateway.config.addresses import (
+    parse_backend_name,
+    parse_database_url,
+    parse_http_url,
+    parse_listening_host,
+    parse_redis_url,
+)
 from gateway.config.home import Home
 from gateway.config.limit_settings import LimitSettings
 from gateway.config.providers import OnDisconnect, WireFormat
@@ -16,17 +22,19 @@ from gateway.money import parse_usd
 from gateway.yaml_document import validate_yaml
 
 LOCAL_BACKEND = "local"
+MOST_DAYS = 36_500
+"""A century: the times of what is older are no numbers that a database takes."""
 
 
 class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 Usd = Annotated[Decimal, Field(ge=0, max_digits=24)]
 
 
 class ServerSettings(Strict):
-    host: str = "127.0.0.1"
+    host: Annotated[str, AfterValidator(parse_listening_host)] = "127.0.0.1"
     max_body_megabytes: int = Field(default=32, ge=1, le=1024)
     max_requests_in_flight: int = Field(default=2000, ge=1)
     max_buffered_megabytes: int = Field(default=512, ge=1)
@@ -162,8 +170,8 @@ class BackendSettings(Strict):
 class RetentionSettings(Strict):
     """For how long single requests (None: for ever) and stored texts are kept. Sums are always kept."""
 
-    requests_days: int | None = Field(default=None, ge=1)
-    bodies_days: int = Field(default=30, ge=1)
+    requests_days: int | None = Field(default=None, ge=1, le=MOST_DAYS)
+    bodies_days: int = Field(default=30, ge=1, le=MOST_DAYS)
 
 
 class KeptAnswerSettings(Strict):

@@ -1,6 +1,12 @@
 import pytest
 
-from gateway.config.addresses import parse_backend_name, parse_database_url, parse_http_url, parse_redis_url
+from gateway.config.addresses import (
+    parse_backend_name,
+    parse_database_url,
+    parse_http_url,
+    parse_listening_host,
+    parse_redis_url,
+)
 
 
 @pytest.mark.parametrize(
@@ -39,3 +45,37 @@ def test_what_redis_http_and_names_look_like() -> None:
     ):
         with pytest.raises(ValueError, match=says):
             parse(wrong)
+
+
+@pytest.mark.parametrize(
+    "given", ["http://[::1]:8000/v1", "https://u:p@h", "http://bücher.example/v1", "http://h:65535"]
+)
+def test_an_http_address_names_a_host(given: str) -> None:
+    assert parse_http_url(given) == given
+
+
+@pytest.mark.parametrize(
+    "given", ["http://[", "http://[::1", "http://h:99999", "http://h:0", "http://:80", "http:///v1"]
+)
+def test_one_that_nobody_can_call_is_refused_before_it_is_called(given: str) -> None:
+    with pytest.raises(ValueError, match="names no host, or a port"):
+        parse_http_url(given)
+
+
+@pytest.mark.parametrize("given", ["http://a b", "http://"])
+def test_one_with_a_space_or_nothing_is_refused(given: str) -> None:
+    with pytest.raises(ValueError, match="must begin with http://"):
+        parse_http_url(given)
+
+
+@pytest.mark.parametrize(
+    "given", ["127.0.0.1", "0.0.0.0", "::", "::1", "fe80::1%eth0", "::ffff:127.0.0.1", "gateway-1.internal"]
+)
+def test_where_it_may_listen(given: str) -> None:
+    assert parse_listening_host(given) == given
+
+
+@pytest.mark.parametrize("given", ["", " ", "\0", "http://a", "a:80/", "[::1]", "-x"])
+def test_where_it_may_not_listen(given: str) -> None:
+    with pytest.raises(ValueError, match="must be an address of this machine"):
+        parse_listening_host(given)
