@@ -3,12 +3,13 @@
 See gateway.stores.ReportStore. Sums are exact integers on both databases, beyond 64 bits too.
 """
 
+import asyncio
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Subquery, Table, case, func, literal, select
+from sqlalchemy import ColumnElement, Select, Subquery, Table, case, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.economics.traffic import HourlyTraffic
@@ -23,6 +24,7 @@ from gateway.stores import SHADOW
 from gateway.sums import Latencies, Sums, SumsQuery
 
 KEYS_AT_ONCE = 500
+ROWS_AT_ONCE = 250
 TIMES = ("hour", "day", "month")
 BY_STATUS: dict[str, Any] = {
     "successful_requests": dimensions.c.status == "completed",
@@ -50,15 +52,20 @@ class SqlReports:
             # An hour whose entries are gone belongs to the period in which it begins.
             outside = {hour for hour in gone if not query.since_us <= hour * HOUR_US < query.until_us}
             for span in spans(query, skipped=outside.union(whole)):
-                for row in await _rollup_rows(connection, query, span):
+                async for row in _rollup_rows(connection, query, span):
                     _add(groups, query, calendar, row["at"] * span.unit_us if "at" in row else None, row)
             for cut in split:
-                for row in await _cut_rows(connection, query, cut):
+                async for row in _cut_rows(connection, query, cut):
                     _add(groups, query, calendar, cut.since_us, row)
                 for at_us, row in await moved_in(connection, query, cut):
                     _add(groups, query, calendar, at_us, row)
         ordered = sorted(groups, key=lambda values: tuple((value is not None, value or "") for value in values))
-        return [_sums(query, values, groups[values]) for values in ordered]
+        found: list[Sums] = []
+        for values in ordered:
+            if len(found) % ROWS_AT_ONCE == 0:
+                await asyncio.sleep(0)  # requests wait on this loop too
+            found.append(_sums(query, values, groups.pop(values)))
+        return found
 
     async def hourly_traffic(
         self, since_us: int, until_us: int, *, with_simulated: bool = True, of_all_kinds: bool = False
@@ -170,7 +177,7 @@ def spans(query: SumsQuery, *, skipped: Set[int]) -> list[Span]:
     return found + [Span(hourly, HOUR_US, start, stop, frozenset(skipped)) for start, stop in edges if start < stop]
 
 
-async def _rollup_rows(connection: AsyncConnection, query: SumsQuery, span: Span) -> list[Totals]:
+async def _rollup_rows(connection: AsyncConnection, query: SumsQuery, span: Span) -> AsyncIterator[Totals]:
     """Sums by the columns of the groups, and by hour or day where a time is asked for."""
     table = span.table
     unit = table.columns[0]
@@ -180,32 +187,37 @@ async def _rollup_rows(connection: AsyncConnection, query: SumsQuery, span: Span
     wanted: list[Any] = [unit >= span.first, unit < span.end, *conditions(query)]
     if span.skipped:
         wanted.append(unit.not_in(sorted(span.skipped)))
-    rows = await _summed(connection, table, keys, wanted)
-    source = table.join(dimensions, dimensions.c.id == table.c.dimension_id)
+    async for totals in _summed(connection, table, keys, wanted):
+        yield totals
     if query.with_latencies:
+        source = table.join(dimensions, dimensions.c.id == table.c.dimension_id)
         sketches = [table.c[name] for name in SKETCHES]
-        found = await connection.execute(select(*keys, *sketches).select_from(source).where(*wanted))
-        rows += _joined_sketches([key.name for key in keys], [tuple(row) for row in found])
-    return rows
+        parts: dict[tuple[Any, ...], tuple[list[bytes], ...]] = {}
+        async for *key, first, decode in _rows(connection, select(*keys, *sketches).select_from(source).where(*wanted)):
+            firsts, decodes = parts.setdefault(tuple(key), ([], []))
+            firsts.append(first)
+            decodes.append(decode)
+        for key, lists in parts.items():
+            yield _of_key(keys, key, map(b"".join, lists))
 
 
-async def _cut_rows(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[Totals]:
+async def _cut_rows(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> AsyncIterator[Totals]:
     """The same of the requests of a part of an hour."""
     table, wanted = requests_of(cut), conditions(query)
     keys: list[ColumnElement[Any]] = [dimensions.c[name] for name in _group_columns(query)]
-    rows = await _summed(connection, table, keys, wanted)
+    async for totals in _summed(connection, table, keys, wanted):
+        yield totals
     if query.with_latencies:
         source = table.join(dimensions, dimensions.c.id == table.c.dimension_id)
         figures = (table.c.time_to_first_token_us, table.c.decode_tokens_per_second)
         values: dict[tuple[Any, ...], tuple[list[float], list[float]]] = {}
-        for row in await connection.execute(select(*keys, *figures).select_from(source).where(*wanted)):
-            *key, first_us, speed = tuple(row)
+        found = select(*keys, *figures).select_from(source).where(*wanted)
+        async for *key, first_us, speed in _rows(connection, found):
             firsts, speeds = values.setdefault(tuple(key), ([], []))
             firsts += [] if first_us is None else [first_us / 1e6]
             speeds += [] if speed is None else [speed]
-        found = [(*key, sketch(firsts), sketch(speeds)) for key, (firsts, speeds) in values.items()]
-        rows += _joined_sketches([key.name for key in keys], found)
-    return rows
+        for key, lists in values.items():
+            yield _of_key(keys, key, map(sketch, lists))
 
 
 async def _summed(
@@ -213,25 +225,31 @@ async def _summed(
     table: Table | Subquery,
     keys: Sequence[ColumnElement[Any]],
     wanted: Sequence[ColumnElement[Any]],
-) -> list[Totals]:
+) -> AsyncIterator[Totals]:
     sums = [part for name in SUMS for part in _exact_sum(connection, table.c[name])]
     sums += [func.sum(case((test, table.c.requests), else_=0)).label(name) for name, test in BY_STATUS.items()]
     source = table.join(dimensions, dimensions.c.id == table.c.dimension_id)
-    found = await connection.execute(select(*keys, *sums).select_from(source).where(*wanted).group_by(*keys))
-    return [_joined(row) for row in found.mappings() if row["requests"] is not None]
+    names = [column.name for column in (*keys, *sums)]
+    async for row in _rows(connection, select(*keys, *sums).select_from(source).where(*wanted).group_by(*keys)):
+        totals = dict(zip(names, row, strict=True))
+        if totals["requests"] is not None:
+            yield _joined(totals)
 
 
-def _joined_sketches(names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> list[Totals]:
-    """One row per key with all its sketches joined: there are far more rows than keys."""
-    parts: dict[tuple[Any, ...], tuple[list[bytes], ...]] = {}
-    for *key, first, decode in rows:
-        firsts, decodes = parts.setdefault(tuple(key), ([], []))
-        firsts.append(first)
-        decodes.append(decode)
-    return [
-        {**dict(zip(names, key, strict=True)), **dict(zip(SKETCHES, map(b"".join, lists), strict=True))}
-        for key, lists in parts.items()
-    ]
+async def _rows(connection: AsyncConnection, query: Select[Any]) -> AsyncIterator[tuple[Any, ...]]:
+    """What it finds, fetched a little at a time: requests pass on this loop in between."""
+    async with connection.stream(query) as result:
+        async for some in result.partitions(ROWS_AT_ONCE):
+            for row in some:
+                yield tuple(row)
+
+
+def _of_key(keys: Sequence[ColumnElement[Any]], values: tuple[Any, ...], sketches: Iterable[bytes]) -> Totals:
+    """One row with all sketches of a key joined: there are far more rows than keys."""
+    return {
+        **dict(zip([key.name for key in keys], values, strict=True)),
+        **dict(zip(SKETCHES, sketches, strict=True)),
+    }
 
 
 def _exact_sum(connection: AsyncConnection, column: ColumnElement[Any]) -> list[ColumnElement[Any]]:
@@ -243,7 +261,7 @@ def _exact_sum(connection: AsyncConnection, column: ColumnElement[Any]) -> list[
     return [func.sum(high).label(f"{name}:high"), func.sum(low).label(name)]
 
 
-def _joined(row: Mapping[Any, Any]) -> Totals:
+def _joined(row: Totals) -> Totals:
     joined = dict(row)
     for name in SUMS:
         high = joined.pop(f"{name}:high", 0)

@@ -1,14 +1,18 @@
 """No page and no batch walks through a table that grows with traffic: what SQLite means to do with each statement."""
 
 import re
-from collections.abc import AsyncIterator, Awaitable
+import sys
+from asyncio import Handle
+from collections.abc import AsyncIterator, Awaitable, Coroutine
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.ledger.entry import Entry
 from gateway.storage.database import migrate, open_database
 from gateway.storage.periods import HOUR_US
 from gateway.storage.sql_entries import SqlEntries
@@ -17,7 +21,7 @@ from gateway.storage.sql_ledger import SqlLedger, entry_select
 from gateway.storage.sql_reports import SqlReports
 from gateway.storage.tables import entries
 from gateway.stores import NewKey
-from gateway.sums import SumsQuery
+from gateway.sums import Dimension, SumsQuery
 from tests.integration.storage.test_sql_ledger import failed_attempt
 from tests.integration.storage.test_sql_reports import Wanted
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
@@ -102,6 +106,38 @@ async def test_the_requests_of_a_cut_hour_are_summed_by_the_database(sqlite: Asy
     asked = await asked_for(sqlite, SqlReports(sqlite).sums(SumsQuery(half - HOUR_US, half, ("team",))))
     assert any("FROM entries JOIN" in sql for sql, _ in asked)
     assert not any("entries.detail" in sql and "EXISTS" not in sql for sql, _ in asked)
+
+
+@pytest.mark.parametrize("by", [("key",), ()])
+async def test_a_report_of_many_rows_lets_requests_in_between(sqlite: AsyncEngine, by: tuple[Dimension, ...]) -> None:
+    """However many there are, the loop does no more at once: counted in calls of functions."""
+
+    def entry(number: int) -> Entry:
+        return make_entry(number, intent=make_intent(number, key_id=f"key-{number}"))
+
+    query = SumsQuery(0, 2**62, by, with_latencies=True)
+    await SqlLedger(sqlite).insert([entry(number) for number in range(300)])
+    few = await calls_at_once(SqlReports(sqlite).sums(query))
+    await SqlLedger(sqlite).insert([entry(number) for number in range(300, 3000)])
+    assert await calls_at_once(SqlReports(sqlite).sums(query)) < 2 * few
+
+
+async def calls_at_once(question: Coroutine[Any, Any, object]) -> int:
+    """How many functions the loop calls for it in the longest of its turns."""
+    turns = [0]
+
+    def count(frame: FrameType, event_name: str, of: object) -> None:
+        if event_name == "call":
+            if frame.f_code is Handle._run.__code__:  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue]
+                turns.append(0)
+            turns[-1] += 1
+
+    sys.setprofile(count)
+    try:
+        await question
+    finally:
+        sys.setprofile(None)
+    return max(turns)
 
 
 async def test_the_names_of_some_keys_are_read_alone(sqlite: AsyncEngine) -> None:
