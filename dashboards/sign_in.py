@@ -11,7 +11,7 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from dashboards.destination import HOME, SIGN_IN, destination_of, sign_in_address
-from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable
+from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable, Json
 from dashboards.security import COOKIE
 from dashboards.sessions import FormTokens, Sessions, SignInLimit
 
@@ -83,7 +83,7 @@ class Door:
         if not self.form.is_ours(request, token):
             return self.form.page(wanted, "This form was too old. Please try again.", 403)
         try:
-            me = await GatewayClient(self.http, key.strip()).get("/admin/v1/me")
+            me = await self._whose(key.strip())
         except GatewayRefused as refused:
             self.limit.failed(address)
             return self.form.page(wanted, _why(refused), 401)
@@ -94,6 +94,12 @@ class Door:
         response = RedirectResponse(destination_of(wanted), status_code=303)
         response.set_cookie(COOKIE, secret, path="/ui", httponly=True, samesite="lax", secure=self.is_secure)
         return response
+
+    async def _whose(self, key: str) -> Json:
+        """Raises GatewayRefused, for what no header can carry as for every other key that there is not."""
+        if not (key.isascii() and key.isprintable()):
+            raise GatewayRefused(401, "no key of ours", None)
+        return await GatewayClient(self.http, key).get("/admin/v1/me")
 
     async def tell(self, request: Request) -> dict[str, bool]:
         """For a page that lost its connection: whether it would be let in again."""

@@ -98,7 +98,14 @@ def test_behind_tls_cookies_are_secure() -> None:
 
 @pytest.mark.parametrize(
     ("key", "status", "text"),
-    [("bad", 401, "not known here"), ("app", 401, "another role"), ("down", 502, "does not answer")],
+    [
+        ("bad", 401, "not known here"),
+        ("é", 401, "not known here"),
+        ("a\nb", 401, "not known here"),
+        ("\0", 401, "not known here"),
+        ("app", 401, "another role"),
+        ("down", 502, "does not answer"),
+    ],
 )
 def test_refusals_say_why_and_start_nothing(key: str, status: int, text: str) -> None:
     rig = Rig()
