@@ -169,6 +169,16 @@ class Gateway:
             self.deployment = replace(self.deployment, curve=curve)
             self.pipeline.snapshot = self.snapshot_at(now_us())
 
+    async def forget(self) -> None:
+        """What `retention` says is old enough."""
+        kept = self.deployment.settings.retention
+        await apply_retention(
+            self.database,
+            requests_days=kept.requests_days,
+            bodies_days=kept.bodies_days,
+            now_us=self.retention_clock(),
+        )
+
     def problems(self) -> list[str]:
         """What keeps this process from serving, in sentences; empty when nothing does."""
         health = self.pipeline.upstreams.health
@@ -184,7 +194,7 @@ class Gateway:
         """What runs beside the requests, by the name of its task."""
         chores = (
             Chore("adopting journals", ADOPT_SECONDS, self._adopt_abandoned),
-            Chore("retention", RETENTION_SECONDS, self._forget),
+            Chore("retention", RETENTION_SECONDS, self.forget),
             Chore("feedback", FEEDBACK_SECONDS, self.classifier_watch.look),
             Chore("evidence", FEEDBACK_SECONDS, self.implied.flush),
             Chore("rules' traffic", RULES_SECONDS, self.rule_watch.look),
@@ -224,15 +234,6 @@ class Gateway:
         """A worker that died and was not started again leaves its journal to the others."""
         directory = self.deployment.home.journal_directory
         await adopt_abandoned(directory, self.sink, on_failure=stop_process, seconds_each=SHIP_AT_STOP_SECONDS)
-
-    async def _forget(self) -> None:
-        kept = self.deployment.settings.retention
-        await apply_retention(
-            self.database,
-            requests_days=kept.requests_days,
-            bodies_days=kept.bodies_days,
-            now_us=self.retention_clock(),
-        )
 
     async def _turn_for_ever(self) -> None:
         """What time alone changes, and what another process of this replica left in a file."""

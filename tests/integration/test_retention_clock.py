@@ -1,0 +1,40 @@
+"""A gateway whose clock jumps forgets nothing that is not old enough."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.clock import PatientClock, now_us
+from gateway.composition.deployment import load_deployment
+from gateway.composition.wiring import open_gateway
+from gateway.config.first_files import write_first_files
+from gateway.config.home import Home, create_home
+from gateway.ledger.batch import Batch
+from gateway.storage.retention import DAY_US
+from tests.unit.gateway.ledger.builders import make_entry, make_intent
+
+pytestmark = pytest.mark.integration
+
+
+async def test_a_clock_that_is_months_ahead_for_an_hour_forgets_nothing(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    create_home(home)
+    write_first_files(home)
+    with home.config_file.open("a", encoding="utf-8") as file:
+        file.write("\nretention: {requests_days: 30}\n")
+    gateway = await open_gateway(load_deployment(home, environ={}))
+    await gateway.start()
+    try:
+        old, young = (
+            make_intent(number, accepted_at_us=now_us() - days * DAY_US) for number, days in ((1, 200), (2, 91))
+        )
+        await gateway.sink.insert(Batch.of([make_entry(1, intent=old), make_entry(2, intent=young)]))
+        steps_us = iter([now_us() - 90 * DAY_US, now_us()])
+        gateway.retention_clock = PatientClock(
+            lambda: next(steps_us)
+        )  # ours is 90 days ahead of what it was told first
+        await gateway.forget()
+        assert await gateway.stores.ledger.get(young.request_id) is not None
+        assert await gateway.stores.ledger.get(old.request_id) is None
+    finally:
+        await gateway.stop()
