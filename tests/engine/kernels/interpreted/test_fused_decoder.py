@@ -76,7 +76,8 @@ def test_one_row_takes_fewer_launches_to_the_same_logits() -> None:
 def test_one_row_of_e4m3_matrices_takes_fewer_launches() -> None:
     """A last bit that differs lets the interpreter round another value wrongly (see test_quantised, which holds the
     products themselves): the bound catches a wrong layout."""
-    config = replace(make_config(has_qkv_bias=True), layers=1, vocabulary_size=64)
+    config = replace(make_config(has_qkv_bias=True), layers=1, heads=2, kv_heads=1, intermediate_size=80)
+    config = replace(config, vocabulary_size=64)
     plan = GpuPlan(weights="fp8", kv_dtype=torch.float32, blocks=16, context_window=128, max_rows=4)
     runners = [build_gpu_runner(config, make_weights(config), plan, CPU) for _ in range(2)]
     assert runners[0].model.can_fuse_one_row
