@@ -156,7 +156,7 @@ async def build_editor(view: View, base: str | None, base_text: str, text: str, 
         '<p class="be-note be-hint">Ctrl-Space suggests what may be written. A form keeps the text of rules that it '
         "does not change; comments inside a rule that it changes are lost.</p>"
     )
-    verdict = html("")
+    verdict = html("").classes("be-verdict")  # has its place before it says anything: no button moves under a pointer
     actions = grid("be-actions")
     results = ui.element("div").style("margin-top: 1rem")
     with actions:

@@ -1,7 +1,8 @@
 """What a person does with a page, in a word each."""
 
+import pytest
 from selenium import webdriver
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException, TimeoutException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
@@ -17,9 +18,11 @@ def go(browser: webdriver.Chrome, running: Running, path: str) -> None:
 
 def see(browser: webdriver.Chrome, text: str) -> None:
     """Wait until the page says so."""
-    patient(browser).until(
-        lambda one: text in one.find_element(By.TAG_NAME, "body").text, f"the page never said {text!r}"
-    )
+    try:
+        patient(browser).until(lambda one: text in one.find_element(By.TAG_NAME, "body").text)
+    except TimeoutException:
+        shown = browser.find_element(By.TAG_NAME, "body").text
+        pytest.fail(f"the page never said {text!r}, but:\n{shown}")
 
 
 def patient(browser: webdriver.Chrome) -> WebDriverWait[webdriver.Chrome]:
