@@ -2,8 +2,12 @@
 PORT ?= 8080
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# What is never imported need not be compiled: of what the tests install that is 100 seconds of a core, and 400 MB.
+INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
+PIP := $(BIN)/python $(INSTALL) -c constraints.txt
 TESTS ?= tests
+# Many tests wait for a process or a browser: one worker more than there are cores.
+WORKERS ?= $(shell expr `getconf _NPROCESSORS_ONLN` + 1)
 # Many containers set it: then every process that is started would compile all of Breakeven anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -14,7 +18,7 @@ serve: .venv/.serve
 
 test: .venv/.dev
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(TESTS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 # The clients that people use, in a venv of their own: some of them disagree with our pins, and with each other's newest.
 test-clients: .venv/.dev .venv-clients/.installed
@@ -65,7 +69,7 @@ clean:
 .venv-clients/.installed: .venv/bin/python tests/clients/constraints.txt tests/clients/node/package-lock.json
 	@echo "Installing the client libraries into .venv-clients (once; about a minute)"
 	@$(PYTHON) -m venv .venv-clients
-	@.venv-clients/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/clients/constraints.txt
+	@.venv-clients/bin/python $(INSTALL) --no-deps -r tests/clients/constraints.txt
 	@.venv-clients/bin/python -m pip check
 	@if command -v npm >/dev/null; then cd tests/clients/node && npm ci --silent --no-audit --no-fund; else echo "No npm here: the Node clients are skipped"; fi
 	@touch $@
@@ -77,6 +81,6 @@ clean:
 
 .venv/.dev: .venv/bin/python pyproject.toml constraints.txt
 	@echo "Installing Breakeven with everything its tests need into .venv (once; a few minutes)"
-	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(BIN)/python $(INSTALL) --upgrade 'pip>=25.1'
 	@$(PIP) -e '.[engine,train,postgres,redis,reports,litellm,ui,otel]' --group dev
 	@touch $@ .venv/.serve
