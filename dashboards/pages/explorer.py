@@ -3,7 +3,7 @@
 from html import escape
 from typing import Any
 
-from dashboards import charts, display, markup
+from dashboards import certainty, charts, display, markup
 from dashboards.frame import View, chart, html, no_requests, panel
 from dashboards.markup import Cell, Column
 from dashboards.periods import Period, link, time_of
@@ -51,6 +51,8 @@ async def build(view: View) -> None:
             f'<div class="be-banner">{display.share(found["unallocated_share"])} of this spend '
             f"({display.dollars(found['unallocated_usd'])}) has no owner among these groups.</div>"
         )
+    if said := certainty.simulated(found["total"]) + certainty.left_out(found["total"]):
+        html(said)
     with panel("Every group", _note(found["by"], earlier_period, len(gone))):
         html(_table(view, {**found, "rows": [*found["rows"], *gone]}, earlier, before["total"]["cost_usd"], key_names))
         html(_downloads(view, wanted, given))

@@ -8,7 +8,7 @@ from typing import Any
 
 from nicegui import ui
 
-from dashboards import charts, display, markup
+from dashboards import certainty, charts, display, markup
 from dashboards.charts import COLOURS
 from dashboards.frame import View, chart, grid, html, no_requests, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
@@ -33,11 +33,11 @@ async def build(view: View) -> None:
     if not total["requests"]:
         html(no_requests(view.gateway.url))
         return
-    if total["simulated_requests"]:
-        html(_simulated(total))
+    if said := certainty.simulated(total):
+        html(said)
     html(markup.tiles(_tiles(found, before["total"], view)))
     month = html('<p class="be-note be-pending">Simulating the rest of this month…</p>')
-    ui.timer(0.1, lambda: _show_month(view, month), once=True)
+    ui.timer(0.1, lambda: _show_month(view, month, has_rent=found["idle"] is not None), once=True)
     _notes(found, view)
     with panel(f"Spend per {found['bucket']} by model", f"US dollars, {view.period.phrase}, UTC."):
         points = [(p["start"], p["model"], float(p["cost_usd"])) for p in found["spend"]]
@@ -135,15 +135,7 @@ def _idle(found: dict[str, Any], view: View) -> list[str]:
     return [markup.tile("GPU rent, idle", display.dollars(idle["idle_usd"]), note, tone=tone, href=href)]
 
 
-def _simulated(total: dict[str, Any]) -> str:
-    simulated = total["simulated_requests"]
-    how_many = "all" if simulated == total["requests"] else f"{simulated:,} of"
-    return (
-        f'<div class="be-banner warn">Simulated, at list prices, and no money spent: {how_many} these requests.</div>'
-    )
-
-
-async def _show_month(view: View, place: ui.html) -> None:
+async def _show_month(view: View, place: ui.html, *, has_rent: bool) -> None:
     """Where the month is heading. Simulating it takes longer than the rest of the page, so it comes afterwards."""
     try:
         budgets = (await view.gateway.get("/admin/v1/budgets"))["budgets"]
@@ -153,10 +145,10 @@ async def _show_month(view: View, place: ui.html) -> None:
     except (GatewayRefused, GatewayUnreachable) as error:
         place.set_content(f'<p class="be-note">No forecast of this month: {escape(str(error))}</p>')
         return
-    place.set_content(markup.tiles(month_tiles(found["month"], found["budget"])))
+    place.set_content(markup.tiles(month_tiles(found["month"], found["budget"], has_rent=has_rent)))
 
 
-def month_tiles(found: dict[str, Any], budget: dict[str, Any] | None) -> list[str]:
+def month_tiles(found: dict[str, Any], budget: dict[str, Any] | None, *, has_rent: bool = False) -> list[str]:
     """The calendar month under way (UTC), whatever period the page shows: the figures of `breakeven forecast`."""
     month = datetime.now(UTC).strftime("%B %Y")
     span = f"{display.dollars(found['low_usd'])} – {display.dollars(found['high_usd'])} in 9 of 10 simulations"
@@ -164,7 +156,7 @@ def month_tiles(found: dict[str, Any], budget: dict[str, Any] | None) -> list[st
         markup.tile(
             "Spent this month",
             display.dollars(found["spent_usd"]),
-            f"{month} so far, UTC",
+            f"{month} so far, UTC" + (", without idle GPU rent" if has_rent else ""),
             href="/ui/explorer?by=team&period=month",
         ),
         markup.tile("Forecast of this month", display.dollars(found["expected_usd"]), f"{span} · {month}"),
@@ -180,17 +172,8 @@ def month_tiles(found: dict[str, Any], budget: dict[str, Any] | None) -> list[st
 
 
 def _notes(found: dict[str, Any], view: View) -> None:
-    total = found["total"]
-    if total["unpriced_requests"]:
-        html(
-            '<div class="be-banner warn">Without a known price, and in no sum here: '
-            f"{total['unpriced_requests']:,} requests. Add the price, then <code>breakeven prices reprice</code>.</div>"
-        )
-    if total["estimated_requests"]:
-        html(
-            '<div class="be-banner">Counted by estimate, because the provider reported no usage: '
-            f"{total['estimated_requests']:,} of these requests.</div>"
-        )
+    if said := certainty.left_out(found["total"]):
+        html(said)
     if found["unallocated_share"]:
         html(
             f'<div class="be-banner">{display.share(found["unallocated_share"])} of the spend '

@@ -93,10 +93,14 @@ def shown(table: CostTable) -> Table:
         for count, what in (
             (
                 table.total.unpriced_requests,
-                "without a known price when booked (`breakeven prices reprice` adds them as corrections)",
+                "without a known price when booked (`breakeven prices reprice` adds them as corrections, but for those "
+                "that a process left behind when it died)",
             ),
             (table.total.estimated_requests, "with estimated usage"),
-            (table.total.simulated_requests, "simulated: list prices, no bill"),
+            (
+                table.total.simulated_requests,
+                f"simulated, of which {show_usd(table.total.simulated_usd)} is at list prices and on no bill",
+            ),
         )
         if count
     ]
@@ -115,6 +119,7 @@ def named(table: CostTable, dimension: str, value: str | None) -> str:
 def sentences(table: CostTable) -> list[str]:
     """What stands below the groups: spend without an owner, shadow calls, idle GPUs, savings."""
     found = [text for text in (how_rows_add_up(table),) if text]
+    found += [text for text in (how_certain(table.total),) if text]
     if table.unallocated_share is not None:
         found.append(f"Unallocated: {show_usd(table.unallocated_usd or '0')}, {table.unallocated_share:.1%} of all.")
     if Decimal(table.shadow_usd):
@@ -149,6 +154,16 @@ def how_rows_add_up(table: CostTable) -> str | None:
     if shown == Decimal(rounded(table.total.cost_usd, COST_PLACES)):
         return None
     return f"Each figure is rounded for itself: as shown, rows add up to {shown}; --json and --csv have every digit."
+
+
+def how_certain(total: CostRow) -> str | None:
+    """Between what the total lies where counts were estimated or prices not known; None where all is exact."""
+    lower, upper = total.cost_lower_usd, total.cost_upper_usd
+    if lower == upper:
+        return None
+    most = "; some of them have no upper bound" if upper is None else f" and at most {show_usd(upper)}"
+    without = ", corrections left out" if Decimal(total.corrections_usd) else ""
+    return f"With what is estimated or has no known price it was at least {show_usd(lower)}{most}{without}."
 
 
 def cells(row: CostRow) -> list[str]:

@@ -1,7 +1,7 @@
 """The reports of the admin API, put together from the ledger's sums. Knows protocols only; reads no clock itself."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Literal, cast
@@ -166,6 +166,7 @@ class Books:
         query = SumsQuery(bounds.since_us, bounds.until_us, by, filters or {}, time_zone, with_latencies=True)
         groups = await self._store.sums(query)
         parts: Sequence[Sums] = groups
+        simulated = await self._simulated(query) if any(group.simulated_requests for group in groups) else {}
         if any(group.compute_pico_usd or group.unpriced_requests for group in groups):
             more: list[Dimension] = [name for name in BY if name not in by]
             finer = (*by, *more)
@@ -176,11 +177,19 @@ class Books:
         split = [part for part in known if part.group.get("model") not in timed and not part.was_wholly_unpriced]
         by_token = priced if len(split) == len(known) else joined(split, by)
         ordered = sorted(groups, key=lambda group: -group.corrected_cost_pico_usd)
-        return [cost_row(one, priced.get(key := _key(one, by)), by_token.get(key)) for one in ordered]
+        return [
+            cost_row(one, priced.get(key := _key(one, by)), by_token.get(key), simulated.get(key)) for one in ordered
+        ]
+
+    async def _simulated(self, query: SumsQuery) -> dict[tuple[str | None, ...], Sums]:
+        """The part of each group that nobody answered and nobody bills."""
+        only = replace(query, filters={**query.filters, "is_simulated": "true"}, with_latencies=False)
+        return {_key(one, query.by): one for one in await self._store.sums(only)}
 
 
-def cost_row(sums: Sums, priced: Sums | None, by_token: Sums | None) -> CostRow:
-    """One group with its unit prices; `priced` is the part of it that has any, `by_token` what was priced by token."""
+def cost_row(sums: Sums, priced: Sums | None, by_token: Sums | None, simulated: Sums | None = None) -> CostRow:
+    """One group with its unit prices; `priced` is the part of it that has any, `by_token` what was priced by token,
+    `simulated` what nobody answered."""
     cost = sums.corrected_cost_pico_usd
     known, tokened = priced or Sums({}), by_token or Sums({})
     input_pico = tokened.input_pico_usd + tokened.cached_input_pico_usd + tokened.cache_write_pico_usd
@@ -208,6 +217,9 @@ def cost_row(sums: Sums, priced: Sums | None, by_token: Sums | None) -> CostRow:
         unpriced_requests=sums.unpriced_requests,
         estimated_requests=sums.estimated_requests,
         simulated_requests=sums.simulated_requests,
+        simulated_usd=format_usd((simulated or Sums({})).corrected_cost_pico_usd),
+        cost_lower_usd=format_usd(sums.lower_pico_usd),
+        cost_upper_usd=None if sums.unbounded_requests else format_usd(sums.upper_pico_usd),
         time_to_first_token_p50_seconds=latencies.time_to_first_token_p50_seconds if latencies else None,
         time_to_first_token_p95_seconds=latencies.time_to_first_token_p95_seconds if latencies else None,
         time_to_first_token_p99_seconds=latencies.time_to_first_token_p99_seconds if latencies else None,

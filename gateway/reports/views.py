@@ -79,7 +79,9 @@ class CostQuery(PeriodQuery):
 class CostRow(BaseModel):
     """One group. Dollars are exact decimal text; per-token prices are None where there were no tokens to divide by.
 
-    `unpriced_requests` have no known price and are in no sum of dollars.
+    `unpriced_requests` have no known price and are in no sum of dollars but the bounds: `cost_lower_usd` is the least
+    that all requests were when they were booked, corrections left out, and `cost_upper_usd` the most, None where one of
+    them has no bound. `simulated_usd` is the part of the cost that no provider will ever bill.
     """
 
     group: dict[str, str | None]
@@ -104,6 +106,9 @@ class CostRow(BaseModel):
     unpriced_requests: int
     estimated_requests: int
     simulated_requests: int
+    simulated_usd: str
+    cost_lower_usd: str
+    cost_upper_usd: str | None
     time_to_first_token_p50_seconds: float | None
     time_to_first_token_p95_seconds: float | None
     time_to_first_token_p99_seconds: float | None

@@ -40,6 +40,8 @@ def test_without_a_budget_the_month_is_forecast_all_the_same() -> None:
     assert "$30.25" in ahead
     assert "$20.00 – $41.00" in ahead.replace("\N{NO-BREAK SPACE}", " ")
     assert "none" in none
+    assert "so far, UTC<" in spent
+    assert "so far, UTC, without idle GPU rent<" in month_tiles(MONTH, None, has_rent=True)[0]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import build
-from gateway.cli.costs import cells, how_rows_add_up, named
+from gateway.cli.costs import cells, how_certain, how_rows_add_up, named
 from gateway.cli.demo_month import write_demo_month
 from gateway.config.home import Home
 from gateway.money import format_usd, show_usd
@@ -75,6 +75,30 @@ def costing(*pico: int, by: str) -> CostTable:
 def test_rows_that_do_not_add_up_as_shown_say_so(pico: tuple[int, ...], by: str, said: str | None) -> None:
     found = how_rows_add_up(costing(*pico, by=by))
     assert found is None if said is None else said in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, None),
+        ({"cost_lower_usd": "1", "cost_upper_usd": "3"}, "it was at least $1.00 and at most $3.00."),
+        ({"cost_upper_usd": None}, "; some of them have no upper bound."),
+        ({"cost_lower_usd": "1", "cost_upper_usd": "3", "corrections_usd": "-1"}, "$3.00, corrections left out."),
+    ],
+)
+def test_a_total_that_is_not_exact_says_between_what_it_lies(changed: dict[str, Any], said: str | None) -> None:
+    found = how_certain(empty_row().model_copy(update=changed))
+    assert found is None if said is None else said in (found or "")
+
+
+def test_simulated_spend_is_told_in_dollars() -> None:
+    total = table()["total"]
+    assert total["simulated_requests"] == total["requests"], "the demonstration's own engine is made up too"
+    assert total["simulated_usd"] == total["cost_usd"]
+    said = (
+        f"{total['requests']} simulated, of which {show_usd(total['simulated_usd'])} is at list prices and on no bill"
+    )
+    assert said in " ".join(run().split())
 
 
 def test_csv_says_what_json_says() -> None:

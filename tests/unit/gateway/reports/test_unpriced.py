@@ -1,6 +1,7 @@
 """Requests without a known price beside others: they must not make the others look cheap, nor themselves free."""
 
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,27 @@ async def test_a_model_that_is_paid_by_time_has_a_blended_price_alone(books: Boo
     row = await row_of(books, "small-local")
     assert (row.input_usd_per_mtok, row.output_usd_per_mtok) == (None, None)
     assert row.blended_usd_per_mtok is not None
+
+
+async def test_a_row_says_between_what_it_lies_and_what_of_it_nobody_bills(database: AsyncEngine, books: Books) -> None:
+    exact = (await books.costs(BY_MODEL)).total
+    assert exact.cost_lower_usd == exact.cost_upper_usd == exact.cost_usd
+    assert exact.simulated_usd == format_usd(0)
+    pico = 10**12
+    simulated = make_entry(50, model="made-up", is_simulated=True)
+    assert simulated.cost is not None
+    died = make_entry(
+        40, model="died", status=Status.orphaned, cost=None, cost_lower_pico_usd=pico, cost_upper_pico_usd=7 * pico
+    )
+    more = [died, simulated]
+    await SqlLedger(database).insert(more)
+    table = await books.costs(BY_MODEL)
+    booked, made_up = Decimal(exact.cost_usd), Decimal(simulated.cost.total_pico_usd) / pico
+    assert Decimal(table.total.cost_usd) == booked + made_up
+    assert Decimal(table.total.simulated_usd) == made_up
+    assert (await row_of(books, "made-up")).simulated_usd == format_usd(simulated.cost.total_pico_usd)
+    assert Decimal(table.total.cost_lower_usd) == booked + made_up + 1
+    assert Decimal(table.total.cost_upper_usd or 0) == booked + made_up + 7
+    await SqlLedger(database).insert([unpriced(60)])
+    unknown = (await books.costs(BY_MODEL)).total
+    assert (unknown.cost_lower_usd, unknown.cost_upper_usd) == (table.total.cost_lower_usd, None)

@@ -1,0 +1,48 @@
+"""What a sum of costs holds that nobody bills, what it leaves out, and what of it is an estimate: as banners. Pure."""
+
+from typing import Any
+
+from dashboards import display
+
+
+def simulated(total: dict[str, Any]) -> str:
+    """Empty where every answer was real. `total` is a row of a cost report."""
+    if not total["simulated_requests"]:
+        return ""
+    if total["simulated_requests"] == total["requests"]:
+        said = "all these requests."
+    else:
+        amount = display.dollars(total["simulated_usd"])
+        said = f"{total['simulated_requests']:,} of these requests, {amount} of the spend."
+    return _banner(f"Simulated, at list prices, and no money spent: {said}", is_warning=True)
+
+
+def left_out(total: dict[str, Any]) -> str:
+    """Requests in no sum, and requests whose tokens were counted here. Empty where there are none."""
+    found = ""
+    if total["unpriced_requests"]:
+        found += _banner(
+            f"Without a known price, and in no sum here: {total['unpriced_requests']:,} requests. Add the price, then "
+            "<code>breakeven prices reprice</code>; those with the status orphaned, which a process left behind when "
+            "it died, stay without one.",
+            is_warning=True,
+        )
+    if total["estimated_requests"]:
+        found += _banner(
+            "Counted by estimate, because the provider reported no usage: "
+            f"{total['estimated_requests']:,} of these requests."
+        )
+    if total["cost_lower_usd"] != total["cost_upper_usd"]:
+        found += _banner(_between(total))
+    return found
+
+
+def _between(total: dict[str, Any]) -> str:
+    lower, upper = (display.dollars(total[name]) for name in ("cost_lower_usd", "cost_upper_usd"))
+    most = "; some of it has no upper bound" if total["cost_upper_usd"] is None else f" and at most {upper}"
+    without = ", corrections left out" if float(total["corrections_usd"]) else ""
+    return f"With what is estimated or has no known price the spend is at least {lower}{most}{without}."
+
+
+def _banner(text: str, *, is_warning: bool = False) -> str:
+    return f'<div class="be-banner{" warn" if is_warning else ""}">{text}</div>'

@@ -1,0 +1,47 @@
+"""A sum of costs says what in it nobody bills, what it leaves out and between what it lies."""
+
+from typing import Any
+
+import pytest
+
+from dashboards import certainty
+
+EXACT: dict[str, Any] = {
+    "requests": 10,
+    "simulated_requests": 0,
+    "simulated_usd": "0.000000000000",
+    "unpriced_requests": 0,
+    "estimated_requests": 0,
+    "corrections_usd": "0.000000000000",
+    "cost_lower_usd": "5.000000000000",
+    "cost_upper_usd": "5.000000000000",
+}
+
+
+def test_what_is_exact_needs_no_words() -> None:
+    assert certainty.simulated(EXACT) == certainty.left_out(EXACT) == ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"simulated_requests": 10, "simulated_usd": "5"}, "no money spent: all these requests."),
+        ({"simulated_requests": 2, "simulated_usd": "1.25"}, "2 of these requests, $1.25 of the spend."),
+    ],
+)
+def test_simulated_spend_is_told_in_dollars(changed: dict[str, Any], said: str) -> None:
+    assert said in certainty.simulated({**EXACT, **changed})
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"unpriced_requests": 1200}, "in no sum here: 1,200 requests."),
+        ({"estimated_requests": 3}, "reported no usage: 3 of these requests."),
+        ({"cost_lower_usd": "4", "cost_upper_usd": "7"}, "the spend is at least $4.00 and at most $7.00.<"),
+        ({"cost_upper_usd": None}, "at least $5.00; some of it has no upper bound.<"),
+        ({"cost_lower_usd": "4", "corrections_usd": "0.5"}, "at most $5.00, corrections left out.<"),
+    ],
+)
+def test_what_is_left_out_or_estimated_is_told(changed: dict[str, Any], said: str) -> None:
+    assert said in certainty.left_out({**EXACT, **changed})
