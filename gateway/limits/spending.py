@@ -7,7 +7,15 @@ from datetime import datetime
 from gateway.ledger.entry import Status
 from gateway.limits.admission import Admission
 from gateway.limits.counters import Account, Booked, budget_account, quota_account
-from gateway.limits.values import BudgetScope, Limits, WindowName, window_end, window_id, window_start
+from gateway.limits.values import (
+    BudgetScope,
+    Limits,
+    WindowName,
+    window_end,
+    window_id,
+    window_of_id,
+    window_start,
+)
 from gateway.sums import Dimension, ReportStore, Sums, SumsQuery
 
 FOR_EVER_US = 100_000 * 366 * 86_400_000_000
@@ -15,7 +23,8 @@ FOR_EVER_US = 100_000 * 366 * 86_400_000_000
 STRICT_WINDOW: WindowName = "month"
 KEYS_ALONE: tuple[Dimension, ...] = ("key", "model", "status")
 EDGE_US = 600_000_000
-"""Around a window's end both are read: requests of the old one may still settle, and clocks differ a little."""
+"""Around a window's end both are read: requests of the old one may still settle, and clocks differ a little. One that a
+request of this worker is still under way in is read for as long as that takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +43,11 @@ class Spending:
         wanted = set(_windows(limits.values()))
         if strict:
             wanted.add(STRICT_WINDOW)
+        in_use = [window_of_id(name) for name in self.admission.treasury.windows_in_use()]
         for window in sorted(wanted):
             scopes = strict if window == STRICT_WINDOW else ()
-            for at_us in (self.now_us() - EDGE_US, self.now_us() + EDGE_US):
+            begun = [began_us for kind, began_us in in_use if kind == window]
+            for at_us in (self.now_us() - EDGE_US, self.now_us() + EDGE_US, *begun):
                 name = window_id(window, at_us)
                 if name not in windows:
                     windows.add(name)

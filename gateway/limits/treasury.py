@@ -42,6 +42,10 @@ class Treasury:
         purse.limit = limit
         return purse
 
+    def windows_in_use(self) -> set[str]:
+        """Of the accounts in which requests under way hold something, or want it."""
+        return {purse.account.window for purse in self._purses.values() if purse.reserved or purse.waiting}
+
     def free(self, purse: Purse) -> int:
         """What may be spent from it now. What was leased too long ago may be somebody else's by now."""
         if self.monotonic() >= self._ends_at:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -107,6 +107,13 @@ def seconds_left(window: WindowName, now_us: int) -> float:
 def window_id(window: WindowName, at_us: int) -> str:
     """One window's name, the same in every process: `day:2026-11-21`, `month:2026-11-01`, `total:1970-01-01`."""
     return _id_in_hour(window, at_us // HOUR_US)
+
+
+def window_of_id(name: str) -> tuple[WindowName, int]:
+    """Which kind of window a `window_id` names, and when it began in microseconds since the epoch."""
+    window, _, day = name.partition(":")
+    began = datetime.fromisoformat(day).replace(tzinfo=UTC)
+    return cast("WindowName", window), round(began.timestamp()) * 1_000_000
 
 
 @lru_cache(maxsize=64)

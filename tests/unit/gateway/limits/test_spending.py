@@ -1,4 +1,5 @@
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,6 +9,7 @@ from gateway.economics.traffic import HourlyTraffic
 from gateway.limits.admission import Admission, SharedLimits, parse_limits
 from gateway.limits.counters import budget_account, quota_account
 from gateway.limits.spending import Spending
+from gateway.limits.values import window_id
 from gateway.sums import Dimension, Sums, SumsQuery
 
 NOON_US = round(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1e6)
@@ -132,3 +134,19 @@ async def test_around_its_end_both_windows_are_read() -> None:
         assert booked.windows == {"month:2026-11-01", "month:2026-12-01"}
         assert books.asked[0].until_us == MIDNIGHT_US
         assert (books.asked[1].since_us, books.asked[1].until_us) == (MIDNIGHT_US, us("2027-01-01"))
+
+
+@pytest.mark.parametrize("hours", [1, 40 * 24])
+async def test_a_stream_that_outlives_its_window_may_still_spend_what_that_has_left(hours: int) -> None:
+    """By an hour, or because the clock was put forward by more than a month."""
+    books = Books(row("k", "m", output_pico_usd=40_000))
+    found = spending(books, MIDNIGHT_US - MINUTE_US, k={"budget_usd": "0.0000001"})  # 100,000 pico-dollars
+    admission, counters = found.admission, found.admission.treasury.counters
+    await counters.read_books(found)
+    await admission.reserve("r", "k", 3_000, now_us=MIDNIGHT_US - MINUTE_US)
+    later = replace(found, now_us=lambda: MIDNIGHT_US + hours * 60 * MINUTE_US)
+    await counters.read_books(later)
+    assert await admission.fund("r", 60_000, wait_seconds=0.0)
+    assert not await admission.fund("r", 60_001, wait_seconds=0.0), "and no more"
+    admission.settle("r", 10)
+    assert (await later()).windows == {window_id("month", later.now_us())}, "not for ever"
