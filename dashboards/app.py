@@ -16,10 +16,11 @@ from starlette.types import ASGIApp
 from dashboards.export import build_export
 from dashboards.gateway_client import ANSWER_SECONDS, GatewayClient, open_gateway
 from dashboards.oidc import OidcProvider, OidcSettings
+from dashboards.oidc_sign_in import PATHS as OIDC_PATHS
 from dashboards.oidc_sign_in import build_oidc
 from dashboards.pages import build_pages
 from dashboards.rules_assist import build_rules_assist
-from dashboards.security import Guarded
+from dashboards.security import OPEN, Guarded
 from dashboards.session_files import SessionFiles
 from dashboards.sessions import Sessions, SignInLimit
 from dashboards.sign_in import build_sign_in
@@ -81,4 +82,5 @@ def build_app(settings: UiSettings) -> ASGIApp:
         show_welcome_message=False,
         reconnect_timeout=30.0,
     )
-    return GZipMiddleware(Guarded(app, sessions.is_good), minimum_size=1000)
+    open_paths = OPEN if settings.oidc is None else OPEN | OIDC_PATHS
+    return GZipMiddleware(Guarded(app, sessions.is_good, open_paths=open_paths), minimum_size=1000)

@@ -4,6 +4,7 @@ from urllib.parse import urlencode
 
 HOME = "/ui/"
 SIGN_IN = "/ui/sign-in"
+NO_PAGES = (SIGN_IN, "/ui/sign-out", "/ui/oidc/", "/ui/export/", "/ui/static/", "/ui/_nicegui")
 LONGEST = 2000
 """More than any address of ours; what is longer goes to the first page."""
 
@@ -17,4 +18,4 @@ def sign_in_address(wanted: str, *, path: str = SIGN_IN) -> str:
 def destination_of(wanted: str) -> str:
     """`wanted` where it is a page of ours, whoever wrote it into the address; else the first page."""
     is_ours = wanted.startswith(HOME) and len(wanted) <= LONGEST and wanted.isprintable() and "\\" not in wanted
-    return wanted if is_ours and not wanted.startswith((SIGN_IN, "/ui/sign-out", "/ui/oidc/")) else HOME
+    return wanted if is_ours and not wanted.startswith(NO_PAGES) else HOME

@@ -19,6 +19,7 @@ from dashboards.oidc import RANKS, Attempt, OidcProvider, OidcSettings, Person, 
 from dashboards.security import COOKIE
 from dashboards.sessions import LONGEST_SECONDS, Sessions
 
+PATHS = frozenset({"/ui/oidc/start", "/ui/oidc/callback"})
 ATTEMPT_COOKIE = "breakeven_oidc"
 ATTEMPT_SECONDS = 600
 MAX_ATTEMPTS = 10_000

@@ -1,20 +1,25 @@
-"""What stands before every page: response headers, a bound for bodies, and a closed door for other origins and for
-event channels without a session. Raw ASGI; knows nothing of pages.
+"""What stands before every page: response headers, a bound for bodies, and a closed door for other origins, and for
+pages and event channels without a session. Raw ASGI; knows nothing of pages.
 
 The content security policy lets run only scripts that carry this answer's nonce, so that markup smuggled into a page
 stays inert. `unsafe-eval` stays: the page framework compiles its templates in the browser.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dashboards.destination import sign_in_address
+
 COOKIE = "breakeven_session"
 EVENTS = "/ui/_nicegui_ws/"
+FILES = "/ui/static/"
+OPEN = frozenset({"/ui/sign-in", "/ui/session", "/ui/healthz"})
+"""What anybody may ask for under /ui, beside the files: each answers without the page framework."""
 STRANGERS_BYTES = 1 << 16
 """Of a body: a form with a key in it. What is longer would be held in memory, or laid on disk, for anybody."""
 MOST_BYTES = 8 << 20
@@ -34,9 +39,12 @@ def content_security_policy(nonce: str) -> str:
 class Guarded:
     """`is_signed_in` says whether a session cookie is good; it is asked for every message of an event channel."""
 
-    def __init__(self, app: ASGIApp, is_signed_in: Callable[[str | None], bool]) -> None:
+    def __init__(
+        self, app: ASGIApp, is_signed_in: Callable[[str | None], bool], *, open_paths: Set[str] = OPEN
+    ) -> None:
         self._app = app
         self._is_signed_in = is_signed_in
+        self._open_paths = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -49,12 +57,21 @@ class Guarded:
             await _refuse(scope, send, "This request came from another site.")
         elif scope["path"].startswith(EVENTS) and not self._is_signed_in(secret):
             await _refuse(scope, send, "Not signed in.")
+        elif self._is_strangers_page(scope, secret):
+            await _to_sign_in(scope, send)
         elif scope["type"] == "websocket":
             await self._app(scope, self._while_signed_in(receive, secret), send)
         else:
             if is_change:
                 receive = _bounded(receive, MOST_BYTES if self._is_signed_in(secret) else STRANGERS_BYTES)
             await self._app(scope, receive, _Hardened(send))
+
+    def _is_strangers_page(self, scope: Scope, secret: str | None) -> bool:
+        """The framework keeps a page for a minute before it finds out for whom, also one that there is not."""
+        path: str = scope["path"]
+        is_page = scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and f"{path}/".startswith("/ui/")
+        is_open = path in self._open_paths or path.startswith(FILES)
+        return is_page and not is_open and not self._is_signed_in(secret)
 
     def _while_signed_in(self, receive: Receive, secret: str | None) -> Receive:
         """An open page keeps its channel, and speaks at least twice a minute: it must not outlive its session."""
@@ -126,6 +143,13 @@ def _bounded(receive: Receive, most: int) -> Receive:
         return message
 
     return bounded
+
+
+async def _to_sign_in(scope: Scope, send: Send) -> None:
+    wanted = f"{scope['path']}?{scope['query_string'].decode('latin-1')}".removesuffix("?")
+    headers = [(b"location", sign_in_address(wanted).encode()), (b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 303, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def _refuse(scope: Scope, send: Send, text: str) -> None:

@@ -46,6 +46,7 @@ def client() -> TestClient:
 
 
 def test_every_script_of_a_page_carries_the_nonce_of_its_policy(client: TestClient) -> None:
+    client.cookies.set(COOKIE, "good")
     answer = client.get("/ui/")
     policy = answer.headers["content-security-policy"]
     nonce = re.search(r"'nonce-([^']+)'", policy)
@@ -65,6 +66,31 @@ def test_every_script_of_a_page_carries_the_nonce_of_its_policy(client: TestClie
 def test_changes_come_from_our_own_pages(client: TestClient, origin: str | None, status: int) -> None:
     headers = {"origin": origin} if origin else {}
     assert client.post("/ui/change", headers=headers).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("asked", "location"),
+    [
+        ("/ui/", "/ui/sign-in"),
+        ("/ui", "/ui/sign-in"),
+        ("/ui/explorer?by=team", "/ui/sign-in?next=%2Fui%2Fexplorer%3Fby%3Dteam"),
+        ("/ui/there-is-no-such-page", "/ui/sign-in?next=%2Fui%2Fthere-is-no-such-page"),
+        ("/ui/sign-in-or-not", "/ui/sign-in"),
+        ("/ui/export/costs.csv", "/ui/sign-in"),
+        ("/ui/_nicegui/none", "/ui/sign-in"),
+        ("/ui/oidc/start", "/ui/sign-in"),
+    ],
+)
+def test_a_stranger_is_led_to_the_sign_in_before_the_page_framework_is_asked(
+    client: TestClient, asked: str, location: str
+) -> None:
+    answer = client.get(asked, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, location)
+
+
+@pytest.mark.parametrize("asked", ["/ui/sign-in", "/ui/session", "/ui/healthz", "/ui/static/style.css", "/", "/uix"])
+def test_what_anybody_may_ask_for(client: TestClient, asked: str) -> None:
+    assert client.get(asked, follow_redirects=False).status_code == 404, "no redirect: the application was asked"
 
 
 def test_events_need_a_session(client: TestClient) -> None:
