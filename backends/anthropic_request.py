@@ -32,10 +32,11 @@ _JSON_ONLY: Final = "Answer with one JSON object and nothing else."
 
 def build_messages_body(view: ChatView, call: Call) -> bytes:
     """The request in Anthropic's words. Raises UpstreamRejected where it cannot be said."""
+    messages = _messages(view)
     body: Fields = {
         "model": call.upstream_model,
         "max_tokens": view.max_output_tokens or DEFAULT_MAX_TOKENS,
-        "messages": _messages(view),
+        "messages": messages,
     }
     system = [_block(part) for turn in view.turns if turn.role == "system" for part in turn.parts]
     if view.wants_json and view.json_schema is None:
@@ -49,7 +50,7 @@ def build_messages_body(view: ChatView, call: Call) -> bytes:
         "metadata": {"user_id": user} if (user := _user(view.fields)) else None,
         "service_tier": _SERVICE_TIERS.get(text_of(view.fields, "service_tier") or ""),
         "cache_control": view.fields.get("cache_control"),
-        "thinking": _thinking(view.fields.get("thinking")),
+        "thinking": _thinking(view.fields.get("thinking"), messages[-1]),
         "stream": call.is_stream,
     }
     body |= {name: value for name, value in optional.items() if value}
@@ -61,12 +62,14 @@ def _user(fields: Fields) -> str | None:
     return text_of(fields, "safety_identifier") or text_of(fields, "user")
 
 
-def _thinking(asked: object) -> object:
-    """Where it is Anthropic's own: others' `enabled` says no budget, without which Anthropic refuses it."""
+def _thinking(asked: object, last: Fields) -> object:
+    """Where it is Anthropic's own: others' `enabled` says no budget, without which Anthropic refuses it. With one it
+    wants a tool's result to follow what was thought before the call, and no chat has that with its signature."""
     if not isinstance(asked, dict):
         return None
     fields = cast(Fields, asked)
-    has_budget = fields.get("type") == "enabled" and "budget_tokens" in fields
+    is_amid_calls = any(block["type"] == "tool_result" for block in cast(list[Fields], last["content"]))
+    has_budget = fields.get("type") == "enabled" and "budget_tokens" in fields and not is_amid_calls
     return fields if has_budget or fields.get("type") in ("adaptive", "disabled", "between_tools") else None
 
 

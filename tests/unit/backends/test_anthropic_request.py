@@ -73,6 +73,27 @@ FIELDS: list[tuple[Json, Json]] = [
 ]
 
 
+BUDGET: Json = {"type": "enabled", "budget_tokens": 1024}
+ADAPTIVE: Json = {"type": "adaptive"}
+
+
+@pytest.mark.parametrize(
+    ("thinking", "after_a_call", "later"),
+    [
+        (BUDGET, None, BUDGET),
+        (ADAPTIVE, ADAPTIVE, ADAPTIVE),
+        ({"type": "disabled"}, {"type": "disabled"}, {"type": "disabled"}),
+    ],
+)
+def test_no_budget_is_asked_for_where_anthropic_wants_back_what_it_thought(
+    thinking: Json, after_a_call: Json | None, later: Json
+) -> None:
+    called = [*HI, {"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "c1", "content": "7"}]
+    answered = [*called, {"role": "assistant", "content": "It is 7."}, *HI]
+    assert translate({"thinking": thinking, "messages": called}).get("thinking") == after_a_call
+    assert translate({"thinking": thinking, "messages": answered}).get("thinking") == later
+
+
 @pytest.mark.parametrize(("body", "expected"), FIELDS)
 def test_fields(body: Json, expected: Json) -> None:
     least = {"model": "claude-x", "max_tokens": DEFAULT_MAX_TOKENS, "messages": HI_SAID}
