@@ -45,7 +45,10 @@ def chat_body_from_responses(body: bytes, *, thoughts: tuple[str, ...] = ()) -> 
         raise in_background()
     for name in KEPT_ELSEWHERE:
         if fields.get(name):
-            raise untranslatable(name, "is kept at a provider; ask a model whose provider offers the Responses API")
+            why = (
+                "is kept at a provider; send what it stands for, or ask a model whose provider offers the Responses API"
+            )
+            raise untranslatable(name, why)
     if fields.get("moderation"):
         raise untranslatable("moderation", "only OpenAI moderates an answer on the way; ask one of its models")
     chat: Fields = {name: fields[name] for name in SAME if fields.get(name) is not None}
