@@ -39,8 +39,7 @@ class KvCacheManager:
         if not self.has_prefix_cache:
             return 0
         self._extend_hashes(request)
-        usable = request.skippable_tokens // self.block_size
-        for content_hash in request.block_hashes[:usable]:
+        for content_hash in request.block_hashes[: self._usable_blocks(request)]:
             block = self.pool.find(content_hash)
             if block is None:
                 break
@@ -49,6 +48,15 @@ class KvCacheManager:
         request.registered_blocks = len(request.block_ids)
         request.computed_tokens = len(request.block_ids) * self.block_size
         return request.computed_tokens
+
+    def next_block(self, request: Request) -> bytes | None:
+        """Name of the block after those that were attached, where one of that name would be attached too."""
+        at = len(request.block_ids)
+        return request.block_hashes[at] if self.has_prefix_cache and at < self._usable_blocks(request) else None
+
+    def unregistered_blocks(self, request: Request, computed_tokens: int) -> list[bytes]:
+        """Names of the full blocks among these tokens that are not findable yet."""
+        return request.block_hashes[request.registered_blocks : computed_tokens // self.block_size]
 
     def reserve(self, request: Request, tokens: int) -> bool:
         """Make room for the next `tokens` tokens; False, and nothing changed, if the pool is too small now."""
@@ -78,6 +86,9 @@ class KvCacheManager:
         request.block_ids = []
         request.registered_blocks = 0
         request.computed_tokens = 0
+
+    def _usable_blocks(self, request: Request) -> int:
+        return min(request.skippable_tokens // self.block_size, len(request.block_hashes))
 
     def _extend_hashes(self, request: Request) -> None:
         hashes = request.block_hashes

@@ -92,29 +92,45 @@ class Scheduler:
         return Batch(rows=tuple(rows.values()), unfit=tuple(unfit))
 
     def _admit(self, rows: dict[str, Row], budget: int) -> list[Request]:
-        """Start waiting requests, in order, while budget, places and blocks last."""
+        """Start waiting requests, in order, while budget, places and blocks last.
+
+        One whose next block another computes in this step waits for it: then it is found, and not computed twice.
+        """
         unfit: list[Request] = []
-        while self.waiting and budget > 0 and len(self.running) < self._max_running:
-            request = self.waiting[0]
+        coming = {name for request in self.running for name in self._coming_blocks(request, rows)}
+        at = 0
+        while at < len(self.waiting) and budget > 0 and len(self.running) < self._max_running:
+            request = self.waiting[at]
             if request.in_flight_tokens:
                 # Preempted after its draw had begun: what it must compute is known when that step is over.
                 break
             cached = self._kv_cache.attach_cached_prefix(request)
+            if self._kv_cache.next_block(request) in coming:
+                self._kv_cache.release(request)
+                at += 1
+                continue
             count = self._count(request, budget)
             if not count or not self._kv_cache.reserve(request, count):
                 self._kv_cache.release(request)
                 if count and not self.running:
-                    unfit.append(self.waiting.pop(0))
+                    unfit.append(self.waiting.pop(at))
                     continue
                 break
             if request.cached_prompt_tokens is None:
                 request.cached_prompt_tokens = cached
-            self.waiting.pop(0)
+            self.waiting.pop(at)
             request.status = Status.RUNNING
             self.running.append(request)
             rows[request.request_id] = _row(request, count)
+            coming.update(self._coming_blocks(request, rows))
             budget -= count
         return unfit
+
+    def _coming_blocks(self, request: Request, rows: dict[str, Row]) -> list[bytes]:
+        """Names of the blocks that this step, or one before it that still runs, fills for a running request."""
+        row = rows.get(request.request_id)
+        computed = request.computed_tokens if row is None else row.start + row.count - row.drafts
+        return self._kv_cache.unregistered_blocks(request, computed)
 
     def _reserve(self, request: Request, budget: int, rows: dict[str, Row]) -> tuple[int, int]:
         """Reserve blocks for a running request, giving up drafts first and less important requests second.

@@ -133,6 +133,19 @@ def test_a_second_equal_prompt_starts_from_the_first_ones_blocks() -> None:
     assert second.cached_prompt_tokens == 8
 
 
+def test_equal_prompts_that_come_together_are_computed_once() -> None:
+    """As the answers of one request with `n`; whoever shares nothing with them does not wait."""
+    core, _ = make_core(block_size=4, budget=200, running=8)
+    shared, other = list(range(42)), [50] * 42
+    for name in range(6):
+        core.add(make_request(f"shared {name}", list(shared), max_tokens=1))
+    core.add(make_request("other", other, max_tokens=1))
+    computed: list[int] = []
+    while core.has_work:
+        computed.append(core.step().prefill_tokens)
+    assert computed == [84, 5 * 2]
+
+
 def test_a_whole_cached_prompt_still_computes_its_last_token() -> None:
     core, _ = make_core(block_size=4)
     run_all(core, [make_request("1", list(range(8)))])
