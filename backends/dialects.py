@@ -12,7 +12,8 @@ from typing import Final
 class Dialect:
     """`renames` maps a field to the only name that the provider takes for it, as `max_tokens` to
     `max_completion_tokens`. `lacks` are fields that tune an answer and that it refuses, or that it must not be sent;
-    `message_lacks` the same inside messages, where clients send back whatever another provider's answer had.
+    `message_lacks` the same inside messages, where clients send back whatever another provider's answer had, and
+    `call_lacks` inside the tool calls of one.
     `asks_for_usage` is False where a stream brings its usage unasked and `stream_options` is refused.
     `says_400_of_keys`: as `google_status` has it. `takes_cache_marks`: it knows Anthropic's `cache_control`, because it
     passes chats on to Anthropic. `thoughts` are the names under which it wants to read again what was thought before an
@@ -22,6 +23,7 @@ class Dialect:
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
     lacks: frozenset[str] = frozenset()
     message_lacks: frozenset[str] = frozenset()
+    call_lacks: frozenset[str] = frozenset()
     asks_for_usage: bool = True
     says_400_of_keys: bool = False
     takes_cache_marks: bool = False
@@ -35,6 +37,8 @@ _OPENAI_ALONE: Final = frozenset({"prompt_cache_options", "prompt_cache_retentio
 ENGINE_THOUGHTS: Final = ("reasoning", "reasoning_content")
 """vLLM reads the one, SGLang the other, and each passes over what it does not know."""
 _THOUGHTS: Final = frozenset({"reasoning_content", "reasoning_details"})
+_SIGNED: Final = frozenset({"extra_content"})
+"""Where Gemini's calls carry their thought signatures."""
 
 DIALECTS: Final[Mapping[str, Dialect]] = {
     "openai": Dialect(renames={"max_tokens": "max_completion_tokens"}),
@@ -45,13 +49,16 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     "groq": Dialect(
         lacks=_OPENAI_ALONE | {"logit_bias", "logprobs", "prediction", "prompt_cache_key", "top_logprobs"},
         message_lacks=_THOUGHTS,
+        call_lacks=_SIGNED,
     ),
     "mistral": Dialect(
         renames={"max_completion_tokens": "max_tokens", "seed": "random_seed"},
         lacks=_OPENAI_ALONE | {"logit_bias", "service_tier", "store", "stream_options", "user"},
         message_lacks=_THOUGHTS | {"annotations", "audio", "function_call", "name", "reasoning", "refusal"},
+        call_lacks=_SIGNED,
         asks_for_usage=False,
     ),
+    "fireworks": Dialect(call_lacks=_SIGNED),
     "openrouter": Dialect(lacks=frozenset({"models", "preset", "route"}), takes_cache_marks=True),
     "xai": Dialect(lacks=frozenset({"deferred"})),
 }

@@ -15,7 +15,7 @@ from backends.openai_format import error_body
 from backends.past_thinking import with_every_thought, without_our_reasoning
 from backends.protocol import Call
 
-_MESSAGES: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _DECIDED_ON: Final = frozenset(
     {
         "background",
@@ -72,8 +72,9 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
                     edits[ours] = call.body[member.start : member.end]
         if dialect.lacks:
             edits |= dict.fromkeys(dialect.lacks & members.keys())
-        if dialect.message_lacks and (messages := members.get("messages")):
-            edits["messages"] = _without(dialect.message_lacks, call.body[messages.start : messages.end])
+        if (dialect.message_lacks or dialect.call_lacks) and (messages := members.get("messages")):
+            said = _without(dialect.message_lacks, call.body[messages.start : messages.end])
+            edits["messages"] = _without_in_calls(dialect.call_lacks, said)
         if dialect.needs_thoughts and (messages := members.get("messages")):
             edits["messages"] = with_every_thought(call.body[messages.start : messages.end])
         if call.operation == "responses" and (items := members.get("input")):
@@ -97,17 +98,33 @@ def _require_plain_names(members: Iterable[str]) -> None:
             raise NotAnObject(f"{name!r} is taken for {meant!r} by some servers and not by others; write {meant!r}")
 
 
-def _without(names: frozenset[str], messages: bytes) -> bytes:
-    """The messages without these members; the very bytes where none has one, or where they are no messages."""
+def _without(names: frozenset[str], objects: bytes) -> bytes:
+    """The list of objects without these members; the very bytes where none has one, or where it is no such list."""
+    if not any(b'"%b"' % name.encode() in objects for name in names):
+        return objects
+    try:
+        found = _OBJECTS.decode(objects)
+    except msgspec.DecodeError:
+        return objects
+    if names.isdisjoint(name for fields in found for name in fields):
+        return objects
+    return msgspec.json.encode([{name: fields[name] for name in fields if name not in names} for fields in found])
+
+
+def _without_in_calls(names: frozenset[str], messages: bytes) -> bytes:
+    """The same for what stands in the tool calls of messages."""
     if not any(b'"%b"' % name.encode() in messages for name in names):
         return messages
     try:
-        found = _MESSAGES.decode(messages)
+        found = _OBJECTS.decode(messages)
     except msgspec.DecodeError:
         return messages
-    if names.isdisjoint(name for message in found for name in message):
-        return messages
-    return msgspec.json.encode([{name: message[name] for name in message if name not in names} for message in found])
+    changed = False
+    for message in found:
+        if (calls := message.get("tool_calls")) is not None and (kept := _without(names, bytes(calls))) != bytes(calls):
+            message["tool_calls"] = msgspec.Raw(kept)
+            changed = True
+    return msgspec.json.encode(found) if changed else messages
 
 
 def _with_usage(options: bytes) -> bytes:

@@ -24,7 +24,7 @@ def test_the_table_is_what_is_spoken() -> None:
             f"`{provider}`",
             ", ".join(f"`{ours}` for `{theirs}`" for theirs, ours in dialect.renames.items()),
             listed(dialect.lacks),
-            listed(dialect.message_lacks),
+            listed(dialect.message_lacks | dialect.call_lacks),
         ]
         for provider, dialect in sorted(DIALECTS.items(), key=lambda item: (item[0] != "openai", item[0]))
     ]

@@ -59,6 +59,7 @@ DIALECT = Dialect(
     renames={"max_tokens": "max_completion_tokens"},
     lacks=frozenset({"user", "stream_options"}),
     message_lacks=frozenset({"reasoning_content"}),
+    call_lacks=frozenset({"extra_content"}),
     asks_for_usage=False,
 )
 IN_DIALECT: list[tuple[bytes, bytes]] = [
@@ -76,6 +77,20 @@ IN_DIALECT: list[tuple[bytes, bytes]] = [
         b'{"messages": [{"role": "user", "content": "\\"reasoning_content\\""}],"model":"a"}',
         b'{"messages": [{"role": "user", "content": "\\"reasoning_content\\""}],"model":"up/model-1"}',
     ),
+    (
+        b'{"messages":[{"role":"assistant","tool_calls":[{"id":"c","extra_content":{"google":{}},"function":{ }}]}]}',
+        b'{"messages":[{"role":"assistant","tool_calls":[{"id":"c","function":{ }}]}],"model":"up/model-1"}',
+    ),
+    (
+        b'{"messages":[ {"extra_content":1,"tool_calls":[{"x": {"extra_content":1}}]},{"tool_calls":7}],"model":"a"}',
+        b'{"messages":[ {"extra_content":1,"tool_calls":[{"x": {"extra_content":1}}]},{"tool_calls":7}],'
+        b'"model":"up/model-1"}',
+    ),
+    (
+        b'{"messages":[{"tool_calls":"extra_content"}],"model":"a"}',
+        b'{"messages":[{"tool_calls":"extra_content"}],"model":"up/model-1"}',
+    ),
+    (b'{"messages":"extra_content","model":"a"}', b'{"messages":"extra_content","model":"up/model-1"}'),
     (b'{"messages":{"reasoning_content":1},"model":"a"}', b'{"messages":{"reasoning_content":1},"model":"up/model-1"}'),
 ]
 
