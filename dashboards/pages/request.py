@@ -37,7 +37,7 @@ async def build_one(view: View) -> None:
         )
     )
     with grid("be-two"):
-        with panel("Price lines", _of_lines(one["prices_version"])):
+        with panel("Price lines", _of_lines(one["prices_version"]) if one["lines"] else ""):
             html(_lines(one))
         with panel("Where the time went"):
             html(_latency(one))
@@ -65,7 +65,7 @@ def _of_lines(prices_version: str) -> str:
 
 def _lines(one: dict[str, Any]) -> str:
     if not one["lines"]:
-        return markup.message("No price lines", _why_no_lines(one))
+        return markup.message("No price lines", why_no_lines(one))
     rows: list[list[Cell | str]] = [
         [Cell(line["name"], tone="be-wraps"), display.count(line["tokens"]), display.exact_dollars(line["cost_usd"])]
         for line in one["lines"]
@@ -83,13 +83,15 @@ def _lines(one: dict[str, Any]) -> str:
     )
 
 
-def _why_no_lines(one: dict[str, Any]) -> str:
+def why_no_lines(one: dict[str, Any]) -> str:
     if one["cost_usd"] is not None:
         return "Nothing was charged."
     if one["other_tool_calls"]:
         return "The provider ran tools for it whose bill no answer tells."
     if one["corrections"]:
         return "Its price was not known when it was settled; see its corrections."
+    if one["status"] == "orphaned":
+        return "The process that served it died before it was settled: its cost lies within the bounds above."
     return "Its price was not known when it was settled. `breakeven prices reprice` books it once it is."
 
 

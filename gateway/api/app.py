@@ -28,6 +28,7 @@ from gateway.ids import new_request_id
 from gateway.kept_answers.idempotency import Idempotency
 from gateway.pipeline import Pipeline
 from gateway.token_counting import TokenCounter
+from gateway.yaml_document import problem_of
 
 log = logging.getLogger(__name__)
 POSTED = ENDPOINTS.keys() | MESSAGES.keys()
@@ -163,5 +164,5 @@ async def _invalid(request: Request, error: Exception) -> Response:
         why = f"The body is not valid JSON: {first['ctx']['error']} at character {first['loc'][-1]}."
         return _refusal(request, InvalidRequest(why, code="invalid_json"), HTTPStatus.BAD_REQUEST, None)
     field = ".".join(str(part) for part in first["loc"][1:]) or None
-    invalid = InvalidRequest(f"{field or 'body'}: {first['msg']}.", param=field)
+    invalid = InvalidRequest(f"{field or 'body'}: {problem_of(first)}.", param=field)
     return _refusal(request, invalid, status_of(invalid), headers_of(invalid))

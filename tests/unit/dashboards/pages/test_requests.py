@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.pages.request import corrections_table, cost_note, decision_facts
+from dashboards.pages.request import corrections_table, cost_note, decision_facts, why_no_lines
 from dashboards.pages.requests import in_all, requests_table
 
 ENTRY: dict[str, Any] = {
@@ -51,6 +51,15 @@ def test_corrections_go_from_what_was_booked_to_what_it_is(booked: str | None, s
 
 def test_without_corrections_the_cost_is_what_was_booked() -> None:
     assert cost_note(ENTRY) == "exact, as the provider counted"
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [("completed", "`breakeven prices reprice` books it once it is."), ("orphaned", "died before")]
+)
+def test_what_no_price_can_be_found_for_is_not_promised_one(status: str, said: str) -> None:
+    one = {**ENTRY, "status": status, "cost_usd": None, "other_tool_calls": 0}
+    assert said in why_no_lines(one)
+    assert ("reprice" in why_no_lines(one)) is (status == "completed")
 
 
 def test_the_list_has_the_corrected_cost_of_those_that_were_corrected() -> None:

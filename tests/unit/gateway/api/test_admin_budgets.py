@@ -43,3 +43,11 @@ async def test_a_budget_that_means_nothing_is_refused(body: dict[str, Any]) -> N
     rig = await AdminRig().start()
     assert rig.ask("finance", "PUT", BUDGETS, **body).status_code == 400
     assert rig.ask("viewer", "GET", BUDGETS).json()["budgets"] == []
+
+
+async def test_a_refusal_says_what_is_wrong_in_plain_words() -> None:
+    rig = await AdminRig().start()
+    refused = rig.ask("finance", "PUT", BUDGETS, scope="all", month_usd="a lot").json()["error"]
+    assert refused["message"] == "month_usd: is not an amount of dollars such as 2500 or 2500.50."
+    refused = rig.ask("finance", "PUT", BUDGETS, scope="key", name="x", month_usd="1").json()["error"]
+    assert refused["message"].startswith("scope: must be ")
