@@ -1,8 +1,10 @@
 """Files that are replaced whole or not at all: who reads one meets the old text or the new, never half of either."""
 
 import os
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 
 def sync_names(directory: Path) -> None:
@@ -15,24 +17,32 @@ def sync_names(directory: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes, *, lasts: bool = True) -> None:
-    """Raises OSError, and leaves what was there. What `lasts` is on the disk first: a loss of power leaves the old or
-    the new, where else some file systems leave a file of no length.
+    """As `whole_file`, of what is there already."""
+    with whole_file(path, lasts=lasts) as file:
+        file.write(content)
 
-    A link stays one; a device or a pipe is written to as it is.
+
+@contextmanager
+def whole_file(path: Path, *, lasts: bool = True) -> Generator[IO[bytes]]:
+    """A file to write to, which replaces what was there once all is written; what raises leaves the old.
+
+    What `lasts` is on the disk first: a loss of power leaves the old or the new, where else some file systems leave a
+    file of no length. A link stays one; a device or a pipe is written to as it is.
     """
     if path.exists() and not path.is_file():
-        path.write_bytes(content)
+        with path.open("wb") as file:
+            yield file
         return
     path = path.resolve()
     part = path.with_name(f"{path.name}.{os.getpid()}.part")  # another process may be writing its own
     try:
         with part.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             if lasts:
                 os.fsync(file.fileno())
         part.replace(path)
-    except OSError:
+    except BaseException:
         with suppress(OSError):
             part.unlink()
         raise

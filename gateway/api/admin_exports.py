@@ -1,14 +1,16 @@
 """`/admin/v1/reports/files/*`: every report as CSV or Parquet, and the books as FOCUS 1.3."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Query, Response
+from fastapi.responses import StreamingResponse
 
 from gateway.api.admin_guard import OnlyTeam, narrowed, needs
 from gateway.errors import InvalidRequest, StateError
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery
-from gateway.reports.tables import MEDIA_TYPES, Format, ReportTable, encode
+from gateway.reports.tables import MEDIA_TYPES, Format, PagedTable, ReportTable, encode, file_of
 from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
 
 FILE: dict[int | str, dict[str, Any]] = {
@@ -19,7 +21,7 @@ FILE: dict[int | str, dict[str, Any]] = {
 class Files(Protocol):
     """Each report as a table; what is refused is refused as by the report itself."""
 
-    async def focus(self, query: PeriodQuery) -> ReportTable: ...
+    async def focus(self, query: PeriodQuery) -> PagedTable: ...
 
     async def costs(self, query: CostQuery) -> ReportTable: ...
 
@@ -68,48 +70,69 @@ def build_exports_router(files: Files) -> APIRouter:
     @router.get("/focus", **declared)
     async def focus(query: Annotated[FocusFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
         """The books as a FOCUS 1.3 cost and usage dataset, by day, idle GPU capacity as rows of its own."""
-        return await file_of("focus", await files.focus(query), query.format)
+        return await paged("focus", await files.focus(query), query.format)
 
     @router.get("/costs", **for_leads)
     async def costs(  # pyright: ignore[reportUnusedFunction]
         query: Annotated[CostFile, Query()], only_team: OnlyTeam
     ) -> Response:
         """`/reports/costs` without its total."""
-        return await file_of("costs", await files.costs(narrowed(query, only_team)), query.format)
+        return await whole("costs", await files.costs(narrowed(query, only_team)), query.format)
 
     @router.get("/savings", **declared)
     async def savings(query: Annotated[CostFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
         """What the same tokens would have cost at one hosted model."""
-        return await file_of("savings", await files.savings(query), query.format)
+        return await whole("savings", await files.savings(query), query.format)
 
     @router.get("/utilisation", **declared)
     async def utilisation(query: Annotated[PeriodFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
         """GPU-seconds used of those paid for, hour by hour."""
-        return await file_of("utilisation", await files.utilisation(query), query.format)
+        return await whole("utilisation", await files.utilisation(query), query.format)
 
     @router.get("/break-even", **declared)
     async def break_even(query: Annotated[BreakEvenFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
         """Monthly bills by volume, hosted and owned."""
-        return await file_of("break-even", await files.break_even(query), query.format)
+        return await whole("break-even", await files.break_even(query), query.format)
 
     @router.get("/forecast", **declared)
     async def forecast(query: Annotated[ForecastFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
         """What the next days will cost, with intervals."""
-        return await file_of("forecast", await files.forecast(query), query.format)
+        return await whole("forecast", await files.forecast(query), query.format)
 
     @router.get("/anomalies", **declared)
     async def anomalies(query: Annotated[AnomalyFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
         """Days that were unlike the others."""
-        return await file_of("anomalies", await files.anomalies(query), query.format)
+        return await whole("anomalies", await files.anomalies(query), query.format)
 
     return router
 
 
-async def file_of(name: str, table: ReportTable, form: Format) -> Response:
+async def whole(name: str, table: ReportTable, form: Format) -> Response:
     """A download. Raises InvalidRequest where Parquet cannot be written here."""
     try:
         content = await asyncio.to_thread(encode, table, form)
     except StateError as error:
         raise InvalidRequest(str(error), param="format") from error
-    headers = {"content-disposition": f'attachment; filename="breakeven-{name}.{form}"'}
-    return Response(content, media_type=MEDIA_TYPES[form], headers=headers)
+    return Response(content, media_type=MEDIA_TYPES[form], headers=_named(name, form))
+
+
+async def paged(name: str, table: PagedTable, form: Format) -> Response:
+    """A download that is never held whole: what fails before its first page is an error, and later cuts it off."""
+    try:
+        file = await asyncio.to_thread(file_of, table.columns, form)
+    except StateError as error:
+        raise InvalidRequest(str(error), param="format") from error
+    first = await anext(table.pages, None)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        if first is not None:
+            yield await asyncio.to_thread(file.page, first)
+        async for page in table.pages:
+            yield await asyncio.to_thread(file.page, page)
+        yield await asyncio.to_thread(file.end)
+
+    return StreamingResponse(pieces(), media_type=MEDIA_TYPES[form], headers=_named(name, form))
+
+
+def _named(name: str, form: Format) -> dict[str, str]:
+    return {"content-disposition": f'attachment; filename="breakeven-{name}.{form}"'}

@@ -2,7 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -14,9 +15,9 @@ from gateway.cli.state import open_state
 from gateway.errors import StateError
 from gateway.reports.files import ReportFiles
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery
-from gateway.reports.tables import Format, ReportTable, encode
+from gateway.reports.tables import Format, PagedTable, ReportTable, encode, file_of
 from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
-from gateway.whole_file import write_whole
+from gateway.whole_file import whole_file, write_whole
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -29,7 +30,9 @@ By = Annotated[str, typer.Option(help="One to three dimensions, comma separated,
 def focus(since: Since = None, until: Until = None, form: Form = None, out: Out = None) -> None:
     """The books as a FOCUS 1.3 cost and usage dataset, by day; rent and idle GPU capacity are rows of their own."""
     query = read(PeriodQuery, since=since, until=until)
-    write(lambda files: files.focus(query), form, out)
+    form = _form_of(form, out)
+    notes = asyncio.run(_paged(lambda files: files.focus(query), form, out))
+    _tell(notes)
 
 
 @app.command()
@@ -85,9 +88,7 @@ def anomalies(form: Form = None, out: Out = None) -> None:
 
 def write(ask: Callable[[ReportFiles], Awaitable[ReportTable]], form: Format | None, out: Path | None) -> None:
     """Notes go to standard error, so that they are in nobody's file."""
-    form = form or ("parquet" if out is not None and out.suffix == ".parquet" else "csv")
-    if form == "parquet" and out is None:
-        raise typer.BadParameter("Parquet is not text: say where to with --out FILE")
+    form = _form_of(form, out)
     table = asyncio.run(_table(ask))
     content = encode(table, form)
     if out is None:
@@ -95,8 +96,47 @@ def write(ask: Callable[[ReportFiles], Awaitable[ReportTable]], form: Format | N
     else:
         _write_file(out, content)
         print(f"{len(table.rows)} rows in {out}", file=sys.stderr)
-    for note in table.notes:
+    _tell(table.notes)
+
+
+def _form_of(form: Format | None, out: Path | None) -> Format:
+    form = form or ("parquet" if out is not None and out.suffix == ".parquet" else "csv")
+    if form == "parquet" and out is None:
+        raise typer.BadParameter("Parquet is not text: say where to with --out FILE")
+    return form
+
+
+def _tell(notes: Iterable[str]) -> None:
+    for note in notes:
         print(f"note: {note}", file=sys.stderr)
+
+
+async def _paged(ask: Callable[[ReportFiles], Awaitable[PagedTable]], form: Format, out: Path | None) -> Sequence[str]:
+    """Written page by page, however long it is; its notes."""
+    async with open_state() as state:
+        table = await ask((await state.report_services()).files)
+        file, rows = file_of(table.columns, form), 0
+        with _destination(out) as write_piece:
+            async for page in table.pages:
+                rows += len(page.rows)
+                write_piece(file.page(page))
+            write_piece(file.end())
+    if out is not None:
+        print(f"{rows} rows in {out}", file=sys.stderr)
+    return file.notes
+
+
+@contextmanager
+def _destination(out: Path | None) -> Generator[Callable[[bytes], object]]:
+    """The terminal, or a file that is there when it is whole."""
+    if out is None:
+        yield lambda piece: sys.stdout.write(piece.decode())
+        return
+    try:
+        with whole_file(out) as file:
+            yield file.write
+    except OSError as error:
+        raise StateError(f"cannot write {out}: {error.strerror}") from error
 
 
 async def _table(ask: Callable[[ReportFiles], Awaitable[ReportTable]]) -> ReportTable:

@@ -1,15 +1,16 @@
 """Every report as a table that can be written to a file; the figures are those of the reports themselves."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from gateway.moments import moment_of
 from gateway.reports.books import Books
-from gateway.reports.focus import Period, focus_table
-from gateway.reports.focus_columns import GROUP_BY
+from gateway.reports.focus import Capacity, Period, focus_table
+from gateway.reports.focus_columns import COLUMNS, GROUP_BY
 from gateway.reports.forecast_views import Anomaly, DailyQuery, ForecastPoint, ForecastQuery, Forecasts
+from gateway.reports.gpu_books import Bounds
 from gateway.reports.model_tables import table_of
-from gateway.reports.tables import Column, ReportTable
+from gateway.reports.tables import Column, PagedTable, ReportTable
 from gateway.reports.views import (
     BreakEvenQuery,
     CostQuery,
@@ -23,6 +24,8 @@ from gateway.reports.views import (
 )
 from gateway.sums import ReportStore, SumsQuery
 
+DAY_US = 86_400_000_000
+
 
 class ReportFiles:
     """Implements admin_exports.Files."""
@@ -33,15 +36,35 @@ class ReportFiles:
         self._reports = reports
         self._forecasts = forecasts
 
-    async def focus(self, query: PeriodQuery) -> ReportTable:
-        """FOCUS 1.3, by UTC day."""
+    async def focus(self, query: PeriodQuery) -> PagedTable:
+        """FOCUS 1.3, a page for each UTC day: a year of many keys is more rows than a process should hold."""
         bounds = self._books.bounds(query)
-        groups = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, GROUP_BY))
-        capacity = await self._books.gpus.capacity(bounds)
-        period = Period(moment_of(bounds.since_us), moment_of(bounds.until_us))
-        names = await self._store.key_names({key_id for group in groups if (key_id := group.group["key"])})
-        # Off the event loop: a year of many keys is many rows, and answers pass here too.
-        return await asyncio.to_thread(focus_table, groups, capacity, period, names)
+        return PagedTable(COLUMNS, self._focus_days(bounds, await self._books.gpus.capacity(bounds)))
+
+    async def _focus_days(self, bounds: Bounds, capacity: Sequence[Capacity]) -> AsyncIterator[ReportTable]:
+        period, rented = (
+            Period(moment_of(bounds.since_us), moment_of(bounds.until_us)),
+            {one.backend for one in capacity},
+        )
+        for day in await self._days(bounds, capacity):
+            since_us, until_us = max(bounds.since_us, day * DAY_US), min(bounds.until_us, (day + 1) * DAY_US)
+            groups = await self._store.sums(SumsQuery(since_us, until_us, GROUP_BY))
+            names = await self._store.key_names({key_id for group in groups if (key_id := group.group["key"])})
+            idle = [one for one in capacity if one.day == _label(day)]
+            # Off the event loop: answers pass here too.
+            yield await asyncio.to_thread(focus_table, groups, idle, period, names, rented)
+
+    async def _days(self, bounds: Bounds, capacity: Sequence[Capacity]) -> range:
+        """Since the epoch: those of the period with anything booked or any GPU to pay for."""
+        booked_us = await self._store.first_and_last_us()
+        if booked_us is None:
+            return range(0)
+        first, end = max(bounds.since_us, booked_us[0]), min(bounds.until_us, booked_us[1])
+        last_paid = max((one.day for one in capacity), default="")
+        end_day = -(-end // DAY_US)
+        while _label(end_day) <= last_paid:  # GPUs go on when requests have ended
+            end_day += 1
+        return range(first // DAY_US, end_day)
 
     async def costs(self, query: CostQuery) -> ReportTable:
         return costs_file(await self._reports.costs(query))
@@ -63,6 +86,11 @@ class ReportFiles:
 
     async def anomalies(self, query: DailyQuery) -> ReportTable:
         return table_of(Anomaly, (await self._forecasts.anomalies(query)).unusual)
+
+
+def _label(day: int) -> str:
+    """As the sums have it."""
+    return moment_of(day * DAY_US).date().isoformat()
 
 
 def costs_file(table: CostTable) -> ReportTable:

@@ -14,7 +14,7 @@ the charges that a bill will come for, the corrections and the rent.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, localcontext
@@ -67,10 +67,15 @@ class Meter:
 
 
 def focus_table(
-    groups: Iterable[Sums], capacity: Sequence[Capacity], period: Period, key_names: Mapping[str, str]
+    groups: Iterable[Sums],
+    capacity: Sequence[Capacity],
+    period: Period,
+    key_names: Mapping[str, str],
+    rented: Collection[str] | None = None,
 ) -> ReportTable:
-    """`groups` by GROUP_BY. `capacity` names the backends whose rent is booked: the GPU time of others is charged."""
-    rented = {one.backend for one in capacity}
+    """`groups` by GROUP_BY. `rented` are the backends whose rent is booked, here or on another page (None: those of
+    `capacity`): the GPU time of others is charged."""
+    rented = {one.backend for one in capacity} if rented is None else rented
     rows = [row for group in groups for row in _rows_of(group, rented, period, key_names)]
     rows += [row for one in capacity for row in _capacity_rows(one, period)]
     rows.sort(key=lambda row: (str(row["ChargePeriodStart"]), str(row["SkuId"]), str(row["SubAccountId"])))
@@ -84,7 +89,9 @@ def _notes(rows: Sequence[Mapping[str, Cell]]) -> Iterator[str]:
         yield "Rows with x_IsSimulated are simulated at list prices: no bill will come for them."
 
 
-def _rows_of(group: Sums, rented: set[str], period: Period, key_names: Mapping[str, str]) -> Iterator[dict[str, Cell]]:
+def _rows_of(
+    group: Sums, rented: Collection[str], period: Period, key_names: Mapping[str, str]
+) -> Iterator[dict[str, Cell]]:
     base = {**_base(group, period), "x_KeyName": key_names.get(group.group["key"] or "")}
     meters = list(_meters(group))
     lists = apportion(group.list_pico_usd, [one.cost_pico_usd for one in meters]) if meters else []

@@ -5,11 +5,11 @@ Money is decimal, never float. Empty cells are unknown, which is never zero.
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from gateway.errors import StateError
 
@@ -39,19 +39,62 @@ class ReportTable:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class PagedTable:
+    """A report that may be too long to be held: each page is made when it is asked for, and has the same columns."""
+
+    columns: tuple[Column, ...]
+    pages: AsyncIterator[ReportTable]
+
+
+class File(Protocol):
+    """A file's bytes, page by page. `notes` are those of all pages so far, each once."""
+
+    @property
+    def notes(self) -> Sequence[str]: ...
+
+    def page(self, table: ReportTable) -> bytes: ...
+
+    def end(self) -> bytes: ...
+
+
+def file_of(columns: tuple[Column, ...], form: Format) -> File:
+    """An empty one. Raises StateError where Parquet is asked for and pyarrow is not installed."""
+    return CsvFile(columns) if form == "csv" else ParquetFile(columns)
+
+
 def encode(table: ReportTable, form: Format) -> bytes:
-    """The file's bytes. Raises StateError where Parquet is asked for and pyarrow is not installed."""
-    return to_csv(table).encode() if form == "csv" else to_parquet(table)
+    """The file's bytes. Raises StateError as `file_of` does."""
+    file = file_of(table.columns, form)
+    return file.page(table) + file.end()
 
 
 def to_csv(table: ReportTable) -> str:
+    return encode(table, "csv").decode()
+
+
+class CsvFile:
     """RFC 4180 with a header; times are ISO 8601 in UTC, decimals have no exponent."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow([column.name for column in table.columns])
-    for row in table.rows:
-        writer.writerow([cell_text(row[column.name]) for column in table.columns])
-    return out.getvalue()
+
+    def __init__(self, columns: tuple[Column, ...]) -> None:
+        self._names = [column.name for column in columns]
+        self._is_begun = False
+        self.notes: list[str] = []
+
+    def page(self, table: ReportTable) -> bytes:
+        _add_new(self.notes, table.notes)
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\r\n")
+        if not self._is_begun:
+            self._is_begun = True
+            writer.writerow(self._names)
+        for row in table.rows:
+            writer.writerow([cell_text(row[name]) for name in self._names])
+        return out.getvalue().encode()
+
+    def end(self) -> bytes:
+        """The header, of a file without a page."""
+        return b"" if self._is_begun else self.page(ReportTable((), ()))
 
 
 def cell_text(value: Cell) -> str:
@@ -75,29 +118,65 @@ def plain(value: Decimal) -> str:
     return (text.rstrip("0").rstrip(".") or "0") if "." in text else text
 
 
-def to_parquet(table: ReportTable) -> bytes:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ModuleNotFoundError as error:
-        raise StateError("Parquet needs pyarrow: pip install 'breakeven[reports]', or ask for CSV") from error
-    types: dict[Kind, Any] = {
-        "text": pyarrow.string(),
-        "decimal": pyarrow.decimal128(DIGITS, PLACES["decimal"]),
-        "price": pyarrow.decimal128(DIGITS, PLACES["price"]),
-        "integer": pyarrow.int64(),
-        "float": pyarrow.float64(),
-        "boolean": pyarrow.bool_(),
-        "time": pyarrow.timestamp("us", tz="UTC"),
-    }
-    notes = {f"note.{number}": note for number, note in enumerate(table.notes, 1)}
-    schema = pyarrow.schema([(column.name, types[column.kind]) for column in table.columns], metadata=notes)
-    columns = [
-        pyarrow.array([row[column.name] for row in table.rows], type=types[column.kind]) for column in table.columns
-    ]
-    sink = pyarrow.BufferOutputStream()
-    pyarrow.parquet.write_table(pyarrow.Table.from_arrays(columns, schema=schema), sink, compression="zstd")
-    return sink.getvalue().to_pybytes()
+class ParquetFile:
+    """A page is a row group; the notes stand in the file's metadata, which is its end."""
+
+    def __init__(self, columns: tuple[Column, ...]) -> None:
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ModuleNotFoundError as error:
+            raise StateError("Parquet needs pyarrow: pip install 'breakeven[reports]', or ask for CSV") from error
+        types: dict[Kind, Any] = {
+            "text": pyarrow.string(),
+            "decimal": pyarrow.decimal128(DIGITS, PLACES["decimal"]),
+            "price": pyarrow.decimal128(DIGITS, PLACES["price"]),
+            "integer": pyarrow.int64(),
+            "float": pyarrow.float64(),
+            "boolean": pyarrow.bool_(),
+            "time": pyarrow.timestamp("us", tz="UTC"),
+        }
+        self._arrow: Any = pyarrow
+        self._schema = pyarrow.schema([(column.name, types[column.kind]) for column in columns])
+        self._written = _Written()
+        # Without a schema of Arrow's own in it, which would hide the notes from whoever reads the file's schema.
+        self._writer: Any = pyarrow.parquet.ParquetWriter(
+            self._written, self._schema, compression="zstd", store_schema=False
+        )
+        self.notes: list[str] = []
+
+    def page(self, table: ReportTable) -> bytes:
+        _add_new(self.notes, table.notes)
+        columns = [self._arrow.array([row[one.name] for row in table.rows], type=one.type) for one in self._schema]
+        self._writer.write_table(self._arrow.Table.from_arrays(columns, schema=self._schema))
+        return self._written.take()
+
+    def end(self) -> bytes:
+        self._writer.add_key_value_metadata({f"note.{number}": note for number, note in enumerate(self.notes, 1)})
+        self._writer.close()
+        return self._written.take()
+
+
+class _Written(io.RawIOBase):
+    """What a writer of files writes, until it is taken."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: Any, /) -> int:
+        self._pieces.append(bytes(piece))
+        return len(self._pieces[-1])
+
+    def take(self) -> bytes:
+        taken, self._pieces = b"".join(self._pieces), []
+        return taken
+
+
+def _add_new(notes: list[str], more: Iterable[str]) -> None:
+    notes += [note for note in more if note not in notes]
 
 
 def apportion(total: int, weights: Sequence[int]) -> list[int]:

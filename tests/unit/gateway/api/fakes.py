@@ -1,6 +1,6 @@
 """In-memory stores behind the real routers, for tests of the admin API."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -31,7 +31,7 @@ from gateway.reports.daily_costs import BudgetBurn, DailyHistory
 from gateway.reports.forecast_views import Anomalies, DailyQuery, ForecastQuery, ForecastView
 from gateway.reports.reconcile_views import ReconcileBody, ReconciliationView
 from gateway.reports.replay_views import ReplayResult
-from gateway.reports.tables import Column, ReportTable
+from gateway.reports.tables import Column, PagedTable, ReportTable
 from gateway.reports.views import BreakEvenQuery, BreakEvenView, CostQuery, CostTable, Overview, PeriodQuery
 from gateway.reports.views import Utilisation as UtilisationView
 from gateway.reports.what_if_views import WhatIfQuery, WhatIfView
@@ -244,7 +244,14 @@ class NoFiles:
     async def _nothing(self, query: object) -> ReportTable:
         return ReportTable((Column("nothing", "text"),), ())
 
-    focus = costs = savings = utilisation = break_even = forecast = anomalies = _nothing
+    costs = savings = utilisation = break_even = forecast = anomalies = _nothing
+
+    async def focus(self, query: object) -> PagedTable:
+        async def pages() -> AsyncIterator[ReportTable]:
+            for _ in range(2):
+                yield await self._nothing(query)
+
+        return PagedTable((Column("nothing", "text"),), pages())
 
 
 def catalogue() -> Catalogue:

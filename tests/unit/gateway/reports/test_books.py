@@ -54,17 +54,27 @@ async def test_a_cost_table_says_what_nobody_owns_and_what_was_saved(month: Mont
 async def test_the_focus_export_equals_the_screen_to_the_pico_dollar(month: Month) -> None:
     files = services(month).files
     asked = PeriodQuery(since=END - timedelta(days=31, hours=5, minutes=13), until=END)
-    table = await files.focus(asked)
+    rows = [row async for page in (await files.focus(asked)).pages for row in page.rows]
     screen = await month.books.overview(asked)
     assert screen.idle is not None
-    effective = sum((Decimal(str(row["EffectiveCost"])) for row in table.rows), Decimal(0))
+    effective = sum((Decimal(str(row["EffectiveCost"])) for row in rows), Decimal(0))
     assert effective == Decimal(screen.total.cost_usd) + Decimal(screen.idle.idle_usd)
-    rent = sum(Decimal(str(row["BilledCost"])) for row in table.rows if row["ChargeCategory"] == "Purchase")
+    rent = sum(Decimal(str(row["BilledCost"])) for row in rows if row["ChargeCategory"] == "Purchase")
     assert rent == Decimal(screen.idle.rent_usd)
     by_team = {row.group["team"]: Decimal(row.cost_usd) for row in (await month.books.costs(asked_by_team())).rows}
     for team, cost in by_team.items():
-        rows = [row for row in table.rows if row["SubAccountId"] == team and row["x_KeyId"] is not None]
-        assert sum(Decimal(str(row["EffectiveCost"])) for row in rows) == cost
+        theirs = [row for row in rows if row["SubAccountId"] == team and row["x_KeyId"] is not None]
+        assert sum(Decimal(str(row["EffectiveCost"])) for row in theirs) == cost
+
+
+async def test_the_focus_export_is_made_day_by_day_in_order(month: Month) -> None:
+    since = END - timedelta(days=31, hours=5, minutes=13)
+    whole = [page async for page in (await services(month).files.focus(PeriodQuery(since=since, until=END))).pages]
+    assert len(whole) == 31
+    for page in whole:
+        assert len({str(row["ChargePeriodStart"])[:10] for row in page.rows}) <= 1, "no more than a day is held"
+    starts = [row["ChargePeriodStart"] for page in whole for row in page.rows]
+    assert starts == sorted(starts, key=str)
 
 
 async def test_a_gpu_that_is_not_there_yet_is_compared_on_the_traffic_that_would_move(month: Month) -> None:

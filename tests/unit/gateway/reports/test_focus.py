@@ -13,7 +13,7 @@ import pytest
 from gateway.money import usd
 from gateway.reports.focus import Capacity, Period, focus_table
 from gateway.reports.focus_columns import COLUMNS, GROUP_BY
-from gateway.reports.tables import Cell, ReportTable, apportion, to_csv, to_parquet
+from gateway.reports.tables import Cell, Format, ReportTable, apportion, encode, file_of
 from gateway.sums import Dimension, Sums
 
 PERIOD = Period(datetime(2026, 1, 30, 12, tzinfo=UTC), datetime(2026, 2, 2, tzinfo=UTC))
@@ -292,12 +292,12 @@ def test_csv_and_parquet_hold_the_same() -> None:
     import pyarrow
 
     table = a_month()
-    read = parquet.read_table(pyarrow.BufferReader(to_parquet(table)))
+    read = parquet.read_table(pyarrow.BufferReader(encode(table, "parquet")))
     assert read.schema.names == [column.name for column in COLUMNS]
     assert str(read.schema.field("BilledCost").type) == "decimal128(38, 12)"
     assert str(read.schema.field("ChargePeriodStart").type) == "timestamp[us, tz=UTC]"
     assert read.schema.metadata[b"note.1"] == b"FOCUS 1.3"
-    lines = list(csv.DictReader(io.StringIO(to_csv(table))))
+    lines = list(csv.DictReader(io.StringIO(encode(table, "csv").decode())))
     assert len(lines) == read.num_rows == len(table.rows)
     for line, row in zip(lines, read.to_pylist(), strict=True):
         for name in COSTS:
@@ -306,11 +306,38 @@ def test_csv_and_parquet_hold_the_same() -> None:
         assert (line["Tags"] or None) == row["Tags"]
 
 
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_file_of_pages_holds_what_one_of_a_page_does(form: Format) -> None:
+    table = a_month()
+    half = len(table.rows) // 2
+    file = file_of(COLUMNS, form)
+    pages = [
+        ReportTable(COLUMNS, table.rows[:half], table.notes[:1]),
+        ReportTable(COLUMNS, table.rows[half:], table.notes),
+    ]
+    content = b"".join([*map(file.page, pages), file.end()])
+    assert tuple(file.notes) == table.notes
+    if form == "csv":
+        assert content == encode(table, "csv")
+        return
+    parquet = pytest.importorskip("pyarrow.parquet", reason="Parquet needs pyarrow: pip install 'breakeven[reports]'")
+    read, at_once = (parquet.read_table(io.BytesIO(one)) for one in (content, encode(table, "parquet")))
+    assert read.equals(at_once, check_metadata=True)
+    assert read.schema.metadata[b"note.2"].decode() == table.notes[1]
+
+
+def test_a_file_without_a_page_has_its_columns() -> None:
+    assert file_of(COLUMNS, "csv").end() == encode(ReportTable(COLUMNS, ()), "csv")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="Parquet needs pyarrow: pip install 'breakeven[reports]'")
+    read = parquet.read_table(io.BytesIO(file_of(COLUMNS, "parquet").end()))
+    assert (read.num_rows, read.schema.names) == (0, [column.name for column in COLUMNS])
+
+
 def test_no_cell_becomes_a_formula_of_a_spreadsheet() -> None:
     rows = focus_table([make_sums(group={"team": "=HYPERLINK(1)"})], [], PERIOD, NAMES)
-    assert "'=HYPERLINK(1)" in to_csv(rows)
+    assert "'=HYPERLINK(1)" in encode(rows, "csv").decode()
     negative = focus_table([make_sums(adjustment_pico_usd=-5, adjusted_requests=1)], [], PERIOD, NAMES)
-    assert ",-0.000000000005," in to_csv(negative), "a negative number stays one"
+    assert ",-0.000000000005," in encode(negative, "csv").decode(), "a negative number stays one"
 
 
 @pytest.mark.parametrize(
