@@ -260,7 +260,8 @@ class Admission:
             account = budget_account(budget.name, window_id(budget.window, now_us), scope=budget.scope)
             purse = self.treasury.purse(account, budget.pico_usd)
             if refusal := await self._store_says_no(purse, amount, self._seconds_to(deadline)):
-                spent = refusal.spent + refusal.held_spent + purse.holding.spent
+                # Each counts nothing twice; their sum would: a charge is in the books and held for a while.
+                spent = max(refusal.surely_gone, refusal.held_spent + purse.holding.spent)
                 held = refusal.held - refusal.held_spent + purse.reserved
                 raise BudgetExhausted(budget_spent(budget, spent=spent, held=held, needed=amount))
             hold.purses.append(purse)

@@ -269,6 +269,21 @@ async def test_what_the_books_show_counts_and_is_not_counted_twice() -> None:
     await reserve(limited, "d", 15)
 
 
+async def test_a_refusal_names_what_is_spent_once_though_the_books_show_what_is_still_held() -> None:
+    limited, spent = admission(budget_usd="0.001"), 800_000_000
+
+    async def books() -> Booked:
+        return Booked({budget_account("k", MONTH): spent}, frozenset({MONTH}))
+
+    await reserve(limited, "a", spent)
+    limited.settle("a", spent)
+    limited.sending(["a"])
+    limited.shipped(["a"])
+    await limited.treasury.counters.read_books(books)
+    with pytest.raises(BudgetExhausted, match=r"\$0\.000800 is spent, \$0\.000000 is held"):
+        await reserve(limited, "b", 300_000_000)
+
+
 async def test_a_budget_that_was_not_read_from_the_books_yet_is_not_spent() -> None:
     limited = admission(budget_usd="1")
 
