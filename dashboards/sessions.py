@@ -104,7 +104,9 @@ class Sessions:
         return session
 
     def _is_old(self, session: Session, now: float) -> bool:
-        return session.is_over or now - session.seen_at > IDLE_SECONDS or now - session.started_at > LONGEST_SECONDS
+        """Also where the clock was put back by so much: nobody can tell then how old it is."""
+        idle, age = abs(now - session.seen_at), abs(now - session.started_at)
+        return session.is_over or idle > IDLE_SECONDS or age > LONGEST_SECONDS
 
     def _forget_old(self, now: float) -> None:
         for name in [name for name, session in self._by_hash.items() if self._is_old(session, now)]:

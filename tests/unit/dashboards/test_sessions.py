@@ -43,6 +43,16 @@ def test_it_ends_when_idle_when_old_and_when_told() -> None:
     assert sessions.find(told) is None
 
 
+def test_a_clock_that_is_put_back_far_makes_no_session_longer_and_a_little_ends_none() -> None:
+    clock = Clock()
+    sessions = Sessions(clock)
+    one = start(sessions)
+    clock.now -= 3600
+    assert sessions.find(one) is not None
+    clock.now -= IDLE_SECONDS + 1
+    assert sessions.find(one) is None
+
+
 def test_to_ask_whether_it_is_good_does_not_prolong_it() -> None:
     clock = Clock()
     sessions = Sessions(clock)
