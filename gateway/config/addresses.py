@@ -7,6 +7,19 @@ HTTP = re.compile(r"https?://\S+")
 HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9._-]+)?")
 """A name or an IPv4 address, or an IPv6 address; which of them this machine has is seen where it listens."""
 REDIS = re.compile(r"(redis|rediss|unix)://.+")
+SERVER = re.compile(r"([^@/]*@)?(\[[0-9A-Fa-f:.]+\]|[^@:/\[\]]*)(:(?P<port>[0-9]{1,5}))?")
+REDIS_NUMBER = re.compile(r"/?[0-9]*")
+REDIS_OPTIONS = (
+    *("db", "protocol", "client_name", "health_check_interval", "max_connections"),
+    *("timeout", "socket_timeout", "socket_connect_timeout", "socket_keepalive"),
+    *("ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname"),
+)
+"""Of redis-py's, those that an operator may mean; what it does not know would end the start with its own stack."""
+NO_SERVER = (
+    "names no host and port that there can be, as in user:password@host:5432; in a user's name or password write %40 "
+    "for @, %2F for / and %3F for ?"
+)
+"""Not what is there instead: a password is in it."""
 BACKEND_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 SSL_MODE = re.compile(r"(^|&)sslmode=")
 POSTGRESQL_OPTIONS = {"ssl", "host", "port", "prepared_statement_cache_size"}
@@ -50,6 +63,15 @@ def parse_backend_name(text: str) -> str:
 def parse_redis_url(text: str) -> str:
     if not REDIS.fullmatch(text):
         raise ValueError("must begin with redis:// or rediss://, as in redis://host:6379/0")
+    scheme, _, rest = text.partition("://")
+    address, _, options = rest.partition("?")
+    if unknown := _option_names(options).difference(REDIS_OPTIONS):
+        raise ValueError(f"leave out {', '.join(sorted(unknown))}: only {', '.join(REDIS_OPTIONS)} may follow the ?")
+    if scheme != "unix":
+        server, slash, number = address.partition("/")
+        _check_server(server)
+        if not REDIS_NUMBER.fullmatch(slash + number):
+            raise ValueError("ends with the number of a database or with none, as in redis://host:6379/0")
     return text
 
 
@@ -61,7 +83,23 @@ def parse_database_url(text: str) -> str:
         raise ValueError("must be postgresql://USER:PASSWORD@HOST/NAME or sqlite:////PATH/TO/FILE")
     address, question, options = rest.partition("?")
     options = SSL_MODE.sub(r"\1ssl=", options)
-    given = {name.partition("=")[0] for name in options.split("&")} - {""}
-    if driver.startswith("postgresql") and (unknown := given - POSTGRESQL_OPTIONS):
-        raise ValueError(f"leave out {', '.join(sorted(unknown))}: only sslmode, host and port may follow the ?")
+    if driver.startswith("postgresql"):
+        if unknown := _option_names(options) - POSTGRESQL_OPTIONS:
+            raise ValueError(f"leave out {', '.join(sorted(unknown))}: only sslmode, host and port may follow the ?")
+        _check_server(address.partition("/")[0])
     return f"{driver}://{address}{question}{options}"
+
+
+def _option_names(options: str) -> set[str]:
+    """Of what follows the `?`. Raises ValueError where that is the rest of a password with a `?` in it."""
+    names = {name.partition("=")[0] for name in options.split("&")} - {""}
+    if not all(name.isidentifier() for name in names):
+        raise ValueError(NO_SERVER)
+    return names
+
+
+def _check_server(text: str) -> None:
+    """Of `user:password@host:port`."""
+    found = SERVER.fullmatch(text)
+    if found is None or not 0 < int(found["port"] or 1) <= 65535:
+        raise ValueError(NO_SERVER)

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 
 from gateway.config.addresses import (
@@ -79,3 +81,39 @@ def test_where_it_may_listen(given: str) -> None:
 def test_where_it_may_not_listen(given: str) -> None:
     with pytest.raises(ValueError, match="must be an address of this machine"):
         parse_listening_host(given)
+
+
+@pytest.mark.parametrize(
+    ("parse", "given"),
+    [
+        (parse_database_url, "postgresql://u:p@ss@h/db"),
+        (parse_database_url, "postgresql://u:p/ss@h/db"),
+        (parse_database_url, "postgresql://u:p?ss@h/db"),
+        (parse_redis_url, "redis://u:p?ss@h:6379/0"),
+        (parse_database_url, "postgresql://u:secret@h:port/db"),
+        (parse_database_url, "postgresql://u:secret@h:99999/db"),
+        (parse_database_url, "postgresql://u:secret@[::1:5432/db"),
+        (parse_redis_url, "redis://u:p@ss@h:6379/0"),
+        (parse_redis_url, "redis://:secret@[::1:6379/0"),
+        (parse_redis_url, "redis://:secret@h:99999/0"),
+    ],
+)
+def test_what_no_driver_could_read_is_refused_without_its_password(parse: Callable[[str], str], given: str) -> None:
+    with pytest.raises(ValueError, match="write %40 for @") as caught:
+        parse(given)
+    assert "secret" not in str(caught.value)
+    assert "ss@" not in str(caught.value)
+
+
+def test_redis_has_numbered_databases_and_few_options() -> None:
+    for given in (
+        "redis://h",
+        "redis://h/",
+        "redis://:p%40@[::1]:6379/3",
+        "rediss://h?ssl_cert_reqs=none",
+        "unix:///r?db=1",
+    ):
+        assert parse_redis_url(given) == given
+    for wrong, says in (("redis://h/main", "number of a database"), ("redis://h?nope=1", "leave out nope")):
+        with pytest.raises(ValueError, match=says):
+            parse_redis_url(wrong)
