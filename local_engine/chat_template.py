@@ -59,15 +59,16 @@ class ChatTemplate:
                 parameter=CONTINUES,
             )
         mark = secrets.token_hex(16)
-        last = {**messages[-1], "content": f"{messages[-1].get('content') or ''}{mark}"}
+        # The blank after it tells whether the template trims what a message ends in.
+        last = {**messages[-1], "content": f"{messages[-1].get('content') or ''}{mark} "}
         text = self._rendered(names | {"messages": [*messages[:-1], last], GENERATION: False})
-        before, found, _ = text.rpartition(mark)
+        before, found, after = text.rpartition(mark)
         if not found:
             raise InvalidRequest(
                 "The model's chat template leaves the last message out, so that nothing can continue it.",
                 parameter=CONTINUES,
             )
-        return before
+        return before if after.startswith(" ") else before.rstrip()
 
     def _rendered(self, names: Mapping[str, Any]) -> str:
         template = self._tool_template if names["tools"] else self._template

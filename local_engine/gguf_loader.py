@@ -40,6 +40,8 @@ LAYER_NAMES: Final = {
 }
 STORED: Final[dict[str, StoredFormat]] = {"Q8_0": "int8"}
 ROPE_DIVISORS: Final = "rope_freqs.weight"
+# Of yarn, as factors that are 1 where it is plain; -1 is llama.cpp's word for one that is not said.
+YARN_WEIGHTS: Final = ("attn_factor", "yarn_attn_factor", "yarn_ext_factor")
 TOP_NAMES: Final = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
 
@@ -197,9 +199,14 @@ def _rope_scaling(
     factor = float(optional("rope.scaling.factor", 1.0))
     if kind == "linear":
         return RopeScaling(kind="linear", factor=factor)
-    if kind == "yarn" and float(optional("rope.scaling.attn_factor", 1.0)) == 1.0:
-        original = int(optional("rope.scaling.original_context_length", 0) or window)
-        return RopeScaling(kind="yarn", factor=factor, original_context_window=original)
+    if kind == "yarn" and all(abs(float(optional(f"rope.scaling.{name}", 1.0))) == 1.0 for name in YARN_WEIGHTS):
+        return RopeScaling(
+            kind="yarn",
+            factor=factor,
+            original_context_window=int(optional("rope.scaling.original_context_length", 0) or window),
+            fast_rotations=float(optional("rope.scaling.yarn_beta_fast", 32.0)),
+            slow_rotations=float(optional("rope.scaling.yarn_beta_slow", 1.0)),
+        )
     raise ModelUnsupported(f"Rotary scaling of kind {kind} is not supported in GGUF files; linear and plain yarn are.")
 
 

@@ -15,12 +15,17 @@ ROLES: Final = {
     "function": "tool",
 }
 
+# What an assistant's turn may call its reasoning; templates read the first.
+REASONING: Final = ("reasoning_content", "thinking", "reasoning")
+
 
 def plain_message(message: dict[str, Any], index: int) -> dict[str, Any]:
     """A message whose role is known and whose content is one string, None beside calls that came without; raises
     InvalidRequest for what is not text."""
     where = f"messages[{index}]"
     plain = message | {"role": _role(message.get("role"), where), "content": _text(message.get("content"), where)}
+    if (reasoning := next((message[name] for name in REASONING if message.get(name) is not None), None)) is not None:
+        plain["reasoning_content"] = reasoning
     if message.get("tool_calls") is not None:
         plain["tool_calls"] = _tool_calls(message["tool_calls"], where)
         plain["content"] = plain["content"] if message.get("content") is not None else None

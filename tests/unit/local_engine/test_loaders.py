@@ -60,7 +60,14 @@ def test_a_safetensors_folder_answers_as_transformers_does(tmp_path: Path, famil
 
 @pytest.mark.parametrize(
     ("family", "architecture"),
-    [("llama", "llama"), ("llama3-rope", "llama"), ("qwen2", "qwen2"), ("yarn-rope", "qwen3")],
+    [
+        ("llama", "llama"),
+        ("llama-biases", "llama"),
+        ("llama3-rope", "llama"),
+        ("qwen2", "qwen2"),
+        ("yarn-rope", "qwen3"),
+        ("early-yarn-rope", "qwen3"),
+    ],
 )
 def test_a_gguf_file_answers_as_transformers_does(tmp_path: Path, family: str, architecture: str) -> None:
     """For llama the writer interleaves the rotary rows as llama.cpp does; the loader must undo exactly that."""
@@ -71,6 +78,34 @@ def test_a_gguf_file_answers_as_transformers_does(tmp_path: Path, family: str, a
     # Indexed while nobody waits: for the first schema the vocabulary itself is not asked again.
     engine.tokenizer.fast = cast("Any", None)
     engine.constraints.check(Constraint("regex", "a+"))
+
+
+@pytest.mark.parametrize("head_size", [64, 128])
+@pytest.mark.parametrize(
+    "family",
+    [
+        "llama-biases",
+        "linear-rope",
+        "yarn-rope",
+        "early-yarn-rope",
+        "mistral",
+        "mistral-window",
+        "qwen3",
+    ],
+)
+def test_the_native_decoder_answers_as_transformers_does(tmp_path: Path, family: str, head_size: int) -> None:
+    """Heads of its sizes; where it does not run torch answers the same."""
+    model = make_model(family, head_size)
+    assert_same(assemble(load_safetensors(write_folder(model, tmp_path)), SMALL), model)
+
+
+@pytest.mark.parametrize("name", ["attn_factor", "yarn_attn_factor", "yarn_ext_factor"])
+def test_yarn_with_weights_of_its_own_is_named(tmp_path: Path, name: str) -> None:
+    path = write_gguf(
+        make_model("yarn-rope"), tmp_path / "tiny.gguf", "qwen3", Kind.F32, extra={f"qwen3.rope.scaling.{name}": 0.5}
+    )
+    with pytest.raises(ModelUnsupported, match="yarn"):
+        load_gguf(path)
 
 
 @pytest.mark.parametrize("kind", [Kind.F16, Kind.BF16, Kind.Q8_0, Kind.Q4_0, Kind.Q4_1])

@@ -34,6 +34,13 @@ def test_calls_may_come_without_content(content: Any, seen: str | None) -> None:
     assert plain_message(message, 0)["content"] == seen
 
 
+@pytest.mark.parametrize("name", ["reasoning_content", "thinking", "reasoning"])
+def test_reasoning_has_the_name_that_templates_read(name: str) -> None:
+    plain = plain_message({"role": "assistant", "content": "x", name: "why"}, 0)
+    assert plain["reasoning_content"] == "why"
+    assert not plain_message({"role": "assistant", "content": "x", name: None}, 0).get("reasoning_content")
+
+
 @pytest.mark.parametrize(
     ("sent", "seen"), [('{"x": 1}', {"x": 1}), ({"x": 1}, {"x": 1}), ("", {}), (None, {}), ("[1]", [1])]
 )

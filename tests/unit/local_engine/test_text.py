@@ -135,6 +135,11 @@ def test_an_answer_may_continue_the_last_message() -> None:
     assert tokenizer.render_chat(talk) == "[user]1 2[end][assistant]1 2[end][assistant]"
     assert tokenizer.render_chat(talk, extra={"add_generation_prompt": False}).endswith("1 2[end]")
     assert tokenizer.render_chat(talk, extra={"continue_final_message": True}) == "[user]1 2[end][assistant]1 2"
+    # A template that trims would never show a blank before what it lets a model say.
+    trailing = [talk[0], {"role": "assistant", "content": "1 2 "}]
+    assert tokenizer.render_chat(trailing, extra={"continue_final_message": True}) == "[user]1 2[end][assistant]1 2"
+    plain = make_tokenizer(template.replace(" | trim", ""))
+    assert plain.render_chat(trailing, extra={"continue_final_message": True}) == "[user]1 2[end][assistant]1 2 "
     with pytest.raises(InvalidRequest, match="leave out"):
         tokenizer.render_chat(talk, extra={"continue_final_message": True, "add_generation_prompt": True})
     with pytest.raises(InvalidRequest, match="leaves the last message out"):

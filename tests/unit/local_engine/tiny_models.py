@@ -44,7 +44,13 @@ LLAMA3_ROPE = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
-YARN_ROPE = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
+YARN_ROPE: dict[str, Any] = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+EARLY_YARN_ROPE = YARN_ROPE | {"beta_fast": 6.0, "beta_slow": 2.0}
 ALPHABET = sorted(byte_alphabet(), key=byte_alphabet().__getitem__)
 
 
@@ -61,6 +67,13 @@ def make_model(family: str, head_dim: int = 32) -> PreTrainedModel:
         model = LlamaForCausalLM(LlamaConfig(**SHAPE, rope_parameters=LLAMA3_ROPE, tie_word_embeddings=True))
     elif family == "yarn-rope":
         model = Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=head_dim, rope_parameters=YARN_ROPE))
+    elif family == "early-yarn-rope":
+        model = Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=head_dim, rope_parameters=EARLY_YARN_ROPE))
+    elif family == "llama-biases":
+        model = LlamaForCausalLM(LlamaConfig(**SHAPE, head_dim=head_dim, attention_bias=True, mlp_bias=True))
+    elif family == "linear-rope":
+        linear = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
+        model = LlamaForCausalLM(LlamaConfig(**SHAPE, head_dim=head_dim, rope_parameters=linear))
     elif family == "mistral":
         model = MistralForCausalLM(MistralConfig(**SHAPE, head_dim=head_dim, sliding_window=None))
     elif family == "mistral-window":
@@ -132,6 +145,7 @@ def write_gguf(
     *,
     sliding_window: int | None = None,
     sliding_pattern: list[bool] | None = None,
+    extra: dict[str, float] | None = None,
 ) -> Path:
     """Write a model as llama.cpp's converter would, its matrices quantised to `kind`."""
     config = model.config
@@ -159,6 +173,11 @@ def write_gguf(
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(config.rope_parameters["factor"])
         writer.add_rope_scaling_orig_ctx_len(config.rope_parameters["original_max_position_embeddings"])
+        if "beta_fast" in config.rope_parameters:
+            writer.add_rope_scaling_yarn_beta_fast(config.rope_parameters["beta_fast"])
+            writer.add_rope_scaling_yarn_beta_slow(config.rope_parameters["beta_slow"])
+    for name, value in (extra or {}).items():
+        writer.add_float32(name, value)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
