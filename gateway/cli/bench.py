@@ -18,6 +18,7 @@ from gateway.config.home import Home, find_home
 from gateway.config.settings import Settings, load_settings
 from gateway.economics.errors import EconomicsError
 from gateway.errors import StateError
+from gateway.extras import install_command
 from gateway.process.server import free_port
 
 BAR_WIDTH = 20
@@ -139,7 +140,7 @@ def draw(measured: MeasuredEngine, path: Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise StateError("drawing needs matplotlib: pip install 'breakeven[reports]'") from error
+        raise StateError(f"drawing needs matplotlib: {install_command('reports')}") from error
     curve = measured.engine.curve
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()

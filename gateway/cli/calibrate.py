@@ -17,6 +17,7 @@ from classifier.prompt_lines import PromptFileError, read_prompt_lines
 from classifier.protocol import Conversation, ModelProfile
 from classifier.threshold import choose_cut, cost_quality_curve
 from gateway.errors import ConfigurationError
+from gateway.extras import install_command
 
 
 def command(
@@ -74,7 +75,7 @@ def _draw(folder: Path, scores: Array, strong: Array, weak: Array, predicted: Ar
     try:
         from classifier.plots import draw_cost_quality, draw_reliability  # the train extra is not needed to serve
     except ModuleNotFoundError as error:
-        raise ConfigurationError(f"plots need {error.name}: pip install 'breakeven[train]'") from error
+        raise ConfigurationError(f"plots need {error.name}: {install_command('train')}") from error
     folder.mkdir(parents=True, exist_ok=True)
     draw_cost_quality(cost_quality_curve(scores, strong, weak), folder / "cost-quality.png")
     draw_reliability(predicted, weak, folder / "reliability.png")

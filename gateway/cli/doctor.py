@@ -23,6 +23,7 @@ from gateway.config.home import Home, find_home
 from gateway.config.providers import hosted_from_environment, load_providers
 from gateway.config.settings import Settings
 from gateway.errors import BreakevenError, StateError
+from gateway.extras import install_command
 from gateway.learning.classifier_versions import ClassifierVersions
 from gateway.ledger.syncing import why_no_kernel
 from gateway.moments import moment_of
@@ -85,8 +86,8 @@ def examine(home: Home, url: str) -> Iterator[Finding]:
     for extra, (module, purpose) in EXTRAS.items():
         is_there = _is_installed(module)
         needed = extra == "engine" and (settings is None or settings.engine.is_enabled)
-        fix = _install(extra) if needed else None
-        missing = f"not installed: {_install(extra)} adds {purpose}"
+        fix = install_command(extra) if needed else None
+        missing = f"not installed: {install_command(extra)} adds {purpose}"
         yield Finding(f"extra {extra}", is_there, purpose if is_there else missing, fix)
     yield _try("state", lambda: _state(home), "set BREAKEVEN_HOME to a writable directory with 2 GB free")
     yield _journal(home)
@@ -125,11 +126,6 @@ def _try(name: str, check: Callable[[], str], fix: str) -> Finding:
         return Finding(name, True, check())
     except (BreakevenError, OSError, httpx.HTTPError) as error:
         return Finding(name, False, str(error) or type(error).__name__, fix)
-
-
-def _install(extra: str) -> str:
-    """With this Python's own pip: another one would find no such distribution, or refuse."""
-    return f"{sys.executable} -m pip install 'breakeven[{extra}]'"
 
 
 def _is_installed(module: str) -> bool:
@@ -197,7 +193,7 @@ def _redis(home: Home) -> str:
     if url is None:
         return "not configured; more than one worker or replica needs it"
     if not _is_installed("redis"):
-        raise StateError(f"configured, and its client is missing: {_install('redis')}")
+        raise StateError(f"configured, and its client is missing: {install_command('redis')}")
     from gateway.storage.redis_bytes import answering, connect_bytes
 
     async def ping() -> None:

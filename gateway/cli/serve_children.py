@@ -13,6 +13,7 @@ from gateway.composition.web_ui import WebUi, ui_supervisor
 from gateway.config.home import Home
 from gateway.config.settings import Settings
 from gateway.errors import StateError
+from gateway.extras import install_command
 from gateway.process.server import free_port
 from gateway.process.supervisor import Supervisor
 
@@ -68,8 +69,8 @@ def require_engine_package(config_file: Path, package: str = ENGINE_PACKAGE) -> 
     """Before weights are fetched for an engine that could never start. Raises StateError."""
     if find_spec(package) is None:
         raise StateError(
-            f"the bundled engine needs {package}, which is not installed here: {sys.executable} -m pip install "
-            f"'breakeven[engine]' brings it; or set engine.is_enabled to false in {config_file} to run without it"
+            f"the bundled engine needs {package}, which is not installed here: {install_command('engine')} "
+            f"brings it; or set engine.is_enabled to false in {config_file} to run without it"
         )
 
 

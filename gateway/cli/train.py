@@ -7,6 +7,7 @@ import typer
 
 from classifier.artefact import ArtefactError
 from gateway.errors import ConfigurationError
+from gateway.extras import install_command
 
 
 def command(
@@ -25,7 +26,7 @@ def command(
         from classifier.training.corpus import CorpusError
         from classifier.training.distil import EncoderError
     except ModuleNotFoundError as error:
-        raise ConfigurationError(f"training needs {error.name}: pip install 'breakeven[train]'") from error
+        raise ConfigurationError(f"training needs {error.name}: {install_command('train')}") from error
     try:
         if data is not None:
             version = build.train(data, out, encoder=encoder)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gateway.config.settings import KeptAnswerSettings
 from gateway.errors import StateError
+from gateway.extras import install_command
 from gateway.kept_answers.idempotency import IdempotencyStore
 from gateway.kept_answers.memory_idempotency import MemoryIdempotency
 from gateway.kept_answers.memory_responses import MemoryResponses
@@ -37,7 +38,7 @@ def open_kept_answers(url: str | None, settings: KeptAnswerSettings) -> KeptAnsw
         from gateway.storage.redis_idempotency import RedisIdempotency
         from gateway.storage.redis_responses import RedisResponses
     except ModuleNotFoundError as error:
-        raise StateError(f"Redis is configured and {error.name} is missing: pip install 'breakeven[redis]'") from error
+        raise StateError(f"Redis is configured and {error.name} is missing: {install_command('redis')}") from error
     client = connect_bytes(url)
     return KeptAnswers(RedisIdempotency(client, seconds=seconds), RedisResponses(client), client.aclose)
 

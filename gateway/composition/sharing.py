@@ -6,6 +6,7 @@ from pathlib import Path
 
 from gateway.config.home import Home
 from gateway.errors import StateError
+from gateway.extras import install_command
 from gateway.limits.counters import Counters
 from gateway.limits.local_counters import LocalCounters
 from gateway.process.news import News, NoNews
@@ -39,7 +40,7 @@ def open_sharing(url: str | None, *, home: Home, journal: Path, workers: int) ->
         from gateway.storage.redis_news import RedisNews
         from gateway.storage.redis_prefixes import RedisPrefixes
     except ModuleNotFoundError as error:
-        raise StateError(f"Redis is configured and {error.name} is missing: pip install 'breakeven[redis]'") from error
+        raise StateError(f"Redis is configured and {error.name} is missing: {install_command('redis')}") from error
     # A worker that is started again claims the same directory and so finds what it held under the same name.
     replica = f"{socket.gethostname()}:{home.replica_id()}:{journal.resolve().parent}"
     worker = f"{replica}/{journal.name}"

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.errors import StateError
+from gateway.extras import install_command
 from gateway.request.run import Observer
 
 
@@ -33,7 +34,5 @@ def open_watching(otlp_endpoint: str | None, metrics: Observer) -> Watching:
     try:
         from gateway.telemetry.export import export_to
     except ModuleNotFoundError as error:
-        raise StateError(
-            f"telemetry is configured and {error.name} is missing: pip install 'breakeven[otel]'"
-        ) from error
+        raise StateError(f"telemetry is configured and {error.name} is missing: {install_command('otel')}") from error
     return export_to(otlp_endpoint, metrics)

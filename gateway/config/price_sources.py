@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.errors import ConfigurationError
+from gateway.extras import install_command
 from gateway.pricing.catalogue import ModelPrices
 from gateway.pricing.genai_prices_map import PriceTable, Row, Tiered, convert_rows
 from gateway.pricing.litellm_map import parse_litellm_map
@@ -17,7 +18,7 @@ from gateway.pricing.litellm_map import parse_litellm_map
 Imported = dict[str, dict[str, ModelPrices]]
 MALICIOUS_LITELLM = ("1.82.7", "1.82.8")
 LITELLM_MAP = "model_prices_and_context_window_backup.json"
-HINT = "pip install 'breakeven[litellm]'"
+HINT = install_command("litellm")
 
 
 def load_source(name: str, *, as_of: date) -> Imported:

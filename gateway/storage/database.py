@@ -13,6 +13,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from gateway.errors import StateError
+from gateway.extras import install_command
 from gateway.storage.database_down import tell_when_down, told_as_down
 from gateway.storage.postgres import Patience, open_postgres
 from gateway.storage.schema import bring_to
@@ -51,7 +52,7 @@ def open_database(url: str, patience: Patience = SERVING) -> AsyncEngine:
     except OSError as error:
         raise StateError(f"cannot use the database's directory: {error}") from error
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
-        raise StateError(f"cannot use the database URL: {error}; pip install 'breakeven[postgres]'?") from error
+        raise StateError(f"cannot use the database URL: {error}; {install_command('postgres')}?") from error
     raise StateError(f"cannot use a {backend} database: SQLite and PostgreSQL are supported")
 
 

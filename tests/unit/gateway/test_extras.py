@@ -1,0 +1,24 @@
+"""Whoever is told to install a part is told to do so with the Python that has Breakeven."""
+
+import re
+import sys
+from pathlib import Path
+
+import gateway
+from gateway.extras import install_command
+
+ROOT = Path(gateway.__file__).resolve().parents[1]
+ANY_PIP = re.compile(r"(?<!-m )pip install '?breakeven")
+"""Another Python's pip would look for the name at a package index."""
+OVER_HTTP = {"gateway/reports/tables.py", "gateway/reports/forecast_service.py"}
+"""These are told to callers of the API too, whom this machine's paths do not concern."""
+
+
+def test_the_command_is_this_python_s_own() -> None:
+    assert install_command("redis") == f"{sys.executable} -m pip install 'breakeven[redis]'"
+
+
+def test_nothing_tells_to_fetch_breakeven_by_its_name_from_an_index() -> None:
+    told = [*ROOT.glob("gateway/**/*.py"), *ROOT.glob("docs/*.md"), ROOT / "README.md"]
+    wrong = {str(one.relative_to(ROOT)) for one in told if ANY_PIP.search(one.read_text(encoding="utf-8"))}
+    assert wrong <= OVER_HTTP
