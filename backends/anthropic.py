@@ -18,7 +18,7 @@ from backends.http_client import HttpClient
 from backends.json_objects import decode_object
 from backends.json_splice import NotAnObject, find_members, splice
 from backends.messages_endpoint_events import messages_error
-from backends.past_thinking import without_unsigned
+from backends.past_thinking import UNSIGNED_MARK, without_unsigned
 from backends.protocol import VENDOR_HEADERS, BackendHealth, Call, Chunk, Operation, Reply
 from backends.usage import Usage
 from backends.usage_wire import MalformedUsage, token_count
@@ -82,7 +82,7 @@ class AnthropicBackend(HttpBackend):
         try:
             members = find_members(call.body)
             edits: dict[str, bytes | None] = {"model": msgspec.json.encode(call.upstream_model)}
-            if messages := members.get("messages"):
+            if UNSIGNED_MARK in call.body and (messages := members.get("messages")):
                 edits["messages"] = without_unsigned(call.body[messages.start : messages.end])
             body = splice(call.body, edits, members)
         except NotAnObject as error:

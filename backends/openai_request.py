@@ -12,7 +12,7 @@ from backends.dialects import PLAIN, Dialect
 from backends.errors import UpstreamRejected
 from backends.json_splice import NotAnObject, find_members, splice
 from backends.openai_format import error_body
-from backends.past_thinking import with_every_thought, without_our_reasoning
+from backends.past_thinking import OUR_MARKS, with_every_thought, without_our_reasoning
 from backends.protocol import Call
 
 _OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
@@ -77,7 +77,8 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
             edits["messages"] = _without_in_calls(dialect.call_lacks, said)
         if dialect.needs_thoughts and (messages := members.get("messages")):
             edits["messages"] = with_every_thought(call.body[messages.start : messages.end])
-        if call.operation == "responses" and (items := members.get("input")):
+        has_ours = call.operation == "responses" and any(mark in call.body for mark in OUR_MARKS)
+        if has_ours and (items := members.get("input")):
             edits["input"] = without_our_reasoning(call.body[items.start : items.end])
         if call.is_stream and dialect.asks_for_usage and call.operation in _HAS_USAGE_CHUNK:
             options = members.get("stream_options")

@@ -7,7 +7,6 @@ move from one provider to another with every request.
 
 import base64
 import binascii
-import re
 from collections.abc import Mapping
 from typing import Final, cast
 
@@ -27,8 +26,10 @@ OUR_REASONING: Final = "rs_resp_"
 NOTHING: Final = msgspec.Raw(b'" "')
 """A thought that is not known any more; DeepSeek takes an empty one for none."""
 
-_UNSIGNED: Final = re.compile(rb'"signature"[ \t\r\n]*:[ \t\r\n]*"(?:%b)?"' % UNSIGNED.encode())
-_OURS: Final = re.compile(rb'"(?:%b|%b)' % (OUR_REASONING.encode(), SEALED.encode()))
+UNSIGNED_MARK: Final = b'"%b"' % UNSIGNED.encode()
+OUR_MARKS: Final = (b'"%b' % OUR_REASONING.encode(), b'"%b' % SEALED.encode())
+"""Bytes without which a body has no thinking, or no reasoning, of ours: a search is all that it costs most bodies."""
+
 _OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _VALUES: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -59,9 +60,7 @@ def name_thoughts(message: Fields, names: tuple[str, ...]) -> Fields:
 
 
 def without_unsigned(messages: bytes) -> bytes:
-    """Anthropic's `messages` without thinking that no provider signed; the very bytes where there is none."""
-    if not _UNSIGNED.search(messages):
-        return messages
+    """Anthropic's `messages` without thinking that we wrote; the very bytes where there is none."""
     try:
         found = _OBJECTS.decode(messages)
     except msgspec.DecodeError:
@@ -72,8 +71,8 @@ def without_unsigned(messages: bytes) -> bytes:
 
 def _signed(message: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw] | None:
     """None where nothing is left of it."""
-    content = message.get("content")
-    if content is None or not _UNSIGNED.search(content):
+    content = bytes(message.get("content", b""))
+    if not content.startswith(b"[") or UNSIGNED_MARK not in content:
         return message
     blocks = _VALUES.decode(content)
     kept = [block for block in blocks if not _is_unsigned(block)]
@@ -84,13 +83,11 @@ def _signed(message: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw] | None:
 
 def _is_unsigned(block: msgspec.Raw) -> bool:
     fields = decode_object(bytes(block)) or {}
-    return fields.get("type") == "thinking" and fields.get("signature") in ("", UNSIGNED)
+    return fields.get("type") == "thinking" and fields.get("signature") == UNSIGNED
 
 
 def without_our_reasoning(items: bytes) -> bytes:
     """A response's `input` without reasoning items that we wrote; the very bytes where there is none."""
-    if not _OURS.search(items):
-        return items
     try:
         found = _VALUES.decode(items)
     except msgspec.DecodeError:

@@ -127,11 +127,10 @@ def test_messages_that_lack_no_thought_keep_their_bytes(messages: bytes) -> None
 def test_anthropic_is_sent_no_thinking_that_nobody_signed() -> None:
     ours = {"type": "thinking", "thinking": "hm", "signature": UNSIGNED}
     theirs = {"type": "thinking", "thinking": "hm", "signature": "EqQBCg=="}
-    unsigned = {"type": "thinking", "thinking": "hm", "signature": ""}
-    use = {"type": "tool_use", "id": "t", "name": "f", "input": {"type": "thinking", "signature": ""}}
+    use = {"type": "tool_use", "id": "t", "name": "f", "input": {"type": "thinking", "signature": UNSIGNED}}
     given = [
         HELLO,
-        {"role": "assistant", "content": [ours, use, unsigned]},
+        {"role": "assistant", "content": [ours, use, ours]},
         {"role": "assistant", "content": [theirs, use]},
         {"role": "assistant", "content": [ours]},
         {"role": "assistant", "content": [use]},
@@ -144,8 +143,8 @@ def test_anthropic_is_sent_no_thinking_that_nobody_signed() -> None:
     "messages",
     [
         b'[ {"role":"assistant","content":[{"type": "thinking","thinking":"hm" ,"signature":"Eq=="}]} ]',
-        b'[ {"role":"user","content":"\\"signature\\":\\"\\""} ]',
-        b'[ {"signature":""}, {"content":[ {"signature":""} ]} ]',
+        b'[ {"role":"user","content":"\\"signature\\":\\"breakeven\\""} ]',
+        b'[ {"role":"user","content":"breakeven"}, {"content":[ {"signature":"breakeven"} ]}, {"role":"user"} ]',
         b'{"signature" : "breakeven"}',
     ],
 )

@@ -54,3 +54,15 @@ async def test_who_is_told(operation: Any, body: Any, block: dict[str, Any], nam
         message for message in json.loads(provider.received[0].body)["messages"] if message["role"] == "assistant"
     )
     assert {name: said[name] for name in said.keys() - {"role", "content", "tool_calls"}} == dict.fromkeys(names, "hm")
+
+
+async def test_anthropic_is_sent_no_thinking_of_ours() -> None:
+    async with ScriptedProvider() as provider:
+        block = {"base_url": provider.base_url, "wire_format": "anthropic"}
+        settings = Settings.model_validate({"simulated_hosted": "never", "backends": {"mine": block}})
+        backend = build_backend_table(settings, {}, None, fit_engine(ASSUMED)).adapters["mine"]
+        reply = await backend.open(Call("messages", "m", json.dumps(MESSAGE).encode(), False, "r-1"))
+        assert [chunk async for chunk in reply]
+        await backend.aclose()
+    sent: Any = provider.received[0].json
+    assert [message["content"] for message in sent["messages"]][1] == [USE]
