@@ -47,11 +47,13 @@ class BudgetsService:
         self._reports = reports
         self._look_ahead = look_ahead
         self._now_us = now_us
-        self._kept: dict[tuple[str, str, int], tuple[Days, BudgetBurn | None]] = {}
+        self._kept: dict[tuple[str, str], tuple[int, Days, BudgetBurn | None]] = {}
 
     async def standings(self, of_team: str | None = None) -> list[Standing]:
         """Every budget, or that of one team, with this month's figures."""
         wanted = await self._store.budgets()
+        there = {(one.scope, one.name) for one in wanted}
+        self._kept = {whose: kept for whose, kept in self._kept.items() if whose in there}
         if of_team is not None:
             wanted = [one for one in wanted if (one.scope, one.name) == ("team", of_team)]
         return [await self._standing(budget) for budget in wanted]
@@ -73,12 +75,12 @@ class BudgetsService:
         today = moment_of(now_us).date()
         history = await read_daily_costs(self._reports, _filters(budget), now_us, HISTORY_DAYS)
         spent = sum(day.cost_pico_usd for day in history.month) + history.today_pico_usd
-        key, days = (budget.scope, budget.name, budget.month_pico_usd), (history.complete, history.month)
-        kept = self._kept.get(key)
-        if kept is None or kept[0] != days:
+        whose, asked = (budget.scope, budget.name), (budget.month_pico_usd, (history.complete, history.month))
+        kept = self._kept.get(whose)
+        if kept is None or kept[:2] != asked:
             burn = await asyncio.to_thread(self._look_ahead, history, budget.month_pico_usd, today)
-            kept = self._kept[key] = (days, burn)
-        return Standing(budget, spent, None if kept[1] is None else kept[1].with_today(history.today_pico_usd, today))
+            kept = self._kept[whose] = (*asked, burn)
+        return Standing(budget, spent, None if kept[2] is None else kept[2].with_today(history.today_pico_usd, today))
 
 
 def _filters(budget: Budget) -> dict[Dimension, str | None]:

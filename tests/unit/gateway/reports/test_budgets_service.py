@@ -1,5 +1,8 @@
 """What a budget's month looks like from inside it: what is spent, and what the complete days say of the rest."""
 
+import asyncio
+import gc
+import weakref
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 
@@ -73,6 +76,34 @@ async def test_spent_includes_today_and_the_outlook_rests_on_complete_days() -> 
     assert all(query.filters == {"team": "red"} for query in reports.asked)
     await service.standings()
     assert len(seen) == 1, "the same days were simulated twice"
+
+
+class Outlook(BudgetBurn):
+    """One that can be told when it is gone."""
+
+
+async def test_of_each_budget_there_is_one_outlook_however_often_it_was_changed() -> None:
+    made: list[weakref.ref[Outlook]] = []
+
+    def look_ahead(history: DailyHistory, budget: int, today: date) -> BudgetBurn | None:
+        outlook = Outlook(0, budget, Range(0, 0, 0), 0.0, None, None, None)
+        made.append(weakref.ref(outlook))
+        return outlook
+
+    async def take_over() -> None: ...
+
+    async def is_held() -> list[bool]:
+        await asyncio.to_thread(gc.collect)  # there: a thread holds its last answer until it has another
+        return [one() is not None for one in made]
+
+    service = BudgetsService(MemoryBudgets(), TenDollarsADay(), look_ahead, take_over, now_us=lambda: us(NOW))
+    for dollars in (100, 200, 300):
+        await service.set(Budget("team", "red", dollars * USD, "ada", 1))
+        await service.standings()
+    assert await is_held() == [False, False, True]
+    assert await service.remove("team", "red", author="ada")
+    await service.standings()
+    assert await is_held() == [False] * 3
 
 
 async def test_every_change_is_taken_over_and_only_a_change() -> None:
