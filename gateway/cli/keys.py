@@ -157,9 +157,9 @@ def list_keys(as_json: bool = typer.Option(False, "--json")) -> None:
         return
     table = Table(Column("id", no_wrap=True), "name", "role", "team", "project", "created", "state")
     for row in rows:
-        table.add_row(
-            *(str(row[column] or "") for column in ("id", "name", "role", "team", "project", "created", "state"))
-        )
+        at = str(row["created"])
+        whose = (str(row[column] or "") for column in ("id", "name", "role", "team", "project"))
+        table.add_row(*whose, f"{at[:10]} {at[11:19]} UTC", str(row["state"]))
     show_table(table)
 
 

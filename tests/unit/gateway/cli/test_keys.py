@@ -32,6 +32,12 @@ def make(*options: str) -> str:
     return json.loads(run("create", "--name", "bot", *options, "--json"))["id"]
 
 
+def test_the_list_writes_times_as_the_other_lists_do() -> None:
+    make()
+    created = json.loads(run("list", "--json"))[0]["created"]
+    assert f" {created[:10]} {created[11:19]} UTC active " in run("list")
+
+
 def listed() -> dict[str, Any]:
     [row] = json.loads(run("list", "--json"))
     return row
