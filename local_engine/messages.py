@@ -23,11 +23,13 @@ def plain_message(message: dict[str, Any], index: int) -> dict[str, Any]:
     """A message whose role is known and whose content is one string, None beside calls that came without; raises
     InvalidRequest for what is not text."""
     where = f"messages[{index}]"
-    plain = message | {"role": _role(message.get("role"), where), "content": _text(message.get("content"), where)}
-    if (reasoning := next((message[name] for name in REASONING if message.get(name) is not None), None)) is not None:
+    # Clients send back every field of an answer, and templates ask whether one is there, not what it is.
+    said = {name: value for name, value in message.items() if value is not None and (name, value) != ("tool_calls", [])}
+    plain = said | {"role": _role(message.get("role"), where), "content": _text(message.get("content"), where)}
+    if (reasoning := next((said[name] for name in REASONING if name in said), None)) is not None:
         plain["reasoning_content"] = reasoning
-    if message.get("tool_calls") is not None:
-        plain["tool_calls"] = _tool_calls(message["tool_calls"], where)
+    if "tool_calls" in said:
+        plain["tool_calls"] = _tool_calls(said["tool_calls"], where)
         plain["content"] = plain["content"] if message.get("content") is not None else None
     return plain
 

@@ -34,11 +34,18 @@ def test_calls_may_come_without_content(content: Any, seen: str | None) -> None:
     assert plain_message(message, 0)["content"] == seen
 
 
+@pytest.mark.parametrize("calls", [None, []])
+def test_what_an_answer_did_not_have_is_not_there(calls: Any) -> None:
+    """Clients send answers back whole; Llama's template asks whether there are `tool_calls`, then counts them."""
+    sent = {"role": "assistant", "content": "x", "tool_calls": calls, "refusal": None, "function_call": None}
+    assert plain_message(sent, 0) == {"role": "assistant", "content": "x"}
+
+
 @pytest.mark.parametrize("name", ["reasoning_content", "thinking", "reasoning"])
 def test_reasoning_has_the_name_that_templates_read(name: str) -> None:
     plain = plain_message({"role": "assistant", "content": "x", name: "why"}, 0)
     assert plain["reasoning_content"] == "why"
-    assert not plain_message({"role": "assistant", "content": "x", name: None}, 0).get("reasoning_content")
+    assert "reasoning_content" not in plain_message({"role": "assistant", "content": "x", name: None}, 0)
 
 
 @pytest.mark.parametrize(
