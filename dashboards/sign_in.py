@@ -85,6 +85,8 @@ class Door:
         try:
             me = await self._whose(key.strip())
         except GatewayRefused as refused:
+            if refused.status not in (401, 403):  # it said nothing of the key
+                return self.form.page(wanted, f"The gateway cannot say whose key this is: {refused}", 502)
             self.limit.failed(address)
             return self.form.page(wanted, _why(refused), 401)
         except GatewayUnreachable:

@@ -21,6 +21,8 @@ def answer(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, json={"name": "ann", "role": "viewer", "permissions": ["reports.read"]})
     if key == "app":
         return httpx.Response(403, json={"error": {"message": "no", "code": "role_not_allowed"}})
+    if key == "busy":
+        return httpx.Response(503, json={"error": {"message": "Try again.", "code": "overloaded"}})
     if key == "down":
         raise httpx.ConnectError("refused")
     return httpx.Response(401, json={"error": {"message": "no", "code": "invalid_api_key"}})
@@ -104,6 +106,7 @@ def test_behind_tls_cookies_are_secure() -> None:
         ("a\nb", 401, "not known here"),
         ("\0", 401, "not known here"),
         ("app", 401, "another role"),
+        ("busy", 502, "cannot say whose key this is: Try again."),
         ("down", 502, "does not answer"),
     ],
 )
