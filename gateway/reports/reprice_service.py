@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from gateway.ledger.entry import Entry
@@ -9,6 +10,7 @@ from gateway.pricing.catalogue import PriceBook
 from gateway.pricing.reprice import NOTHING_BOOKED, Booked, Repriced, reprice
 from gateway.stores import Adjustment
 
+BOOKED_AT_ONCE = 5000
 REASONS = {
     "unpriced": "the price was not known when it was booked",
     "corrected": "the price of that day was corrected",
@@ -73,18 +75,22 @@ async def find_repriced(query: RepriceQuery, ledger: Pages, store: Corrections, 
 
 
 async def book_repriced(found: Iterable[Repriced], store: Corrections, *, author: str) -> int:
-    """How many were new: running twice, or two at once, books each once."""
-    batch = [
-        Adjustment(
-            request_id=one.request_id,
-            kind="reprice",
-            reference=one.reference,
-            amount_pico_usd=one.difference_pico_usd,
-            reason=REASONS[one.why],
-        )
-        for one in found
-    ]
-    return await store.book(batch, author=author) if batch else 0
+    """How many were new: running twice, or two at once, books each once. What one transaction books is bounded, so that
+    a month of them does not keep the shipper waiting."""
+    left, booked = iter(found), 0
+    while some := list(islice(left, BOOKED_AT_ONCE)):
+        booked += await store.book([_adjustment(one) for one in some], author=author)
+    return booked
+
+
+def _adjustment(one: Repriced) -> Adjustment:
+    return Adjustment(
+        request_id=one.request_id,
+        kind="reprice",
+        reference=one.reference,
+        amount_pico_usd=one.difference_pico_usd,
+        reason=REASONS[one.why],
+    )
 
 
 def by_model(found: Iterable[Repriced]) -> list[RepricedModel]:
