@@ -1,6 +1,7 @@
 """The reports of the admin API, put together from the ledger's sums. Knows protocols only; reads no clock itself."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -171,20 +172,29 @@ class Books:
             more: list[Dimension] = [name for name in BY if name not in by]
             finer = (*by, *more)
             parts = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, finer, filters or {}, time_zone))
-        known = [part for part in parts if not part.is_wholly_unpriced]
-        priced = joined(known, by)
-        timed = {part.group["model"] for part in known if part.compute_pico_usd and "model" in part.group}
-        split = [part for part in known if part.group.get("model") not in timed and not part.was_wholly_unpriced]
-        by_token = priced if len(split) == len(known) else joined(split, by)
-        ordered = sorted(groups, key=lambda group: -group.corrected_cost_pico_usd)
-        return [
-            cost_row(one, priced.get(key := _key(one, by)), by_token.get(key), simulated.get(key)) for one in ordered
-        ]
+        # Off the event loop: keys by day and model are many rows, and answers pass here too.
+        return await asyncio.to_thread(_cost_rows, groups, parts, simulated, by)
 
     async def _simulated(self, query: SumsQuery) -> dict[tuple[str | None, ...], Sums]:
         """The part of each group that nobody answered and nobody bills."""
         only = replace(query, filters={**query.filters, "is_simulated": "true"}, with_latencies=False)
         return {_key(one, query.by): one for one in await self._store.sums(only)}
+
+
+def _cost_rows(
+    groups: Sequence[Sums],
+    parts: Sequence[Sums],
+    simulated: Mapping[tuple[str | None, ...], Sums],
+    by: Sequence[Dimension],
+) -> list[CostRow]:
+    """Of `groups`, each with what its finer `parts` say of unit prices, and its part that nobody bills."""
+    known = [part for part in parts if not part.is_wholly_unpriced]
+    priced = joined(known, by)
+    timed = {part.group["model"] for part in known if part.compute_pico_usd and "model" in part.group}
+    split = [part for part in known if part.group.get("model") not in timed and not part.was_wholly_unpriced]
+    by_token = priced if len(split) == len(known) else joined(split, by)
+    ordered = sorted(groups, key=lambda group: -group.corrected_cost_pico_usd)
+    return [cost_row(one, priced.get(key := _key(one, by)), by_token.get(key), simulated.get(key)) for one in ordered]
 
 
 def cost_row(sums: Sums, priced: Sums | None, by_token: Sums | None, simulated: Sums | None = None) -> CostRow:

@@ -67,7 +67,7 @@ class ReportFiles:
         return range(first // DAY_US, end_day)
 
     async def costs(self, query: CostQuery) -> ReportTable:
-        return costs_file(await self._reports.costs(query))
+        return await asyncio.to_thread(costs_file, await self._reports.costs(query))
 
     async def savings(self, query: CostQuery) -> ReportTable:
         return table_of(Savings, (await self._reports.costs(query)).savings)
