@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.whole_file import write_whole
+from gateway.whole_file import whole_file, write_whole
 
 
 def test_what_was_there_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -76,3 +76,22 @@ def test_what_lasts_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkey
     write_whole(tmp_path / "a", b"1")
     write_whole(tmp_path / "b", b"2", lasts=False)
     assert done == ["sync", "name", "name"]
+
+
+def test_what_is_written_in_pieces_and_not_to_its_end_leaves_the_old(tmp_path: Path) -> None:
+    file = tmp_path / "focus.csv"
+    file.write_bytes(b"old")
+
+    def break_off() -> None:
+        with whole_file(file) as pieces:
+            pieces.write(b"half")
+            raise KeyError("the database has gone")
+
+    with pytest.raises(KeyError):
+        break_off()
+    assert file.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [file]
+    with whole_file(file) as pieces:
+        pieces.write(b"all ")
+        pieces.write(b"of it")
+    assert file.read_bytes() == b"all of it"
