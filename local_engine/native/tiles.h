@@ -138,6 +138,7 @@ struct Quantised {
             if constexpr (kIsSplit) {
                 Ints sixteenths[rows][panels];
                 add_up(weights, stride, values + block * kBlock, w.k, high_nibbles, sixteenths);
+                asm("" ::: "memory");  // else GCC 12 cuts all nibbles at once, for which registers do not suffice
                 add_up(weights, stride, values + block * kBlock, w.k, low_nibbles, sums);
                 UNROLL
                 for (int r = 0; r < rows; ++r)
