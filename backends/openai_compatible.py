@@ -25,7 +25,7 @@ from backends.json_objects import decode_object
 from backends.openai_format import OpenAIStreamReader, error_body, read_answer
 from backends.openai_request import build_body
 from backends.protocol import BackendHealth, Call, Operation, Reply, Timeouts
-from backends.responses_format import ResponsesStreamReader, read_response
+from backends.responses_format import ResponsesStreamReader, as_asked, read_response
 from backends.stream_reader import StreamReader
 
 HealthSource = Literal["models", "engine", "vllm", "sglang"]
@@ -91,11 +91,16 @@ class OpenAICompatibleBackend(HttpBackend):
         is_native = call.operation == "responses"
         if is_native and _is_in_background(call.body):
             raise in_background()
+        body = build_body(call, PLAIN if is_native else self._dialect)
+        if (names := call.response_names) is not None:
+            body = as_asked(body, names, backend=self.name)
         exchange = Exchange(
             url=url,
             headers=self._headers | {"x-request-id": call.request_id},
-            body=build_body(call, PLAIN if is_native else self._dialect),
-            read_answer=partial(read_response if is_native else read_answer, backend=self.name),
+            body=body,
+            read_answer=partial(read_response, backend=self.name, names=names)
+            if is_native
+            else partial(read_answer, backend=self.name),
             stream_reader=partial(self._stream_reader, call),
             translate_error=in_openai_shape,
             true_status=google_status if self._dialect.says_400_of_keys else as_it_is,
@@ -122,7 +127,7 @@ class OpenAICompatibleBackend(HttpBackend):
 
     def _stream_reader(self, call: Call) -> StreamReader:
         if call.operation == "responses":
-            return ResponsesStreamReader(self.name)
+            return ResponsesStreamReader(self.name, names=call.response_names)
         return OpenAIStreamReader(
             self.name, wants_usage_chunk=call.wants_usage_chunk, joins_events=not call.is_translated
         )

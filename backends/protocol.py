@@ -6,6 +6,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
+from backends.response_names import ResponseNames
 from backends.usage import EngineTimings, Usage
 
 Operation = Literal["chat.completions", "completions", "embeddings", "responses", "messages", "messages.count_tokens"]
@@ -42,6 +43,8 @@ class Call(msgspec.Struct, frozen=True):
     """Of the caller's, in lower case: only those of TRACE_HEADERS and VENDOR_HEADERS."""
     input_tokens: int = 0
     """The gateway's estimate, for formats that say it before anybody has counted."""
+    response_names: ResponseNames | None = None
+    """Of the caller's tenant, where the call makes a response that its provider may keep."""
     is_translated: bool = False
     """Each chunk of the answer is written in another format, and so has to be one event."""
 

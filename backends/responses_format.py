@@ -10,11 +10,13 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from backends.errors import BackendError, StreamBroken, UnreadableAnswer
+from backends.errors import BackendError, StreamBroken, UnreadableAnswer, Untranslatable, UpstreamRejected
 from backends.hosted_tools import calls_of_response
 from backends.http_errors import error_from_event, no_answer
 from backends.json_objects import Fields, decode_object, part_of, text_of
+from backends.openai_format import error_body
 from backends.protocol import Chunk
+from backends.response_names import PREFIX, ResponseNames
 from backends.stream_reader import StreamReader
 from backends.usage import Usage
 from backends.usage_wire import MalformedUsage, parse_openai_usage
@@ -35,6 +37,9 @@ _OUTPUT: Final = frozenset(
 _BEGUN: Final = "response.output_item.added"
 _EMPTY_AT_FIRST: Final = frozenset({"message", "reasoning"})
 """Items that say something later; any other one is a call that has been decided on, and its tool may run for long."""
+_PREVIOUS: Final = "previous_response_id"
+_OWN: Final = re.compile(r"[!#-\[\]-~]{1,256}")
+"""What stands in JSON as it is written."""
 _ENDS: Final = frozenset({"response.completed", "response.incomplete"})
 
 
@@ -47,12 +52,46 @@ def needs_its_provider(body: bytes) -> bool:
     return stored or any(isinstance(tool, dict) and cast(Fields, tool).get("type") != "function" for tool in hosted)
 
 
-def read_response(body: bytes, *, backend: str) -> Chunk:
-    """A whole response, its bytes untouched. Raises BackendError when it is none, or one that failed."""
+def as_asked(body: bytes, names: ResponseNames, *, backend: str) -> bytes:
+    """A call's body with the provider's own name of the response that it continues.
+
+    Raises UpstreamRejected where that is not the tenant's, Untranslatable where another backend keeps it.
+    """
+    if PREFIX.encode() not in body:
+        return body
+    name = (decode_object(body) or {}).get(_PREVIOUS)
+    if not isinstance(name, str) or not name.startswith(PREFIX):
+        return body
+    found, written = names.inward(name), f'"{name}"'.encode()
+    if found is None or written not in body:
+        message = f"Previous response with id {name[:300]!r} not found: no response of that name is known to this key."
+        refusal = error_body(message, kind="invalid_request_error", code="previous_response_not_found", param=_PREVIOUS)
+        raise UpstreamRejected(message, backend=backend, body=refusal)
+    if found.backend != backend:
+        message = f"{_PREVIOUS}: {found.backend} keeps that response; ask for a model of that backend"
+        refusal = error_body(message, kind="invalid_request_error", code="kept_elsewhere", param=_PREVIOUS)
+        raise Untranslatable(message, backend=backend, body=refusal)
+    return body.replace(written, f'"{found.own}"'.encode())
+
+
+def as_shown(payload: bytes, response: Mapping[str, object], names: ResponseNames, *, backend: str) -> bytes:
+    """The JSON of a response, or of an event that holds it, with the names that callers see. What is not stored keeps
+    its provider's."""
+    if response.get("store") is False:
+        return payload
+    for member in ("id", _PREVIOUS):
+        own = response.get(member)
+        if isinstance(own, str) and _OWN.fullmatch(own):
+            payload = payload.replace(f'"{own}"'.encode(), f'"{names.outward(own, backend)}"'.encode())
+    return payload
+
+
+def read_response(body: bytes, *, backend: str, names: ResponseNames | None = None) -> Chunk:
+    """A whole response, untouched but for `names`. Raises BackendError when it is none, or one that failed."""
     document = decode_object(body)
     if document is None or document.get("object") != "response" or document.get("status") == "failed":
         raise _not_a_response(document or {}, body, backend=backend)
-    return _final(body, document)
+    return _final(body if names is None else as_shown(body, document, names, backend=backend), document)
 
 
 def _not_a_response(document: Mapping[str, object], body: bytes, *, backend: str) -> BackendError:
@@ -77,10 +116,11 @@ def _final(payload: bytes, response: Mapping[str, object], *, is_started: bool =
 
 
 class ResponsesStreamReader(StreamReader):
-    """One stream; every event's payload is `event: <type>`, then its data untouched."""
+    """One stream; every event's payload is `event: <type>`, then its data, untouched but for `names`."""
 
-    def __init__(self, backend: str) -> None:
+    def __init__(self, backend: str, *, names: ResponseNames | None = None) -> None:
         self._backend = backend
+        self._names = names
         self._has_text = False
         self.is_started = False
         self.is_done = False
@@ -94,6 +134,8 @@ class ResponsesStreamReader(StreamReader):
         if kind in ("error", "response.failed"):
             error = response.get("error") if kind == "response.failed" else event.get("error", event)
             raise error_from_event(error, backend=self._backend, is_started=self.is_started)
+        if response and self._names is not None:
+            data = as_shown(data, response, self._names, backend=self._backend)
         payload = b"event: " + kind.encode() + b"\ndata: " + data.replace(b"\n", b" ") + b"\n\n"
         self.is_started = True
         if kind in _ENDS:

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from backends.protocol import Backend, Timeouts
+from backends.response_names import ResponseNames
 from classifier.protocol import Classification, Classifier
 from gateway.access.keys import KeyRecord, KeyRing, require_model_access
 from gateway.errors import NoEligibleModel
@@ -198,6 +199,7 @@ class Pipeline:
             policy=self.retry_policy,
             monotonic=self.monotonic,
             salt=lambda run: self.keys.cache_salt(run.intent.tenant),
+            names=lambda run: ResponseNames(self.keys.response_secret(run.intent.tenant)),
         )
         found = await (dispatcher.first_output(run) if run.choice.escalation is None else cascade(run, dispatcher))
         answer = found if isinstance(found, Answer) else await dispatcher.give_up(run, found)

@@ -101,7 +101,8 @@ class Rig:
         keys = KeyRing(PEPPER)
         record = KeyRecord("key-1", "test", "app", team="red", tags=("base",))
         viewer = KeyRecord("key-2", "reader", "viewer")
-        keys.replace({hash_key(PEPPER, KEY): record, hash_key(PEPPER, "bk-viewer"): viewer})
+        self.records = {hash_key(PEPPER, KEY): record, hash_key(PEPPER, "bk-viewer"): viewer}
+        keys.replace(self.records)
         self.one = ScriptedBackend("one", one or follow([Outcome()]), keeps_calls=True, sleep=self._sleep)
         self.two = ScriptedBackend("two", two or follow([Outcome()]), keeps_calls=True, sleep=self._sleep)
         self.pipeline = Pipeline(
@@ -115,6 +116,9 @@ class Rig:
             retry_policy=changes.pop("retry_policy", RetryPolicy(first_wait_seconds=0.0)),
             **changes,
         )
+
+    def add_key(self, key: str, record: KeyRecord) -> None:
+        self.records[hash_key(PEPPER, key)] = record
 
     async def _sleep(self, seconds: float) -> None:
         await asyncio.sleep(0)

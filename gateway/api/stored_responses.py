@@ -6,16 +6,20 @@ from urllib.parse import parse_qsl, urlencode
 from fastapi import APIRouter, Path, Request, Response
 
 from backends.errors import BackendError, UpstreamRejected
+from backends.json_objects import decode_object
+from backends.response_names import ResponseNames
+from backends.responses_format import as_shown
 from backends.stored_responses import KeepsResponses
 from gateway.access.keys import require_model_access
 from gateway.api.token_path import credential_of
 from gateway.errors import InvalidRequest, NotFound, UpstreamFailed
+from gateway.ledger.entry import tenant_of
 from gateway.pipeline import Pipeline
 from gateway.request.answer_parts import rejection
 
 NOT_FOUND = 404
 BAD_GATEWAY = 502
-ResponseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,256}$")]
+ResponseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,512}$")]
 
 
 def build_stored_responses_router(pipeline: Pipeline) -> APIRouter:
@@ -35,29 +39,34 @@ def build_stored_responses_router(pipeline: Pipeline) -> APIRouter:
     @router.post("/v1/responses/{response_id}/cancel")
     async def cancel(response_id: ResponseId, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
         """Cancel a response that its provider works on in the background."""
-        return await _ask(pipeline, request, f"{response_id}/cancel")
+        return await _ask(pipeline, request, response_id, "/cancel")
 
     @router.get("/v1/responses/{response_id}/input_items")
     async def input_items(response_id: ResponseId, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
         """What a response was made from."""
-        return await _ask(pipeline, request, f"{response_id}/input_items")
+        return await _ask(pipeline, request, response_id, "/input_items")
 
     return router
 
 
-async def _ask(pipeline: Pipeline, request: Request, path: str) -> Response:
+async def _ask(pipeline: Pipeline, request: Request, name: str, what: str = "") -> Response:
     key = pipeline.keys.authenticate(credential_of(request.scope["headers"]), pipeline.now_us())
     require_model_access(key)
     await pipeline.admission.admit(key.id, team=key.team, tokens=0)
     asked = parse_qsl(request.url.query, keep_blank_values=True)
     if ("stream", "true") in asked:
         raise InvalidRequest("stream: a stored response can only be fetched whole.", param="stream")
-    path += f"?{urlencode(asked)}" if asked else ""
+    names = ResponseNames(pipeline.keys.response_secret(tenant_of(key.team, key.id)))
+    named = names.inward(name)
+    if named is None:
+        raise _not_found()
+    path = f"{named.own}{what}" + (f"?{urlencode(asked)}" if asked else "")
     candidates = pipeline.snapshot.candidates.values()
-    names = {one.backend for one in candidates if key.allowed_models is None or one.name in key.allowed_models}
-    keepers = [pipeline.backends[name] for name in sorted(names)]
+    usable = {one.backend for one in candidates if key.allowed_models is None or one.name in key.allowed_models}
+    if named.backend is not None:
+        usable &= {named.backend}
     failure: BackendError | None = None
-    for keeper in keepers:
+    for keeper in [pipeline.backends[one] for one in sorted(usable)]:
         if not isinstance(keeper, KeepsResponses):
             continue
         try:
@@ -69,12 +78,21 @@ async def _ask(pipeline: Pipeline, request: Request, path: str) -> Response:
             failure = error
         else:
             if body is not None:
-                return Response(body, media_type="application/json")
+                shown = body if named.backend is None else _shown(body, names, named.backend)
+                return Response(shown, media_type="application/json")
     if failure is not None:
         raise UpstreamFailed(f"The response cannot be fetched: {failure.message}.", status=BAD_GATEWAY) from failure
-    raise NotFound(
-        "No provider whose models this key may use holds this response. Only providers with a Responses API of their "
-        "own store responses, and only with store: true.",
+    raise _not_found()
+
+
+def _shown(body: bytes, names: ResponseNames, backend: str) -> bytes:
+    return as_shown(body, decode_object(body) or {}, names, backend=backend)
+
+
+def _not_found() -> NotFound:
+    return NotFound(
+        "No provider whose models this key may use holds this response of its team. Only providers with a Responses "
+        "API of their own store responses, and only with store: true.",
         param="response_id",
         code="not_found",
     )

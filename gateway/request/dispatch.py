@@ -9,6 +9,7 @@ import msgspec
 
 from backends.errors import BackendError, StreamBroken, UnreadableAnswer, UpstreamTimeout
 from backends.protocol import Backend, Call, Chunk, Timeouts
+from backends.response_names import ResponseNames
 from gateway.ledger.entry import Attempt, Status
 from gateway.request.answer_parts import upstream_failure
 from gateway.request.bookkeeping import Bookkeeper
@@ -50,6 +51,7 @@ class Dispatcher(msgspec.Struct):
     policy: RetryPolicy
     monotonic: Callable[[], float]
     salt: Callable[[Run], str]
+    names: Callable[[Run], ResponseNames]
 
     async def first_output(self, run: Run) -> Answer | BackendError | None:
         """Try candidates until one yields its first output. Else the last failure; None where nobody could be asked."""
@@ -201,6 +203,7 @@ class Dispatcher(msgspec.Struct):
                 key=attempt.step.key,
                 headers=run.headers,
                 input_tokens=view.input_tokens,
+                response_names=self.names(run) if view.operation == "responses" else None,
             )
         )
         first: list[Chunk] = []

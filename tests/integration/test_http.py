@@ -37,13 +37,13 @@ class Service:
         self.warnings: list[str] = []
         self.metrics = Metrics(rig.ledger)
         rig.pipeline.observer = self.metrics
-        rest = build_fastapi()
-        rest.include_router(
+        self.rest = build_fastapi()
+        self.rest.include_router(
             build_public_router(rig.pipeline, self.registry, lambda: self.problems, lambda: self.warnings)
         )
         self.load = Load()
         idempotency = Idempotency(MemoryIdempotency(), lambda given: rig.pipeline.keys.authenticate(given, 0).id)
-        self.app = Root(rig.pipeline, rest, max_body_bytes=1_000_000, idempotency=idempotency, load=self.load)
+        self.app = Root(rig.pipeline, self.rest, max_body_bytes=1_000_000, idempotency=idempotency, load=self.load)
         self.url = ""
 
     @property

@@ -13,8 +13,10 @@ from backends.key_pool import KeyPool, PooledKey
 from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.protocol import Backend
 from backends.translating import TranslatingBackend
+from gateway.access.keys import KeyRecord
 from gateway.api.app import build_fastapi
 from gateway.api.stored_responses import build_stored_responses_router
+from tests.integration.test_http import Service
 from tests.live_server import serving
 from tests.rig import KEY, Rig
 from tests.scripted_provider import Raw, ScriptedProvider
@@ -45,8 +47,8 @@ async def served(*backends: Backend) -> AsyncGenerator[str]:
             await one.aclose()
 
 
-def client_of(url: str) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(api_key=KEY, base_url=f"{url}/v1", max_retries=0)
+def client_of(url: str, key: str = KEY) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(api_key=key, base_url=f"{url}/v1", max_retries=0)
 
 
 async def test_what_the_provider_keeps_is_asked_of_it() -> None:
@@ -105,3 +107,33 @@ async def test_who_may_not_ask_is_told_before_the_provider_hears_of_it(path: str
         async with served(keeping(provider)) as url, asking as client:
             assert (await client.get(f"{url}/v1/responses/{path}")).status_code == status
         assert not provider.received
+
+
+async def test_another_teams_response_is_not_there() -> None:
+    """Neither read, continued nor deleted: its name means something to its own team alone."""
+    made = Raw((json.dumps(RESPONSE).encode(),), headers=JSON)
+    async with ScriptedProvider(made, made, pages=KEPT) as provider:
+        rig = Rig()
+        rig.add_key("bk-mate", KeyRecord("key-3", "mate", "app", team="red"))
+        rig.add_key("bk-other", KeyRecord("key-4", "other", "app", team="blue"))
+        backend = keeping(provider)
+        rig.pipeline.backends = {"one": TranslatingBackend(backend, native=OPENAI_PATHS), "two": rig.two}
+        service = Service(rig)
+        service.rest.include_router(build_stored_responses_router(rig.pipeline))
+        async with serving(service.app) as url, client_of(url) as own, client_of(url, "bk-other") as other:
+            first = await own.responses.create(model="a", input="hello")
+            assert first.id.startswith("resp_bk_")
+            second = await own.responses.create(model="a", input="more", previous_response_id=first.id)
+            assert json.loads(provider.received[1].body)["previous_response_id"] == "resp_1"
+            assert second.id == first.id, "the scripted provider calls both by one name"
+            async with client_of(url, "bk-mate") as mate:
+                assert (await mate.responses.retrieve(first.id)).id == first.id
+            asked = len(provider.received)
+            for refused in (other.responses.retrieve, other.responses.delete, other.responses.cancel):
+                with pytest.raises(openai.NotFoundError, match="holds this response of its team"):
+                    await refused(first.id)
+            with pytest.raises(openai.BadRequestError, match="not found") as caught:
+                await other.responses.create(model="a", input="more", previous_response_id=first.id)
+            assert caught.value.code == "previous_response_not_found"
+            assert len(provider.received) == asked, "nothing of it reached the provider"
+        await backend.aclose()
