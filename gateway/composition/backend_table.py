@@ -86,7 +86,8 @@ def build_backend_table(
     if engine_url is not None:
         engine = OpenAICompatibleBackend(LOCAL_BACKEND, engine_url, None, provider=LOCAL_BACKEND, health_from="engine")
         speed = curve.speed(settings.engine.gpu_hour_pico_usd)
-        table.add(engine, BackendFacts(provider=LOCAL_BACKEND, speed=speed), continues_messages=True)
+        facts = BackendFacts(provider=LOCAL_BACKEND, speed=speed)
+        table.add(engine, facts, continues_messages=True, thoughts=ENGINE_THOUGHTS)
         table.prompt_caches[LOCAL_BACKEND] = ENGINE_CACHE
         _add_embedding_model(table, settings.engine)
     for name, block in settings.backends.items():
@@ -113,7 +114,7 @@ def _add_embedding_model(table: BackendTable, engine: EngineSettings) -> None:
 
 
 def _add_block(table: BackendTable, name: str, block: BackendSettings, environ: Mapping[str, str]) -> None:
-    provider = block.provider or name
+    provider, is_engine = block.provider or name, block.health_from != "models"
     keys = keys_of_block(name, block, environ)
     try:
         adapter = build_pooled(name, keys, partial(_build_block, name, block, provider))
@@ -126,8 +127,8 @@ def _add_block(table: BackendTable, name: str, block: BackendSettings, environ: 
         drains=block.on_disconnect == "drain",
         native=_native_to_block(block),
         takes_cache_marks=block.litellm is not None,
-        continues_messages=block.health_from != "models",  # an engine's own: vLLM, SGLang or ours
-        thoughts=ENGINE_THOUGHTS if block.health_from in ("vllm", "sglang") else (),
+        continues_messages=is_engine,  # vLLM, SGLang or ours
+        thoughts=ENGINE_THOUGHTS if is_engine else (),
     )
     table.timeouts[name] = Timeouts(**block.timeouts.model_dump())
     table.prompt_caches[name] = PromptCache(**block.prompt_cache.model_dump())

@@ -33,7 +33,7 @@ RESPONSE = {"model": "x", "input": [REASONING, CALL, {"type": "function_call_out
     [
         ({"health_from": "vllm"}, {"reasoning", "reasoning_content"}),
         ({"health_from": "sglang"}, {"reasoning", "reasoning_content"}),
-        ({"health_from": "engine"}, set[str]()),
+        ({"health_from": "engine"}, {"reasoning", "reasoning_content"}),
         ({"provider": "deepseek"}, {"reasoning_content"}),
         ({"provider": "openai"}, set[str]()),
         ({}, set[str]()),
@@ -54,6 +54,18 @@ async def test_who_is_told(operation: Any, body: Any, block: dict[str, Any], nam
         message for message in json.loads(provider.received[0].body)["messages"] if message["role"] == "assistant"
     )
     assert {name: said[name] for name in said.keys() - {"role", "content", "tool_calls"}} == dict.fromkeys(names, "hm")
+
+
+async def test_the_bundled_engine_is_told() -> None:
+    answer = Raw((json.dumps(CHAT).encode(),), headers={"content-type": "application/json"})
+    async with ScriptedProvider(answer) as provider:
+        settings = Settings.model_validate({"simulated_hosted": "never"})
+        table = build_backend_table(settings, {}, provider.base_url, fit_engine(ASSUMED))
+        engine = table.adapters["local"]
+        reply = await engine.open(Call("messages", "m", json.dumps(MESSAGE).encode(), False, "r-1"))
+        assert [chunk async for chunk in reply]
+        await engine.aclose()
+    assert json.loads(provider.received[0].body)["messages"][1]["reasoning_content"] == "hm"
 
 
 async def test_anthropic_is_sent_no_thinking_of_ours() -> None:
