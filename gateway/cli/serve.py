@@ -12,6 +12,7 @@ from rich.console import Console
 from gateway.api.assemble import build_app
 from gateway.cli.address import remember_address
 from gateway.cli.first_curve import first_curve
+from gateway.cli.known_keys import remember_key_names
 from gateway.cli.serve_children import Addresses, fetch_weights, plan_children
 from gateway.cli.serve_console import ServeConsole, open_standard_files
 from gateway.cli.serve_fleet import serve_fleet
@@ -56,6 +57,7 @@ def command(
         if settings.engine.is_enabled:
             fetch_weights(home, settings)
         remember_address(home, *listener.getsockname()[:2])
+        remember_key_names(home, settings)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             if workers == 1:
                 runner.run(_serve(home, listener, console, with_ui=with_ui))

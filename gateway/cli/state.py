@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.cli.known_keys import with_known_keys
 from gateway.clock import now_us
 from gateway.composition.deployment import Deployment, load_deployment
 from gateway.config.home import find_home
@@ -71,7 +72,7 @@ class State:
 async def open_state() -> AsyncGenerator[State]:
     """The stores of BREAKEVEN_HOME, migrated. Raises ConfigurationError or StateError, saying what to do."""
     home = find_home()
-    deployment = load_deployment(home)
+    deployment = load_deployment(home, environ=with_known_keys(home))
     database = open_database(deployment.database_url)
     try:
         await migrate_engine(database)

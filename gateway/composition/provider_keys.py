@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from backends.key_pool import KeyLimits, KeyPool, PooledKey
 from backends.protocol import Backend
-from gateway.config.settings import BackendSettings, KeySettings
+from gateway.config.settings import BackendSettings
 from gateway.errors import ConfigurationError
 
 MOST_KEYS = 32
@@ -22,7 +22,7 @@ class FoundKey:
 
 def keys_of_block(name: str, block: BackendSettings, environ: Mapping[str, str]) -> list[FoundKey]:
     """A configured backend's keys; one without a secret where it needs none. Raises ConfigurationError."""
-    wanted = block.keys or ([KeySettings(env=block.api_key_env)] if block.api_key_env else [])
+    wanted = block.wanted_keys
     missing = [key.env for key in wanted if not environ.get(key.env, "").strip()]
     if missing:
         field = f"backends.{name}.{'keys' if block.keys else 'api_key_env'}"

@@ -58,6 +58,11 @@ class Home:
         return self.root / "serve.lock"
 
     @property
+    def key_names_file(self) -> Path:
+        """Which variables held keys of providers when the gateway was last started."""
+        return self.root / "provider-keys"
+
+    @property
     def curve_file(self) -> Path:
         return self.root / "throughput-curve.json"
 

@@ -15,6 +15,7 @@ from gateway.config.addresses import (
 )
 from gateway.config.home import Home
 from gateway.config.limit_settings import LimitSettings
+from gateway.config.notice_settings import NoticeSettings
 from gateway.config.providers import OnDisconnect, WireFormat
 from gateway.config.sign_in import SignInSettings
 from gateway.errors import ConfigurationError
@@ -160,6 +161,11 @@ class BackendSettings(Strict):
             raise ValueError("keys: the same variable is listed twice")
         return self
 
+    @property
+    def wanted_keys(self) -> list[KeySettings]:
+        """Its keys, by their variables; none where it needs none."""
+        return self.keys or ([KeySettings(env=self.api_key_env)] if self.api_key_env else [])
+
     @model_validator(mode="after")
     def _time_needs_speed(self) -> "BackendSettings":
         if (self.gpu_hour_usd is None) != (self.throughput is None):
@@ -219,6 +225,7 @@ class Settings(Strict):
     simulated_hosted: Literal["when_no_key", "never"] = "when_no_key"
     retention: RetentionSettings = RetentionSettings()
     shadow_calls: ShadowSettings = ShadowSettings()
+    notices: NoticeSettings = NoticeSettings()
     sign_in: SignInSettings = SignInSettings()
 
 

@@ -1,0 +1,40 @@
+"""Which keys of providers this deployment's gateway was last started with, by the names of their variables: who reads
+its books in another terminal need not have them there. No key is written."""
+
+import logging
+import os
+from collections.abc import Mapping
+
+from gateway.composition.provider_keys import keys_of_provider
+from gateway.config.home import Home
+from gateway.config.providers import hosted_from_environment
+from gateway.config.settings import Settings
+from gateway.whole_file import write_whole
+
+log = logging.getLogger(__name__)
+ELSEWHERE = "set-where-the-gateway-runs"
+
+
+def remember_key_names(home: Home, settings: Settings, environ: Mapping[str, str] = os.environ) -> None:
+    """As with its address: a full disk is no reason not to serve."""
+    names = {key.env for block in settings.backends.values() for key in block.wanted_keys}
+    for provider in hosted_from_environment(environ):
+        names |= {key.label for key in keys_of_provider(provider.key_env, environ)}
+    held = sorted(name for name in names if environ.get(name, "").strip())
+    try:
+        write_whole(home.key_names_file, "".join(f"{name}\n" for name in held).encode())
+    except OSError as error:
+        log.warning(
+            "cannot write %s (%s): other commands know a provider only where its key is set",
+            home.key_names_file, error.strerror,
+        )  # fmt: skip
+
+
+def with_known_keys(home: Home, environ: Mapping[str, str] = os.environ) -> Mapping[str, str]:
+    """The environment, and something in place of each key that the gateway has and this process has not. For commands
+    that call no provider."""
+    try:
+        names = home.key_names_file.read_text(encoding="utf-8").split()
+    except FileNotFoundError:
+        return environ
+    return {**environ, **{name: ELSEWHERE for name in names if not environ.get(name, "").strip()}}

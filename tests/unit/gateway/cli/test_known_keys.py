@@ -1,0 +1,62 @@
+"""Commands beside a gateway know the providers whose keys it has, and never the keys."""
+
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gateway.cli import build
+from gateway.cli.known_keys import ELSEWHERE, remember_key_names, with_known_keys
+from gateway.composition.deployment import load_environment_settings
+from gateway.config.first_files import write_first_files
+from gateway.config.home import Home, create_home
+from gateway.errors import ConfigurationError
+
+BLOCK = "backends:\n  mine:\n    base_url: http://127.0.0.1:9/v1\n    api_key_env: MY_KEY\n"
+HELD = {"MY_KEY": "sk-canary-1", "OPENAI_API_KEY": "sk-canary-2", "OPENAI_API_KEY_2": "sk-canary-3"}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    made = Home(tmp_path / "home")
+    create_home(made)
+    write_first_files(made)
+    monkeypatch.setenv("BREAKEVEN_HOME", str(made.root))
+    for name in HELD:
+        monkeypatch.delenv(name, raising=False)
+    config = made.config_file.read_text()
+    assert "\nbackends: {}\n" in config
+    made.config_file.write_text(config.replace("backends: {}\n", BLOCK))
+    rules = made.rules_file.read_text()
+    assert "{from: any, by: expected_cost}" in rules
+    made.rules_file.write_text(rules.replace("{from: any, by: expected_cost}", "{from: [gpt-5.4-mini]}"))
+    return made
+
+
+def costs() -> str:
+    return CliRunner().invoke(build("costs"), ["costs"], catch_exceptions=False).output
+
+
+def test_the_books_are_read_where_no_key_is_set(home: Home) -> None:
+    with pytest.raises(ConfigurationError, match="the environment has no MY_KEY"):
+        costs()
+    remember_key_names(home, load_environment_settings(home), HELD)
+    assert " total " in costs()
+    assert home.key_names_file.read_text().split() == sorted(HELD)
+
+
+def test_what_is_set_here_counts_and_what_the_last_start_had_not_is_gone(home: Home) -> None:
+    settings = load_environment_settings(home)
+    remember_key_names(home, settings, HELD)
+    here = {"MY_KEY": "sk-here", "OPENAI_API_KEY": " "}
+    assert with_known_keys(home, here) == {**here, "OPENAI_API_KEY": ELSEWHERE, "OPENAI_API_KEY_2": ELSEWHERE}
+    remember_key_names(home, settings, {"MY_KEY": "sk-canary-1"})
+    assert with_known_keys(home, {}) == {"MY_KEY": ELSEWHERE}
+
+
+def test_what_cannot_be_noted_keeps_nobody_from_serving(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    home.key_names_file.with_name(f"{home.key_names_file.name}.{os.getpid()}.part").mkdir()  # as good as a full disk
+    remember_key_names(home, load_environment_settings(home), HELD)
+    assert "know a provider only where its key is set" in caplog.text
+    assert with_known_keys(home, {}) == {}
