@@ -1,0 +1,27 @@
+"""The part of breakeven.yaml about who is told that a budget nears its end."""
+
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from gateway.config.addresses import parse_http_url
+
+Share = Annotated[Decimal, Field(gt=0, lt=10, decimal_places=3)]
+DEFAULT_SHARES = (Decimal("0.8"), Decimal("0.95"), Decimal(1))
+
+
+class NoticeSettings(BaseModel):
+    """`webhook` is posted one JSON document when a budget's spending first reaches one of the shares `at`.
+
+    It is a secret: BREAKEVEN_NOTICES_WEBHOOK wins over it. Without one nothing is sent.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    webhook: Annotated[str, AfterValidator(parse_http_url)] | None = Field(default=None, repr=False)
+    at: tuple[Share, ...] = Field(default=DEFAULT_SHARES, min_length=1)
+
+    @property
+    def shares_per_mille(self) -> tuple[int, ...]:
+        return tuple(sorted({int(share * 1000) for share in self.at}))
