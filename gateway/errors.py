@@ -5,6 +5,7 @@ BreakevenError
 ├── StateError               the home directory or database cannot be used (disk full, locked, too new)
 │   └── DatabaseDown         not now: models are served without it, what needs it is refused
 ├── StoreDown                a shared store cannot be asked now; whoever asked it does without, or refuses
+├── NoticeNotTaken           a webhook took no notice of a budget; it is sent again later
 ├── LedgerUnavailable        nothing may be accepted that could not be booked
 └── RequestError             the caller is told: message, type, param, code
     ├── InvalidRequest       the body is not what the endpoint takes
@@ -59,6 +60,10 @@ class DatabaseDown(StateError):
 
 class StoreDown(BreakevenError):
     """A shared store (idempotency keys, cached answers) cannot be asked now."""
+
+
+class NoticeNotTaken(BreakevenError):
+    """A webhook refused a notice, or cannot be reached. Its text does not name the address, which is a secret."""
 
 
 class LedgerUnavailable(BreakevenError):

@@ -14,7 +14,18 @@ ROOMS = ("gateway", "backends", "classifier", "local_engine", "migrations", "das
 EDGES = tuple(f"gateway.{room}" for room in ("api", "cli", "composition", "config", "reports", "storage"))
 DATABASES = ("fastapi", "sqlalchemy", "redis")
 # Rooms of the gateway that a request passes or that know of no edge.
-INNER = ("access", "kept_answers", "learning", "ledger", "limits", "process", "request", "rulebook", "telemetry")
+INNER = (
+    "access",
+    "kept_answers",
+    "learning",
+    "ledger",
+    "limits",
+    "notices",
+    "process",
+    "request",
+    "rulebook",
+    "telemetry",
+)
 IO = ("time", "os", "socket", "asyncio", "random", "aiohttp", "httpx", "sqlalchemy", "redis", "pathlib", "threading")
 FORBIDDEN: dict[str, tuple[str, ...]] = {
     "gateway": ("local_engine", "dashboards", "migrations", "torch", "sklearn", "litellm"),

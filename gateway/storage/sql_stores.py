@@ -12,6 +12,7 @@ from gateway.storage.sql_entries import SqlEntries
 from gateway.storage.sql_feedback import SqlFeedback
 from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql_notices import SqlNotices
 from gateway.storage.sql_rents import SqlRents
 from gateway.storage.sql_reports import SqlReports
 from gateway.storage.sql_rules import SqlRulesStore
@@ -28,6 +29,7 @@ class SqlStores:
     feedback: SqlFeedback
     keys: SqlKeyStore
     ledger: SqlLedger
+    notices: SqlNotices
     rents: SqlRents
     reports: SqlReports
     rules: SqlRulesStore
@@ -43,6 +45,7 @@ def open_stores(database: AsyncEngine, home: Home) -> SqlStores:
         feedback=SqlFeedback(database),
         keys=SqlKeyStore(database, home.pepper()),
         ledger=SqlLedger(database),
+        notices=SqlNotices(database),
         rents=SqlRents(database),
         reports=SqlReports(database),
         rules=SqlRulesStore(database),

@@ -234,6 +234,20 @@ budgets = Table(
     CheckConstraint("scope in ('all', 'team', 'project')", name="scope"),
 )
 
+# Which shares of budgets an operator was told of: the row of one is the claim to tell it. An amount that is changed is
+# another budget here, and so is each window.
+budget_notices = Table(
+    "budget_notices",
+    metadata,
+    Column("scope", Text, primary_key=True),
+    Column("name", Text, primary_key=True),  # of a key its id; empty for everything
+    Column("window_id", Text, primary_key=True),  # month:2026-11-01; see gateway/limits/values.py
+    Column("amount_pico_usd", BigInteger, primary_key=True, autoincrement=False),
+    Column("share_per_mille", Integer, primary_key=True, autoincrement=False),
+    Column("claimed_at_us", BigInteger, nullable=False),
+    Column("told_at_us", BigInteger),  # NULL: somebody is telling it
+)
+
 # What the GPUs of a backend cost by the hour, from a UTC hour since the epoch until its next row; NULL: not paid for.
 gpu_rents = Table(
     "gpu_rents",

@@ -1,0 +1,112 @@
+"""What a notice says, and when one is due. Pure: knows no store, no clock and no address."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from gateway.limits.values import WindowName, window_end, window_of_id
+from gateway.money import format_usd, show_usd, usd
+
+NoticeScope = Literal["all", "team", "project", "key"]
+Document = dict[str, str | float | bool | dict[str, list[str]] | None]
+"""Plain fields, and what chat services ask for."""
+
+QUIET: dict[str, list[str]] = {"parse": []}
+"""Discord's word for: no name in this text calls anybody."""
+MARKUP = str.maketrans({"<": "‹", ">": "›"})
+"""Between these Slack reads commands and links; a team may be called as it likes."""
+WHILE: dict[WindowName, str] = {"day": "today", "month": "this month", "total": "in all"}
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What is told of once only: this budget at this amount, in this window, at this share.
+
+    `name` is a key's id, a team, a project, or empty for everything; `window_id` is as gateway.limits.values names it.
+    """
+
+    scope: NoticeScope
+    name: str
+    window_id: str
+    amount_pico_usd: int
+    share_per_mille: int
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSpent:
+    """One budget and what the books show of it in its present window. `shown` is its name as people know it."""
+
+    scope: NoticeScope
+    name: str
+    shown: str
+    window_id: str
+    amount_pico_usd: int
+    spent_pico_usd: int
+    stops: bool
+
+    def mark(self, share_per_mille: int) -> Mark:
+        return Mark(self.scope, self.name, self.window_id, self.amount_pico_usd, share_per_mille)
+
+
+def due(spent: BudgetSpent, shares_per_mille: Iterable[int], told: Iterable[Mark]) -> Mark | None:
+    """The highest share that is reached, unless it or a higher one was told of: not each of those passed at once.
+
+    A budget of nothing has no shares.
+    """
+    if spent.amount_pico_usd <= 0:
+        return None
+    thousandfold = spent.spent_pico_usd * 1000
+    reached = [share for share in shares_per_mille if thousandfold >= share * spent.amount_pico_usd]
+    if not reached:
+        return None
+    mark = spent.mark(max(reached))
+    is_told = any(
+        (one.scope, one.name, one.window_id, one.amount_pico_usd)
+        == (mark.scope, mark.name, mark.window_id, mark.amount_pico_usd)
+        and one.share_per_mille >= mark.share_per_mille
+        for one in told
+    )
+    return None if is_told else mark
+
+
+def document(spent: BudgetSpent, mark: Mark, *, page: str | None, is_test: bool = False) -> Document:
+    """What is posted. Money is exact decimal text in dollars, times are ISO 8601 in UTC; `text` and `content` say the
+    same in a sentence, for Slack and Mattermost, and for Discord."""
+    kind, began_us = window_of_id(mark.window_id)
+    end = window_end(kind, began_us)
+    share = spent.spent_pico_usd / spent.amount_pico_usd
+    sentence = ("A test, no budget of yours: " if is_test else "") + _sentence(spent, kind, end, page)
+    return {
+        "event": "budget_share_reached",
+        "is_test": is_test,
+        "scope": spent.scope,
+        "name": spent.shown,
+        "key_id": spent.name if spent.scope == "key" else None,
+        "window": kind,
+        "window_starts": None if kind == "total" else _iso(datetime.fromtimestamp(began_us / 1e6, UTC)),
+        "window_ends": None if end is None else _iso(end),
+        "amount_usd": format_usd(spent.amount_pico_usd),
+        "spent_usd": format_usd(spent.spent_pico_usd),
+        "spent_share": round(share, 6),
+        "reached_share": mark.share_per_mille / 1000,
+        "stops": spent.stops,
+        "page": page,
+        "text": sentence,
+        "content": sentence,
+        "allowed_mentions": QUIET,
+    }
+
+
+def _sentence(spent: BudgetSpent, kind: WindowName, end: datetime | None, page: str | None) -> str:
+    whose = "everything" if spent.scope == "all" else f"{spent.scope} {spent.shown.translate(MARKUP)}"
+    money = f"{show_usd(usd(spent.spent_pico_usd))} of {show_usd(usd(spent.amount_pico_usd))}"
+    percent = spent.spent_pico_usd * 100 // spent.amount_pico_usd  # rounded down: 100 % is not said before it is so
+    until = "" if end is None else f"; its window ends at {end:%H:%M} UTC on {end.day} {end:%b %Y}"
+    then = "What would pass it is refused." if spent.stops else "It warns only: requests go on."
+    more = f" {page}" if page else ""
+    return f"The budget of {whose} is {percent} % spent {WHILE[kind]}, {money}{until}. {then}{more}"
+
+
+def _iso(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

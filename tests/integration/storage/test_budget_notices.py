@@ -1,0 +1,137 @@
+"""Notices of budgets on both databases: a unique row is the claim, and the books say what is spent."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+import pytest
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.errors import NoticeNotTaken
+from gateway.ledger.entry import Cost
+from gateway.limits.values import Limits
+from gateway.notices.notice import Mark
+from gateway.notices.watch import ABANDONED_US, BudgetNotices
+from gateway.notices.webhook import Webhook
+from gateway.storage.sql_budgets import SqlBudgets
+from gateway.storage.sql_keys import SqlKeyStore
+from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql_notices import SqlNotices
+from gateway.storage.sql_reports import SqlReports
+from gateway.storage.tables import budget_notices
+from gateway.stores import Budget, NewKey
+from tests.unit.gateway.ledger.builders import make_entry, make_intent
+from tests.webhook_receiver import Receiver, webhook_receiver
+
+pytestmark = pytest.mark.integration
+
+USD = 10**12
+PEPPER = b"p" * 32
+JANUARY = 1_767_225_600_000_000
+FEBRUARY = JANUARY + 31 * 86_400_000_000
+MARK = Mark("team", "search", "month:2026-01-01", 100 * USD, 800)
+
+
+async def test_of_many_claims_one_is_granted(engine: AsyncEngine) -> None:
+    granted = await asyncio.gather(*(SqlNotices(engine).claim(MARK, JANUARY + n) for n in range(8)))
+    assert sorted(granted) == [False] * 7 + [True]
+    assert await SqlNotices(engine).told(["month:2026-01-01"]) == [], "it is not sent yet"
+    other = replace(MARK, share_per_mille=1000)
+    assert await SqlNotices(engine).claim(other, JANUARY)
+
+
+async def test_what_is_told_stays_told(engine: AsyncEngine) -> None:
+    notices = SqlNotices(engine)
+    assert await notices.claim(MARK, JANUARY)
+    await notices.set_told(MARK, JANUARY + 1)
+    await notices.give_back(MARK, JANUARY)
+    assert await notices.told(["month:2026-01-01"]) == [MARK]
+    assert await notices.told(["month:2026-02-01"]) == []
+    assert not await notices.claim(MARK, JANUARY + 100 * ABANDONED_US)
+
+
+async def test_a_claim_is_given_back_by_its_holder_alone(engine: AsyncEngine) -> None:
+    notices = SqlNotices(engine)
+    assert await notices.claim(MARK, JANUARY)
+    await notices.give_back(MARK, JANUARY + 7)
+    assert not await notices.claim(MARK, JANUARY + 8)
+    await notices.give_back(MARK, JANUARY)
+    assert await notices.claim(MARK, JANUARY + 9)
+
+
+@pytest.mark.parametrize("claimed_at_us", [JANUARY - ABANDONED_US - 1, JANUARY + ABANDONED_US + 1])
+async def test_a_claim_of_somebody_who_died_ends(engine: AsyncEngine, claimed_at_us: int) -> None:
+    assert await SqlNotices(engine).claim(MARK, claimed_at_us)
+    granted = await asyncio.gather(*(SqlNotices(engine).claim(MARK, JANUARY) for _ in range(4)))
+    assert sorted(granted) == [False] * 3 + [True]
+
+
+def replica(
+    engine: AsyncEngine, receiver: Receiver, now_us: int, limits: Mapping[str, Limits] = MappingProxyType({})
+) -> BudgetNotices:
+    async def at_once(seconds: float) -> None: ...
+
+    return BudgetNotices(
+        budgets=SqlBudgets(engine),
+        keys=SqlKeyStore(engine, PEPPER),
+        limits=lambda: limits,
+        reports=SqlReports(engine),
+        store=SqlNotices(engine),
+        post=Webhook(receiver.url, at_once).post,
+        count=lambda _: None,
+        shares_per_mille=(800, 1000),
+        page=None,
+        now_us=lambda: now_us,
+    )
+
+
+async def spend(engine: AsyncEngine, number: int, dollars: int, at_us: int = JANUARY, key_id: str = "key-1") -> None:
+    intent = make_intent(number, accepted_at_us=at_us + number, key_id=key_id)
+    await SqlLedger(engine).insert([make_entry(number, intent=intent, cost=Cost(input_pico_usd=dollars * USD))])
+
+
+async def test_replicas_tell_a_webhook_what_the_books_show_once(engine: AsyncEngine) -> None:
+    await SqlBudgets(engine).set(Budget("team", "search", 100 * USD, "ada", 1))
+    await SqlBudgets(engine).set(Budget("project", "ranking", 1000 * USD, "ada", 1))
+    with webhook_receiver() as receiver:
+        for number, dollars in enumerate((79, 1, 30)):
+            await spend(engine, number, dollars)
+            await asyncio.gather(*(replica(engine, receiver, JANUARY + 10**9 + n).look() for n in range(3)))
+        await spend(engine, 9, 85, FEBRUARY)
+        await asyncio.gather(*(replica(engine, receiver, FEBRUARY + 10**9 + n).look() for n in range(3)))
+    assert [
+        (one["name"], one["spent_usd"], one["reached_share"], one["window_ends"]) for one in receiver.documents
+    ] == [
+        ("search", "80.000000000000", 0.8, "2026-02-01T00:00:00Z"),
+        ("search", "110.000000000000", 1.0, "2026-02-01T00:00:00Z"),
+        ("search", "85.000000000000", 0.8, "2026-03-01T00:00:00Z"),
+    ]
+
+
+async def test_a_notice_that_was_not_taken_comes_later(engine: AsyncEngine) -> None:
+    await SqlBudgets(engine).set(Budget("all", "", 100 * USD, "ada", 1))
+    await spend(engine, 1, 90)
+    with webhook_receiver([500, 500, 500]) as receiver:
+        with pytest.raises(NoticeNotTaken):
+            await replica(engine, receiver, JANUARY + 10**9).look()
+        async with engine.connect() as connection:
+            assert (await connection.execute(select(budget_notices))).all() == []
+        await replica(engine, receiver, JANUARY + 10**9 + 1).look()
+        await replica(engine, receiver, JANUARY + 10**9 + 2).look()
+    assert len(receiver.documents) == 4
+    assert {one["spent_usd"] for one in receiver.documents} == {"90.000000000000"}
+
+
+async def test_keys_are_told_of_by_their_names_and_windows(engine: AsyncEngine) -> None:
+    key, _ = await SqlKeyStore(engine, PEPPER).create(NewKey("app"), author="ada")
+    limits = {key.record.id: Limits(budget_usd="10", budget_window="day")}
+    await spend(engine, 1, 9, key_id=key.record.id)
+    tomorrow = JANUARY + 86_400_000_000
+    with webhook_receiver() as receiver:
+        for now_us in (JANUARY + 10**9, tomorrow):
+            await replica(engine, receiver, now_us, limits).look()
+    assert [(one["scope"], one["name"], one["key_id"], one["window_ends"]) for one in receiver.documents] == [
+        ("key", "app", key.record.id, "2026-01-02T00:00:00Z")
+    ]

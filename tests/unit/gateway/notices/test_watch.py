@@ -1,0 +1,210 @@
+"""Budgets are told of once, by whichever worker sees it first, and again only where nobody took the notice."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pytest
+
+from gateway.economics.traffic import HourlyTraffic
+from gateway.errors import NoticeNotTaken
+from gateway.limits.values import Limits
+from gateway.notices.notice import Document, Mark
+from gateway.notices.watch import BudgetNotices
+from gateway.stores import Budget, NewKey
+from gateway.sums import Dimension, Sums, SumsQuery
+from tests.unit.gateway.api.fakes import MemoryBudgets, MemoryKeys
+
+USD = 10**12
+NOVEMBER = datetime(2026, 11, 11, 15, tzinfo=UTC)
+DECEMBER = datetime(2026, 12, 1, 0, 1, tzinfo=UTC)
+
+
+def us(moment: datetime) -> int:
+    return round(moment.timestamp()) * 1_000_000
+
+
+class MemoryNotices:
+    """NoticeStore without a database; nothing here is ever abandoned."""
+
+    def __init__(self) -> None:
+        self.claimed: dict[Mark, int] = {}
+        self.sent: list[Mark] = []
+
+    async def told(self, windows: Collection[str]) -> Sequence[Mark]:
+        return [mark for mark in self.sent if mark.window_id in windows]
+
+    async def claim(self, mark: Mark, at_us: int) -> bool:
+        await asyncio.sleep(0)
+        return self.claimed.setdefault(mark, at_us) == at_us and mark not in self.sent
+
+    async def give_back(self, mark: Mark, claimed_at_us: int) -> None:
+        del self.claimed[mark]
+
+    async def set_told(self, mark: Mark, at_us: int) -> None:
+        self.sent.append(mark)
+
+
+class SpentBy:
+    """A ReportStore in which each (month, team) has spent so many dollars, all with one key."""
+
+    def __init__(self) -> None:
+        self.dollars: dict[tuple[int, str], int] = {}
+
+    async def sums(self, query: SumsQuery) -> Sequence[Sums]:
+        spent: dict[tuple[str | None, ...], int] = {}
+        for (month, team), dollars in self.dollars.items():
+            if query.since_us <= us(datetime(2026, month, 1, tzinfo=UTC)) < query.until_us:
+                group: dict[Dimension, str | None] = {"team": team, "project": None, "key": "key-0"}
+                values = tuple(group[name] for name in query.by)
+                spent[values] = spent.get(values, 0) + dollars * USD
+        return [Sums(dict(zip(query.by, values, strict=True)), input_pico_usd=pico) for values, pico in spent.items()]
+
+    async def hourly_traffic(
+        self, since_us: int, until_us: int, *, with_simulated: bool = True, of_all_kinds: bool = False
+    ) -> Sequence[HourlyTraffic]:
+        return []
+
+    async def first_and_last_us(self) -> tuple[int, int] | None:
+        return None
+
+    async def key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:
+        return {}
+
+
+@dataclass
+class Rig:
+    """What workers share, and any number of them."""
+
+    budgets: MemoryBudgets = field(default_factory=MemoryBudgets)
+    keys: MemoryKeys = field(default_factory=MemoryKeys)
+    limits: dict[str, Limits] = field(default_factory=dict[str, Limits])
+    reports: SpentBy = field(default_factory=SpentBy)
+    store: MemoryNotices = field(default_factory=MemoryNotices)
+    posted: list[Document] = field(default_factory=list[Document])
+    counted: list[str] = field(default_factory=list[str])
+    is_down: bool = False
+    now: datetime = NOVEMBER
+
+    async def post(self, notice: Document) -> None:
+        await asyncio.sleep(0)
+        if self.is_down:
+            raise NoticeNotTaken("the webhook took nothing")
+        self.posted.append(notice)
+
+    def worker(self, *, seconds_ahead: int = 0) -> BudgetNotices:
+        return BudgetNotices(
+            budgets=self.budgets,
+            keys=self.keys,
+            limits=lambda: self.limits,
+            reports=self.reports,
+            store=self.store,
+            post=self.post,
+            count=self.counted.append,
+            shares_per_mille=(800, 1000),
+            page=None,
+            now_us=lambda: us(self.now) + seconds_ahead,
+        )
+
+    @property
+    def said(self) -> list[tuple[object, ...]]:
+        return [(one["scope"], one["name"], one["spent_usd"], one["reached_share"]) for one in self.posted]
+
+
+@pytest.fixture
+async def rig() -> Rig:
+    found = Rig()
+    await found.budgets.set(Budget("team", "red", 100 * USD, "ada", 1))
+    return found
+
+
+async def test_each_share_is_told_once_when_it_is_reached(rig: Rig) -> None:
+    worker = rig.worker()
+    for dollars in (10, 79, 80, 81, 99, 100, 150):
+        rig.reports.dollars[11, "red"] = dollars
+        await worker.look()
+        await worker.look()
+    assert rig.said == [("team", "red", "80.000000000000", 0.8), ("team", "red", "100.000000000000", 1.0)]
+    assert rig.counted == ["sent", "sent"]
+
+
+async def test_of_workers_that_look_at_once_one_tells(rig: Rig) -> None:
+    rig.reports.dollars[11, "red"] = 85
+    await asyncio.gather(*(rig.worker(seconds_ahead=n).look() for n in range(5)))
+    await rig.worker().look()
+    assert len(rig.posted) == 1
+
+
+async def test_what_was_not_taken_is_told_at_a_later_look(rig: Rig) -> None:
+    rig.reports.dollars[11, "red"] = 85
+    rig.is_down = True
+    for _ in range(2):
+        with pytest.raises(NoticeNotTaken):
+            await rig.worker().look()
+    assert rig.store.claimed == {}, "a claim was kept by who could not tell"
+    rig.is_down = False
+    await rig.worker().look()
+    await rig.worker().look()
+    assert len(rig.posted) == 1
+    assert rig.counted == ["failed", "failed", "sent"]
+
+
+async def test_a_new_window_is_told_of_anew(rig: Rig) -> None:
+    rig.reports.dollars |= {(11, "red"): 85, (12, "red"): 3}
+    await rig.worker().look()
+    rig.now = DECEMBER
+    await rig.worker().look()
+    assert len(rig.posted) == 1, "what November spent is none of December's"
+    rig.reports.dollars[12, "red"] = 90
+    await rig.worker().look()
+    assert [one["window_ends"] for one in rig.posted] == ["2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z"]
+
+
+async def test_a_changed_amount_starts_its_shares_anew(rig: Rig) -> None:
+    rig.reports.dollars[11, "red"] = 100
+    await rig.worker().look()
+    await rig.budgets.set(Budget("team", "red", 200 * USD, "ada", 2))
+    await rig.worker().look()
+    assert len(rig.posted) == 1, "half of the new amount is no news"
+    rig.reports.dollars[11, "red"] = 160
+    await rig.worker().look()
+    await rig.budgets.set(Budget("team", "red", 150 * USD, "ada", 3))
+    await rig.worker().look()
+    assert [(one["amount_usd"], one["reached_share"]) for one in rig.posted] == [
+        ("100.000000000000", 1.0),
+        ("200.000000000000", 0.8),
+        ("150.000000000000", 1.0),
+    ]
+
+
+async def test_budgets_of_everything_and_of_keys_are_told_of_too(rig: Rig) -> None:
+    rig.reports.dollars |= {(10, "red"): 30, (11, "red"): 20, (11, "blue"): 70}
+    await rig.budgets.set(Budget("all", "", 100 * USD, "ada", 1, stops=True))
+    await rig.keys.create(NewKey("app"), author="ada")
+    rig.limits["key-0"] = Limits(budget_usd="100", budget_window="total")
+    rig.limits["key-of-nobody"] = Limits(budget_usd="0.000001")
+    await rig.worker().look()
+    assert rig.said == [
+        ("all", "", "90.000000000000", 0.8),
+        ("key", "app", "120.000000000000", 1.0),
+    ]
+    assert [one["stops"] for one in rig.posted] == [True, True]
+    assert rig.posted[1]["key_id"] == "key-0"
+
+
+async def test_a_revoked_key_is_not_told_of(rig: Rig) -> None:
+    rig.reports.dollars[11, "blue"] = 70
+    await rig.keys.create(NewKey("app"), author="ada")
+    rig.limits["key-0"] = Limits(budget_usd="10")
+    await rig.keys.revoke("key-0", author="ada")
+    await rig.worker().look()
+    assert rig.posted == []
+
+
+async def test_without_budgets_the_books_are_not_read() -> None:
+    class Unread(SpentBy):
+        async def sums(self, query: SumsQuery) -> Sequence[Sums]:
+            raise AssertionError("nobody has a budget")
+
+    await Rig(reports=Unread()).worker().look()

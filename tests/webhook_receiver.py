@@ -1,0 +1,46 @@
+"""A webhook on the loopback interface that keeps what it is sent and answers as it is told."""
+
+import json
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """`url` ends in a secret, as those of chat services do."""
+
+    url: str
+    documents: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+
+@contextmanager
+def webhook_receiver(answers: Sequence[int] = ()) -> Generator[Receiver]:
+    """Answers with these statuses, in this order, and 200 from then on. A 307 leads to itself."""
+    left = list(answers)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            documents.append(json.loads(body))
+            self.send_response(left.pop(0) if left else 200)
+            self.send_header("location", self.path)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the standard library's
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        found = Receiver(f"http://127.0.0.1:{server.server_port}/hooks/T0SECRET")
+        documents = found.documents
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield found
+        finally:
+            server.shutdown()
+            thread.join()
