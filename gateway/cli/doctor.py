@@ -97,6 +97,7 @@ def examine(home: Home, url: str) -> Iterator[Finding]:
         yield _try("database", lambda: _database(home), "start it, or correct `database` in breakeven.yaml")
         yield _try("redis", lambda: _redis(home), "start it, or correct `redis` in breakeven.yaml")
     yield _keys(settings)
+    yield _notices(settings)
     if proxy := next((name for name in PROXIES if os.environ.get(name)), None):
         yield Finding("proxy", False, f"{proxy} is set and not used: {DIRECTLY}")
     yield _gateway(url)
@@ -218,6 +219,14 @@ def _keys(settings: Settings | None) -> Finding:
         own.append("your own engine")
     answering = f"only {', '.join(own)} can answer" if own else "no model can answer"
     return Finding("provider keys", False, f"none: {answering}. Any of {names} adds hosted models")
+
+
+def _notices(settings: Settings | None) -> Finding:
+    """Whether somebody is told; nothing is sent."""
+    if settings is None or not settings.notices.webhook:
+        return Finding("notices", False, "no webhook: that a budget nears its end is seen on the page Budgets alone")
+    shares = ", ".join(f"{share / 10:g} %" for share in settings.notices.shares_per_mille)
+    return Finding("notices", True, f"a webhook is told at {shares} of a budget; `breakeven notices test` tries it")
 
 
 def _classifier(home: Home, url: str) -> str:

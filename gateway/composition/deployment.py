@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gateway.composition.backend_table import BackendTable, build_backend_table
-from gateway.config.addresses import parse_database_url, parse_redis_url
+from gateway.config.addresses import parse_database_url, parse_http_url, parse_redis_url
 from gateway.config.engine_curve import MeasuredEngine, load_engine_curve
 from gateway.config.home import Home
 from gateway.config.limit_settings import shared_limits
@@ -21,6 +21,7 @@ ENVIRONMENT_ADDRESSES = (
     ("database", "BREAKEVEN_DATABASE_URL", parse_database_url),
     ("redis", "BREAKEVEN_REDIS_URL", parse_redis_url),
 )
+WEBHOOK_VARIABLE = "BREAKEVEN_NOTICES_WEBHOOK"
 OFFLINE_ENGINE_URL = "http://127.0.0.1:1/v1"
 """Stands for the engine's address where nothing will be sent there."""
 
@@ -67,13 +68,17 @@ def load_deployment(
 
 
 def load_environment_settings(home: Home, environ: Mapping[str, str] = os.environ) -> Settings:
-    """The configuration file; addresses that hold passwords may be given in the environment, where they win over it."""
-    given = {
+    """The configuration file; addresses that hold secrets may be given in the environment, where they win over it."""
+    given: dict[str, object] = {
         name: _address(check, variable, environ[variable])
         for name, variable, check in ENVIRONMENT_ADDRESSES
         if environ.get(variable)
     }
-    return load_settings(home).model_copy(update=given)
+    settings = load_settings(home)
+    if environ.get(WEBHOOK_VARIABLE):
+        webhook = _address(parse_http_url, WEBHOOK_VARIABLE, environ[WEBHOOK_VARIABLE])
+        given["notices"] = settings.notices.model_copy(update={"webhook": webhook})
+    return settings.model_copy(update=given)
 
 
 def _address(check: Callable[[str], str], variable: str, value: str) -> str:

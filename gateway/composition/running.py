@@ -40,6 +40,7 @@ from gateway.ledger.journal import Journal
 from gateway.ledger.remote_sink import RemoteSink
 from gateway.ledger.shipper import Shipper
 from gateway.limits.budget_keeper import BudgetKeeper, carry_unshipped
+from gateway.notices.watch import BudgetNotices
 from gateway.pipeline import Pipeline
 from gateway.process.change_watch import ChangeWatch
 from gateway.process.file_watch import FileWatch
@@ -61,6 +62,7 @@ ADOPT_SECONDS = 30.0
 RETENTION_SECONDS = 3600.0
 FEEDBACK_SECONDS = 15.0
 RULES_SECONDS = 30.0
+NOTICES_SECONDS = 30.0
 SHADOWS_AT_STOP_SECONDS = 10.0
 BODIES_AT_STOP_SECONDS = 5.0
 
@@ -82,6 +84,7 @@ class Gateway:
     metrics: Metrics
     claim: Claim
     budgets: BudgetKeeper
+    notices: BudgetNotices | None
     idempotency: Idempotency
     sharing: Sharing
     kept: KeptAnswers
@@ -209,6 +212,8 @@ class Gateway:
             "health": lambda: watch_health(self._monitored(), self.pipeline.upstreams),
             **{chore.name: chore.run for chore in chores},
         }
+        if self.notices is not None:
+            work["notices"] = Chore("telling of budgets", NOTICES_SECONDS, self.notices.look).run
         if isinstance(self.pipeline.warm, SharedWarmPrefixes):
             work["prefixes"] = self.pipeline.warm.run
         return work

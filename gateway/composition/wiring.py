@@ -13,6 +13,7 @@ from gateway.clock import now_us, unstepped_seconds
 from gateway.composition.child_secrets import writer_environment
 from gateway.composition.deployment import Deployment
 from gateway.composition.kept_answers import open_kept_answers
+from gateway.composition.notices import open_notices
 from gateway.composition.running import Gateway, stop_process
 from gateway.composition.sharing import Sharing, open_sharing
 from gateway.composition.watching import open_watching
@@ -119,6 +120,7 @@ def _put_together(
         metrics=metrics,
         claim=claim,
         budgets=BudgetKeeper(admission.treasury, Spending(stores.reports, admission, now_us)),
+        notices=open_notices(settings, stores, lambda: admission.limits, metrics.notice_told),
         idempotency=Idempotency(kept.idempotency, lambda credential: key_ring.authenticate(credential, now_us()).id),
         sharing=sharing,
         kept=kept,

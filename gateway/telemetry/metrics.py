@@ -35,6 +35,7 @@ class Metrics:
         self._queue = self._distribution("queue_seconds", "Waiting for the engine.", TIME_BUCKETS)
         self._decode = self._distribution("decode_tokens_per_second", "After the first token.", SPEED_BUCKETS)
         self._attempts = self._counts("failed_attempts", "Attempts that did not answer.", "backend", "error")
+        self._notices = self._counts("budget_notices", "Notices to the webhook, by how it went.", "outcome")
         self._unclassified = Counter(
             "breakeven_unclassified_requests", "Decided without the classifier.", registry=self.registry
         )
@@ -116,6 +117,10 @@ class Metrics:
     def rules_taken_over(self, seconds: float) -> None:
         """This worker decides by newly activated rules."""
         self._taken_over.observe(seconds)
+
+    def notice_told(self, outcome: str) -> None:
+        """A notice of a budget was sent, or failed."""
+        self._notices[outcome,] += 1
 
     def unclassified(self) -> None:
         """The classifier failed on a request."""

@@ -15,6 +15,7 @@ from gateway.config.home import Home, create_home
 from gateway.config.providers import load_providers
 from gateway.errors import DatabaseDown
 from gateway.storage.database import migrate, open_database, require_writable
+from tests.webhook_receiver import webhook_receiver
 
 
 @pytest.fixture
@@ -57,6 +58,22 @@ def test_a_home_has_a_database_that_answers(home: Home) -> None:
     assert checks["journal"].fix is None
     assert checks["redis"].is_ok
     assert "not configured" in checks["redis"].detail
+
+
+def test_it_says_whether_a_webhook_is_told_of_budgets_and_calls_nobody(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_home(home)
+    write_first_files(home)
+    missing = found(home)["notices"]
+    assert (missing.is_ok, missing.fix) == (False, None)
+    with webhook_receiver() as receiver:
+        monkeypatch.setenv("BREAKEVEN_NOTICES_WEBHOOK", receiver.url)
+        told = found(home)["notices"]
+    assert told.is_ok
+    assert "at 80 %, 95 %, 100 % of a budget" in told.detail
+    assert "T0SECRET" not in told.detail
+    assert receiver.documents == []
 
 
 def test_what_does_not_answer_is_named_with_its_fix(home: Home) -> None:

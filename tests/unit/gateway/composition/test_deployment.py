@@ -42,9 +42,38 @@ def test_addresses_with_passwords_may_come_from_the_environment(home: Home) -> N
     assert load_deployment(home, environ={}).database_url == "postgresql+asyncpg://file/x"
 
 
+def test_the_webhook_of_notices_may_come_from_the_environment(home: Home) -> None:
+    assert load_deployment(home, environ={}).settings.notices.webhook is None
+    add(home, "\nnotices: {webhook: 'https://file.example/x', at: [0.5, 1]}\n")
+    environ = {"BREAKEVEN_NOTICES_WEBHOOK": "https://chat.example/hooks/T0SECRET"}
+    notices = load_deployment(home, environ=environ).settings.notices
+    assert notices.webhook == environ["BREAKEVEN_NOTICES_WEBHOOK"]
+    assert notices.shares_per_mille == (500, 1000)
+    assert "T0SECRET" not in repr(notices)
+    assert load_deployment(home, environ={}).settings.notices.webhook == "https://file.example/x"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("webhook: chat.example/T0SECRET", "notices.webhook: must begin with http"),
+        ("webhook: 'https://chat.example:99999/T0SECRET'", "notices.webhook: names no host"),
+        ("at: [80]", "notices.at.0: must be below 10"),
+        ("at: [0]", "notices.at.0: must be above 0"),
+        ("at: []", "notices.at: names too few"),
+    ],
+)
+def test_notices_that_could_never_be_sent_are_refused_without_the_secret(home: Home, text: str, says: str) -> None:
+    add(home, f"\nnotices: {{{text}}}\n")
+    with pytest.raises(ConfigurationError, match=says) as told:
+        load_deployment(home, environ={})
+    assert "T0SECRET" not in str(told.value)
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "says"),
     [
+        ("BREAKEVEN_NOTICES_WEBHOOK", "chat.example/x", "BREAKEVEN_NOTICES_WEBHOOK: must begin with http"),
         ("BREAKEVEN_DATABASE_URL", "mysql://h/db", "BREAKEVEN_DATABASE_URL: must be postgresql://"),
         ("BREAKEVEN_REDIS_URL", "h:6379", "BREAKEVEN_REDIS_URL: must begin with redis://"),
     ],

@@ -28,3 +28,12 @@ def test_a_refused_answer_costs_under_the_model_that_gave_it() -> None:
     lines = generate_latest(metrics.registry).decode().splitlines()
     assert 'breakeven_cost_usd_total{model="small"} 1.0' in lines
     assert 'breakeven_cost_usd_total{model="mid-hosted"} 2.0' in lines
+
+
+def test_notices_of_budgets_are_counted_by_how_it_went() -> None:
+    metrics = Metrics(MemoryLedger())
+    for outcome in ("failed", "sent", "sent"):
+        metrics.notice_told(outcome)
+    lines = generate_latest(metrics.registry).decode().splitlines()
+    assert 'breakeven_budget_notices_total{outcome="sent"} 2.0' in lines
+    assert 'breakeven_budget_notices_total{outcome="failed"} 1.0' in lines

@@ -1,0 +1,39 @@
+"""The part of the composition root for notices of budgets."""
+
+from collections.abc import Callable, Mapping
+
+from gateway.clock import now_us
+from gateway.config.settings import Settings
+from gateway.limits.values import Limits
+from gateway.notices.watch import BudgetNotices, Outcome
+from gateway.notices.webhook import Webhook
+from gateway.storage.sql_stores import SqlStores
+
+
+def open_notices(
+    settings: Settings,
+    stores: SqlStores,
+    limits: Callable[[], Mapping[str, Limits]],
+    count: Callable[[Outcome], None],
+) -> BudgetNotices | None:
+    """None where no webhook is configured."""
+    if not settings.notices.webhook:
+        return None
+    return BudgetNotices(
+        budgets=stores.budgets,
+        keys=stores.keys,
+        limits=limits,
+        reports=stores.reports,
+        store=stores.notices,
+        post=Webhook(settings.notices.webhook).post,
+        count=count,
+        shares_per_mille=settings.notices.shares_per_mille,
+        page=budgets_page(settings),
+        now_us=now_us,
+    )
+
+
+def budgets_page(settings: Settings) -> str | None:
+    """Where people see budgets, if it is known how they reach the web UI."""
+    oidc = settings.sign_in.oidc
+    return None if oidc is None else f"{oidc.public_url.rstrip('/')}/ui/budgets"
