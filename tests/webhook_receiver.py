@@ -1,6 +1,7 @@
 """A webhook on the loopback interface that keeps what it is sent and answers as it is told."""
 
 import json
+import ssl
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ class Receiver:
 
 
 @contextmanager
-def webhook_receiver(answers: Sequence[int] = ()) -> Generator[Receiver]:
+def webhook_receiver(answers: Sequence[int] = (), tls: ssl.SSLContext | None = None) -> Generator[Receiver]:
     """Answers with these statuses, in this order, and 200 from then on. A 307 leads to itself."""
     left = list(answers)
 
@@ -35,7 +36,9 @@ def webhook_receiver(answers: Sequence[int] = ()) -> Generator[Receiver]:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        found = Receiver(f"http://127.0.0.1:{server.server_port}/hooks/T0SECRET")
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        found = Receiver(f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}/hooks/T0SECRET")
         documents = found.documents
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()

@@ -22,20 +22,20 @@ async def test_a_certificate_nobody_vouches_for_is_refused_before_anything_is_se
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         seen.append(await reader.read(100))
 
-    async with server(handler, _self_signed(tmp_path)) as url, client() as made:
+    async with server(handler, self_signed(tmp_path)) as url, client() as made:
         with pytest.raises(ConnectFailed, match="CertVerification"):
             await made.send("POST", url, {"authorization": "Bearer secret"}, b"{}", timeouts=Timeouts())
     assert not any(seen)
 
 
 async def test_tls_to_whom_we_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tls = _self_signed(tmp_path)
+    tls = self_signed(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
     async with server(says(OK), tls) as url, client() as made:
         assert await fetch(made, url) == (200, b"ok")
 
 
-def _self_signed(folder: Path) -> ssl.SSLContext:
+def self_signed(folder: Path) -> ssl.SSLContext:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
     now = datetime.datetime.now(datetime.UTC)

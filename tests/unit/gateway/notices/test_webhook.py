@@ -1,10 +1,13 @@
 """A notice is posted with a few tries, to its own address alone, and that address is in no error."""
 
+from pathlib import Path
+
 import pytest
 
 from gateway.errors import NoticeNotTaken
 from gateway.notices.webhook import WAITS_SECONDS, Webhook
 from tests.ports import refusing_port
+from tests.unit.backends.test_http1_tls import self_signed
 from tests.webhook_receiver import webhook_receiver
 
 
@@ -54,5 +57,17 @@ async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.Monkey
     with refusing_port() as port, webhook_receiver() as receiver:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
+        await Webhook(receiver.url, Waits().sleep).post({})
+    assert receiver.documents == [{}]
+
+
+async def test_a_certificate_nobody_vouches_for_hears_nothing_until_it_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with webhook_receiver(tls=self_signed(tmp_path)) as receiver:
+        with pytest.raises(NoticeNotTaken, match="cannot be reached"):
+            await Webhook(receiver.url, Waits().sleep).post({})
+        assert receiver.documents == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
         await Webhook(receiver.url, Waits().sleep).post({})
     assert receiver.documents == [{}]
