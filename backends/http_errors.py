@@ -66,11 +66,14 @@ def error_from_event(error: object, *, backend: str, is_started: bool) -> Backen
     return error_from_status(status, {}, body, backend=backend, now=_epoch)
 
 
-def no_answer(message: str, body: bytes, *, backend: str, usage: Usage | None = None) -> UnreadableAnswer:
+def no_answer(
+    message: str, body: bytes, *, backend: str, usage: Usage | None = None, length: int | None = None
+) -> UnreadableAnswer:
     """The error for a whole 200 in which there is neither an answer nor an error. A page for people is no
-    part of one."""
+    part of one. `length` is the whole's where `body` is only its beginning."""
     is_part = body.lstrip()[:1] == b"{"
-    return UnreadableAnswer(message, backend=backend, usage=usage, output_characters=len(body) if is_part else 0)
+    characters = (len(body) if length is None else length) if is_part else 0
+    return UnreadableAnswer(message, backend=backend, usage=usage, output_characters=characters)
 
 
 def parse_retry_after(headers: Mapping[str, str], now: Callable[[], datetime]) -> float | None:

@@ -75,7 +75,8 @@ class TimedResponse:
                     message = f"{self._backend} answered with over {limit} bytes"
                     raise UpstreamUnavailable(message, backend=self._backend)
         except UpstreamUnavailable as error:
-            raise no_answer(error.message, b"".join(pieces), backend=self._backend) from error
+            begun = pieces[0] if pieces else b""  # joined, they would take as much memory again
+            raise no_answer(error.message, begun, backend=self._backend, length=size) from error
         return b"".join(pieces)
 
     def close(self, *, is_complete: bool) -> None:
