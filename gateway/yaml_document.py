@@ -27,7 +27,7 @@ PROBLEMS = {
     "int_parsing": "must be a whole number, without a unit",
     "int_from_float": "must be a whole number",
     "float_parsing": PLAIN_NUMBER,
-    "finite_number": "must be a number that has an end",
+    "finite_number": "must be a finite number",
     "decimal_parsing": PLAIN_NUMBER,
     "bool_parsing": "must be true or false",
     "dict_type": "must be named fields, each as `name: value`",
