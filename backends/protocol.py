@@ -44,7 +44,7 @@ class Call(msgspec.Struct, frozen=True):
     input_tokens: int = 0
     """The gateway's estimate, for formats that say it before anybody has counted."""
     response_names: ResponseNames | None = None
-    """Of the caller's tenant, where the call makes a response that its provider may keep."""
+    """Of the caller's team, where the call makes a response that its provider may keep."""
     is_translated: bool = False
     """Each chunk of the answer is written in another format, and so has to be one event."""
 

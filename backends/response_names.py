@@ -1,7 +1,7 @@
-"""What a response that a provider keeps is called outside: by a name that its tenant alone can use. Pure.
+"""What a response that a provider keeps is called outside: by a name that its team alone can use. Pure.
 
 Whoever knows a provider's own name can read, continue and delete what it stands for with the provider's key, so callers
-never see it. The name is AES-SIV (RFC 5297) of the backend's and the provider's names under a secret of the tenant's:
+never see it. The name is AES-SIV (RFC 5297) of the backend's and the provider's names under a secret of the team's:
 the same each time, and whoever changes a letter or has another secret reads nothing. Names that were not made here, of
 responses that did not come through this gateway, pass as they are.
 """
@@ -26,7 +26,7 @@ class Named(msgspec.Struct, frozen=True):
 
 
 class ResponseNames:
-    """Of one tenant, whose `secret` has SECRET_BYTES bytes."""
+    """Of one team, whose `secret` has SECRET_BYTES bytes."""
 
     def __init__(self, secret: bytes) -> None:
         self._cipher = AESSIV(secret)
@@ -37,7 +37,7 @@ class ResponseNames:
         return PREFIX + base64.urlsafe_b64encode(sealed).decode().rstrip("=")
 
     def inward(self, name: str) -> Named | None:
-        """What it stands for; None for a name of another tenant's, or of nobody's."""
+        """What it stands for; None for a name of another team's, or of nobody's."""
         if not name.startswith(PREFIX):
             return Named(name, None)
         sealed = name.removeprefix(PREFIX)

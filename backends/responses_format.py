@@ -55,7 +55,7 @@ def needs_its_provider(body: bytes) -> bool:
 def as_asked(body: bytes, names: ResponseNames, *, backend: str) -> bytes:
     """A call's body with the provider's own name of the response that it continues.
 
-    Raises UpstreamRejected where that is not the tenant's, Untranslatable where another backend keeps it.
+    Raises UpstreamRejected where that is not the team's, Untranslatable where another backend keeps it.
     """
     if PREFIX.encode() not in body:
         return body

@@ -189,6 +189,10 @@ class Pipeline:
             await self._serve(run, books, ticket.recording(caller))
             await ticket.keep(run)
 
+    def _names(self, team: str | None) -> ResponseNames | None:
+        """Under which a team knows the responses that providers keep of it."""
+        return ResponseNames(self.keys.response_secret(team)) if team else None
+
     async def _serve(self, run: Run, books: Bookkeeper, caller: Caller) -> None:
         dispatcher = Dispatcher(
             backends=self.backends,
@@ -199,7 +203,7 @@ class Pipeline:
             policy=self.retry_policy,
             monotonic=self.monotonic,
             salt=lambda run: self.keys.cache_salt(run.intent.tenant),
-            names=lambda run: ResponseNames(self.keys.response_secret(run.intent.tenant)),
+            names=lambda run: self._names(run.intent.team),
         )
         found = await (dispatcher.first_output(run) if run.choice.escalation is None else cascade(run, dispatcher))
         answer = found if isinstance(found, Answer) else await dispatcher.give_up(run, found)

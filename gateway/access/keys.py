@@ -47,9 +47,9 @@ class KeyRing:
         """What separates a tenant's prompt cache from all others': nobody outside can compute or choose it."""
         return hmac.digest(self._pepper, b"cache salt\0" + tenant.encode(), hashlib.sha256).hex()[:32]
 
-    def response_secret(self, tenant: str) -> bytes:
-        """64 bytes under which a tenant's names of kept responses are made: nobody else's name means anything to it."""
-        return hmac.digest(self._pepper, b"response names\0" + tenant.encode(), hashlib.sha512)
+    def response_secret(self, team: str) -> bytes:
+        """64 bytes under which a team's names of kept responses are made: nobody else's name means anything to it."""
+        return hmac.digest(self._pepper, b"response names\0" + team.encode(), hashlib.sha512)
 
     def replace(self, records: Mapping[bytes, KeyRecord]) -> None:
         """Take over a fresh copy of the store; atomic for everyone who asks."""

@@ -51,7 +51,7 @@ class Dispatcher(msgspec.Struct):
     policy: RetryPolicy
     monotonic: Callable[[], float]
     salt: Callable[[Run], str]
-    names: Callable[[Run], ResponseNames]
+    names: Callable[[Run], ResponseNames | None]
 
     async def first_output(self, run: Run) -> Answer | BackendError | None:
         """Try candidates until one yields its first output. Else the last failure; None where nobody could be asked."""

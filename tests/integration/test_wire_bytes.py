@@ -15,6 +15,7 @@ from backends.anthropic import NATIVE_PATHS, AnthropicBackend
 from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.translating import TranslatingBackend
 from backends.usage import Usage
+from gateway.access.keys import KeyRecord
 from gateway.ledger.entry import Entry, Status
 from tests.builders import make_candidate, make_snapshot
 from tests.integration.test_http import Service
@@ -307,8 +308,10 @@ RESPONDED = (
 async def test_openais_other_endpoints_are_untouched(
     passage: Passage, path: str, asked: bytes, answered: bytes
 ) -> None:
+    """Of a key without a team: teams have names of their own for responses (test_stored_responses)."""
+    passage.service.rig.add_key("bk-alone", KeyRecord("key-9", "alone", "app"))
     passage.provider.plan([Raw((answered,), headers=JSON)])
-    answer = await passage.post(path, asked)
+    answer = await passage.post(path, asked, authorization="Bearer bk-alone")
     assert (answer.status_code, answer.content) == (200, answered)
     assert passage.sent_on() == routed(asked, b"b", b"upstream-b")
 

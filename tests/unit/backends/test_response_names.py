@@ -10,7 +10,7 @@ RED, BLUE = ResponseNames(b"r" * 64), ResponseNames(b"b" * 64)
 NAME = RED.outward("resp_1", "openai")
 
 
-def test_a_name_is_read_by_its_tenant_alone() -> None:
+def test_a_name_is_read_by_its_team_alone() -> None:
     assert RED.inward(NAME) == Named("resp_1", "openai")
     assert RED.outward("resp_1", "openai") == NAME, "a client compares names"
     assert "resp_1" not in NAME
@@ -38,7 +38,7 @@ def test_a_continued_response_gets_its_providers_name(member: bytes) -> None:
     assert as_asked(body, RED, backend="openai") == wanted
 
 
-def test_another_tenants_response_is_not_found_and_anothers_backend_is_named() -> None:
+def test_another_teams_response_is_not_found_and_anothers_backend_is_named() -> None:
     body = b'{"previous_response_id":"%b"}' % NAME.encode()
     with pytest.raises(UpstreamRejected, match="not found") as caught:
         as_asked(body, BLUE, backend="openai")
