@@ -94,7 +94,7 @@ def test_a_switched_off_engine_leaves_the_rules_valid(home: Home) -> None:
         ('gpu_hour_usd: "0.10"', "gpu_hour_usd: $2", "must be a number, without a unit or a currency"),
         ("is_enabled: true", "is_enabled: sure", "must be true or false"),
         ("max_body_megabytes: 32", "slow_client_seconds: .inf", "slow_client_seconds: must be a number"),
-        ("max_body_megabytes: 32", "slow_client_seconds: 1e999", "must be a number that has an end"),
+        ("max_body_megabytes: 32", "slow_client_seconds: 1e999", "must be a finite number"),
         ("host: 127.0.0.1", 'host: ""', "server.host: must be an address of this machine"),
         ("host: 127.0.0.1", "host: http://a", "server.host: must be an address of this machine"),
         ("server:", "retention: {requests_days: 100000}\nserver:", "must be at most 36500"),
