@@ -2,7 +2,7 @@
 PORT ?= 8080
 PYTHON ?= python3
 BIN := .venv/bin
-# What is never imported need not be compiled: of what the tests install that is 100 seconds of a core, and 400 MB.
+# What is never imported need not be compiled; what is, Python compiles when it first is.
 INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 PIP := $(BIN)/python $(INSTALL) -c constraints.txt
 TESTS ?= tests

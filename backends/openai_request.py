@@ -72,11 +72,11 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
                     edits[ours] = call.body[member.start : member.end]
         if dialect.lacks:
             edits |= dict.fromkeys(dialect.lacks & members.keys())
-        if (dialect.message_lacks or dialect.call_lacks) and (messages := members.get("messages")):
+        is_strict = dialect.message_lacks or dialect.call_lacks or dialect.needs_thoughts
+        if is_strict and (messages := members.get("messages")):
             said = _without(dialect.message_lacks, call.body[messages.start : messages.end])
-            edits["messages"] = _without_in_calls(dialect.call_lacks, said)
-        if dialect.needs_thoughts and (messages := members.get("messages")):
-            edits["messages"] = with_every_thought(call.body[messages.start : messages.end])
+            said = _without_in_calls(dialect.call_lacks, said)
+            edits["messages"] = with_every_thought(said) if dialect.needs_thoughts else said
         has_ours = call.operation == "responses" and any(mark in call.body for mark in OUR_MARKS)
         if has_ours and (items := members.get("input")):
             edits["input"] = without_our_reasoning(call.body[items.start : items.end])

@@ -60,9 +60,7 @@ class Spending:
         return Booked(spent, frozenset(windows))
 
     async def _rows(self, window: WindowName, at_us: int, by: tuple[Dimension, ...]) -> list[Sums]:
-        """All of the window: what was booked while a clock was ahead counts too."""
-        start, end = _us(window_start(window, at_us)), window_end(window, at_us)
-        return list(await self.store.sums(SumsQuery(start, FOR_EVER_US if end is None else _us(end), by)))
+        return list(await self.store.sums(of_window(window, at_us, by)))
 
     def _add(
         self, spent: dict[Account, int], limits: dict[str, Limits], window: WindowName, name: str, row: Sums
@@ -105,6 +103,12 @@ def _cost(row: Sums) -> int:
     if row.group["status"] == Status.orphaned.value:
         return row.upper_pico_usd
     return row.corrected_cost_pico_usd
+
+
+def of_window(window: WindowName, at_us: int, by: tuple[Dimension, ...]) -> SumsQuery:
+    """All of the window that this moment is in: what was booked while a clock was ahead counts too."""
+    start, end = _us(window_start(window, at_us)), window_end(window, at_us)
+    return SumsQuery(start, FOR_EVER_US if end is None else _us(end), by)
 
 
 def _us(moment: datetime) -> int:

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from gateway.errors import NoticeNotTaken
-from gateway.limits.values import Limits, WindowName, window_end, window_id, window_start
+from gateway.limits.spending import of_window
+from gateway.limits.values import Limits, WindowName, window_id
 from gateway.notices.notice import BudgetSpent, Document, Mark, document, due
 from gateway.stores import BudgetStore, KeyStore
-from gateway.sums import Dimension, ReportStore, Sums, SumsQuery
+from gateway.sums import Dimension, ReportStore, Sums
 
 MONTH: WindowName = "month"
-FOR_EVER_US = 100_000 * 366 * 86_400_000_000
-"""Later than any entry; whole days are read from sums alone."""
 Outcome = Literal["sent", "failed"]
 
 
@@ -123,6 +122,4 @@ class BudgetNotices:
         ]
 
     async def _rows(self, window: WindowName, now_us: int, by: tuple[Dimension, ...]) -> Sequence[Sums]:
-        start, end = window_start(window, now_us), window_end(window, now_us)
-        until_us = FOR_EVER_US if end is None else round(end.timestamp()) * 1_000_000
-        return await self.reports.sums(SumsQuery(round(start.timestamp()) * 1_000_000, until_us, by))
+        return await self.reports.sums(of_window(window, now_us, by))
