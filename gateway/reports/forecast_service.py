@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 
 from gateway.errors import InvalidRequest
+from gateway.extras import missing_here
 from gateway.moments import moment_of
 from gateway.money import format_usd
 from gateway.reports.daily_costs import BudgetBurn, DailyCost, DailyHistory, Range, TooShort
@@ -109,4 +110,4 @@ def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise InvalidRequest("Forecasts need statsmodels: pip install 'breakeven[reports]'.") from error
+        raise InvalidRequest(f"Forecasts need statsmodels: {missing_here('reports')}.") from error

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any, Literal, Protocol
 
 from gateway.errors import StateError
+from gateway.extras import missing_here
 
 Kind = Literal["text", "decimal", "price", "integer", "float", "boolean", "time"]
 """`decimal` has 12 places (a pico-dollar), `price` 24: a mean price is a quotient."""
@@ -126,7 +127,7 @@ class ParquetFile:
             import pyarrow
             import pyarrow.parquet
         except ModuleNotFoundError as error:
-            raise StateError("Parquet needs pyarrow: pip install 'breakeven[reports]', or ask for CSV") from error
+            raise StateError(f"Parquet needs pyarrow: {missing_here('reports')}; or ask for CSV") from error
         types: dict[Kind, Any] = {
             "text": pyarrow.string(),
             "decimal": pyarrow.decimal128(DIGITS, PLACES["decimal"]),

@@ -5,13 +5,11 @@ import sys
 from pathlib import Path
 
 import gateway
-from gateway.extras import install_command
+from gateway.extras import install_command, missing_here
 
 ROOT = Path(gateway.__file__).resolve().parents[1]
 ANY_PIP = re.compile(r"(?<!-m )pip install '?breakeven")
 """Another Python's pip would look for the name at a package index."""
-OVER_HTTP = {"gateway/reports/tables.py", "gateway/reports/forecast_service.py"}
-"""These are told to callers of the API too, whom this machine's paths do not concern."""
 
 
 def test_the_command_is_this_python_s_own() -> None:
@@ -21,4 +19,9 @@ def test_the_command_is_this_python_s_own() -> None:
 def test_nothing_tells_to_fetch_breakeven_by_its_name_from_an_index() -> None:
     told = [*ROOT.glob("gateway/**/*.py"), *ROOT.glob("docs/*.md"), ROOT / "README.md"]
     wrong = {str(one.relative_to(ROOT)) for one in told if ANY_PIP.search(one.read_text(encoding="utf-8"))}
-    assert wrong <= OVER_HTTP
+    assert not wrong
+
+
+def test_who_asks_over_http_is_told_no_path_of_this_machine() -> None:
+    assert sys.executable not in missing_here("reports")
+    assert "breakeven doctor" in missing_here("reports")
