@@ -136,7 +136,11 @@ class RentStore(Protocol):
         ...
 
     async def keep(self, present: Sequence[GpuRent], hour: int) -> None:
-        """From this UTC hour since the epoch on these are in force, and no others."""
+        """From this UTC hour since the epoch on these are in force, and no others.
+
+        What was dated later by a clock that was ahead begins now. Where the books show that this clock is behind,
+        nothing changes.
+        """
         ...
 
 

@@ -76,3 +76,8 @@ def rents_begun(known: Sequence[GpuRent], present: Sequence[GpuRent], hour: int)
         for rent in (*present, *gone)
         if (before := last.get(rent.backend)) is None or before != replace(rent, from_hour=before.from_hour)
     ]
+
+
+def dated_ahead(known: Sequence[GpuRent], hour: int) -> list[GpuRent]:
+    """Those that begin after this hour: a clock was ahead when they were dated, or is behind now."""
+    return [rent for rent in known if rent.from_hour > hour]

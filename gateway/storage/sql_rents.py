@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.economics.rent import GpuRent, rents_begun
+from gateway.economics.rent import GpuRent, dated_ahead, rents_begun
 from gateway.storage.database import RENTS_LOCK, lock, writing
-from gateway.storage.tables import gpu_rents
+from gateway.storage.tables import gpu_rents, hourly
 
 
 class SqlRents:
@@ -21,11 +21,18 @@ class SqlRents:
             return await _read(connection)
 
     async def keep(self, present: Sequence[GpuRent], hour: int) -> None:
-        if not rents_begun(await self.rents(), present, hour):
+        known = await self.rents()
+        if not rents_begun(known, present, hour) and not dated_ahead(known, hour):
             return  # an ordinary start writes nothing, so that it needs no database that can be written
         async with writing(self._engine) as connection:
             await lock(connection, RENTS_LOCK)
-            for rent in rents_begun(await _read(connection), present, hour):
+            known = await _read(connection)
+            if ahead := dated_ahead(known, hour):
+                if await _is_booked_between(connection, hour, min(rent.from_hour for rent in ahead)):
+                    return  # this clock is behind: hours that were paid for already keep their prices
+                await connection.execute(delete(gpu_rents).where(gpu_rents.c.from_hour > hour))
+                known = [rent for rent in known if rent not in ahead]
+            for rent in rents_begun(known, present, hour):
                 # An hour has one price: the last that began in it.
                 same = (gpu_rents.c.backend == rent.backend) & (gpu_rents.c.from_hour == rent.from_hour)
                 await connection.execute(delete(gpu_rents).where(same))
@@ -42,3 +49,9 @@ class SqlRents:
 async def _read(connection: AsyncConnection) -> list[GpuRent]:
     query = select(gpu_rents).order_by(gpu_rents.c.backend, gpu_rents.c.from_hour)
     return [GpuRent(**row) for row in (await connection.execute(query)).mappings()]
+
+
+async def _is_booked_between(connection: AsyncConnection, hour: int, other_hour: int) -> bool:
+    """Whether requests came after the one hour and before the other: then time has passed through them."""
+    between = select(hourly.c.hour).where(hourly.c.hour > hour, hourly.c.hour < other_hour).limit(1)
+    return (await connection.execute(between)).first() is not None

@@ -7,7 +7,10 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.economics.rent import GpuRent
+from gateway.storage.periods import HOUR_US
+from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_rents import SqlRents
+from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration
 
@@ -35,3 +38,34 @@ async def test_an_hour_has_the_last_price_that_began_in_it(engine: AsyncEngine) 
 async def test_workers_that_start_together_record_it_once(engine: AsyncEngine) -> None:
     await asyncio.gather(*(SqlRents(engine).keep([FIRST], 400_000) for _ in range(8)))
     assert await SqlRents(engine).rents() == [FIRST]
+
+
+DEAR = replace(FIRST, hour_pico_usd=5 * 10**12)
+
+
+async def book(engine: AsyncEngine, *hours: int) -> None:
+    intents = [make_intent(hour, accepted_at_us=hour * HOUR_US) for hour in hours]
+    await SqlLedger(engine).insert([make_entry(one, intent=intent) for one, intent in zip(hours, intents, strict=True)])
+
+
+async def test_a_price_dated_by_a_clock_that_was_ahead_begins_when_it_is_right(engine: AsyncEngine) -> None:
+    rents = SqlRents(engine)
+    await book(engine, 400_000)
+    await rents.keep([FIRST], 400_000)
+    await rents.keep([DEAR], 409_000)  # a year ahead; some requests came meanwhile
+    await book(engine, 409_000, 409_001)
+    await rents.keep([DEAR], 400_100)
+    assert await rents.rents() == [FIRST, replace(DEAR, from_hour=400_100)]
+    await rents.keep([FIRST], 400_200)
+    assert [one.from_hour for one in await rents.rents()] == [0, 400_100, 400_200]
+
+
+async def test_a_clock_that_is_behind_changes_no_hour_that_was_paid_for(engine: AsyncEngine) -> None:
+    rents = SqlRents(engine)
+    await rents.keep([FIRST], 400_000)
+    await rents.keep([DEAR], 400_100)
+    known = await rents.rents()
+    await book(engine, 400_050, 400_150)
+    for price in (FIRST, DEAR, replace(DEAR, hour_pico_usd=7)):
+        await rents.keep([price], 400_000)
+    assert await rents.rents() == known
