@@ -20,7 +20,7 @@ from gateway.api.messages import MessagesPath
 from gateway.api.openai_errors import body_of, headers_of, status_of
 from gateway.api.openapi_hot import complete_document
 from gateway.api.public import ANTHROPIC
-from gateway.api.shedding import API, Load
+from gateway.api.shedding import Load
 from gateway.api.token_path import ENDPOINTS, TokenPath
 from gateway.api.unpacking import Unpacker
 from gateway.errors import BreakevenError, InvalidRequest, NotFound, RequestError
@@ -72,8 +72,8 @@ class Root:
 def _as_meant(scope: Scope) -> Scope:
     """The scope, or a changed copy: the server goes by its own, in which HEAD stays HEAD."""
     path: str = scope["path"]
-    if path.startswith(API) and path.endswith("/"):
-        scope = {**scope, "path": path.rstrip("/")}
+    if path.endswith("/") and path != "/":
+        scope = {**scope, "path": path.rstrip("/") or "/"}
     return {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
 
 
@@ -94,6 +94,7 @@ def build_fastapi() -> FastAPI:
         summary="A cost-aware LLM router and gateway with books that balance.",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # it would send whoever asks to a host that a caller's header names
     )
     handler = cast("Callable[[Request, Exception], Awaitable[Response]]", _our_error)
     app.add_exception_handler(BreakevenError, handler)

@@ -229,6 +229,16 @@ async def test_a_slash_too_many_is_no_other_endpoint(service: Service, path: str
         assert (await client.get("/v1/models/")).json() == (await client.get("/v1/models")).json()
 
 
+@pytest.mark.parametrize(
+    ("path", "status"), [("/healthz/", 200), ("/nope/", 404), ("//", 404), ("//other.example/", 404)]
+)
+async def test_no_slash_leads_to_a_host_that_the_caller_names(service: Service, path: str, status: int) -> None:
+    async with httpx.AsyncClient(base_url=service.url, headers={**HEADERS, "host": "other.example"}) as client:
+        answer = await client.get(f"{service.url}{path}")
+    assert answer.status_code == status
+    assert "location" not in answer.headers
+
+
 async def test_head_says_what_get_would_without_a_body(service: Service) -> None:
     async with httpx.AsyncClient(base_url=service.url, headers=HEADERS, timeout=60) as client:
         for path, status in (("/healthz", 200), ("/v1/models", 200), ("/v1/models/b", 200), ("/nope", 404)):
