@@ -2,11 +2,14 @@
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
+from gateway.clock import unstepped_seconds
 from gateway.errors import Forbidden, Unauthenticated
+from gateway.moments import moment_of
 
 Role = Literal["app", "lead", "viewer", "finance", "editor", "owner"]
 """`app` calls models and nothing else, a `lead` reads what its own team spends; the others read or change more and more
@@ -29,6 +32,21 @@ class KeyRecord:
     keeps_bodies: bool = False  # its prompts and answers are stored, sealed
 
 
+@dataclass(frozen=True, slots=True)
+class ReplacedSecret:
+    """A secret whose place another took. `seconds_left` is how far off its end was by the store's clock when it was
+    read; a withdrawn one has none."""
+
+    key_id: str
+    replaced_at_us: int
+    ends_at_us: int
+    seconds_left: float
+    is_withdrawn: bool
+
+
+NONE_REPLACED: Mapping[bytes, ReplacedSecret] = MappingProxyType({})
+
+
 def hash_key(pepper: bytes, key: str) -> bytes:
     """HMAC-SHA256 of a key under the deployment's pepper: what is stored."""
     return hmac.digest(pepper, key.encode("utf-8", "surrogateescape"), hashlib.sha256)
@@ -37,11 +55,16 @@ def hash_key(pepper: bytes, key: str) -> bytes:
 class KeyRing:
     """All keys by hash. Looking up a 256-bit hash compares no secret, so there is nothing to time."""
 
-    def __init__(self, pepper: bytes) -> None:
+    def __init__(self, pepper: bytes, unstepped: Callable[[], float] = unstepped_seconds) -> None:
         self._pepper = pepper
+        self._unstepped = unstepped
         # Keyed once, copied per request: the one-shot call lets other threads in, which costs more than the hash.
         self._keyed = hmac.new(pepper, digestmod=hashlib.sha256)
         self._records: Mapping[bytes, KeyRecord] = {}
+        self._replaced = NONE_REPLACED
+        self._rotated: Mapping[str, KeyRecord] = {}
+        self._deadlines: Mapping[bytes, float] = {}
+        self._used: dict[bytes, float] = {}
 
     def cache_salt(self, tenant: str) -> str:
         """What separates a tenant's prompt cache from all others': nobody outside can compute or choose it."""
@@ -51,9 +74,41 @@ class KeyRing:
         """64 bytes under which a team's names of kept responses are made: nobody else's name means anything to it."""
         return hmac.digest(self._pepper, b"response names\0" + team.encode(), hashlib.sha512)
 
-    def replace(self, records: Mapping[bytes, KeyRecord]) -> None:
+    def replace(
+        self, records: Mapping[bytes, KeyRecord], replaced: Mapping[bytes, ReplacedSecret] = NONE_REPLACED
+    ) -> None:
         """Take over a fresh copy of the store; atomic for everyone who asks."""
+        now = self._unstepped()
+        self._deadlines = {key_hash: self._deadline(key_hash, one, now) for key_hash, one in replaced.items()}
+        ids = {one.key_id for one in replaced.values()}
+        self._rotated = {one.id: one for one in records.values() if one.id in ids} if ids else {}
+        self._replaced = replaced
         self._records = records
+
+    def _deadline(self, key_hash: bytes, one: ReplacedSecret, now: float) -> float:
+        """By a clock that nobody sets, from when its end was first heard of: no step of another moves it."""
+        known = self._replaced.get(key_hash)
+        if known is not None and known.ends_at_us == one.ends_at_us and not one.is_withdrawn:
+            return self._deadlines[key_hash]
+        return now + one.seconds_left
+
+    def used(self) -> dict[bytes, float]:
+        """Replaced secrets that were used and not yet forgotten to be: how many seconds ago."""
+        now = self._unstepped()
+        return {key_hash: now - at for key_hash, at in self._used.items()}
+
+    def forget_uses(self, noted: Mapping[bytes, float]) -> None:
+        """Those that were noted; one that is used again counts anew."""
+        self._used = {key_hash: at for key_hash, at in self._used.items() if key_hash not in noted}
+
+    def overdue(self) -> list[bytes]:
+        """Replaced secrets that are refused here because their time is over, and are not withdrawn in the store yet."""
+        now = self._unstepped()
+        return [
+            key_hash
+            for key_hash, one in self._replaced.items()
+            if not one.is_withdrawn and self._deadlines[key_hash] <= now
+        ]
 
     def authenticate(self, credential: str | None, now_us: int) -> KeyRecord:
         """The key behind an `Authorization: Bearer` or `x-api-key` value. Raises Unauthenticated, saying what to do."""
@@ -62,14 +117,31 @@ class KeyRing:
                 "No API key was given. Send 'Authorization: Bearer YOUR_KEY'; `breakeven keys create` makes one."
             )
         token = credential.removeprefix("Bearer ").removeprefix("bearer ").strip()
-        record = self._records.get(self._hashed(token))
+        key_hash = self._hashed(token)
+        record = self._records.get(key_hash)
+        replaced = self._replaced.get(key_hash) if record is None else None
+        if replaced is not None:
+            record = self._rotated.get(replaced.key_id)
         if record is None:
             raise Unauthenticated("This API key is not known here. Check it, or make one: `breakeven keys create`.")
         if record.revoked_at_us is not None:  # whatever the clock here says: it may be behind, or be put back
             raise Unauthenticated(f"The API key {record.name!r} was revoked.")
         if record.expires_at_us is not None and record.expires_at_us <= now_us:
             raise Unauthenticated(f"The API key {record.name!r} has expired.")
+        if replaced is not None:
+            self._use(key_hash, replaced, record)
         return record
+
+    def _use(self, key_hash: bytes, replaced: ReplacedSecret, record: KeyRecord) -> None:
+        """Raises Unauthenticated where the overlap is over."""
+        now = self._unstepped()
+        if now >= self._deadlines[key_hash]:
+            since, until = (f"{moment_of(at):%Y-%m-%d %H:%M}" for at in (replaced.replaced_at_us, replaced.ends_at_us))
+            raise Unauthenticated(
+                f"This secret of the API key {record.name!r} was replaced on {since} UTC and worked until {until} UTC; "
+                "use the new one."
+            )
+        self._used[key_hash] = now
 
     def _hashed(self, token: str) -> bytes:
         """As `hash_key`."""

@@ -44,7 +44,9 @@ def build_admin(gateway: Gateway) -> APIRouter:
     return build_admin_router(
         pipeline=gateway.pipeline,
         prices=gateway.deployment.prices,
-        keys=KeyService(stores.keys, gateway.take_over, now_us, gateway.deployment.shared_limits.tiers.keys()),
+        keys=KeyService(
+            stores.keys, stores.secrets, gateway.take_over, now_us, gateway.deployment.shared_limits.tiers.keys()
+        ),
         rules=gateway.rules,
         replay=ReplayService(stores.ledger, stores.feedback, snapshot_of, now_us),
         reports=services.reports,

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from backends.protocol import Backend
 from classifier.protocol import Classifier
 from gateway.access.keys import KeyRing
+from gateway.access.rotation import Overlaps
 from gateway.clock import PatientClock, now_us
 from gateway.composition.chores import Chore, lasting
 from gateway.composition.deployment import Deployment
@@ -63,6 +64,7 @@ RETENTION_SECONDS = 3600.0
 FEEDBACK_SECONDS = 15.0
 RULES_SECONDS = 30.0
 NOTICES_SECONDS = 30.0
+OVERLAPS_SECONDS = 10.0
 SHADOWS_AT_STOP_SECONDS = 10.0
 BODIES_AT_STOP_SECONDS = 5.0
 
@@ -143,7 +145,9 @@ class Gateway:
     async def refresh(self) -> None:
         """Keys, budgets and rules as the database has them now."""
         async with self.refreshing:  # who read the database earlier must not apply it later
-            self.key_ring.replace(await self.stores.keys.records())
+            # In this order: a secret that is replaced between the two is in both, never in neither.
+            records = await self.stores.keys.records()
+            self.key_ring.replace(records, await self.stores.secrets.replaced())
             self.pipeline.admission.limits = limits_of_keys(
                 await self.stores.keys.limits(), self.deployment.shared_limits
             )
@@ -200,6 +204,7 @@ class Gateway:
             Chore("retention", RETENTION_SECONDS, self.forget),
             Chore("feedback", FEEDBACK_SECONDS, self.classifier_watch.look),
             Chore("evidence", FEEDBACK_SECONDS, self.implied.flush),
+            Chore("overlaps of secrets", OVERLAPS_SECONDS, Overlaps(self.key_ring, self.stores.secrets).look),
             Chore("rules' traffic", RULES_SECONDS, self.rule_watch.look),
         )
         work: dict[str, Callable[[], Awaitable[object]]] = {

@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -147,6 +147,15 @@ async def lock(connection: AsyncConnection, number: int) -> None:
     """Until this transaction ends nobody else passes here; SQLite has only one writer anyhow."""
     if connection.dialect.name == "postgresql":
         await connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": number})
+
+
+async def shared_now_us(connection: AsyncConnection, here: Callable[[], int]) -> int:
+    """By the clock of the database, which all replicas share; those that share SQLite's file share their machine's."""
+    if connection.dialect.name != "postgresql":
+        return here()
+    return (
+        await connection.execute(text("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"))
+    ).scalar_one()
 
 
 async def migrate(url: str, revision: str = "head") -> None:

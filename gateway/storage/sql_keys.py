@@ -31,6 +31,10 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
+def new_secret() -> str:
+    return PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+
+
 class SqlKeyStore:
     """The key store; see gateway.stores.KeyStore."""
 
@@ -56,7 +60,7 @@ class SqlKeyStore:
     async def _create(
         self, connection: AsyncConnection, new: NewKey, *, author: str, limits: Mapping[str, Any] | None = None
     ) -> tuple[ListedKey, str]:
-        secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+        secret = new_secret()
         key_id, at_us = f"key_{secrets.token_hex(8)}", self._now_us()
         row: dict[str, Any] = {
             "id": key_id,

@@ -16,6 +16,7 @@ from gateway.storage.sql_notices import SqlNotices
 from gateway.storage.sql_rents import SqlRents
 from gateway.storage.sql_reports import SqlReports
 from gateway.storage.sql_rules import SqlRulesStore
+from gateway.storage.sql_secrets import SqlSecrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class SqlStores:
     rents: SqlRents
     reports: SqlReports
     rules: SqlRulesStore
+    secrets: SqlSecrets
 
 
 def open_stores(database: AsyncEngine, home: Home) -> SqlStores:
@@ -49,4 +51,5 @@ def open_stores(database: AsyncEngine, home: Home) -> SqlStores:
         rents=SqlRents(database),
         reports=SqlReports(database),
         rules=SqlRulesStore(database),
+        secrets=SqlSecrets(database, home.pepper()),
     )

@@ -221,6 +221,20 @@ api_keys = Table(
     CheckConstraint("role in ('app', 'lead', 'viewer', 'finance', 'editor', 'owner')", name="role"),
 )
 
+# Secrets whose place another took: each works until its end, and never again once it is withdrawn. Of a key the newest
+# few are remembered, so that who still uses one hears what happened.
+replaced_secrets = Table(
+    "replaced_secrets",
+    metadata,
+    Column("hash", LargeBinary(32), primary_key=True),
+    Column("key_id", Text, nullable=False),
+    Column("replaced_at_us", BigInteger, nullable=False),
+    Column("ends_at_us", BigInteger, nullable=False),
+    Column("withdrawn_at_us", BigInteger),
+    Column("last_used_at_us", BigInteger),
+    Index("ix_replaced_secrets_key_id", "key_id"),
+)
+
 # What a team, a project or everything may cost in a calendar month (UTC).
 budgets = Table(
     "budgets",

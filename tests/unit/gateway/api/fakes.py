@@ -11,7 +11,8 @@ from fastapi.testclient import TestClient
 
 from backends.protocol import BackendHealth
 from backends.scripted import Outcome, ScriptedBackend, follow
-from gateway.access.keys import KeyRecord, KeyRing, Role, hash_key
+from gateway.access.keys import KeyRecord, KeyRing, ReplacedSecret, Role, hash_key
+from gateway.access.rotation import NewSecret, OldSecret, Rotation
 from gateway.api.admin import PREFIX, build_admin_router
 from gateway.api.admin_entries import build_own_requests_router
 from gateway.api.admin_exports import build_exports_router
@@ -19,7 +20,7 @@ from gateway.api.admin_keys import KeyService
 from gateway.api.admin_reports import build_forecast_router, build_reconcile_router, build_what_if_router
 from gateway.api.app import build_fastapi
 from gateway.economics.traffic import HourlyTraffic
-from gateway.errors import InvalidRequest
+from gateway.errors import Conflict, InvalidRequest
 from gateway.kept_answers.body_keeper import Bodies
 from gateway.ledger.entry import Entry
 from gateway.limits.values import BudgetScope
@@ -139,6 +140,49 @@ class MemoryKeys:
 
     def ring(self) -> dict[bytes, KeyRecord]:
         return {hash_key(PEPPER, self.secrets[one.record.id]): one.record for one in self.listed}
+
+
+class MemorySecrets:
+    """SecretStore beside MemoryKeys, at NOW_US; every old secret is remembered."""
+
+    def __init__(self, keys: MemoryKeys) -> None:
+        self._keys = keys
+        self.old: dict[bytes, ReplacedSecret] = {}
+        self.used: dict[bytes, float] = {}
+
+    async def rotate(self, key_id: str, *, overlap_seconds: int, author: str) -> NewSecret | None:
+        key = next((one.record for one in self._keys.listed if one.record.id == key_id), None)
+        if key is None:
+            return None
+        if key.revoked_at_us is not None:
+            raise Conflict(f"The key {key.name!r} was revoked; make another key.", code="key_revoked")
+        ends_at_us = NOW_US + overlap_seconds * 10**6
+        old = hash_key(PEPPER, self._keys.secrets[key_id])
+        self.old[old] = ReplacedSecret(key_id, NOW_US, ends_at_us, float(overlap_seconds), not overlap_seconds)
+        self._keys.secrets[key_id] = secret = f"bk-{key_id}-{len(self.old)}"
+        return NewSecret(secret, ends_at_us)
+
+    async def end_overlap(self, key_id: str, *, author: str) -> bool:
+        await self.withdraw([key_hash for key_hash, one in self.old.items() if one.key_id == key_id])
+        return any(one.record.id == key_id for one in self._keys.listed)
+
+    async def rotations(self) -> Mapping[str, Rotation]:
+        found: dict[str, Rotation] = {}
+        for one in self.old.values():
+            working = OldSecret(one.replaced_at_us, one.ends_at_us, None)
+            before = found.get(one.key_id, Rotation(one.replaced_at_us)).working
+            found[one.key_id] = Rotation(NOW_US, before if one.is_withdrawn else (working, *before))
+        return found
+
+    async def replaced(self) -> Mapping[bytes, ReplacedSecret]:
+        return dict(self.old)
+
+    async def note_uses(self, seconds_ago: Mapping[bytes, float]) -> None:
+        self.used |= seconds_ago
+
+    async def withdraw(self, hashes: Collection[bytes]) -> None:
+        for key_hash in hashes:
+            self.old[key_hash] = replace(self.old[key_hash], seconds_left=0.0, is_withdrawn=True, ends_at_us=NOW_US)
 
 
 class MemoryBudgets:
@@ -266,6 +310,7 @@ class AdminRig:
 
     def __init__(self, rules_file: Path | None = None) -> None:
         self.keys = MemoryKeys()
+        self.secrets = MemorySecrets(self.keys)
         self.rules_store = MemoryRules()
         self.entries = MemoryEntries()
         self.bodies = MemoryBodies()
@@ -295,7 +340,7 @@ class AdminRig:
             build_admin_router(
                 pipeline=self.pipeline,
                 prices=book,
-                keys=KeyService(self.keys, self._refresh, lambda: NOW_US),
+                keys=KeyService(self.keys, self.secrets, self._refresh, lambda: NOW_US),
                 rules=self.rules,
                 replay=self._replay,
                 reports=NoReports(),
@@ -324,7 +369,7 @@ class AdminRig:
         return self
 
     async def _refresh(self) -> None:
-        self.ring.replace(self.keys.ring())
+        self.ring.replace(self.keys.ring(), await self.secrets.replaced())
 
     async def _replay(self, document: RulesDocument, since_us: int | None, until_us: int | None) -> ReplayResult:
         self.replayed.append(document)

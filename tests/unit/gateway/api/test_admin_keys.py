@@ -138,3 +138,64 @@ async def test_a_key_that_would_be_born_expired_is_refused_and_an_unknown_one_is
     assert rig.ask("owner", "POST", KEYS, name="bot", expires_at_us=1_790_000_000).status_code == 400
     assert rig.ask("owner", "PATCH", f"{KEYS}/nothing", team="blue").status_code == 404
     assert rig.ask("editor", "PATCH", f"{KEYS}/nothing", team="blue").status_code == 403
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {secret}"}
+
+
+async def test_a_rotated_key_works_by_both_secrets_until_the_overlap_is_ended() -> None:
+    rig = await AdminRig().start()
+    created = rig.ask("owner", "POST", KEYS, name="bot", role="viewer", limits={"budget_usd": "25"}).json()
+    path = f"{KEYS}/{created['id']}"
+    answer = rig.ask("owner", "POST", f"{path}/rotate", overlap_seconds=3600)
+    assert answer.status_code == 200
+    rotated = answer.json()
+    working = [{"replaced_at_us": NOW_US, "ends_at_us": NOW_US + 3600 * 10**6, "last_used_at_us": None}]
+    assert rotated == {**created, "key": rotated["key"], "rotated_at_us": NOW_US, "old_secrets": working}
+    assert rotated["key"] != created["key"]
+    seen = [rig.client.get("/admin/v1/me", headers=bearer(one["key"])).json() for one in (created, rotated)]
+    assert [one["id"] for one in seen] == [created["id"]] * 2
+    listed = rig.ask("finance", "GET", KEYS)
+    assert listed.json()["keys"][0]["old_secrets"] == working
+    assert rotated["key"] not in listed.text
+
+    ended = rig.ask("owner", "POST", f"{path}/end-overlap").json()["keys"][0]
+    assert (ended["rotated_at_us"], ended["old_secrets"]) == (NOW_US, [])
+    refused = rig.client.get("/admin/v1/me", headers=bearer(created["key"]))
+    assert refused.status_code == 401
+    assert "'bot' was replaced on 2026-09-21" in refused.json()["error"]["message"]
+    assert "use the new one" in refused.json()["error"]["message"]
+    assert rig.client.get("/admin/v1/me", headers=bearer(rotated["key"])).status_code == 200
+
+
+async def test_an_owner_may_replace_the_secret_that_asks_for_it_at_once() -> None:
+    rig = await AdminRig().start()
+    old = rig.keys.secrets["key-5"]
+    own = rig.ask("owner", "GET", "/admin/v1/me").json()["id"]
+    made = rig.ask("owner", "POST", f"{KEYS}/{own}/rotate", overlap_seconds=0).json()
+    assert rig.client.get("/admin/v1/me", headers=bearer(old)).status_code == 401
+    assert rig.client.get("/admin/v1/me", headers=bearer(made["key"])).json()["id"] == own
+
+
+async def test_without_a_body_the_overlap_is_a_day() -> None:
+    rig = await AdminRig().start()
+    made = rig.ask("owner", "POST", f"{KEYS}/key-0/rotate").json()
+    assert made["old_secrets"][0]["ends_at_us"] == NOW_US + 86_400 * 10**6
+
+
+async def test_what_cannot_be_rotated_is_said_and_a_revoked_key_stops_by_every_secret() -> None:
+    rig = await AdminRig().start()
+    created = rig.ask("owner", "POST", KEYS, name="bot", role="viewer").json()
+    path = f"{KEYS}/{created['id']}"
+    for seconds in (-1, 30 * 86_400 + 1, 0.5):
+        assert rig.ask("owner", "POST", f"{path}/rotate", overlap_seconds=seconds).status_code == 400
+    assert rig.ask("owner", "POST", f"{KEYS}/nothing/rotate").status_code == 404
+    assert rig.ask("owner", "POST", f"{KEYS}/nothing/end-overlap").status_code == 404
+    assert rig.ask("editor", "POST", f"{path}/rotate").status_code == 403
+    rotated = rig.ask("owner", "POST", f"{path}/rotate").json()
+    rig.ask("owner", "POST", f"{path}/revoke")
+    for secret in (created["key"], rotated["key"]):
+        refused = rig.client.get("/admin/v1/me", headers=bearer(secret))
+        assert (refused.status_code, "was revoked" in refused.text) == (401, True)
+    assert rig.ask("owner", "POST", f"{path}/rotate").status_code == 409

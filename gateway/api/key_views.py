@@ -1,0 +1,189 @@
+"""What a key looks like over `/admin/v1`: as it is asked for, changed and listed."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Annotated, Any, cast
+
+import msgspec
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
+
+from gateway.access.keys import Role
+from gateway.access.rotation import DEFAULT_OVERLAP_SECONDS, MOST_OVERLAP_SECONDS, Rotation
+from gateway.limits.admission import Limits, parse_limits
+from gateway.stores import KeyChange, ListedKey, NewKey
+
+Label = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\w .:/@-]+$")]
+
+NULL = {"type": "null"}
+
+
+def _limits(given: dict[str, Any]) -> dict[str, Any]:
+    """As they are stored: what is null is left out."""
+    limits = {name: value for name, value in given.items() if value is not None}
+    parse_limits(limits)
+    if small := [name for name, value in limits.items() if isinstance(value, int) and value < 1]:
+        raise ValueError(f"{small[0]} must be at least 1; revoke the key to stop it, or leave it out for no limit")
+    return limits
+
+
+def _limits_schema() -> dict[str, Any]:
+    """Without references: the OpenAPI document has no place for the definitions of another library. Each may be null,
+    which is as good as left out."""
+    definitions = msgspec.json.schema(Limits)["$defs"]
+
+    def inline(part: Any) -> Any:
+        if isinstance(part, list):
+            return [inline(one) for one in part]
+        if not isinstance(part, dict):
+            return part
+        if "$ref" in part:
+            return inline(definitions[part["$ref"].rpartition("/")[2]])
+        return {name: inline(one) for name, one in part.items()}
+
+    def or_null(part: dict[str, Any]) -> dict[str, Any]:
+        return part if NULL in part.get("anyOf", ()) else {"anyOf": [part, NULL]}
+
+    limits = inline(definitions["Limits"])
+    return limits | {"properties": {name: or_null(one) for name, one in limits["properties"].items()}}
+
+
+KeyLimits = Annotated[dict[str, Any], AfterValidator(_limits), WithJsonSchema(_limits_schema())]
+"""Documented by the type that admission reads them with."""
+
+
+class CreateKey(BaseModel):
+    """Give an app its own key; a team and a project make its cost appear under them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Label
+    role: Role = "app"
+    team: Label | None = None
+    project: Label | None = None
+    tags: list[Label] = Field(default_factory=list[str], max_length=16)
+    allowed_models: list[str] | None = Field(default=None, max_length=200)
+    expires_at_us: int | None = Field(default=None, ge=0)
+    limits: KeyLimits = Field(default_factory=dict[str, Any])
+    keeps_bodies: bool = Field(default=False, description="Store its prompts and answers, encrypted; see retention")
+
+    def new_key(self) -> NewKey:
+        allowed = tuple(self.allowed_models) if self.allowed_models is not None else None
+        return NewKey(
+            self.name,
+            self.role,
+            self.team,
+            self.project,
+            tuple(self.tags),
+            allowed,
+            self.expires_at_us,
+            self.keeps_bodies,
+        )
+
+
+class ChangeKey(BaseModel):
+    """What is to be another; what is left out stays. null takes away: no team, every model, no end."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Label | None = None
+    team: Label | None = None
+    project: Label | None = None
+    tags: list[Label] | None = Field(default=None, max_length=16)
+    allowed_models: list[str] | None = Field(default=None, max_length=200)
+    expires_at_us: int | None = Field(default=None, ge=0)
+    limits: KeyLimits | None = Field(default=None, description="All of them; what is left out is not limited any more")
+
+    @field_validator("name")
+    @classmethod
+    def _needs_name(cls, given: str | None) -> str:
+        if given is None:
+            raise ValueError("a key needs a name; leave it out to keep the one it has")
+        return given
+
+    def change(self) -> KeyChange:
+        """Only what was given."""
+        given: dict[str, Any] = {name: getattr(self, name) for name in self.model_fields_set}
+        empty = {"tags": [], "limits": {}}
+        return cast("KeyChange", given | {name: given[name] or none for name, none in empty.items() if name in given})
+
+
+class NewLimits(BaseModel):
+    """All of a key's limits; what is left out is not limited any more."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limits: KeyLimits
+
+
+class WorkingSecret(BaseModel):
+    """A replaced secret that still works. It was last used at about the time that is said; null: not since then."""
+
+    replaced_at_us: int
+    ends_at_us: int
+    last_used_at_us: int | None
+
+
+class Key(BaseModel):
+    id: str
+    name: str
+    role: Role
+    team: str | None
+    project: str | None
+    tags: list[str]
+    allowed_models: list[str] | None
+    created_at_us: int
+    expires_at_us: int | None
+    revoked_at_us: int | None
+    limits: KeyLimits
+    keeps_bodies: bool
+    rotated_at_us: int | None
+    old_secrets: list[WorkingSecret]
+
+
+class CreatedKey(Key):
+    """`key` is the secret: shown this once."""
+
+    key: str
+
+
+class RotateKey(BaseModel):
+    """How long secrets that the key had before go on working beside the new one; 0: they end at once."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    overlap_seconds: int = Field(default=DEFAULT_OVERLAP_SECONDS, ge=0, le=MOST_OVERLAP_SECONDS)
+
+
+class KeyList(BaseModel):
+    keys: list[Key]
+
+
+class Me(BaseModel):
+    """The caller's own key and what its role allows."""
+
+    id: str
+    name: str
+    role: Role
+    team: str | None
+    permissions: list[str]
+
+
+def key_fields(listed: ListedKey, limits: Mapping[str, Any], rotation: Rotation | None) -> dict[str, object]:
+    """Of `Key`."""
+    record = listed.record
+    return {
+        "id": record.id,
+        "name": record.name,
+        "role": record.role,
+        "team": record.team,
+        "project": record.project,
+        "tags": list(record.tags),
+        "allowed_models": sorted(record.allowed_models) if record.allowed_models is not None else None,
+        "created_at_us": listed.created_at_us,
+        "expires_at_us": record.expires_at_us,
+        "revoked_at_us": record.revoked_at_us,
+        "limits": dict(limits),
+        "keeps_bodies": record.keeps_bodies,
+        "rotated_at_us": None if rotation is None else rotation.rotated_at_us,
+        "old_secrets": [] if rotation is None else [asdict(one) for one in rotation.working],
+    }
