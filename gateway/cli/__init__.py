@@ -22,7 +22,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "demo": ("gateway.cli.demo", "Send a file of prompts through the running endpoint and show where they went."),
     },
     "Keys and rules": {
-        "keys": ("gateway.cli.keys", "Create, list, change and revoke API keys."),
+        "keys": ("gateway.cli.keys", "Create, list, change, rotate and revoke API keys."),
         "notices": ("gateway.cli.notices", "Try the webhook that is told when a budget nears its end."),
         "rules": ("gateway.cli.rules", "List, show, diff, apply, activate and roll back routing rules."),
         "replay": ("gateway.cli.replay", "Re-decide logged traffic under other rules, prices or models."),

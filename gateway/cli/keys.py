@@ -1,4 +1,4 @@
-"""`breakeven keys`: create, list, change and revoke API keys."""
+"""`breakeven keys`: create, list, change, rotate and revoke API keys."""
 
 import asyncio
 import json
@@ -12,14 +12,14 @@ from rich.table import Column, Table
 
 from gateway.access.keys import Role
 from gateway.access.roles import require_team
+from gateway.access.rotation import OldSecret, Rotation
+from gateway.cli.key_rotation import AUTHOR, NAMED, end_overlap, key_id_of, rotate
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, open_state
-from gateway.errors import NotFound
 from gateway.limits.admission import parse_limits
 from gateway.stores import KeyChange, ListedKey, NewKey
 
-app = typer.Typer(help="API keys. A secret is shown once, when its key is created.", no_args_is_help=True)
-AUTHOR = "command line"
+app = typer.Typer(help="API keys. A secret is shown once, when it is made.", no_args_is_help=True)
 DAY_US = 86_400_000_000
 LIMITS = ("budget_usd", "requests_per_minute", "tokens_per_minute", "tier_quotas")
 CLEARED = {
@@ -71,7 +71,7 @@ def create(
 
 @app.command()
 def change(
-    key_id: str = typer.Argument(..., help="The key's id, as `keys list` shows it."),
+    key: str = typer.Argument(..., help=NAMED),
     name: str | None = typer.Option(None, help="What to call it from now on."),
     team: str | None = typer.Option(None, help="Whose cost it is from now on; what was spent stays where it is."),
     project: str | None = typer.Option(None),
@@ -108,8 +108,7 @@ def change(
             raise typer.BadParameter(f"{one} is both cleared and given a value", param_hint="--clear")
     if not given and not limits:
         raise typer.BadParameter("name what to change; `breakeven keys change --help` lists it")
-    asyncio.run(_change(key_id, cast("KeyChange", given), limits))
-    print(f"Changed {key_id}.")
+    print(f"Changed {asyncio.run(_change(key, cast('KeyChange', given), limits))}.")
 
 
 def _end(days: float | None) -> int | None:
@@ -157,18 +156,24 @@ def list_keys(as_json: bool = typer.Option(False, "--json")) -> None:
         return
     table = Table(Column("id", no_wrap=True), "name", "role", "team", "project", "created", "state")
     for row in rows:
-        at = str(row["created"])
         whose = (str(row[column] or "") for column in ("id", "name", "role", "team", "project"))
-        table.add_row(*whose, f"{at[:10]} {at[11:19]} UTC", str(row["state"]))
+        table.add_row(*whose, _readable(row["created"]), str(row["state"]))
     show_table(table)
+    for row in rows:
+        if row["state"] == "active":
+            for old in row["old_secrets"]:
+                last_used = "not used since" if old["last_used"] is None else f"last used {_readable(old['last_used'])}"
+                print(f"{row['id']} {row['name']}: an older secret works until {_readable(old['ends'])}, {last_used}")
+
+
+app.command()(rotate)
+app.command()(end_overlap)
 
 
 @app.command()
-def revoke(key_id: str = typer.Argument(..., help="The key's id, as `keys list` shows it.")) -> None:
+def revoke(key: str = typer.Argument(..., help=NAMED)) -> None:
     """End a key. Every worker refuses it within a second."""
-    if not asyncio.run(_revoke(key_id)):
-        raise _unknown(key_id)
-    print(f"Revoked {key_id}.")
+    print(f"Revoked {asyncio.run(_revoke(key))}.")
 
 
 async def _create(new: NewKey, limits: Mapping[str, Any]) -> tuple[ListedKey, str]:
@@ -177,17 +182,18 @@ async def _create(new: NewKey, limits: Mapping[str, Any]) -> tuple[ListedKey, st
         return await state.keys.create(new, author=AUTHOR, limits=limits)
 
 
-async def _change(key_id: str, change: KeyChange, limits: Mapping[str, Any]) -> None:
-    """`limits` are laid over the key's own; None takes one away, and a budget's window goes with it."""
+async def _change(named: str, change: KeyChange, limits: Mapping[str, Any]) -> str:
+    """Its id. `limits` are laid over the key's own; None takes one away, and a budget's window goes with it."""
     async with open_state() as state:
+        key_id = await key_id_of(state, named)
         _require_tiers(state, limits)
         if limits:
             stored = {**(await state.keys.limits()).get(key_id, {}), **limits}
             if stored.get("budget_usd") is None:
                 stored.pop("budget_window", None)
             change = {**change, "limits": {name: value for name, value in stored.items() if value is not None}}
-        if not await state.keys.change(key_id, change, author=AUTHOR):
-            raise _unknown(key_id)
+        await state.keys.change(key_id, change, author=AUTHOR)
+        return key_id
 
 
 def _require_tiers(state: State, limits: Mapping[str, Any]) -> None:
@@ -198,22 +204,26 @@ def _require_tiers(state: State, limits: Mapping[str, Any]) -> None:
         )
 
 
-def _unknown(key_id: str) -> NotFound:
-    return NotFound(f"There is no key with the id {key_id!r}; `breakeven keys list` shows them.")
+def _readable(at: str) -> str:
+    return f"{at[:10]} {at[11:19]} UTC"
 
 
-async def _list() -> list[dict[str, object]]:
+async def _list() -> list[dict[str, Any]]:
     async with open_state() as state:
-        limits = await state.keys.limits()
-        return [_row(one, limits.get(one.record.id, {})) for one in await state.keys.list()]
+        limits, rotations = await state.keys.limits(), await state.secrets.rotations()
+        return [
+            _row(one, limits.get(one.record.id, {}), rotations.get(one.record.id)) for one in await state.keys.list()
+        ]
 
 
-async def _revoke(key_id: str) -> bool:
+async def _revoke(named: str) -> str:
     async with open_state() as state:
-        return await state.keys.revoke(key_id, author=AUTHOR)
+        key_id = await key_id_of(state, named)
+        await state.keys.revoke(key_id, author=AUTHOR)
+        return key_id
 
 
-def _row(listed: ListedKey, limits: Mapping[str, Any]) -> dict[str, object]:
+def _row(listed: ListedKey, limits: Mapping[str, Any], rotation: Rotation | None) -> dict[str, Any]:
     record, now = listed.record, time.time_ns() // 1000
     is_expired = record.expires_at_us is not None and record.expires_at_us <= now
     return {
@@ -228,8 +238,15 @@ def _row(listed: ListedKey, limits: Mapping[str, Any]) -> dict[str, object]:
         "limits": dict(limits),
         "created": _moment(listed.created_at_us),
         "expires": None if record.expires_at_us is None else _moment(record.expires_at_us),
+        "rotated": None if rotation is None else _moment(rotation.rotated_at_us),
+        "old_secrets": [] if rotation is None else [_old(one) for one in rotation.working],
         "state": "revoked" if record.revoked_at_us is not None else "expired" if is_expired else "active",
     }
+
+
+def _old(one: OldSecret) -> dict[str, str | None]:
+    last_used = None if one.last_used_at_us is None else _moment(one.last_used_at_us)
+    return {"replaced": _moment(one.replaced_at_us), "ends": _moment(one.ends_at_us), "last_used": last_used}
 
 
 def _moment(at_us: int) -> str:

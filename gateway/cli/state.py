@@ -22,6 +22,7 @@ from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_rents import SqlRents
 from gateway.storage.sql_reports import SqlReports
 from gateway.storage.sql_rules import SqlRulesStore
+from gateway.storage.sql_secrets import SqlSecrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class State:
     ledger: SqlLedger
     reports: SqlReports
     rules: SqlRulesStore
+    secrets: SqlSecrets
 
     async def active_rules(self) -> tuple[RulesDocument, str]:
         """The rules in force and their version: those of the database, or the file's before a first start."""
@@ -83,6 +85,7 @@ async def open_state() -> AsyncGenerator[State]:
             ledger=SqlLedger(database),
             reports=SqlReports(database),
             rules=SqlRulesStore(database),
+            secrets=SqlSecrets(database, home.pepper()),
         )
     finally:
         await database.dispose()

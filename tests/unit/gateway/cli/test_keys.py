@@ -80,6 +80,48 @@ def test_what_means_nothing_is_said(words: tuple[str, ...], said: str) -> None:
 
 
 def test_an_unknown_key_is_said() -> None:
-    for words in (("--team", "red"), ("--requests-per-minute", "3")):
+    for words in (
+        ("change", "key_none", "--team", "red"),
+        ("change", "key_none", "--requests-per-minute", "3"),
+        ("revoke", "key_none"),
+        ("rotate", "key_none"),
+        ("end-overlap", "key_none"),
+    ):
         with pytest.raises(NotFound, match="keys list"):
-            run("change", "key_none", *words)
+            run(*words)
+
+
+def test_a_key_is_rotated_by_its_name_and_the_list_tells_of_the_overlap_until_it_is_ended() -> None:
+    key = make()
+    made = json.loads(run("rotate", "bot", "--overlap", "90m", "--json"))
+    assert (made["id"], made["key"][:3]) == (key, "bk-")
+    [old] = listed()["old_secrets"]
+    assert (old["ends"], old["last_used"]) == (made["old_secrets_end"], None)
+    assert old["replaced"] == listed()["rotated"]
+    shown = f"{key} bot: an older secret works until {old['ends'][:10]} {old['ends'][11:19]} UTC, not used since"
+    assert shown in run("list")
+    assert run("end-overlap", "bot").strip() == f"Key {key} works by its newest secret alone."
+    assert listed()["old_secrets"] == []
+    assert "an older secret" not in run("list")
+    assert f"Key {key} has a new secret; older ones work no more. Shown this once: bk-" in run(
+        "rotate", key, "--overlap", "0"
+    )
+
+
+@pytest.mark.parametrize("overlap", ["", "24", "1w", "-1h", "31d", "0.5h", "h"])
+def test_an_overlap_that_is_no_time_or_too_long_is_said(overlap: str) -> None:
+    make()
+    assert "is no time such as 90m, 24h or 7d, at most 30d" in run("rotate", "bot", f"--overlap={overlap}", exit_code=2)
+    assert listed()["rotated"] is None
+
+
+def test_a_name_that_several_keys_have_is_no_name_for_one_until_all_others_are_revoked() -> None:
+    first, second = make(), make()
+    said = run("rotate", "bot", exit_code=2)
+    assert "2 keys are called 'bot'; say which by its id:" in said
+    assert first in said
+    run("revoke", first)
+    assert json.loads(run("rotate", "bot", "--json"))["id"] == second
+    run("revoke", "bot")
+    with pytest.raises(NotFound, match="no key with the id or name 'bot'"):
+        run("revoke", "bot")
