@@ -20,6 +20,9 @@ def change_text(action: str, detail: str) -> str:
         return _budget(found)
     if action == "key.change":
         return "; ".join(_key(name, found["before"][name], found["after"][name]) for name in found["after"])
+    if action == "key.rotate":
+        until = f"works until {display.moment(found['old_secrets_end_at_us'])}" if found["overlap_seconds"] else "ended"
+        return f"new secret; the old one {until}"
     if action == "key.create":
         limits = json.loads(found["limits"])
         whose = [found["role"], *(f"{name} {found[name]}" for name in ("team", "project") if found[name])]

@@ -15,6 +15,7 @@ from dashboards.key_fields import KeyFields
 from dashboards.key_list import MOST, KeyList, listed
 from dashboards.limit_words import limits_text
 from dashboards.markup import Cell, Column
+from dashboards.secret_words import is_used, old_secrets_text
 
 KEYS = "/admin/v1/keys"
 ROLES = {
@@ -26,9 +27,18 @@ ROLES = {
     "owner": "owner: everything",
 }
 
+DAY_SECONDS = 86_400
+OVERLAPS = {
+    0: "no longer",
+    3600: "1 hour",
+    DAY_SECONDS: "24 hours",
+    7 * DAY_SECONDS: "7 days",
+    30 * DAY_SECONDS: "30 days",
+}
+
 CHANGE_NOTE = (
     "A change holds in every worker within a second; a revoked key stops as soon. What a key has spent stays with the "
-    "team, project and tags that it had."
+    "team, project and tags that it had. With a new secret it stays the same key: both count to its limits."
 )
 
 
@@ -142,6 +152,19 @@ def _name(view: View, keys: KeyList, one: Mapping[str, Any]) -> Cell:
 
 
 def _state(one: Mapping[str, Any], now_us: int) -> Cell:
+    """How it stands, and what to know before an overlap is ended."""
+    state = _standing(one, now_us)
+    if state.tone == "bad" or not one["old_secrets"]:
+        return state
+    said = old_secrets_text(one["old_secrets"])
+    return Cell(
+        f"{state.text}, old secret {'in use' if is_used(one['old_secrets']) else 'works'}",
+        tone="warn",
+        title="; ".join(filter(None, (state.title, said))),
+    )
+
+
+def _standing(one: Mapping[str, Any], now_us: int) -> Cell:
     if one["revoked_at_us"]:
         revoked_at_us = one["revoked_at_us"]
         return Cell(f"revoked {display.day_of(revoked_at_us)}", tone="bad", title=display.moment(revoked_at_us))
@@ -171,6 +194,13 @@ class _Changer:
             with grid("be-actions"):
                 ui.button("Save", on_click=self._save).props("no-caps unelevated")
                 ui.button("Revoke", on_click=self._ask_first).props("no-caps outline color=negative")
+            with grid("be-filters"):
+                self._overlap = ui.select(OVERLAPS, value=DAY_SECONDS, label="The old secret works for")
+                self._overlap.props("dense outlined").classes("be-short")
+                ui.button("New secret", on_click=self._rotate).props("no-caps outline")
+                self._end = ui.button("End the old secret now", on_click=self._ask_to_end)
+                self._end.props("no-caps outline color=negative")
+            self._old = html("")
         self._problem = html("")
         self._editor.set_visibility(False)
         if wanted in self._working:
@@ -184,7 +214,44 @@ class _Changer:
         self._fields.show(self._working[self._chosen.value])
         self._shown = self._fields.read()
         self._problem.set_content("")
+        self._show_old()
         self._editor.set_visibility(True)
+
+    def _show_old(self) -> None:
+        old_secrets = self._working[self._chosen.value]["old_secrets"]
+        self._end.set_visibility(bool(old_secrets))
+        said = old_secrets_text(old_secrets) if old_secrets else ""
+        self._old.set_content(f'<p class="be-note be-hint">{escape(said[:1].upper() + said[1:])}.</p>' if said else "")
+
+    async def _rotate(self) -> None:
+        name = self._working[self._chosen.value]["name"]
+        if self._overlap.value:
+            await self._replace_secret()
+        else:
+            asked = f"Replace the secret of {name!r} at once? Whoever still uses an old one is refused within a second."
+            confirm(asked, "Replace it now", self._replace_secret)
+
+    async def _replace_secret(self) -> None:
+        try:
+            made = await self._view.gateway.post(f"{self._path}/rotate", {"overlap_seconds": self._overlap.value})
+        except (GatewayRefused, GatewayUnreachable) as error:
+            self._problem.set_content(_problem(error))
+            return
+        self._working[made["id"]] = {name: value for name, value in made.items() if name != "key"}
+        self._show_old()
+        self._problem.set_content(
+            f'<p class="be-fine" role="status">The new secret of {escape(made["name"])} works now. Copy it: it is not '
+            f'shown again.</p><code class="be-secret">{escape(made["key"])}</code>'
+        )
+
+    def _ask_to_end(self) -> None:
+        one = self._working[self._chosen.value]
+        said = old_secrets_text(one["old_secrets"])
+        asked = f"End it for {one['name']!r}? Now {said}. Whoever uses it then is refused within a second."
+        confirm(asked, "End it now", self._end_overlap)
+
+    async def _end_overlap(self) -> None:
+        await self._attempt(self._view.gateway.post(f"{self._path}/end-overlap"))
 
     async def _save(self) -> None:
         try:

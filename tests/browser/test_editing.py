@@ -238,6 +238,34 @@ def test_a_key_gets_another_team_tags_and_an_end_and_the_audit_log_says_so(
     see(browser, "team red → blue")
 
 
+def test_a_key_gets_a_new_secret_beside_the_old_one_and_the_old_one_is_ended(
+    browser: webdriver.Chrome, running: Running
+) -> None:
+    headers = {"authorization": f"Bearer {running.month.owner_key}"}
+    made = {"name": "to be rotated"}
+    answer = httpx.post(f"{running.gateway}/admin/v1/keys", json=made, headers=headers, timeout=60, trust_env=False)
+    old, key_id = answer.raise_for_status().json()["key"], answer.json()["id"]
+    go(browser, running, "/keys")
+    browser.find_element(By.CSS_SELECTOR, "input[aria-label=Key]").click()
+    patient(browser).until(lambda one: _option(one, "to be rotated (app)")).click()
+    button(browser, "New secret").click()
+    see(browser, "The new secret of to be rotated works now")
+    new = browser.find_element(By.CLASS_NAME, "be-secret").text
+    see(browser, "The old secret works until")
+    assert running.ask("/v1/models", new)["data"]
+    assert running.ask("/v1/models", old)["data"]
+    go(browser, running, f"/keys?change={key_id}")
+    see(browser, "active, old secret works")
+    assert new not in browser.page_source
+    button(browser, "End the old secret now").click()
+    see(browser, "Whoever uses it then is refused within a second")
+    button(browser, "End it now").click()
+    patient(browser).until(lambda _: _is_refused(running, old))
+    assert running.ask("/v1/models", new)["data"]
+    go(browser, running, "/audit")
+    see(browser, "new secret; the old one works until")
+
+
 def _editor(browser: webdriver.Chrome, label: str) -> WebElement:
     """The changed key's field, not the new key's above it."""
     return browser.find_elements(By.CSS_SELECTOR, f"input[aria-label='{label}']")[1]

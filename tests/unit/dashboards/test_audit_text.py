@@ -40,6 +40,16 @@ KEY = {"role": "app", "team": "red", "project": None, "limits": json.dumps({"bud
         ("rules.activate", "--- a\n+++ b\n@@ -1 +1,2 @@\n-x\n+y\n+z", "lines: +2 −1"),
         ("rules.put", "", "–"),
         ("key.revoke", "{}", "–"),
+        (
+            "key.rotate",
+            json.dumps({"overlap_seconds": 60, "old_secrets_end_at_us": 86_460_000_000}),
+            "new secret; the old one works until 2 Jan 1970 00:01:00 UTC",
+        ),
+        (
+            "key.rotate",
+            json.dumps({"overlap_seconds": 0, "old_secrets_end_at_us": 5}),
+            "new secret; the old one ended",
+        ),
         ("something.new", "as it is", "as it is"),
     ],
 )
