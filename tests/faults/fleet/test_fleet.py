@@ -123,6 +123,37 @@ async def test_a_new_key_works_and_a_revoked_one_stops_at_every_worker(fleet: Fl
     await until_all(fleet, key, 401)
 
 
+async def test_a_rotated_key_is_one_key_at_every_worker_by_both_secrets_until_its_overlap_is_ended(
+    fleet: Fleet,
+) -> None:
+    key_id, old = fleet.new_key("rotated", team="blue")
+    fleet.admin("PATCH", f"/keys/{key_id}", limits={"requests_per_minute": 1_000_000, "budget_usd": "5"})
+    await until_all(fleet, old, 200)
+    new = fleet.admin("POST", f"/keys/{key_id}/rotate", at=fleet.two, overlap_seconds=3600)["key"]
+    await until_all(fleet, new, 200)
+    assert await statuses(fleet, old) == {200}
+    body = {"model": "plain", "messages": [{"role": "user", "content": "once"}]}
+    answers: list[httpx.Response] = []
+    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
+        for url, secret in zip(fleet.urls, (old, new), strict=True):
+            headers = {"authorization": f"Bearer {secret}", "idempotency-key": "over the rotation"}
+            answers.append(await client.post(f"{url}/v1/chat/completions", json=body, headers=headers))
+    assert answers[0].content == answers[1].content
+    assert answers[1].headers["idempotent-replayed"] == "true"
+
+    def last_used() -> object:
+        [listed] = [one for one in fleet.admin("GET", "/keys")["keys"] if one["id"] == key_id]
+        return listed["old_secrets"][0]["last_used_at_us"]
+
+    until(last_used, "nobody says that the old secret is in use")
+    fleet.admin("POST", f"/keys/{key_id}/end-overlap")
+    await until_all(fleet, old, 401)
+    assert await statuses(fleet, new) == {200}
+    fleet.admin("POST", f"/keys/{key_id}/rotate", overlap_seconds=3600)
+    fleet.admin("POST", f"/keys/{key_id}/revoke", at=fleet.two)
+    await until_all(fleet, new, 401)
+
+
 async def test_rules_activated_at_one_replica_decide_at_every_worker(fleet: Fleet) -> None:
     _, key = fleet.new_key("rules")
     await until_all(fleet, key, 200)
