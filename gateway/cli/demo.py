@@ -115,7 +115,7 @@ async def _run(
         ) as client:
             await _require_gateway(client)
             sent = await send_all(client, prompts, concurrency, max_tokens, console)
-            entries = await _entries(client, [one.request_id for one in sent if one.request_id is not None])
+            entries = await read_entries(client, [one.request_id for one in sent if one.request_id is not None])
     return summarise(len(prompts), [one.problem for one in sent if one.problem is not None], entries)
 
 
@@ -126,7 +126,9 @@ async def _require_gateway(client: httpx.AsyncClient) -> None:
         try:
             answer = await client.get("/v1/models")
         except httpx.HTTPError as error:
-            raise StateError(f"nothing answers at {client.base_url}; start it with `make serve`") from error
+            raise StateError(
+                f"nothing answers at {client.base_url}; start it with `make serve` or `breakeven serve`"
+            ) from error
         if answer.status_code == 200:
             return
         if answer.status_code != 401 or asyncio.get_running_loop().time() > deadline:
@@ -180,14 +182,20 @@ def _refusal(answer: httpx.Response) -> str:
         return "without a reason"
 
 
-async def _entries(client: httpx.AsyncClient, ids: Iterable[str]) -> list[dict[str, Any]]:
-    """Each request's ledger entry, waiting for those still on their way from the journal to the database."""
+async def read_entries(client: httpx.AsyncClient, ids: Iterable[str]) -> list[dict[str, Any]]:
+    """Each request's ledger entry, waiting for those still on their way from the journal to the database.
+
+    Fewer where the gateway takes longer than `BOOKING_SECONDS`, or stops.
+    """
     waiting, found = list(ids), list[dict[str, Any]]()
     deadline = asyncio.get_running_loop().time() + BOOKING_SECONDS
     while waiting and asyncio.get_running_loop().time() < deadline:
         left: list[str] = []
         for request_id in waiting:
-            answer = await client.get(f"/v1/requests/{request_id}")
+            try:
+                answer = await client.get(f"/v1/requests/{request_id}")
+            except httpx.HTTPError:
+                return found
             if answer.status_code == 200:
                 found.append(answer.json())
             else:

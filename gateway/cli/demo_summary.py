@@ -143,6 +143,8 @@ def show(summary: Summary, console: Console) -> None:
     console.print(f"{summary.sent} sent, {summary.failed} failed, {entries}.")
     for problem, count in summary.problems.items():
         console.print(f"- {count} failed with {problem}", markup=False)
+    if unseen := summary.sent - summary.failed - summary.entries:
+        console.print(f"- {unseen} answered but not booked yet, and in no figure here: see `breakeven logs` later")
     console.print(f"Cost of this run: ${summary.cost_usd}{simulated}")
     for baseline in summary.baselines:
         kind = " (simulated)" if baseline.is_simulated else ""

@@ -57,9 +57,9 @@ def _advice(error: OSError, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
         # Not the next one: where a gateway has the port, its web UI has that.
         other = free_port(prefer=port + 10)
-        return f"stop the other program or choose another port, as in `make serve PORT={other}`"
+        return f"stop its owner or take another port: `breakeven serve --port {other}` or `make serve PORT={other}`"
     if error.errno == errno.EACCES:
-        return "choose a port above 1023, as in `make serve PORT=8080`"
+        return "choose a port above 1023: `breakeven serve --port 8080` or `make serve PORT=8080`"
     return "choose an address of this machine: 127.0.0.1 for itself alone, 0.0.0.0 for its network"
 
 

@@ -4,6 +4,8 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 import gateway
 from gateway.extras import install_command, missing_here
 
@@ -12,8 +14,14 @@ ANY_PIP = re.compile(r"(?<!-m )pip install '?breakeven")
 """Another Python's pip would look for the name at a package index."""
 
 
-def test_the_command_is_this_python_s_own() -> None:
-    assert install_command("redis") == f"{sys.executable} -m pip install 'breakeven[redis]'"
+@pytest.mark.parametrize(
+    ("python", "written"), [("/venv/bin/python", "/venv/bin/python"), ("/my venv/bin/python", "'/my venv/bin/python'")]
+)
+def test_the_command_is_this_python_s_own_as_a_shell_reads_it(
+    monkeypatch: pytest.MonkeyPatch, python: str, written: str
+) -> None:
+    monkeypatch.setattr(sys, "executable", python)
+    assert install_command("redis") == f"{written} -m pip install 'breakeven[redis]'"
 
 
 def test_nothing_tells_to_fetch_breakeven_by_its_name_from_an_index() -> None:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from rich.console import Console
 
-from gateway.cli.demo import Sent, load_prompts, send_all
+from gateway.cli.demo import Sent, load_prompts, read_entries, send_all
 from gateway.cli.demo_summary import Summary, show
 from gateway.errors import ConfigurationError
 
@@ -48,6 +48,19 @@ def test_the_reasons_are_shown_with_how_often() -> None:
     show(Summary(4, 3, {f"400: {TOO_LONG}": 2, "502: without a reason": 1}, 1, "0", [], []), console)
     said = f"4 sent, 3 failed, 1 ledger entry.\n- 2 failed with 400: {TOO_LONG}\n- 1 failed with 502"
     assert said in shown.getvalue()
+
+
+async def test_a_gateway_that_stops_before_all_is_booked_leaves_what_is_known() -> None:
+    def booked(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("second"):
+            raise httpx.ConnectError("All connection attempts failed")
+        return httpx.Response(200, json={"id": "first"})
+
+    async with httpx.AsyncClient(base_url="http://gateway", transport=httpx.MockTransport(booked)) as client:
+        assert await read_entries(client, ["first", "second"]) == [{"id": "first"}]
+    console = Console(file=(shown := io.StringIO()), width=200)
+    show(Summary(3, 1, {"502: without a reason": 1}, 1, "0", [], []), console)
+    assert "- 1 answered but not booked yet" in shown.getvalue()
 
 
 @pytest.mark.parametrize("line", ['{"prompt": null}', '{"prompt": ["hi"]}', '{"text": "hi"}', "[]", "hi"])
