@@ -1,6 +1,7 @@
 """What may be spent in a month, how much of it is gone, and where it is heading."""
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from html import escape
 from typing import Any
 from urllib.parse import urlencode
@@ -195,10 +196,10 @@ async def _keys(view: View) -> None:
     rows: list[tuple[float, list[Cell | str]]] = []
     for one in limited:
         budget, window = one["limits"]["budget_usd"], one["limits"].get("budget_window", "month")
-        used = spent[window].get(one["id"], "0")
+        used = spent[window].get(one["id"], Decimal(0))
         share = float(used) / float(budget) if float(budget) else 1.0
         per = f"{display.dollars(budget)} / {window}"
-        rows.append((share, [one["name"], one["team"] or "none", per, used, gauge(share)]))
+        rows.append((share, [one["name"], one["team"] or "none", per, f"{used:f}", gauge(share)]))
     nearest = sorted(rows, key=lambda row: -row[0])[:MOST_KEYS]
     columns = [
         Column("Key"),
@@ -213,9 +214,14 @@ async def _keys(view: View) -> None:
         html(f'<p class="be-note be-hint">{said}</p>')
 
 
-async def _spent(view: View, window: str) -> dict[str, str]:
-    """Dollars by key id since the window began (UTC)."""
+async def _spent(view: View, window: str) -> dict[str, Decimal]:
+    """Dollars by key id since the window began (UTC). As budgets count: what a process left behind, at most."""
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     since = {"day": today, "month": today.replace(day=1)}.get(window, datetime(2000, 1, 1, tzinfo=UTC))
-    costs = await view.gateway.get("/admin/v1/reports/costs", by="key", since=since.isoformat())
-    return {row["group"]["key"]: row["cost_usd"] for row in costs["rows"]}
+    costs = await view.gateway.get("/admin/v1/reports/costs", by="key,status", since=since.isoformat())
+    spent: dict[str, Decimal] = {}
+    for row in costs["rows"]:
+        key, is_orphaned = row["group"]["key"], row["group"]["status"] == "orphaned"
+        cost = (row["cost_upper_usd"] if is_orphaned else None) or row["cost_usd"] or "0"
+        spent[key] = spent.get(key, Decimal(0)) + Decimal(cost)
+    return spent

@@ -70,7 +70,7 @@ class Spending:
         if own is None:
             return
         if own.budget_usd is not None and own.budget_window == window:
-            spent[budget_account(key, name)] += _cost(row)
+            spent[budget_account(key, name)] += counted_pico_usd(row)
         for tier, quota in own.tier_quotas.items():
             if quota.window == window and row.group["model"] in self.admission.shared.tiers.get(tier, ()):
                 spent[quota_account(key, tier, name)] += row.requests
@@ -80,7 +80,7 @@ def _add_to_shared(spent: dict[Account, int], scopes: Iterable[tuple[BudgetScope
     """To the budgets of a team, a project or everything that this money came out of."""
     for scope, whose in scopes:
         if scope == "all" or row.group[scope] == whose:
-            spent[budget_account(whose, name, scope=scope)] += _cost(row)
+            spent[budget_account(whose, name, scope=scope)] += counted_pico_usd(row)
 
 
 def _accounts(limits: Mapping[str, Limits], window: WindowName, name: str) -> Iterator[Account]:
@@ -98,9 +98,10 @@ def _windows(limits: Iterable[Limits]) -> Iterator[WindowName]:
             yield quota.window
 
 
-def _cost(row: Sums) -> int:
-    """A request whose process died counts as the most it may have cost: a strict budget errs on that side."""
-    if row.group["status"] == Status.orphaned.value:
+def counted_pico_usd(row: Sums) -> int:
+    """What a budget counts of a group, `status` being one of its dimensions: a request whose process died, the most
+    that it may have cost. So everywhere that something is said of a budget; reports show what is booked."""
+    if row.group.get("status") == Status.orphaned.value:
         return row.upper_pico_usd
     return row.corrected_cost_pico_usd
 

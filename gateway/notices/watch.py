@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from gateway.errors import NoticeNotTaken
-from gateway.limits.spending import of_window
+from gateway.limits.spending import counted_pico_usd, of_window
 from gateway.limits.values import Limits, WindowName, window_id
 from gateway.notices.notice import BudgetSpent, Document, Mark, document, due
 from gateway.stores import BudgetStore, KeyStore
@@ -79,7 +79,7 @@ class BudgetNotices:
     async def _shared(self, now_us: int) -> list[BudgetSpent]:
         """Budgets of teams, projects and everything, which are monthly."""
         budgets = await self.budgets.budgets()
-        rows = await self._rows(MONTH, now_us, ("team", "project")) if budgets else ()
+        rows = await self._rows(MONTH, now_us, ("team", "project", "status")) if budgets else ()
         return [
             BudgetSpent(
                 scope=one.scope,
@@ -88,9 +88,7 @@ class BudgetNotices:
                 window_id=window_id(MONTH, now_us),
                 amount_pico_usd=one.month_pico_usd,
                 spent_pico_usd=sum(
-                    row.corrected_cost_pico_usd
-                    for row in rows
-                    if one.scope == "all" or row.group[one.scope] == one.name
+                    counted_pico_usd(row) for row in rows if one.scope == "all" or row.group[one.scope] == one.name
                 ),
                 stops=one.stops,
             )
@@ -105,8 +103,9 @@ class BudgetNotices:
         spent: dict[tuple[WindowName, str], int] = {}
         windows: set[WindowName] = {one.budget_window for key, one in limits.items() if key in names}
         for window in windows:
-            rows = await self._rows(window, now_us, ("key",))
-            spent |= {(window, row.group["key"] or ""): row.corrected_cost_pico_usd for row in rows}
+            for row in await self._rows(window, now_us, ("key", "status")):
+                whose = (window, row.group["key"] or "")
+                spent[whose] = spent.get(whose, 0) + counted_pico_usd(row)
         return [
             BudgetSpent(
                 scope="key",

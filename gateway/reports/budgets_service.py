@@ -25,6 +25,7 @@ class Standing:
     budget: Budget
     spent_pico_usd: int
     burn: BudgetBurn | None
+    learned_days: int
 
 
 class BudgetsService:
@@ -73,14 +74,15 @@ class BudgetsService:
     async def _standing(self, budget: Budget) -> Standing:
         now_us = self._now_us()
         today = moment_of(now_us).date()
-        history = await read_daily_costs(self._reports, _filters(budget), now_us, HISTORY_DAYS)
+        history = await read_daily_costs(self._reports, _filters(budget), now_us, HISTORY_DAYS, of_budget=True)
         spent = sum(day.cost_pico_usd for day in history.month) + history.today_pico_usd
         whose, asked = (budget.scope, budget.name), (budget.month_pico_usd, (history.complete, history.month))
         kept = self._kept.get(whose)
         if kept is None or kept[:2] != asked:
             burn = await asyncio.to_thread(self._look_ahead, history, budget.month_pico_usd, today)
             kept = self._kept[whose] = (*asked, burn)
-        return Standing(budget, spent, None if kept[2] is None else kept[2].with_today(history.today_pico_usd, today))
+        burn = None if kept[2] is None else kept[2].with_today(history.today_pico_usd, today)
+        return Standing(budget, spent, burn, len(history.complete))
 
 
 def _filters(budget: Budget) -> dict[Dimension, str | None]:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import date
 from types import MappingProxyType
 
 import pytest
@@ -10,11 +11,16 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.errors import NoticeNotTaken
-from gateway.ledger.entry import Cost
+from gateway.ledger.entry import Cost, Status
+from gateway.limits.admission import Admission
+from gateway.limits.counters import budget_account
+from gateway.limits.spending import Spending
 from gateway.limits.values import Limits
 from gateway.notices.notice import Mark
 from gateway.notices.watch import ABANDONED_US, BudgetNotices
 from gateway.notices.webhook import Webhook
+from gateway.reports.budgets_service import BudgetsService
+from gateway.reports.daily_costs import DailyHistory
 from gateway.storage.sql_budgets import SqlBudgets
 from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_ledger import SqlLedger
@@ -135,3 +141,36 @@ async def test_keys_are_told_of_by_their_names_and_windows(engine: AsyncEngine) 
     assert [(one["scope"], one["name"], one["key_id"], one["window_ends"]) for one in receiver.documents] == [
         ("key", "app", key.record.id, "2026-01-02T00:00:00Z")
     ]
+
+
+async def test_what_a_process_left_behind_counts_alike_wherever_a_budget_is_told_of(engine: AsyncEngine) -> None:
+    """At most what it may have cost: so a budget that stops refuses, and so it is told and shown."""
+    await SqlBudgets(engine).set(Budget("team", "search", 100 * USD, "ada", 1, stops=True))
+    key, _ = await SqlKeyStore(engine, PEPPER).create(NewKey("app", team="search"), author="ada")
+    limits = {key.record.id: Limits(budget_usd="100")}
+    await spend(engine, 1, 30, key_id=key.record.id)
+    left = {"status": Status.orphaned, "cost": None, "cost_lower_pico_usd": 0, "cost_upper_pico_usd": 55 * USD}
+    intent = make_intent(2, accepted_at_us=JANUARY, key_id=key.record.id)
+    await SqlLedger(engine).insert([make_entry(2, intent=intent, **left)])
+    with webhook_receiver() as receiver:
+        await replica(engine, receiver, JANUARY + 10**9, limits).look()
+    assert [(one["scope"], one["spent_usd"]) for one in receiver.documents] == [
+        ("team", "85.000000000000"),
+        ("key", "85.000000000000"),
+    ]
+    reports = SqlReports(engine)
+    admission = Admission(limits=limits, strict={("team", "search"): 100 * USD})
+    booked = await Spending(reports, admission, lambda: JANUARY + 10**9)()
+    assert {account: pico for account, pico in booked.spent.items() if pico} == {
+        budget_account("search", "month:2026-01-01", scope="team"): 85 * USD,
+        budget_account(key.record.id, "month:2026-01-01"): 85 * USD,
+    }
+    service = BudgetsService(SqlBudgets(engine), reports, no_outlook, nothing, now_us=lambda: JANUARY + 10**9)
+    assert [one.spent_pico_usd for one in await service.standings()] == [85 * USD]
+
+
+async def nothing() -> None: ...
+
+
+def no_outlook(history: DailyHistory, budget_pico_usd: int, today: date) -> None:
+    return None

@@ -56,7 +56,12 @@ class SpentBy:
         spent: dict[tuple[str | None, ...], int] = {}
         for (month, team), dollars in self.dollars.items():
             if query.since_us <= us(datetime(2026, month, 1, tzinfo=UTC)) < query.until_us:
-                group: dict[Dimension, str | None] = {"team": team, "project": None, "key": "key-0"}
+                group: dict[Dimension, str | None] = {
+                    "team": team,
+                    "project": None,
+                    "key": "key-0",
+                    "status": "completed",
+                }
                 values = tuple(group[name] for name in query.by)
                 spent[values] = spent.get(values, 0) + dollars * USD
         return [Sums(dict(zip(query.by, values, strict=True)), input_pico_usd=pico) for values, pico in spent.items()]
