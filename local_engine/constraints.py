@@ -14,6 +14,8 @@ from local_engine.tokenizer import Tokenizer
 
 FORMAT: Final = "response_format"
 OUTPUTS: Final = "structured_outputs"
+# The last is text-generation-inference's.
+SCHEMA_KINDS: Final = ("json_schema", "json_object", "json")
 # The kind of constraint behind each of `structured_outputs`' names.
 STRUCTURED: Final = {"json": "json_schema", "regex": "regex", "choice": "grammar", "grammar": "grammar"}
 
@@ -102,13 +104,23 @@ def requested_constraint(
         return _structured(structured_outputs)
     if kind == "text":
         return None
-    if kind == "json_object" and isinstance(form.get("schema", {}), dict):
-        # llama.cpp's and others' way to send a schema.
-        return _schema_constraint(form.get("schema") or {"type": "object"}, FORMAT)
-    schema = form.get("json_schema")
-    if kind != "json_schema" or not isinstance(schema, dict) or not isinstance(schema.get("schema"), dict):
-        raise InvalidRequest("response_format is text, json_object, or json_schema with a schema.", parameter=FORMAT)
-    return _schema_constraint(schema["schema"], FORMAT)
+    if kind == "regex" and isinstance(form.get("value"), str):  # text-generation-inference's
+        return Constraint("regex", form["value"], FORMAT)
+    schema = _schema_in(form)
+    if kind == "json_object" and (schema is None or schema == {}):
+        schema = {"type": "object"}
+    if kind not in SCHEMA_KINDS or not isinstance(schema, dict):
+        message = "response_format is text, json_object, json_schema with a schema, or regex with a value."
+        raise InvalidRequest(message, parameter=FORMAT)
+    return _schema_constraint(schema, FORMAT)
+
+
+def _schema_in(form: dict[str, Any]) -> Any:
+    """Where OpenAI's clients write it; beside the type, as llama.cpp's, Fireworks' and Together's do; or as `value`, as
+    Hugging Face's."""
+    described = form.get("json_schema")
+    nested = described.get("schema") if isinstance(described, dict) else described
+    return next((one for one in (nested, form.get("schema"), form.get("value")) if one is not None), None)
 
 
 def _schema_constraint(schema: Any, parameter: str) -> Constraint:

@@ -232,6 +232,7 @@ def _model_entry(served: Served) -> dict[str, Any]:
         "object": "model",
         "created": served.created,
         "owned_by": "local",
+        "root": served.model_name,
         "max_model_len": served.engine.context_window,
     }
 
@@ -239,7 +240,7 @@ def _model_entry(served: Served) -> dict[str, Any]:
 def _model_entries(served: Served) -> list[dict[str, Any]]:
     entries = [_model_entry(served)]
     if (encoder := served.encoder) is not None:
-        entries.append(entries[0] | {"id": encoder.name, "max_model_len": encoder.context_window})
+        entries.append(entries[0] | {"id": encoder.name, "root": encoder.name, "max_model_len": encoder.context_window})
     return entries
 
 

@@ -93,6 +93,10 @@ async def test_chat_logprobs_add_up_to_the_answer(client: httpx.AsyncClient) -> 
         ({"grammar": 'root ::= "a"{5,5}'}, ("aaaaa",)),
         ({"json_schema": {"const": "42"}}, ('"42"',)),
         ({"response_format": {"type": "json_object", "schema": {"const": "42"}}}, ('"42"',)),
+        ({"response_format": {"type": "json_schema", "schema": {"const": "42"}}}, ('"42"',)),
+        ({"response_format": {"type": "json_object", "value": {"const": "42"}}}, ('"42"',)),
+        ({"response_format": {"type": "json", "value": {"const": "42"}}}, ('"42"',)),
+        ({"response_format": {"type": "regex", "value": "[0-9]{3}x"}}, None),
     ],
     ids=lambda value: str(value)[:30],
 )

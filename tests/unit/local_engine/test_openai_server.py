@@ -46,6 +46,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("chat/completions", {"chat_template_kwargs": {"messages": 3}}, "messages"),
     ("chat/completions", {"response_format": {"type": "sound"}}, "response_format"),
     ("chat/completions", {"response_format": {"type": "json_object", "schema": 123}}, "response_format"),
+    ("chat/completions", {"response_format": {"type": "json_schema", "json_schema": "abc"}}, "response_format"),
+    ("chat/completions", {"response_format": {"type": "json"}}, "response_format"),
     ("chat/completions", {"response_format": {"type": "json_object", "schema": {"type": "x"}}}, "response_format"),
     ("chat/completions", {"response_format": {"type": "json_object"}, "guided_regex": "a"}, "response_format"),
     ("chat/completions", {"guided_regex": "a", "guided_choice": ["b"]}, "structured_outputs"),
@@ -121,6 +123,7 @@ async def test_the_embedding_model_is_listed_and_found_by_name(engine: Engine) -
     async with client_of(app) as client:
         listed = (await client.get("/v1/models")).json()["data"]
         assert [(entry["id"], entry["max_model_len"]) for entry in listed][1] == ("broken", 9)
+        assert [entry["root"] for entry in listed] == ["tiny", "broken"]
         assert [(await client.get(f"/v1/models/{entry['id']}")).json() for entry in listed] == listed
 
 
