@@ -131,6 +131,9 @@ def test_a_key_cannot_pass_for_another_by_its_spelling(
         ({"type": "string", "pattern": "(?=a)b"}, "look-around"),
         ({"type": "integer", "minimum": 5, "maximum": 4}, "Unsatisfiable"),
         ({"type": "whole"}, "whole"),
+        ({"oneOf": [INTEGER, {"type": "number"}]}, "not supported; leave it out"),
+        ({"type": "string", "format": "iri"}, "iri; leave it out"),
+        ({"type": "array", "uniqueItems": True}, '"x-guidance": {"lenient": true}'),
         ({"$ref": "https://example.com/schema.json"}, "example.com"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -145,6 +148,21 @@ def test_what_is_not_kept_to_is_refused_by_name(
     assert named in str(caught.value)
     assert "start:" not in str(caught.value)
     assert caught.value.parameter == ("tools" if asked is as_tool else "response_format")
+
+
+@ASKED
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "uniqueItems": True},
+        {"type": "string", "format": "iri"},
+        {"oneOf": [INTEGER, {"type": "number"}]},
+    ],
+    ids=str,
+)
+def test_the_way_out_that_a_refusal_names_is_one(constraints: ConstraintCompiler, asked: Any, schema: Schema) -> None:
+    constraint, _ = asked(schema | {"x-guidance": {"lenient": True}})
+    constraints.check(constraint)
 
 
 def test_a_schema_that_only_holds_itself_is_refused(constraints: ConstraintCompiler) -> None:
