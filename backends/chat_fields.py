@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, cast
 
+from backends.answer_schema import JSON_KINDS, schema_in
 from backends.errors import Untranslatable, UpstreamRejected
 from backends.json_objects import Fields, text_of
 from backends.openai_format import error_body
@@ -116,15 +117,15 @@ def parse_response_format(value: object) -> tuple[Fields | None, bool]:
     """(schema, whether JSON is wanted)."""
     if value is None:
         return None, False
-    kind = object_of(value, "response_format").get("type")
+    form = object_of(value, "response_format")
+    kind, schema = form.get("type"), schema_in(form)
     if kind == "text":
         return None, False
-    if kind == "json_object":
+    if kind not in JSON_KINDS:
+        raise invalid("response_format", "must be text, json_object or json_schema")
+    if schema is None and kind != "json_schema":
         return None, True
-    if kind == "json_schema":
-        described = object_of(cast(Fields, value).get("json_schema"), "response_format.json_schema")
-        return object_of(described.get("schema"), "response_format.json_schema.schema"), True
-    raise invalid("response_format", "must be text, json_object or json_schema")
+    return object_of(schema, "response_format.json_schema.schema"), True
 
 
 def parse_tools(fields: Fields) -> tuple[tuple[Tool, ...], ToolChoice | None]:

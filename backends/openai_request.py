@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from backends.answer_schema import without_value
 from backends.dialects import PLAIN, Dialect
 from backends.errors import UpstreamRejected
 from backends.json_splice import NotAnObject, find_members, splice
@@ -50,7 +51,7 @@ _HAS_USAGE_CHUNK: Final = frozenset({"chat.completions", "completions"})
 
 def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
     """The caller's JSON with our model, our cache salt and a request for usage, in the provider's dialect; every other
-    byte is the caller's, save for thinking that a provider refuses, or misses.
+    byte is the caller's, save for thinking that a provider refuses, or misses, and Hugging Face's name for a schema.
 
     A renamed field's value moves unless the caller gave both. A `cache_salt` of the caller's own is removed: sharing
     another tenant's prefix cache is not theirs to choose.
@@ -72,6 +73,8 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
                     edits[ours] = call.body[member.start : member.end]
         if dialect.lacks:
             edits |= dict.fromkeys(dialect.lacks & members.keys())
+        if form := members.get("response_format"):
+            edits["response_format"] = without_value(call.body[form.start : form.end])
         is_strict = dialect.message_lacks or dialect.call_lacks or dialect.needs_thoughts
         if is_strict and (messages := members.get("messages")):
             said = _without(dialect.message_lacks, call.body[messages.start : messages.end])

@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from backends.answer_schema import JSON_KINDS
+
 SHORT_CHARACTERS = 60
 """Two answers this short that say the same are both as good as each other; long ones never match by letter."""
 
@@ -72,7 +74,7 @@ def _message_text(message: dict[str, Any]) -> str | None:
 def wants_json(request: bytes) -> bool:
     body = json.loads(request)
     form: Any = body.get("response_format") or (body.get("output_config") or {}).get("format") or {}
-    return form.get("type") in ("json_object", "json_schema")
+    return form.get("type") in JSON_KINDS
 
 
 def is_json(text: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from backends.answer_schema import JSON_KINDS, schema_in
 from gateway.request.schema_check import fits
 from gateway.routing.rules import Verify
 
@@ -98,14 +99,13 @@ def _is_good_call(asked: Fields, called: Fields) -> bool:
 
 
 def _json_objection(form: Fields, text: str) -> str | None:
-    if form.get("type") not in ("json_object", "json_schema"):
+    if form.get("type") not in JSON_KINDS:
         return None
     try:
         value = json.loads(text)
     except ValueError:
         return "not_json"
-    schema = (form.get("json_schema") or {}).get("schema") or {}
-    return None if fits(value, schema) else "off_schema"
+    return None if fits(value, schema_in(form) or {}) else "off_schema"
 
 
 def _logprob_objection(choice: Fields, least: float) -> str | None:

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from backends.answer_schema import JSON_KINDS
 from backends.anthropic_format import service_tier
 from backends.protocol import Operation
 
@@ -29,7 +30,16 @@ class StreamOptions(msgspec.Struct):
 
 
 class Format(msgspec.Struct):
+    """A schema that stands beside the type, in words that are not OpenAI's, is `schema` or `value`."""
+
     type: str = "text"
+    schema: msgspec.Raw = ABSENT
+    value: msgspec.Raw = ABSENT
+
+    @property
+    def has_schema(self) -> bool:
+        beside = self.type in JSON_KINDS and any(bytes(one).startswith(b"{") for one in (self.schema, self.value))
+        return self.type == "json_schema" or beside
 
 
 class Body(msgspec.Struct):

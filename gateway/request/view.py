@@ -138,7 +138,7 @@ def _view_chat(body: ChatBody) -> RequestView:
         needs=_needs(
             streaming=bool(body.stream),
             tools=bool(tools),
-            json_schema=body.response_format is not None and body.response_format.type == "json_schema",
+            json_schema=body.response_format is not None and body.response_format.has_schema,
             vision=images > 0,
             audio=audio > 0,
         ),

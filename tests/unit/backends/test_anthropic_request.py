@@ -45,6 +45,14 @@ FIELDS: list[tuple[Json, Json]] = [
         {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
     ),
     (
+        {"response_format": {"type": "json_object", "value": SCHEMA}},
+        {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+    ),
+    (
+        {"response_format": {"type": "json_schema", "schema": SCHEMA}},
+        {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+    ),
+    (
         {"response_format": {"type": "json_object"}},
         {"system": [{"type": "text", "text": "Answer with one JSON object and nothing else."}]},
     ),

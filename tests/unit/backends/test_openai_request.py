@@ -20,6 +20,19 @@ BODIES: list[tuple[Call, bytes]] = [
     (make_call(b'{"model":"auto","n": 1.0}'), b'{"model":"up/model-1","n": 1.0}'),
     (make_call(b'{"messages":[]}'), b'{"messages":[],"model":"up/model-1"}'),
     (
+        make_call(b'{"model":"a","response_format":{"type":"json_object","value":{"type":"object"}}}'),
+        b'{"model":"up/model-1","response_format":{"type":"json_schema","json_schema":'
+        b'{"name":"answer","schema":{"type":"object"}}}}',
+    ),
+    (
+        make_call(b'{"model":"a","response_format":{"type":"json_object", "schema":{"const":"value"}}}'),
+        b'{"model":"up/model-1","response_format":{"type":"json_object", "schema":{"const":"value"}}}',
+    ),
+    (
+        make_call(b'{"model":"a","response_format":{"type":"regex", "value":"[a-z]"}}'),
+        b'{"model":"up/model-1","response_format":{"type":"regex", "value":"[a-z]"}}',
+    ),
+    (
         make_call(b'{ "model" : "auto" , "stream":true}', stream=True),
         b'{ "model" : "up/model-1" , "stream":true,"stream_options":{"include_usage":true}}',
     ),

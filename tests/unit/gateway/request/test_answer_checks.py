@@ -15,6 +15,7 @@ SCHEMA = {
 }
 JSON_OBJECT = {"response_format": {"type": "json_object"}}
 JSON_SCHEMA = {"response_format": {"type": "json_schema", "json_schema": {"name": "p", "schema": SCHEMA}}}
+BESIDE = {"response_format": {"type": "json_object", "schema": SCHEMA}}
 TOOLS = {"tools": [{"type": "function", "function": {"name": "look_up", "parameters": SCHEMA}}]}
 DEMANDED = {**TOOLS, "tool_choice": {"type": "function", "function": {"name": "look_up"}}}
 GOOD = '{"name": "Ada", "age": 36}'
@@ -54,6 +55,8 @@ def call(arguments: str = GOOD, name: str = "look_up") -> bytes:
         (JSON_SCHEMA, answer(GOOD), None),
         (JSON_SCHEMA, answer('{"name": "Ada"}'), "off_schema"),
         (JSON_SCHEMA, answer('{"name": "Ada", "age": 1.5}'), "off_schema"),
+        (BESIDE, answer(GOOD), None),
+        (BESIDE, answer('{"name": "Ada"}'), "off_schema"),
         (JSON_SCHEMA, answer('{"name": "Ada", "age": null, "more": 1}'), "off_schema"),
         (TOOLS, answer(), None),
         (TOOLS, call(), None),
