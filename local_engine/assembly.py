@@ -34,6 +34,7 @@ from local_engine.transfer import on_device
 from local_engine.warm_up import warm_up
 from local_engine.weight_shapes import checked
 from local_engine.weights import LoadedFile
+from native import huge_pages
 
 DETERMINISTIC_CHUNK = 128
 FP8_CAPABILITY = (8, 9)
@@ -96,7 +97,9 @@ def build_engine(
             progress(f"The native decoder is left out, which costs speed: {obstacle}")
     engine = assemble(loaded, config, progress=progress)
     engine.constraints.prepare()
-    if config.device != "cpu":
+    if config.device == "cpu":
+        huge_pages.gather()
+    else:
         warm_up(engine.core, min(config.max_tokens_per_step, engine.context_window - 2))
     return engine
 

@@ -1,1 +1,1 @@
-"""C++ beside the Python that defines it: compiled once where there is a compiler. Knows nothing of what it compiles."""
+"""For speed alone: C++ beside the Python that defines it, compiled where there is a compiler; memory in large pages."""

@@ -9,6 +9,7 @@ from local_engine.config import EngineConfig, WeightFormat
 from local_engine.request import Request
 from local_engine.sampling_params import SamplingParams
 from local_engine.weights import LoadedFile
+from native import huge_pages
 
 GROUNDED = (
     "Repeat the following text word for word.\n\nThe tides rise and fall twice a day because the Moon pulls on the "
@@ -37,6 +38,7 @@ class Ours:
         )
         self._plain = assemble(loaded, config)
         self._drafting = assemble(loaded, replace(config, speculative_tokens=DRAFT_TOKENS))
+        huge_pages.gather()  # as build_engine does
 
     def measure(self, what: Measure) -> float:
         match what:

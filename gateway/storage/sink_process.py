@@ -15,6 +15,7 @@ from gateway.storage.database import is_sqlite, open_blocking_sqlite, open_datab
 from gateway.storage.entry_rows import entry_rows
 from gateway.storage.row_writer import RowWriter, once_each
 from gateway.storage.sql_ledger import SqlLedger
+from native import huge_pages
 
 NICER = 5  # the token path comes first
 RARELY = 100_000
@@ -86,6 +87,7 @@ if __name__ == "__main__":
     os.nice(NICER)
     gc.freeze()
     gc.set_threshold(RARELY)
+    huge_pages.gather()
     try:
         asyncio.run(serve(sys.stdin.buffer, sys.stdout.buffer))
     except BrokenPipeError:
