@@ -165,3 +165,11 @@ class ReportStore(Protocol):
     async def first_and_last_us(self) -> tuple[int, int] | None:
         """Start of the first and end of the last hour with a request; None without any."""
         ...
+
+
+class BookStore(ReportStore, Protocol):
+    """A ReportStore that reads the same rows once for several questions."""
+
+    async def sums_together(self, queries: Sequence[SumsQuery]) -> Sequence[Sequence[Sums]]:
+        """As `sums` of each, at one moment of the books. All are of one period and time zone, with the same filters."""
+        ...

@@ -1,7 +1,7 @@
 """The reports of the admin API, put together from the ledger's sums. Knows protocols only; reads no clock itself."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -18,16 +18,14 @@ from gateway.reports.views import (
     CostQuery,
     CostRow,
     CostTable,
-    IdleCost,
     Overview,
     PeriodQuery,
-    Savings,
     SpendPoint,
     Utilisation,
 )
 from gateway.routing.snapshot import Snapshot
 from gateway.stores import SHADOW
-from gateway.sums import Dimension, ReportStore, Sums, SumsQuery
+from gateway.sums import BookStore, Dimension, Sums, SumsQuery
 
 DEFAULT_DAYS = 30
 HOURLY_UP_TO_US = 3 * 24 * HOUR_US
@@ -55,10 +53,19 @@ class BooksOf:
     now_us: Callable[[], int]
 
 
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """The answer to one question, and its finer parts (by model, operation and status too)."""
+
+    query: SumsQuery
+    groups: Sequence[Sums]
+    parts: Sequence[Sums]
+
+
 class Books:
     """Costs, overview and utilisation. All sums are the ledger's own, corrections included."""
 
-    def __init__(self, store: ReportStore, deployment: BooksOf) -> None:
+    def __init__(self, store: BookStore, deployment: BooksOf) -> None:
         self._store = store
         self._of = deployment
         self.gpus = GpuBooks(store, deployment.rented, deployment.now_us)
@@ -76,14 +83,13 @@ class Books:
         bounds = self.bounds(query)
         by = cast("tuple[Dimension, ...]", tuple(query.dimensions()))
         filters = cast("dict[Dimension, str | None]", query.filters())
-        rows = await self._rows(bounds, by, filters, query.time_zone)
-        rows.sort(key=lambda row: tuple(value or "" for value in row.group.values()) if by[0] in TIMES else ())
-        total = await self._rows(bounds, (), filters)
-        everything = await self._one(bounds, filters)
-        unallocated = await self._unallocated(bounds, by, filters)
-        shadow = await self._one(bounds, {**filters, "operation": SHADOW})
+        asked = SumsQuery(bounds.since_us, bounds.until_us, by, filters, query.time_zone)
+        owner: Dimension | None = next((name for name in OWNERS if name in by), None)
+        table, total, [owned] = await self._read(asked, () if owner is None else (owner,))
+        rows = await self._rows(table)
+        unallocated = None if owner is None else _cost(one for one in owned if one.group[owner] is None)
         idle = None if filters else await self.gpus.idle(bounds)
-        spent = everything.corrected_cost_pico_usd
+        spent = _cost(total.groups)
         return CostTable(
             since=moment_of(bounds.since_us),
             until=moment_of(bounds.until_us),
@@ -91,34 +97,31 @@ class Books:
             by=list(by),
             key_names=await self._key_names(rows) if "key" in by else {},
             rows=rows,
-            total=total[0] if total else empty_row(),
+            total=await self._total(total),
             unallocated_usd=None if unallocated is None else format_usd(unallocated),
             unallocated_share=None if unallocated is None or not spent else unallocated / spent,
-            shadow_usd=format_usd(shadow.corrected_cost_pico_usd),
+            shadow_usd=format_usd(_cost(one for one in total.parts if one.group["operation"] == SHADOW)),
             idle=idle,
-            savings=[] if filters else await self._savings(bounds, idle),
+            savings=[] if filters else savings(self._of.snapshot(), total.parts, idle),
         )
 
     async def overview(self, query: PeriodQuery) -> Overview:
         bounds = self.bounds(query)
         bucket: Literal["hour", "day"] = "hour" if bounds.until_us - bounds.since_us <= HOURLY_UP_TO_US else "day"
-        models = await self._rows(bounds, ("model",))
-        total = await self._rows(bounds, ())
-        spend = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, (bucket, "model")))
-        everything = await self._one(bounds)
+        asked = SumsQuery(bounds.since_us, bounds.until_us, ("model",))
+        models, total, [owned, spend] = await self._read(asked, ("team",), (bucket, "model"))
         idle = await self.gpus.idle(bounds)
-        teamless = await self._one(bounds, {"team": None})
-        spent = everything.corrected_cost_pico_usd
+        teamless, spent = _cost(one for one in owned if one.group["team"] is None), _cost(total.groups)
         return Overview(
             since=moment_of(bounds.since_us),
             until=moment_of(bounds.until_us),
             bucket=bucket,
-            total=total[0] if total else empty_row(),
-            models=models,
-            savings=await self._savings(bounds, idle),
+            total=await self._total(total),
+            models=await self._rows(models),
+            savings=savings(self._of.snapshot(), total.parts, idle),
             idle=idle,
-            unallocated_share=teamless.corrected_cost_pico_usd / spent if spent else None,
-            unallocated_usd=format_usd(teamless.corrected_cost_pico_usd),
+            unallocated_share=teamless / spent if spent else None,
+            unallocated_usd=format_usd(teamless),
             spend=[
                 SpendPoint(
                     start=_start(row.group[bucket] or ""),
@@ -137,43 +140,30 @@ class Books:
         """Of the keys that the rows are of; one that is in no table of keys has none."""
         return dict(await self._store.key_names({key_id for row in rows if (key_id := row.group["key"])}))
 
-    async def _savings(self, bounds: Bounds, idle: IdleCost | None) -> list[Savings]:
-        groups = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, BY))
-        return savings(self._of.snapshot(), groups, idle)
+    async def _read(
+        self, asked: SumsQuery, *others: tuple[Dimension, ...]
+    ) -> tuple[Grouped, Grouped, list[Sequence[Sums]]]:
+        """As asked, in total, and by each of the others: the books are read once for all of it."""
+        tables = [replace(one, with_latencies=True) for one in (asked, replace(asked, by=()))]
+        parts = [replace(one, by=tuple(dict.fromkeys((*one.by, *BY))), with_latencies=False) for one in tables]
+        more = [replace(asked, by=by) for by in others]
+        groups, total, finer, by_kind, *rest = await self._store.sums_together([*tables, *parts, *more])
+        return Grouped(tables[0], groups, finer), Grouped(tables[1], total, by_kind), rest
 
-    async def _unallocated(
-        self, bounds: Bounds, by: Sequence[Dimension], filters: dict[Dimension, str | None]
-    ) -> int | None:
-        """What belongs to nobody among the owners grouped by; None where the grouping names no owner."""
-        owners: list[Dimension] = [name for name in OWNERS if name in by]
-        if not owners:
-            return None
-        nobody: dict[Dimension, str | None] = {**filters, owners[0]: None}
-        return (await self._one(bounds, nobody)).corrected_cost_pico_usd
+    async def _total(self, table: Grouped) -> CostRow:
+        rows = await self._rows(table)
+        return rows[0] if rows else empty_row()
 
-    async def _one(self, bounds: Bounds, filters: dict[Dimension, str | None] | None = None) -> Sums:
-        found = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, (), filters or {}))
-        return found[0] if found else Sums({})
+    async def _rows(self, table: Grouped) -> list[CostRow]:
+        """Dearest first, or in the order of their times.
 
-    async def _rows(
-        self,
-        bounds: Bounds,
-        by: tuple[Dimension, ...],
-        filters: dict[Dimension, str | None] | None = None,
-        time_zone: str = "UTC",
-    ) -> list[CostRow]:
-        """Dearest first. Prices per input and output token are of the requests priced by token alone: GPU time is one
-        price for both, and is in the blended price only. What has no known price divides nothing."""
-        query = SumsQuery(bounds.since_us, bounds.until_us, by, filters or {}, time_zone, with_latencies=True)
-        groups = await self._store.sums(query)
-        parts: Sequence[Sums] = groups
-        simulated = await self._simulated(query) if any(group.simulated_requests for group in groups) else {}
-        if any(group.compute_pico_usd or group.unpriced_requests for group in groups):
-            more: list[Dimension] = [name for name in BY if name not in by]
-            finer = (*by, *more)
-            parts = await self._store.sums(SumsQuery(bounds.since_us, bounds.until_us, finer, filters or {}, time_zone))
+        Prices per input and output token are of the requests priced by token alone: GPU time is one price for both, and
+        is in the blended price only. What has no known price divides nothing.
+        """
+        is_simulated = any(group.simulated_requests for group in table.groups)
+        simulated = await self._simulated(table.query) if is_simulated else {}
         # Off the event loop: keys by day and model are many rows, and answers pass here too.
-        return await asyncio.to_thread(_cost_rows, groups, parts, simulated, by)
+        return await asyncio.to_thread(_cost_rows, table, simulated)
 
     async def _simulated(self, query: SumsQuery) -> dict[tuple[str | None, ...], Sums]:
         """The part of each group that nobody answered and nobody bills."""
@@ -181,19 +171,17 @@ class Books:
         return {_key(one, query.by): one for one in await self._store.sums(only)}
 
 
-def _cost_rows(
-    groups: Sequence[Sums],
-    parts: Sequence[Sums],
-    simulated: Mapping[tuple[str | None, ...], Sums],
-    by: Sequence[Dimension],
-) -> list[CostRow]:
-    """Of `groups`, each with what its finer `parts` say of unit prices, and its part that nobody bills."""
-    known = [part for part in parts if not part.is_wholly_unpriced]
+def _cost_rows(table: Grouped, simulated: Mapping[tuple[str | None, ...], Sums]) -> list[CostRow]:
+    """Each group with what its finer parts say of unit prices, and its part that nobody bills."""
+    by = table.query.by
+    known = [part for part in table.parts if not part.is_wholly_unpriced]
     priced = joined(known, by)
-    timed = {part.group["model"] for part in known if part.compute_pico_usd and "model" in part.group}
-    split = [part for part in known if part.group.get("model") not in timed and not part.was_wholly_unpriced]
+    timed = {part.group["model"] for part in known if part.compute_pico_usd}
+    split = [part for part in known if part.group["model"] not in timed and not part.was_wholly_unpriced]
     by_token = priced if len(split) == len(known) else joined(split, by)
-    ordered = sorted(groups, key=lambda group: -group.corrected_cost_pico_usd)
+    ordered = sorted(table.groups, key=lambda group: -group.corrected_cost_pico_usd)
+    if by and by[0] in TIMES:
+        ordered.sort(key=lambda group: tuple(value or "" for value in group.group.values()))
     return [cost_row(one, priced.get(key := _key(one, by)), by_token.get(key), simulated.get(key)) for one in ordered]
 
 
@@ -250,6 +238,10 @@ def joined(parts: Sequence[Sums], by: Sequence[Dimension]) -> dict[tuple[str | N
         before = groups.get(key := _key(part, by), Sums({}))
         groups[key] = Sums({}, **{name: getattr(before, name) + getattr(part, name) for name in DIVIDED})
     return groups
+
+
+def _cost(groups: Iterable[Sums]) -> int:
+    return sum(one.corrected_cost_pico_usd for one in groups)
 
 
 def _key(sums: Sums, by: Sequence[Dimension]) -> tuple[str | None, ...]:

@@ -25,7 +25,7 @@ from gateway.reports.views import (
 )
 from gateway.reports.what_if_service import WhatIfOf, WhatIfService
 from gateway.routing.snapshot import Snapshot
-from gateway.sums import RentStore, ReportStore
+from gateway.sums import BookStore, RentStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class ReportServices:
 
 
 def build_report_services(
-    store: ReportStore,
+    store: BookStore,
     rents: RentStore,
     deployment: Callable[[], Deployment],
     snapshot: Callable[[], Snapshot],

@@ -8,6 +8,7 @@ import math
 import struct
 from collections.abc import Iterable
 from itertools import starmap
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,8 @@ LEAST = 1e-6
 # The same six bytes, one by one: a sketch that is shipped is too small for numpy to pay.
 ONE = struct.Struct("<hI")
 BUCKET = np.dtype([("index", "<i2"), ("count", "<u4")])
+MOST_COUNT = 2**32 - 1
+LONG_BYTES = 1 << 16
 
 
 def sketch(values: Iterable[float]) -> bytes:
@@ -36,6 +39,28 @@ def merged(whole: bytes, part: bytes) -> bytes:
     return _encode(counts)
 
 
+def grow(whole: bytearray, part: bytes) -> None:
+    """Join `part`, and add up equal buckets once there are many."""
+    whole += part
+    if len(whole) > LONG_BYTES:
+        whole[:] = _added_up(bytes(whole))
+
+
+def _added_up(joined: bytes) -> bytes:
+    lowest, counts = _counts(joined)
+    kept = np.flatnonzero(counts)
+    found = np.empty(len(kept), BUCKET)
+    found["index"], found["count"] = kept + lowest, np.minimum(counts[kept], MOST_COUNT)
+    return found.tobytes()
+
+
+def _counts(joined: bytes) -> tuple[int, Any]:
+    """The lowest index, and how many there are of it and of each one above."""
+    buckets = np.frombuffer(joined, BUCKET)
+    lowest = int(buckets["index"].min())
+    return lowest, np.bincount(buckets["index"].astype(np.int64) - lowest, weights=buckets["count"])
+
+
 def _encode(counts: dict[int, int]) -> bytes:
     return b"".join(starmap(ONE.pack, sorted(counts.items())))
 
@@ -47,11 +72,9 @@ def count(joined: bytes) -> int:
 
 def percentile(joined: bytes, share: float) -> float | None:
     """The smallest value that at least `share` (0 to 1) of all are at or below; None of an empty sketch."""
-    buckets = np.frombuffer(joined, BUCKET)
-    if not len(buckets):
+    if not joined:
         return None
-    lowest = int(buckets["index"].min())
-    counts = np.bincount(buckets["index"].astype(np.int64) - lowest, weights=buckets["count"])
+    lowest, counts = _counts(joined)
     reached = np.cumsum(counts)
     place = int(np.searchsorted(reached, max(1, math.ceil(share * int(reached[-1])))))
     upper = GROWTH ** (lowest + place)

@@ -5,32 +5,35 @@ See gateway.stores.ReportStore. Sums are exact integers on both databases, beyon
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from operator import add
 
-from sqlalchemy import ColumnElement, Select, Subquery, Table, case, func, literal, select
+from sqlalchemy import case, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.economics.traffic import HourlyTraffic
 from gateway.routing.rules import EMBEDDINGS
-from gateway.storage.cut_hours import Totals, moved_in, requests_of
+from gateway.storage.cut_hours import Totals, moved_in
 from gateway.storage.periods import HOUR_US, Calendar, Cut, cut_hours
 from gateway.storage.rollup import DAY_HOURS, SKETCHES, SUMS
-from gateway.storage.sketch import percentile, sketch
-from gateway.storage.sums_filters import COLUMNS, conditions
-from gateway.storage.tables import api_keys, daily, dimensions, entries, hourly
+from gateway.storage.sketch import grow, percentile
+from gateway.storage.sum_rows import (
+    BY_STATUS,
+    TIMES,
+    cut_sketches,
+    cut_sums,
+    rollup_sketches,
+    rollup_sums,
+    spans,
+)
+from gateway.storage.sums_filters import COLUMNS
+from gateway.storage.tables import api_keys, dimensions, entries, hourly
 from gateway.stores import SHADOW
 from gateway.sums import Latencies, Sums, SumsQuery
 
 KEYS_AT_ONCE = 500
-ROWS_AT_ONCE = 250
-TIMES = ("hour", "day", "month")
-BY_STATUS: dict[str, Any] = {
-    "successful_requests": dimensions.c.status == "completed",
-    "aborted_requests": dimensions.c.status.in_(("cancelled", "partial")),
-    "simulated_requests": dimensions.c.is_simulated,
-}
+NUMBERS = (*SUMS, *BY_STATUS)
 
 
 class SqlReports:
@@ -40,32 +43,37 @@ class SqlReports:
         self._engine = engine
 
     async def sums(self, query: SumsQuery) -> Sequence[Sums]:
-        calendar = Calendar(query.time_zone, query.by)
-        groups: dict[tuple[str | None, ...], Totals] = {}
+        [found] = await self.sums_together([query])
+        return found
+
+    async def sums_together(self, queries: Sequence[SumsQuery]) -> Sequence[Sequence[Sums]]:
+        whole, timed = _all_of(queries), [one for one in queries if one.with_latencies]
+        calendar = Calendar(whole.time_zone, whole.by)
+        groups = [_Groups(query, calendar) for query in queries]
         first_us, last_us = await self.first_and_last_us() or (0, 0)
+        booked_us = (first_us, last_us + DAY_HOURS * HOUR_US)  # a day more, for what is booked meanwhile
         async with self._engine.connect() as connection:
-            booked_us = (first_us, last_us + DAY_HOURS * HOUR_US)  # a day more, for what is booked meanwhile
-            cuts = cut_hours(query.since_us, query.until_us, calendar, booked_us)
+            cuts = cut_hours(whole.since_us, whole.until_us, calendar, booked_us)
             gone = await self._without_entries(connection, cuts)
             split = [cut for cut in cuts if cut.hour not in gone]
-            whole = [cut.hour for cut in split]
             # An hour whose entries are gone belongs to the period in which it begins.
-            outside = {hour for hour in gone if not query.since_us <= hour * HOUR_US < query.until_us}
-            for span in spans(query, skipped=outside.union(whole)):
-                async for row in _rollup_rows(connection, query, span):
-                    _add(groups, query, calendar, row["at"] * span.unit_us if "at" in row else None, row)
+            outside = {hour for hour in gone if not whole.since_us <= hour * HOUR_US < whole.until_us}
+            for span in spans(whole, skipped=outside.union(cut.hour for cut in split)):
+                async for row in rollup_sums(connection, whole, span):
+                    _add(groups, row["at"] * span.unit_us if "at" in row else None, row)
+                if timed:
+                    async for row in rollup_sketches(connection, _all_of(timed), span.within(*booked_us)):
+                        _add_sketches(groups, row["at"] * span.unit_us if "at" in row else None, row)
             for cut in split:
-                async for row in _cut_rows(connection, query, cut):
-                    _add(groups, query, calendar, cut.since_us, row)
-                for at_us, row in await moved_in(connection, query, cut):
-                    _add(groups, query, calendar, at_us, row)
-        ordered = sorted(groups, key=lambda values: tuple((value is not None, value or "") for value in values))
-        found: list[Sums] = []
-        for values in ordered:
-            if len(found) % ROWS_AT_ONCE == 0:
-                await asyncio.sleep(0)  # requests wait on this loop too
-            found.append(_sums(query, values, groups.pop(values)))
-        return found
+                async for row in cut_sums(connection, whole, cut):
+                    _add(groups, cut.since_us, row)
+                if timed:
+                    async for row in cut_sketches(connection, _all_of(timed), cut):
+                        _add_sketches(groups, cut.since_us, row)
+                for at_us, row in await moved_in(connection, whole, cut):
+                    _add(groups, at_us, row)
+        # Off the event loop: there may be tens of thousands of groups, and requests wait here.
+        return await asyncio.to_thread(lambda: [one.ordered() for one in groups])
 
     async def hourly_traffic(
         self, since_us: int, until_us: int, *, with_simulated: bool = True, of_all_kinds: bool = False
@@ -151,166 +159,78 @@ TRAFFIC = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Rows of one rollup table: [first, end) but for `skipped`."""
+class _Groups:
+    """Of one query, growing."""
 
-    table: Table
-    unit_us: int
-    first: int
-    end: int
-    skipped: frozenset[int] = frozenset()
+    def __init__(self, query: SumsQuery, calendar: Calendar) -> None:
+        self.query = query
+        self._calendar = calendar
+        self._sums: dict[tuple[str | None, ...], list[int]] = {}
+        self._sketches: dict[tuple[str | None, ...], tuple[bytearray, ...]] = {}
 
+    def add(self, at_us: int | None, row: Totals, numbers: Sequence[int]) -> None:
+        """`numbers` are the row's, in the order of NUMBERS."""
+        for values in self._groups_of(at_us, row):
+            present = self._sums.get(values)
+            self._sums[values] = list(numbers) if present is None else list(map(add, present, numbers))
 
-def spans(query: SumsQuery, *, skipped: Set[int]) -> list[Span]:
-    """The period's hours: whole UTC days from the daily sums, unless the answer needs the hours themselves."""
-    first, end = query.since_us // HOUR_US, -(-query.until_us // HOUR_US)
-    needs_hours = "hour" in query.by or ({"day", "month"} & set(query.by) and query.time_zone != "UTC")
-    first_day, end_day = -(-first // DAY_HOURS), end // DAY_HOURS
-    if needs_hours or first_day >= end_day:
-        return [Span(hourly, HOUR_US, first, end, frozenset(skipped))]
-    # A day with a skipped hour is taken hour by hour.
-    broken = frozenset(hour // DAY_HOURS for hour in skipped if first_day <= hour // DAY_HOURS < end_day)
-    found = [Span(daily, HOUR_US * DAY_HOURS, first_day, end_day, broken)]
-    edges = [(first, first_day * DAY_HOURS), (end_day * DAY_HOURS, end)]
-    edges += [(day * DAY_HOURS, (day + 1) * DAY_HOURS) for day in sorted(broken)]
-    return found + [Span(hourly, HOUR_US, start, stop, frozenset(skipped)) for start, stop in edges if start < stop]
+    def add_sketches(self, at_us: int | None, row: Totals) -> None:
+        for values in self._groups_of(at_us, row):
+            kept = self._sketches.setdefault(values, (bytearray(), bytearray()))
+            for whole, name in zip(kept, SKETCHES, strict=True):
+                grow(whole, row[name] or b"")
 
+    def _groups_of(self, at_us: int | None, row: Totals) -> list[tuple[str | None, ...]]:
+        """One group, or one for each tag."""
+        found: list[tuple[str | None, ...]] = [()]
+        for name in self.query.by:
+            if name in TIMES:
+                values: list[str | None] = [self._calendar.label(name, at_us or 0)]
+            elif name == "tag":
+                values = list(json.loads(row["tags"])) or [None]
+            elif name == "is_simulated":
+                values = ["true" if row["is_simulated"] else "false"]
+            else:
+                values = [row[COLUMNS[name]]]
+            found = [(*group, value) for group in found for value in values]
+        return found
 
-async def _rollup_rows(connection: AsyncConnection, query: SumsQuery, span: Span) -> AsyncIterator[Totals]:
-    """Sums by the columns of the groups, and by hour or day where a time is asked for."""
-    table = span.table
-    unit = table.columns[0]
-    keys: list[ColumnElement[Any]] = [dimensions.c[name] for name in _group_columns(query)]
-    if any(name in TIMES for name in query.by):
-        keys.append(unit.label("at"))
-    wanted: list[Any] = [unit >= span.first, unit < span.end, *conditions(query)]
-    if span.skipped:
-        wanted.append(unit.not_in(sorted(span.skipped)))
-    async for totals in _summed(connection, table, keys, wanted):
-        yield totals
-    if query.with_latencies:
-        source = table.join(dimensions, dimensions.c.id == table.c.dimension_id)
-        sketches = [table.c[name] for name in SKETCHES]
-        parts: dict[tuple[Any, ...], tuple[list[bytes], ...]] = {}
-        async for *key, first, decode in _rows(connection, select(*keys, *sketches).select_from(source).where(*wanted)):
-            firsts, decodes = parts.setdefault(tuple(key), ([], []))
-            firsts.append(first)
-            decodes.append(decode)
-        for key, lists in parts.items():
-            yield _of_key(keys, key, map(b"".join, lists))
+    def ordered(self) -> list[Sums]:
+        """By the groups' values."""
+        order = sorted(self._sums, key=lambda values: tuple((value is not None, value or "") for value in values))
+        return [self._one(values) for values in order]
 
+    def _one(self, values: tuple[str | None, ...]) -> Sums:
+        numbers = dict(zip(NUMBERS, self._sums[values], strict=True))
+        latencies = self._latencies(values) if self.query.with_latencies else None
+        return Sums(dict(zip(self.query.by, values, strict=True)), **numbers, latencies=latencies)
 
-async def _cut_rows(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> AsyncIterator[Totals]:
-    """The same of the requests of a part of an hour."""
-    table, wanted = requests_of(cut), conditions(query)
-    keys: list[ColumnElement[Any]] = [dimensions.c[name] for name in _group_columns(query)]
-    async for totals in _summed(connection, table, keys, wanted):
-        yield totals
-    if query.with_latencies:
-        source = table.join(dimensions, dimensions.c.id == table.c.dimension_id)
-        figures = (table.c.time_to_first_token_us, table.c.decode_tokens_per_second)
-        values: dict[tuple[Any, ...], tuple[list[float], list[float]]] = {}
-        found = select(*keys, *figures).select_from(source).where(*wanted)
-        async for *key, first_us, speed in _rows(connection, found):
-            firsts, speeds = values.setdefault(tuple(key), ([], []))
-            firsts += [] if first_us is None else [first_us / 1e6]
-            speeds += [] if speed is None else [speed]
-        for key, lists in values.items():
-            yield _of_key(keys, key, map(sketch, lists))
-
-
-async def _summed(
-    connection: AsyncConnection,
-    table: Table | Subquery,
-    keys: Sequence[ColumnElement[Any]],
-    wanted: Sequence[ColumnElement[Any]],
-) -> AsyncIterator[Totals]:
-    sums = [part for name in SUMS for part in _exact_sum(connection, table.c[name])]
-    sums += [func.sum(case((test, table.c.requests), else_=0)).label(name) for name, test in BY_STATUS.items()]
-    source = table.join(dimensions, dimensions.c.id == table.c.dimension_id)
-    names = [column.name for column in (*keys, *sums)]
-    async for row in _rows(connection, select(*keys, *sums).select_from(source).where(*wanted).group_by(*keys)):
-        totals = dict(zip(names, row, strict=True))
-        if totals["requests"] is not None:
-            yield _joined(totals)
-
-
-async def _rows(connection: AsyncConnection, query: Select[Any]) -> AsyncIterator[tuple[Any, ...]]:
-    """What it finds, fetched a little at a time: requests pass on this loop in between."""
-    async with connection.stream(query) as result:
-        async for some in result.partitions(ROWS_AT_ONCE):
-            for row in some:
-                yield tuple(row)
-
-
-def _of_key(keys: Sequence[ColumnElement[Any]], values: tuple[Any, ...], sketches: Iterable[bytes]) -> Totals:
-    """One row with all sketches of a key joined: there are far more rows than keys."""
-    return {
-        **dict(zip([key.name for key in keys], values, strict=True)),
-        **dict(zip(SKETCHES, sketches, strict=True)),
-    }
-
-
-def _exact_sum(connection: AsyncConnection, column: ColumnElement[Any]) -> list[ColumnElement[Any]]:
-    """PostgreSQL adds 64-bit integers exactly. SQLite's sum fails beyond 64 bits: money is summed in two halves."""
-    name = str(column.key)
-    if connection.dialect.name != "sqlite" or not name.endswith("_pico_usd"):
-        return [func.sum(column).label(name)]
-    high, low = column.op(">>")(32), column.op("&")(0xFFFFFFFF)
-    return [func.sum(high).label(f"{name}:high"), func.sum(low).label(name)]
-
-
-def _joined(row: Totals) -> Totals:
-    joined = dict(row)
-    for name in SUMS:
-        high = joined.pop(f"{name}:high", 0)
-        joined[name] = (int(high) << 32) + int(joined[name])
-    return joined
-
-
-def _group_columns(query: SumsQuery) -> list[str]:
-    return list(dict.fromkeys(COLUMNS[name] for name in query.by if name not in TIMES))
-
-
-def _add(
-    groups: dict[tuple[str | None, ...], Totals], query: SumsQuery, calendar: Calendar, at_us: int | None, row: Totals
-) -> None:
-    for values in _groups_of(query, calendar, at_us, row):
-        totals = groups.setdefault(values, {})
-        for name in (*SUMS, *BY_STATUS):
-            totals[name] = totals.get(name, 0) + int(row.get(name) or 0)
-        for name in SKETCHES:
-            if row.get(name):
-                totals.setdefault(name, []).append(bytes(row[name]))
-
-
-def _groups_of(query: SumsQuery, calendar: Calendar, at_us: int | None, row: Totals) -> list[tuple[str | None, ...]]:
-    """One group, or one for each tag."""
-    found: list[tuple[str | None, ...]] = [()]
-    for name in query.by:
-        if name in TIMES:
-            values: list[str | None] = [calendar.label(name, at_us or 0)]
-        elif name == "tag":
-            values = list(json.loads(row["tags"])) or [None]
-        elif name == "is_simulated":
-            values = ["true" if row["is_simulated"] else "false"]
-        else:
-            values = [row[COLUMNS[name]]]
-        found = [(*group, value) for group in found for value in values]
-    return found
-
-
-def _sums(query: SumsQuery, values: tuple[str | None, ...], totals: Totals) -> Sums:
-    numbers = {name: totals[name] for name in (*SUMS, *BY_STATUS)}
-    latencies = None
-    if query.with_latencies:
-        first, decode = (b"".join(totals.get(name, ())) for name in SKETCHES)
-        latencies = Latencies(
+    def _latencies(self, values: tuple[str | None, ...]) -> Latencies:
+        first, decode = map(bytes, self._sketches.get(values, (b"", b"")))
+        return Latencies(
             percentile(first, 0.5),
             percentile(first, 0.95),
             percentile(first, 0.99),
             percentile(decode, 0.5),
             percentile(decode, 0.05),
         )
-    return Sums(dict(zip(query.by, values, strict=True)), **numbers, latencies=latencies)
+
+
+def _all_of(queries: Sequence[SumsQuery]) -> SumsQuery:
+    """What all of them group by, of their one period."""
+    first, *others = queries
+    same = (first.since_us, first.until_us, first.filters, first.time_zone)
+    assert all((one.since_us, one.until_us, one.filters, one.time_zone) == same for one in others)
+    return replace(first, by=tuple(dict.fromkeys(name for one in queries for name in one.by)))
+
+
+def _add(groups: Sequence[_Groups], at_us: int | None, row: Totals) -> None:
+    numbers = [int(row.get(name) or 0) for name in NUMBERS]
+    for one in groups:
+        one.add(at_us, row, numbers)
+
+
+def _add_sketches(groups: Sequence[_Groups], at_us: int | None, row: Totals) -> None:
+    for one in groups:
+        if one.query.with_latencies:
+            one.add_sketches(at_us, row)

@@ -124,6 +124,31 @@ async def test_sums_equal_the_entries(engine: AsyncEngine, stored: list[Entry], 
             assert {tuple(row.group.values()): row.cost_pico_usd for row in rows} == cost, (by, since)
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata"])
+async def test_several_questions_at_once_have_the_answers_of_each(
+    engine: AsyncEngine, stored: list[Entry], zone: str
+) -> None:
+    reports = SqlReports(engine)
+    for since, until in PERIODS:
+        asked = [
+            SumsQuery(us(since), us(until), by, {"is_simulated": "false"}, zone, with_latencies=by != ("hour",))
+            for by in GROUPINGS
+        ]
+        assert await reports.sums_together(asked) == [await reports.sums(one) for one in asked]
+
+
+async def test_sketches_of_a_long_period_are_joined_part_by_part(
+    engine: AsyncEngine, stored: list[Entry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports = SqlReports(engine)
+    for by in GROUPINGS:
+        query = SumsQuery(us(START), us(START) + 10**12, by, with_latencies=True)
+        whole = await reports.sums(query)
+        with monkeypatch.context() as patch:
+            patch.setattr("gateway.storage.sum_rows.SKETCH_HOURS", 24)
+            assert await reports.sums(query) == whole
+
+
 async def test_every_column_of_the_total(engine: AsyncEngine, stored: list[Entry]) -> None:
     [total] = await SqlReports(engine).sums(SumsQuery(us(START), us(START) + 10**12, with_latencies=True))
     assert total.requests == 400

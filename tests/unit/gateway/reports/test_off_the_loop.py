@@ -22,8 +22,9 @@ class Group(dict[Dimension, str | None]):
 
 
 class Noting(SqlReports):
-    async def sums(self, query: SumsQuery) -> Sequence[Sums]:
-        return [replace(one, group=Group(one.group)) for one in await super().sums(query)]
+    async def sums_together(self, queries: Sequence[SumsQuery]) -> Sequence[Sequence[Sums]]:
+        answers = await super().sums_together(queries)
+        return [[replace(one, group=Group(one.group)) for one in found] for found in answers]
 
 
 async def no_rents() -> list[object]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.storage.sketch import count, merged, percentile, sketch
+from gateway.storage.sketch import LONG_BYTES, count, grow, merged, percentile, sketch
 
 values = st.lists(st.floats(1e-5, 1e6), min_size=1, max_size=200)
 
@@ -30,6 +30,16 @@ def test_merging_is_joining(parts: list[list[float]]) -> None:
 @given(values, values)
 def test_a_small_one_is_added_to_a_large_one(many: list[float], few: list[float]) -> None:
     assert merged(sketch(many), sketch(few)) == sketch([*many, *few])
+
+
+@given(st.lists(values, min_size=1, max_size=5), st.floats(0, 1))
+def test_what_grows_stays_short_and_says_the_same(parts: list[list[float]], share: float) -> None:
+    whole, all_parts = bytearray(), [sketch(part) for part in parts] * 40
+    for one in all_parts:
+        grow(whole, one * 20)
+    assert len(whole) <= LONG_BYTES
+    assert count(bytes(whole)) == 40 * 20 * sum(map(len, parts))
+    assert percentile(bytes(whole), share) == percentile(b"".join(all_parts), share)
 
 
 def test_nothing_has_no_percentile_and_zero_counts_as_the_smallest() -> None:
