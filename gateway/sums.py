@@ -34,6 +34,7 @@ class SumsQuery:
     `hour` is a UTC hour; `day` and `month` are those of `time_zone`. A request with several tags counts in each `tag`;
     `tags` is the JSON array of all it has, so that each request counts once.
     `filters` maps a dimension that is not a time to its value; None matches requests that have none.
+    `most_groups` is how many somebody can use: none are held beyond.
     """
 
     since_us: int
@@ -42,6 +43,11 @@ class SumsQuery:
     filters: Mapping[Dimension, str | None] = field(default_factory=dict[Dimension, str | None])
     time_zone: str = "UTC"
     with_latencies: bool = False
+    most_groups: int | None = None
+
+
+class TooManyGroups(ValueError):
+    """There are more than `most_groups`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +154,8 @@ class ReportStore(Protocol):
     """Sums from the hourly rollups."""
 
     async def sums(self, query: SumsQuery) -> Sequence[Sums]:
-        """One row per group, in the order of the groups' values. Raises ValueError for an unknown time zone."""
+        """One row per group, in the order of the groups' values. Raises TooManyGroups, and ValueError for an unknown
+        time zone."""
         ...
 
     async def hourly_traffic(

@@ -25,9 +25,10 @@ from gateway.reports.views import (
 )
 from gateway.routing.snapshot import Snapshot
 from gateway.stores import SHADOW
-from gateway.sums import BookStore, Dimension, Sums, SumsQuery
+from gateway.sums import BookStore, Dimension, Sums, SumsQuery, TooManyGroups
 
 DEFAULT_DAYS = 30
+MOST_ROWS = 100_000
 HOURLY_UP_TO_US = 3 * 24 * HOUR_US
 MTOK = 10**6
 TIMES = ("hour", "day", "month")
@@ -83,9 +84,16 @@ class Books:
         bounds = self.bounds(query)
         by = cast("tuple[Dimension, ...]", tuple(query.dimensions()))
         filters = cast("dict[Dimension, str | None]", query.filters())
-        asked = SumsQuery(bounds.since_us, bounds.until_us, by, filters, query.time_zone)
+        asked = SumsQuery(bounds.since_us, bounds.until_us, by, filters, query.time_zone, most_groups=MOST_ROWS)
         owner: Dimension | None = next((name for name in OWNERS if name in by), None)
-        table, total, [owned] = await self._read(asked, () if owner is None else (owner,))
+        try:
+            table, total, [owned] = await self._read(asked, () if owner is None else (owner,))
+        except TooManyGroups as error:
+            raise InvalidRequest(
+                f"This report would have more than {MOST_ROWS:,} rows. Choose a shorter period, fewer dimensions or a "
+                "filter; the FOCUS export has no such limit.",
+                param="by",
+            ) from error
         rows = await self._rows(table)
         unallocated = None if owner is None else _cost(one for one in owned if one.group[owner] is None)
         idle = None if filters else await self.gpus.idle(bounds)
@@ -109,7 +117,10 @@ class Books:
         bounds = self.bounds(query)
         bucket: Literal["hour", "day"] = "hour" if bounds.until_us - bounds.since_us <= HOURLY_UP_TO_US else "day"
         asked = SumsQuery(bounds.since_us, bounds.until_us, ("model",))
-        models, total, [owned, spend] = await self._read(asked, ("team",), (bucket, "model"))
+        models, total, _ = await self._read(asked)
+        # Apart: all of it together would be a row for each team on each day.
+        owned = await self._store.sums(replace(asked, by=("team",)))
+        spend = await self._store.sums(replace(asked, by=(bucket, "model")))
         idle = await self.gpus.idle(bounds)
         teamless, spent = _cost(one for one in owned if one.group["team"] is None), _cost(total.groups)
         return Overview(
@@ -145,7 +156,10 @@ class Books:
     ) -> tuple[Grouped, Grouped, list[Sequence[Sums]]]:
         """As asked, in total, and by each of the others: the books are read once for all of it."""
         tables = [replace(one, with_latencies=True) for one in (asked, replace(asked, by=()))]
-        parts = [replace(one, by=tuple(dict.fromkeys((*one.by, *BY))), with_latencies=False) for one in tables]
+        parts = [
+            replace(one, by=tuple(dict.fromkeys((*one.by, *BY))), with_latencies=False, most_groups=None)
+            for one in tables
+        ]
         more = [replace(asked, by=by) for by in others]
         groups, total, finer, by_kind, *rest = await self._store.sums_together([*tables, *parts, *more])
         return Grouped(tables[0], groups, finer), Grouped(tables[1], total, by_kind), rest

@@ -30,7 +30,7 @@ from gateway.storage.sum_rows import (
 from gateway.storage.sums_filters import COLUMNS
 from gateway.storage.tables import api_keys, dimensions, entries, hourly
 from gateway.stores import SHADOW
-from gateway.sums import Latencies, Sums, SumsQuery
+from gateway.sums import Latencies, Sums, SumsQuery, TooManyGroups
 
 KEYS_AT_ONCE = 500
 NUMBERS = (*SUMS, *BY_STATUS)
@@ -173,6 +173,8 @@ class _Groups:
         for values in self._groups_of(at_us, row):
             present = self._sums.get(values)
             self._sums[values] = list(numbers) if present is None else list(map(add, present, numbers))
+        if self.query.most_groups is not None and len(self._sums) > self.query.most_groups:
+            raise TooManyGroups
 
     def add_sketches(self, at_us: int | None, row: Totals) -> None:
         for values in self._groups_of(at_us, row):

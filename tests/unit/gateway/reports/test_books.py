@@ -51,6 +51,19 @@ async def test_a_cost_table_says_what_nobody_owns_and_what_was_saved(month: Mont
     )
 
 
+async def test_a_report_of_more_rows_than_anybody_reads_is_refused_in_a_sentence(
+    month: Month, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A month by key, day and model, of 2,000 keys, was 2 GB of rows."""
+    query = CostQuery(by="day,model", until=END)
+    rows = len((await month.books.costs(query)).rows)
+    monkeypatch.setattr("gateway.reports.books.MOST_ROWS", rows)
+    assert len((await month.books.costs(query)).rows) == rows
+    monkeypatch.setattr("gateway.reports.books.MOST_ROWS", rows - 1)
+    with pytest.raises(InvalidRequest, match=f"more than {rows - 1:,} rows. Choose a shorter period"):
+        await month.books.costs(query)
+
+
 async def test_the_focus_export_equals_the_screen_to_the_pico_dollar(month: Month) -> None:
     files = services(month).files
     asked = PeriodQuery(since=END - timedelta(days=31, hours=5, minutes=13), until=END)
