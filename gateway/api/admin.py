@@ -11,6 +11,7 @@ from gateway.api.admin_budgets import build_budgets_router
 from gateway.api.admin_entries import build_entries_router
 from gateway.api.admin_guard import ErrorBody, build_guard
 from gateway.api.admin_keys import KeyService, build_keys_router
+from gateway.api.admin_notices import NoticeService, build_notices_router
 from gateway.api.admin_operations import OwnEngine, build_operations_router
 from gateway.api.admin_reports import build_reports_router
 from gateway.api.admin_rules import build_rules_router
@@ -39,6 +40,7 @@ def build_admin_router(
     entries: EntryStore,
     bodies: BodyReader,
     budgets: BudgetsService,
+    notices: NoticeService,
     audit: AuditLog,
     engine: Callable[[], OwnEngine | None],
 ) -> APIRouter:
@@ -55,6 +57,7 @@ def build_admin_router(
         build_rules_router(rules, replay),
         build_keys_router(keys),
         build_budgets_router(budgets, lambda: pipeline.now_us()),
+        build_notices_router(notices),
         build_operations_router(pipeline, prices, engine),
         build_audit_router(audit),
     ):

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from gateway.api.admin import build_admin_router
 from gateway.api.admin_exports import build_exports_router
 from gateway.api.admin_keys import KeyService
+from gateway.api.admin_notices import NoticeService
 from gateway.api.admin_operations import OwnEngine
 from gateway.api.admin_reports import build_forecast_router, build_reconcile_router, build_what_if_router
 from gateway.clock import now_us
@@ -15,6 +16,7 @@ from gateway.composition.running import Gateway
 from gateway.config.settings import LOCAL_BACKEND
 from gateway.reports.budgets_service import BudgetsService
 from gateway.reports.daily_costs import BudgetBurn, DailyHistory, TooShort
+from gateway.reports.foreseen import foresee
 from gateway.reports.replay_service import ReplayService
 from gateway.reports.services import build_report_services
 from gateway.routing.rules import RulesDocument
@@ -40,6 +42,10 @@ def build_admin(gateway: Gateway) -> APIRouter:
         return OwnEngine(LOCAL_BACKEND, gateway.deployment.curve, settings.gpu_hour_pico_usd)
 
     stores = gateway.stores
+    standings = BudgetsService(stores.budgets, stores.reports, _look_ahead, gateway.take_over, now_us=now_us)
+    told = gateway.deployment.settings.notices
+    if gateway.notices is not None and told.forecast:
+        gateway.notices.foresee = lambda: foresee(standings, now_us())
     services = build_report_services(stores.reports, stores.rents, lambda: gateway.deployment, snapshot, now_us)
     return build_admin_router(
         pipeline=gateway.pipeline,
@@ -58,7 +64,8 @@ def build_admin(gateway: Gateway) -> APIRouter:
         ),
         bodies=stores.bodies,
         entries=stores.entries,
-        budgets=BudgetsService(stores.budgets, stores.reports, _look_ahead, gateway.take_over, now_us=now_us),
+        budgets=standings,
+        notices=NoticeService(stores.notices.state, bool(told.webhook), told.shares_per_mille, told.forecast),
         audit=stores.audit,
         engine=own_engine,
     )

@@ -5,16 +5,17 @@ from collections.abc import Callable, Mapping
 from gateway.clock import now_us
 from gateway.config.settings import Settings
 from gateway.limits.values import Limits
-from gateway.notices.watch import BudgetNotices, Outcome
+from gateway.notices.watch import BudgetNotices
 from gateway.notices.webhook import Webhook
 from gateway.storage.sql_stores import SqlStores
+from gateway.telemetry.metrics import Metrics
 
 
 def open_notices(
     settings: Settings,
     stores: SqlStores,
     limits: Callable[[], Mapping[str, Limits]],
-    count: Callable[[Outcome], None],
+    metrics: Metrics,
 ) -> BudgetNotices | None:
     """None where no webhook is configured."""
     if not settings.notices.webhook:
@@ -26,10 +27,11 @@ def open_notices(
         reports=stores.reports,
         store=stores.notices,
         post=Webhook(settings.notices.webhook).post,
-        count=count,
+        count=metrics.notice_told,
         shares_per_mille=settings.notices.shares_per_mille,
         page=budgets_page(settings),
         now_us=now_us,
+        show_failing=metrics.notices_fail,
     )
 
 

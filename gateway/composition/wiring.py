@@ -120,7 +120,7 @@ def _put_together(
         metrics=metrics,
         claim=claim,
         budgets=BudgetKeeper(admission.treasury, Spending(stores.reports, admission, now_us)),
-        notices=open_notices(settings, stores, lambda: admission.limits, metrics.notice_told),
+        notices=open_notices(settings, stores, lambda: admission.limits, metrics),
         idempotency=Idempotency(kept.idempotency, lambda credential: key_ring.authenticate(credential, now_us()).id),
         sharing=sharing,
         kept=kept,

@@ -12,7 +12,8 @@ DEFAULT_SHARES = (Decimal("0.8"), Decimal("0.95"), Decimal(1))
 
 
 class NoticeSettings(BaseModel):
-    """`webhook` is posted one JSON document when a budget's spending first reaches one of the shares `at`.
+    """`webhook` is posted one JSON document when a budget's spending first reaches one of the shares `at`, and with
+    `forecast` one when a month is first likely to pass its budget.
 
     It is a secret: BREAKEVEN_NOTICES_WEBHOOK wins over it. Without one nothing is sent.
     """
@@ -21,6 +22,7 @@ class NoticeSettings(BaseModel):
 
     webhook: Annotated[str, AfterValidator(parse_http_url)] | None = Field(default=None, repr=False)
     at: tuple[Share, ...] = Field(default=DEFAULT_SHARES, min_length=1)
+    forecast: bool = True
 
     @property
     def shares_per_mille(self) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from gateway.limits.values import WindowName, window_end, window_of_id
 from gateway.money import format_usd, show_usd, usd
 
 NoticeScope = Literal["all", "team", "project", "key"]
-Document = dict[str, str | float | bool | dict[str, list[str]] | None]
+Document = dict[str, str | float | int | bool | dict[str, list[str]] | None]
 """Plain fields, and what chat services ask for."""
 
 QUIET: dict[str, list[str]] = {"parse": []}
@@ -17,11 +17,13 @@ QUIET: dict[str, list[str]] = {"parse": []}
 MARKUP = str.maketrans({"<": "‹", ">": "›"})
 """Between these Slack reads commands and links; a team may be called as it likes."""
 WHILE: dict[WindowName, str] = {"day": "today", "month": "this month", "total": "in all"}
+FORECAST = 0
+"""In the place of a share: that the window is heading beyond the budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What is told of once only: this budget at this amount, in this window, at this share.
+    """What is told of once only: this budget at this amount, in this window, at this share or FORECAST.
 
     `name` is a key's id, a team, a project, or empty for everything; `window_id` is as gateway.limits.values names it.
     """
@@ -74,12 +76,17 @@ def document(spent: BudgetSpent, mark: Mark, *, page: str | None, is_test: bool 
     """What is posted. Money is exact decimal text in dollars, times are ISO 8601 in UTC; `text` and `content` say the
     same in a sentence, for Slack and Mattermost, and for Discord."""
     kind, began_us = window_of_id(mark.window_id)
+    sentence = _sentence(spent, kind, window_end(kind, began_us), page)
+    sentence = ("A test, no budget of yours: " if is_test else "") + sentence
+    event: Document = {"event": "budget_share_reached", "is_test": is_test}
+    return event | budget_fields(spent, page) | {"reached_share": mark.share_per_mille / 1000} | in_words(sentence)
+
+
+def budget_fields(spent: BudgetSpent, page: str | None) -> Document:
+    """What every notice says of its budget."""
+    kind, began_us = window_of_id(spent.window_id)
     end = window_end(kind, began_us)
-    share = spent.spent_pico_usd / spent.amount_pico_usd
-    sentence = ("A test, no budget of yours: " if is_test else "") + _sentence(spent, kind, end, page)
     return {
-        "event": "budget_share_reached",
-        "is_test": is_test,
         "scope": spent.scope,
         "name": spent.shown,
         "key_id": spent.name if spent.scope == "key" else None,
@@ -88,24 +95,33 @@ def document(spent: BudgetSpent, mark: Mark, *, page: str | None, is_test: bool 
         "window_ends": None if end is None else _iso(end),
         "amount_usd": format_usd(spent.amount_pico_usd),
         "spent_usd": format_usd(spent.spent_pico_usd),
-        "spent_share": round(share, 6),
-        "reached_share": mark.share_per_mille / 1000,
+        "spent_share": round(spent.spent_pico_usd / spent.amount_pico_usd, 6),
         "stops": spent.stops,
         "page": page,
-        "text": sentence,
-        "content": sentence,
-        "allowed_mentions": QUIET,
     }
 
 
+def in_words(sentence: str) -> Document:
+    """For chats; none of them takes a name in it for a command."""
+    return {"text": sentence, "content": sentence, "allowed_mentions": QUIET}
+
+
 def _sentence(spent: BudgetSpent, kind: WindowName, end: datetime | None, page: str | None) -> str:
-    whose = "everything" if spent.scope == "all" else f"{spent.scope} {spent.shown.translate(MARKUP)}"
     money = f"{show_usd(usd(spent.spent_pico_usd))} of {show_usd(usd(spent.amount_pico_usd))}"
     percent = spent.spent_pico_usd * 100 // spent.amount_pico_usd  # rounded down: 100 % is not said before it is so
     until = "" if end is None else f"; its window ends at {end:%H:%M} UTC on {end.day} {end:%b %Y}"
+    return f"The budget of {whose(spent)} is {percent} % spent {WHILE[kind]}, {money}{until}. {what_then(spent, page)}"
+
+
+def whose(spent: BudgetSpent) -> str:
+    """As a sentence names it."""
+    return "everything" if spent.scope == "all" else f"{spent.scope} {spent.shown.translate(MARKUP)}"
+
+
+def what_then(spent: BudgetSpent, page: str | None) -> str:
+    """The end of a sentence."""
     then = "What would pass it is refused." if spent.stops else "It warns only: requests go on."
-    more = f" {page}" if page else ""
-    return f"The budget of {whose} is {percent} % spent {WHILE[kind]}, {money}{until}. {then}{more}"
+    return f"{then} {page}" if page else then
 
 
 def _iso(moment: datetime) -> str:

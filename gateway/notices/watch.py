@@ -7,12 +7,51 @@ from typing import Literal, Protocol
 from gateway.errors import NoticeNotTaken
 from gateway.limits.spending import counted_pico_usd, of_window
 from gateway.limits.values import Limits, WindowName, window_id
+from gateway.notices.forecast_notice import Foreseen, forecast_document, forecast_due
 from gateway.notices.notice import BudgetSpent, Document, Mark, document, due
 from gateway.stores import BudgetStore, KeyStore
 from gateway.sums import Dimension, ReportStore, Sums
 
 MONTH: WindowName = "month"
 Outcome = Literal["sent", "failed"]
+LOOK_US = 25_000_000
+"""Between two looks. Each worker asks every half minute whether one is due."""
+HOUR_US, DAY_US = 3_600_000_000, 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeState:
+    """How telling goes, by the store's clock, which says `now_us`. `failing_since_us` is None where nothing waits to be
+    sent; `problem` is what the last failure was."""
+
+    now_us: int
+    looked_at_us: int | None = None
+    forecast_at_us: int | None = None
+    sent_at_us: int | None = None
+    failing_since_us: int | None = None
+    failed_at_us: int | None = None
+    problem: str = ""
+
+    @property
+    def is_due(self) -> bool:
+        """Also where that clock was ahead when somebody looked last."""
+        return self.looked_at_us is None or not self.looked_at_us <= self.now_us < self.looked_at_us + LOOK_US
+
+    @property
+    def is_forecast_due(self) -> bool:
+        """Once for each complete day: an hour after its end, when what was under way then is booked."""
+        return self.forecast_at_us is None or _complete_day(self.forecast_at_us) != _complete_day(self.now_us)
+
+    @property
+    def next_try_at_us(self) -> int | None:
+        """Of what waits to be sent."""
+        if self.failing_since_us is None or self.looked_at_us is None:
+            return None
+        return max(self.now_us, self.looked_at_us + LOOK_US)
+
+
+def _complete_day(at_us: int) -> int:
+    return (at_us - HOUR_US) // DAY_US
 
 
 class NoticeStore(Protocol):
@@ -33,15 +72,27 @@ class NoticeStore(Protocol):
 
     async def set_told(self, mark: Mark, at_us: int) -> None: ...
 
+    async def state(self) -> NoticeState: ...
+
+    async def take_turn(self, seen: NoticeState) -> bool:
+        """Whether it is ours to look now: False where somebody did since that was read."""
+        ...
+
+    async def note_failed(self, problem: str) -> None: ...
+
+    async def note_done(self, *, is_sent: bool, is_foreseen: bool) -> None:
+        """All that was due is sent, forecasts included where they were looked at."""
+        ...
+
 
 ABANDONED_US = 300_000_000
 """Several times what the longest sending takes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BudgetNotices:
     """`look` once in a while. At least once rather than never: who dies between the sending and the note of it leaves
-    a notice that is sent a second time."""
+    a notice that is sent a second time. `foresee` is given by who reads the reports; until then no forecast is told."""
 
     budgets: BudgetStore
     keys: KeyStore
@@ -53,28 +104,63 @@ class BudgetNotices:
     shares_per_mille: tuple[int, ...]
     page: str | None
     now_us: Callable[[], int]
+    foresee: Callable[[], Awaitable[Sequence[Foreseen]]] | None = None
+    show_failing: Callable[[bool], None] = lambda _: None
 
     async def look(self) -> None:
-        """Raises NoticeNotTaken at the first that is not taken; it and the rest are tried again at the next look."""
+        """Where nobody did lately. Raises NoticeNotTaken at the first that is not taken; it and the rest are tried
+        again at the next look."""
+        state = await self.store.state()
+        self.show_failing(state.failing_since_us is not None)
+        if not state.is_due or not await self.store.take_turn(state):
+            return
+        is_foreseen = self.foresee is not None and state.is_forecast_due
+        try:
+            sent = await self._tell_shares()
+            if is_foreseen:
+                sent += await self._tell_forecasts()
+        except NoticeNotTaken as error:
+            self.show_failing(True)
+            await self.store.note_failed(str(error))
+            raise
+        if sent or is_foreseen or state.failing_since_us is not None:
+            self.show_failing(False)
+            await self.store.note_done(is_sent=bool(sent), is_foreseen=is_foreseen)
+
+    async def _tell_shares(self) -> int:
+        """How many were sent."""
         now_us = self.now_us()
         found = [*await self._shared(now_us), *await self._of_keys(now_us)]
-        if not found:
-            return
-        told = await self.store.told(sorted({one.window_id for one in found}))
-        for one in found:
-            mark = due(one, self.shares_per_mille, told)
-            if mark is not None and await self.store.claim(mark, now_us):
-                await self._tell(one, mark, now_us)
+        told = await self._told(found)
+        wanted = [(one, due(one, self.shares_per_mille, told)) for one in found]
+        said = [(mark, document(one, mark, page=self.page)) for one, mark in wanted if mark is not None]
+        return sum([await self._tell(mark, notice, now_us) for mark, notice in said])
 
-    async def _tell(self, spent: BudgetSpent, mark: Mark, claimed_at_us: int) -> None:
+    async def _tell_forecasts(self) -> int:
+        """How many were sent."""
+        now_us = self.now_us()
+        found = [] if self.foresee is None else await self.foresee()
+        told = await self._told([one.spent for one in found])
+        wanted = [(one, forecast_due(one, told)) for one in found]
+        said = [(mark, forecast_document(one, page=self.page)) for one, mark in wanted if mark is not None]
+        return sum([await self._tell(mark, notice, now_us) for mark, notice in said])
+
+    async def _told(self, found: Sequence[BudgetSpent]) -> Sequence[Mark]:
+        return await self.store.told(sorted({one.window_id for one in found})) if found else ()
+
+    async def _tell(self, mark: Mark, notice: Document, now_us: int) -> bool:
+        """False where somebody else is at it, or was."""
+        if not await self.store.claim(mark, now_us):
+            return False
         try:
-            await self.post(document(spent, mark, page=self.page))
+            await self.post(notice)
         except NoticeNotTaken:
             self.count("failed")
-            await self.store.give_back(mark, claimed_at_us)
+            await self.store.give_back(mark, now_us)
             raise
         self.count("sent")
         await self.store.set_told(mark, self.now_us())
+        return True
 
     async def _shared(self, now_us: int) -> list[BudgetSpent]:
         """Budgets of teams, projects and everything, which are monthly."""

@@ -257,9 +257,24 @@ budget_notices = Table(
     Column("name", Text, primary_key=True),  # of a key its id; empty for everything
     Column("window_id", Text, primary_key=True),  # month:2026-11-01; see gateway/limits/values.py
     Column("amount_pico_usd", BigInteger, primary_key=True, autoincrement=False),
-    Column("share_per_mille", Integer, primary_key=True, autoincrement=False),
+    Column("share_per_mille", Integer, primary_key=True, autoincrement=False),  # 0: its forecast
     Column("claimed_at_us", BigInteger, nullable=False),
     Column("told_at_us", BigInteger),  # NULL: somebody is telling it
+)
+
+# One row, ever: who moves `looked_at_us` on looks at all budgets for everybody. `forecast_at_us` is when forecasts were
+# last looked at; `failing_since_us` is NULL where no notice waits to be sent.
+notice_state = Table(
+    "notice_state",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("looked_at_us", BigInteger, nullable=False),
+    Column("forecast_at_us", BigInteger),
+    Column("sent_at_us", BigInteger),
+    Column("failing_since_us", BigInteger),
+    Column("failed_at_us", BigInteger),
+    Column("problem", Text, nullable=False),
+    CheckConstraint("id = 1", name="single"),
 )
 
 # What the GPUs of a backend cost by the hour, from a UTC hour since the epoch until its next row; NULL: not paid for.

@@ -36,6 +36,11 @@ class Metrics:
         self._decode = self._distribution("decode_tokens_per_second", "After the first token.", SPEED_BUCKETS)
         self._attempts = self._counts("failed_attempts", "Attempts that did not answer.", "backend", "error")
         self._notices = self._counts("budget_notices", "Notices to the webhook, by how it went.", "outcome")
+        self._notices_fail = Gauge(
+            "breakeven_budget_notices_failing",
+            "1 while a notice waits because the webhook took none of the last tries, of any worker.",
+            registry=self.registry,
+        )
         self._unclassified = Counter(
             "breakeven_unclassified_requests", "Decided without the classifier.", registry=self.registry
         )
@@ -121,6 +126,10 @@ class Metrics:
     def notice_told(self, outcome: str) -> None:
         """A notice of a budget was sent, or failed."""
         self._notices[outcome,] += 1
+
+    def notices_fail(self, is_failing: bool) -> None:
+        """Whether a notice waits to be sent again."""
+        self._notices_fail.set(is_failing)
 
     def unclassified(self) -> None:
         """The classifier failed on a request."""

@@ -43,6 +43,7 @@ async def test_it_is_told_in_the_background_and_not_again_after_a_restart(
     home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("gateway.composition.running.NOTICES_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.notices.watch.LOOK_US", 0)
     monkeypatch.setattr("gateway.notices.webhook.WAITS_SECONDS", (0.0, 0.0))
     caplog.set_level(logging.WARNING)
     with webhook_receiver([500] * 3) as receiver:

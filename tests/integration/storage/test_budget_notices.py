@@ -7,7 +7,7 @@ from datetime import date
 from types import MappingProxyType
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import event, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.errors import NoticeNotTaken
@@ -17,7 +17,7 @@ from gateway.limits.counters import budget_account
 from gateway.limits.spending import Spending
 from gateway.limits.values import Limits
 from gateway.notices.notice import Mark
-from gateway.notices.watch import ABANDONED_US, BudgetNotices
+from gateway.notices.watch import ABANDONED_US, BudgetNotices, NoticeState
 from gateway.notices.webhook import Webhook
 from gateway.reports.budgets_service import BudgetsService
 from gateway.reports.daily_costs import DailyHistory
@@ -38,6 +38,69 @@ PEPPER = b"p" * 32
 JANUARY = 1_767_225_600_000_000
 FEBRUARY = JANUARY + 31 * 86_400_000_000
 MARK = Mark("team", "search", "month:2026-01-01", 100 * USD, 800)
+
+
+@pytest.fixture(autouse=True)
+def _always_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.notices.watch.LOOK_US", 0)
+
+
+async def test_of_many_workers_one_looks_and_the_others_ask_for_one_row(
+    engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.notices.watch.LOOK_US", 25_000_000)
+    await SqlBudgets(engine).set(Budget("team", "search", 100 * USD, "ada", 1))
+    await spend(engine, 1, 90)
+    asked: list[str] = []
+
+    def note(connection: object, cursor: object, statement: str, *rest: object) -> None:
+        asked.append(statement)
+
+    event.listen(engine.sync_engine, "before_cursor_execute", note)
+    with webhook_receiver() as receiver:
+        workers = [replica(engine, receiver, JANUARY + 10**9 + n) for n in range(4)]
+        await asyncio.gather(*(worker.look() for worker in workers))
+        first = [one for one in asked if "FROM budgets" in one]
+        asked.clear()
+        for worker in workers:
+            await worker.look()
+    assert len(receiver.documents) == 1
+    assert len(first) == 1, "more than one looked"
+    read = [one for one in asked if one != "BEGIN" and "clock_timestamp" not in one]
+    assert len(read) == 4
+    assert all("FROM notice_state" in one for one in read)
+
+
+async def test_a_turn_is_one_workers_and_comes_again(engine: AsyncEngine) -> None:
+    stores = [SqlNotices(engine) for _ in range(5)]
+    for _ in range(3):
+        state = await stores[0].state()
+        assert sorted(await asyncio.gather(*(one.take_turn(state) for one in stores))) == [False] * 4 + [True]
+
+
+async def test_that_telling_fails_since_when_and_why_is_known_to_all_until_it_works(engine: AsyncEngine) -> None:
+    await SqlBudgets(engine).set(Budget("all", "", 100 * USD, "ada", 1))
+    await spend(engine, 1, 90)
+    other = SqlNotices(engine)
+    assert (await other.state()).looked_at_us is None
+    with webhook_receiver([500] * 6) as receiver:
+        states: list[NoticeState] = []
+        for n in range(2):
+            with pytest.raises(NoticeNotTaken):
+                await replica(engine, receiver, JANUARY + 10**9 + n).look()
+            states.append(await other.state())
+        await replica(engine, receiver, JANUARY + 10**9 + 3).look()
+    first, second = states
+    assert first.failing_since_us == second.failing_since_us == first.failed_at_us
+    assert second.failed_at_us is not None
+    assert first.failed_at_us is not None
+    assert second.failed_at_us > first.failed_at_us
+    assert second.problem == "the webhook of `notices` took nothing: it answered 500; see that its address is right"
+    assert second.next_try_at_us is not None
+    assert second.sent_at_us is None
+    last = await other.state()
+    assert (last.failing_since_us, last.next_try_at_us, last.failed_at_us) == (None, None, second.failed_at_us)
+    assert last.sent_at_us is not None
 
 
 async def test_of_many_claims_one_is_granted(engine: AsyncEngine) -> None:

@@ -17,6 +17,7 @@ from gateway.api.admin import PREFIX, build_admin_router
 from gateway.api.admin_entries import build_own_requests_router
 from gateway.api.admin_exports import build_exports_router
 from gateway.api.admin_keys import KeyService
+from gateway.api.admin_notices import NoticeService
 from gateway.api.admin_reports import build_forecast_router, build_reconcile_router, build_what_if_router
 from gateway.api.app import build_fastapi
 from gateway.economics.traffic import HourlyTraffic
@@ -25,6 +26,7 @@ from gateway.kept_answers.body_keeper import Bodies
 from gateway.ledger.entry import Entry
 from gateway.limits.values import BudgetScope
 from gateway.moments import moment_of
+from gateway.notices.watch import NoticeState
 from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import ModelRecord, PriceBook, ProviderPrices
 from gateway.reports.budgets_service import BudgetsService
@@ -311,6 +313,7 @@ class AdminRig:
     def __init__(self, rules_file: Path | None = None) -> None:
         self.keys = MemoryKeys()
         self.secrets = MemorySecrets(self.keys)
+        self.told = NoticeState(NOW_US)
         self.rules_store = MemoryRules()
         self.entries = MemoryEntries()
         self.bodies = MemoryBodies()
@@ -353,6 +356,7 @@ class AdminRig:
                 entries=self.entries,
                 bodies=self.bodies,
                 budgets=BudgetsService(MemoryBudgets(), OneSum(), _no_outlook, self._refresh, now_us=lambda: NOW_US),
+                notices=NoticeService(self._notices, has_webhook=True, shares_per_mille=(800, 1000), forecast=True),
                 audit=MemoryAudit(),
                 engine=lambda: None,
             ),
@@ -367,6 +371,9 @@ class AdminRig:
             await self.keys.create(NewKey(name=role, role=role, team=team), author="test")
         await self._refresh()
         return self
+
+    async def _notices(self) -> NoticeState:
+        return self.told
 
     async def _refresh(self) -> None:
         self.ring.replace(self.keys.ring(), await self.secrets.replaced())

@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import pytest
 
 from gateway.economics.traffic import HourlyTraffic
 from gateway.errors import NoticeNotTaken
-from gateway.limits.values import Limits
-from gateway.notices.notice import Document, Mark
-from gateway.notices.watch import BudgetNotices
+from gateway.limits.values import Limits, window_id
+from gateway.notices.forecast_notice import Foreseen
+from gateway.notices.notice import BudgetSpent, Document, Mark
+from gateway.notices.watch import LOOK_US, BudgetNotices, NoticeState
 from gateway.stores import Budget, NewKey
 from gateway.sums import Dimension, Sums, SumsQuery
 from tests.unit.gateway.api.fakes import MemoryBudgets, MemoryKeys
@@ -26,11 +27,29 @@ def us(moment: datetime) -> int:
 
 
 class MemoryNotices:
-    """NoticeStore without a database; nothing here is ever abandoned."""
+    """NoticeStore without a database, in which a look is always due; nothing here is ever abandoned."""
 
     def __init__(self) -> None:
         self.claimed: dict[Mark, int] = {}
         self.sent: list[Mark] = []
+        self.present = NoticeState(0)
+        self.is_free = True
+
+    async def state(self) -> NoticeState:
+        return self.present
+
+    async def take_turn(self, seen: NoticeState) -> bool:
+        return self.is_free
+
+    async def note_failed(self, problem: str) -> None:
+        self.present = replace(self.present, failing_since_us=1, problem=problem)
+
+    async def note_done(self, *, is_sent: bool, is_foreseen: bool) -> None:
+        self.present = replace(self.present, failing_since_us=None)
+        if is_sent:
+            self.present = replace(self.present, sent_at_us=2)
+        if is_foreseen:
+            self.present = replace(self.present, forecast_at_us=self.present.now_us)
 
     async def told(self, windows: Collection[str]) -> Sequence[Mark]:
         return [mark for mark in self.sent if mark.window_id in windows]
@@ -78,6 +97,11 @@ class SpentBy:
         return {}
 
 
+class Unread(SpentBy):
+    async def sums(self, query: SumsQuery) -> Sequence[Sums]:
+        raise AssertionError("there was nothing to ask")
+
+
 @dataclass
 class Rig:
     """What workers share, and any number of them."""
@@ -89,6 +113,8 @@ class Rig:
     store: MemoryNotices = field(default_factory=MemoryNotices)
     posted: list[Document] = field(default_factory=list[Document])
     counted: list[str] = field(default_factory=list[str])
+    shown: list[bool] = field(default_factory=list[bool])
+    foreseen: list[Foreseen] = field(default_factory=list[Foreseen])
     is_down: bool = False
     now: datetime = NOVEMBER
 
@@ -110,7 +136,12 @@ class Rig:
             shares_per_mille=(800, 1000),
             page=None,
             now_us=lambda: us(self.now) + seconds_ahead,
+            foresee=self.foresee,
+            show_failing=self.shown.append,
         )
+
+    async def foresee(self) -> list[Foreseen]:
+        return self.foreseen
 
     @property
     def said(self) -> list[tuple[object, ...]]:
@@ -148,11 +179,86 @@ async def test_what_was_not_taken_is_told_at_a_later_look(rig: Rig) -> None:
         with pytest.raises(NoticeNotTaken):
             await rig.worker().look()
     assert rig.store.claimed == {}, "a claim was kept by who could not tell"
+    assert rig.store.present.problem == "the webhook took nothing"
     rig.is_down = False
     await rig.worker().look()
+    assert rig.store.present.failing_since_us is None
     await rig.worker().look()
     assert len(rig.posted) == 1
     assert rig.counted == ["failed", "failed", "sent"]
+    assert rig.shown == [False, True, True, True, True, False, False]
+
+
+async def test_what_waits_no_more_is_not_shown_as_failing(rig: Rig) -> None:
+    rig.reports.dollars[11, "red"] = 85
+    rig.is_down = True
+    with pytest.raises(NoticeNotTaken):
+        await rig.worker().look()
+    await rig.budgets.remove("team", "red", author="ada")
+    await rig.worker().look()
+    assert rig.store.present.failing_since_us is None
+    assert rig.shown[-1] is False
+
+
+async def test_who_has_no_turn_reads_no_books_and_hears_that_telling_fails() -> None:
+    for state, is_free in ((NoticeState(0), False), (NoticeState(LOOK_US, looked_at_us=1), True)):
+        rig = Rig(reports=Unread())
+        await rig.budgets.set(Budget("team", "red", 100 * USD, "ada", 1))
+        rig.store.present, rig.store.is_free = replace(state, failing_since_us=1), is_free
+        await rig.worker().look()
+        assert rig.shown == [True]
+
+
+@pytest.mark.parametrize(
+    ("now_us", "looked_at_us", "is_due"),
+    [(0, None, True), (LOOK_US, 0, True), (LOOK_US - 1, 0, False), (5, 5, False), (4, 5, True)],
+)
+def test_a_look_is_due_after_a_while_and_where_the_last_was_by_a_clock_that_was_ahead(
+    now_us: int, looked_at_us: int | None, is_due: bool
+) -> None:
+    assert NoticeState(now_us, looked_at_us=looked_at_us).is_due is is_due
+
+
+def test_forecasts_are_due_once_for_each_complete_day() -> None:
+    def state(at: datetime, last: datetime | None) -> NoticeState:
+        return NoticeState(us(at), forecast_at_us=None if last is None else us(last))
+
+    assert state(NOVEMBER, None).is_forecast_due
+    assert not state(NOVEMBER, NOVEMBER.replace(hour=1)).is_forecast_due
+    assert state(NOVEMBER, NOVEMBER.replace(hour=0, minute=59)).is_forecast_due
+    assert not state(NOVEMBER.replace(hour=0, minute=59), NOVEMBER.replace(day=10)).is_forecast_due
+
+
+def heading_for(rig: Rig, dollars: int, spent: int) -> Foreseen:
+    budget = BudgetSpent("team", "red", "red", window_id("month", us(rig.now)), 100 * USD, spent * USD, False)
+    day = NOVEMBER.date().replace(day=20)
+    return Foreseen(budget, 30, 0.9, dollars * USD, dollars * USD, dollars * USD, day, day, None)
+
+
+async def test_a_month_that_heads_beyond_its_budget_is_told_once_and_looked_at_once_a_day(rig: Rig) -> None:
+    rig.foreseen = [heading_for(rig, 130, spent=40)]
+    rig.store.present = NoticeState(us(NOVEMBER))
+    await rig.worker().look()
+    assert [(one["event"], one["name"], one["runs_out"]) for one in rig.posted] == [
+        ("budget_forecast_exceeded", "red", "2026-11-20")
+    ]
+    assert not rig.store.present.is_forecast_due
+    rig.store.present = NoticeState(us(NOVEMBER))
+    await rig.worker().look()
+    assert len(rig.posted) == 1
+    rig.reports.dollars[11, "red"] = 85
+    await rig.worker().look()
+    assert [one["event"] for one in rig.posted] == ["budget_forecast_exceeded", "budget_share_reached"]
+
+
+async def test_a_forecast_that_was_not_taken_is_told_later(rig: Rig) -> None:
+    rig.foreseen, rig.is_down = [heading_for(rig, 130, spent=40)], True
+    with pytest.raises(NoticeNotTaken):
+        await rig.worker().look()
+    assert rig.store.present.is_forecast_due
+    rig.is_down = False
+    await rig.worker().look()
+    assert len(rig.posted) == 1
 
 
 async def test_a_new_window_is_told_of_anew(rig: Rig) -> None:
@@ -208,8 +314,4 @@ async def test_a_revoked_key_is_not_told_of(rig: Rig) -> None:
 
 
 async def test_without_budgets_the_books_are_not_read() -> None:
-    class Unread(SpentBy):
-        async def sums(self, query: SumsQuery) -> Sequence[Sums]:
-            raise AssertionError("nobody has a budget")
-
     await Rig(reports=Unread()).worker().look()
