@@ -23,10 +23,12 @@ MOST_KEYS = 50
 async def build(view: View) -> None:
     """Months first, then the days they are made of, then what stops a single key."""
     found = await view.gateway.get(BUDGETS)
-    may_write = view.session.may("budgets.write")
+    may_write, sees_all = view.session.may("budgets.write"), view.session.may("reports.read")
     month = datetime.now(UTC).strftime("%B %Y")
     note = "What happens at a budget's end is in its row: some warn, some refuse every further request. Months are UTC."
     with panel(f"Budgets for {month}", note):
+        if sees_all:
+            html(_failing(await view.gateway.get("/admin/v1/notices")))
         if found["budgets"]:
             html(_table(found["budgets"]))
         else:
@@ -35,7 +37,6 @@ async def build(view: View) -> None:
         if may_write:
             await _setter(view, found["budgets"])
     team = view.query("team")
-    sees_all = view.session.may("reports.read")
     whose = team or ("everything" if sees_all else "your team")
     with panel(f"Spend by day and the next {FORECAST_DAYS} days", f"US dollars, {whose}, UTC days."):
         teams = [one["name"] for one in found["budgets"] if one["scope"] == "team"]
@@ -43,6 +44,16 @@ async def build(view: View) -> None:
     if view.session.may("keys.read", "team.read"):
         with panel("Budgets of keys", "A key that has spent its budget is refused until the next window."):
             await _keys(view)
+
+
+def _failing(notices: dict[str, Any]) -> str:
+    """That nobody hears of a budget's end, where that is so."""
+    if notices["failing_since_us"] is None:
+        return ""
+    last, again = (display.moment(notices[f"{name}_at_us"]) for name in ("failed", "next_try"))
+    began = display.moment(notices["failing_since_us"])
+    said = f"A notice waits since {began}: {notices['problem']}. Last tried {last}, again about {again}."
+    return f'<p class="be-problem" role="alert">{escape(said)}</p>'
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

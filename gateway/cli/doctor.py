@@ -27,7 +27,9 @@ from gateway.extras import install_command
 from gateway.learning.classifier_versions import ClassifierVersions
 from gateway.ledger.syncing import why_no_kernel
 from gateway.moments import moment_of
+from gateway.notices.watch import NoticeState
 from gateway.storage.database import require_writable
+from gateway.storage.sql_notices import SqlNotices
 
 LEAST_FREE_BYTES = 2 << 30
 EXTRAS = {
@@ -222,11 +224,25 @@ def _keys(settings: Settings | None) -> Finding:
 
 
 def _notices(settings: Settings | None) -> Finding:
-    """Whether somebody is told; nothing is sent."""
+    """Whether somebody is told, and whether telling works; nothing is sent."""
     if settings is None or not settings.notices.webhook:
         return Finding("notices", False, "no webhook: that a budget nears its end is seen on the page Budgets alone")
     shares = ", ".join(f"{share / 10:g} %" for share in settings.notices.shares_per_mille)
-    return Finding("notices", True, f"a webhook is told at {shares} of a budget; `breakeven notices test` tries it")
+    told = f"a webhook is told at {shares} of a budget; `breakeven notices test` tries it"
+
+    async def seen() -> NoticeState:
+        async with open_state() as state:
+            return await SqlNotices(state.database).state()
+
+    try:
+        state = asyncio.run(seen())
+    except (BreakevenError, OSError):  # another check says so
+        return Finding("notices", True, told)
+    if state.failing_since_us is None:
+        return Finding("notices", True, told)
+    since, last = (f"{moment_of(at or 0):%Y-%m-%d %H:%M}" for at in (state.failing_since_us, state.failed_at_us))
+    problem = f"one waits since {since} UTC, last tried {last} UTC: {state.problem}"
+    return Finding("notices", False, problem, "correct `notices` in breakeven.yaml, then `breakeven notices test`")
 
 
 def _classifier(home: Home, url: str) -> str:

@@ -1,5 +1,6 @@
 """`breakeven doctor`: one line a check, and what to do where something is wrong."""
 
+import asyncio
 import os
 import socket
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -10,11 +11,13 @@ import pytest
 from sqlalchemy import text
 
 from gateway.cli.doctor import PROXIES, Finding, examine
+from gateway.cli.state import open_state
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.config.providers import load_providers
 from gateway.errors import DatabaseDown
 from gateway.storage.database import migrate, open_database, require_writable
+from gateway.storage.sql_notices import SqlNotices
 from tests.webhook_receiver import webhook_receiver
 
 
@@ -74,6 +77,24 @@ def test_it_says_whether_a_webhook_is_told_of_budgets_and_calls_nobody(
     assert "at 80 %, 95 %, 100 % of a budget" in told.detail
     assert "T0SECRET" not in told.detail
     assert receiver.documents == []
+
+
+def test_it_says_that_a_notice_waits_since_when_and_why(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_home(home)
+    write_first_files(home)
+    monkeypatch.setenv("BREAKEVEN_NOTICES_WEBHOOK", "http://127.0.0.1:9/T0SECRET")
+
+    async def fail() -> None:
+        async with open_state() as state:
+            notices = SqlNotices(state.database, now_us=lambda: 1_790_000_000_000_000)
+            assert await notices.take_turn(await notices.state())
+            await notices.note_failed("it answered 500")
+
+    asyncio.run(fail())
+    waiting = found(home)["notices"]
+    assert not waiting.is_ok
+    assert waiting.detail == "one waits since 2026-09-21 14:13 UTC, last tried 2026-09-21 14:13 UTC: it answered 500"
+    assert waiting.fix is not None
 
 
 def test_what_does_not_answer_is_named_with_its_fix(home: Home) -> None:
