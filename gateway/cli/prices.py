@@ -24,8 +24,7 @@ from gateway.pricing.price_figures import figures, tool_figures
 from gateway.pricing.price_text import start_of_day_us
 from gateway.pricing.price_update import Change, append, compare, describe
 from gateway.pricing.price_yaml import decimal_text
-from gateway.pricing.reprice import Repriced
-from gateway.reports.reprice_service import RepricedModel, RepriceQuery, book_repriced, by_model, find_repriced
+from gateway.reports.reprice_service import RepricedModel, RepriceQuery, Repricing, reprice_period
 from gateway.storage.sql_adjustments import SqlAdjustments
 
 app = typer.Typer(no_args_is_help=True)
@@ -141,20 +140,19 @@ def reprice_past(
     """
     until_us = now_us() if until is None else instant_us(until)
     query = RepriceQuery(instant_us(since), until_us, provider, model, only_unpriced)
-    found, booked = asyncio.run(_reprice(query, yes=yes))
-    total = format_usd(sum(one.difference_pico_usd for one in found))
-    rows = by_model(found)
+    found = asyncio.run(_reprice(query, yes=yes))
+    total, rows = format_usd(found.difference_pico_usd), found.models
     if as_json:
         models = [repriced_row(row) for row in rows]
-        return print_json({"requests": len(found), "difference_usd": total, "booked": booked, "models": models})
+        said = {"requests": found.requests, "difference_usd": total, "booked": found.booked, "models": models}
+        return print_json(said)
     table = Table("provider", "model", "why", "requests", "was $", "is $", "difference $", box=None)
     for row in rows:
         table.add_row(*repriced_row(row).values())
     if rows:
         show_table(table)
-    return print(
-        f"{len(found)} requests, ${total}; {booked} corrections booked." + ("" if yes else " Add --yes to book.")
-    )
+    more = "" if yes else " Add --yes to book."
+    return print(f"{found.requests} requests, ${total}; {found.booked} corrections booked.{more}")
 
 
 def repriced_row(row: RepricedModel) -> dict[str, str]:
@@ -169,11 +167,10 @@ def repriced_row(row: RepricedModel) -> dict[str, str]:
     }
 
 
-async def _reprice(query: RepriceQuery, *, yes: bool) -> tuple[list[Repriced], int]:
+async def _reprice(query: RepriceQuery, *, yes: bool) -> Repricing:
     async with open_state() as state:
-        store = SqlAdjustments(state.database)
-        found = await find_repriced(query, state.ledger, store, state.deployment.prices)
-        return found, await book_repriced(found, store, author="breakeven prices reprice") if yes else 0
+        store, author = SqlAdjustments(state.database), "breakeven prices reprice" if yes else None
+        return await reprice_period(query, state.ledger, store, state.deployment.prices, author=author)
 
 
 def instant_us(text: str) -> int:

@@ -1,8 +1,7 @@
 """Corrections of past prices: found, summed up, and booked beside the entries, which are never rewritten."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Protocol
 
 from gateway.ledger.entry import Entry
@@ -49,38 +48,70 @@ class RepriceQuery:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RepricedModel:
-    """The sum of one provider's model."""
+    """The sum of one provider's model, growing."""
 
     provider: str
     upstream_model: str
     why: str
-    requests: int
-    was_pico_usd: int
-    now_pico_usd: int
+    requests: int = 0
+    was_pico_usd: int = 0
+    now_pico_usd: int = 0
+
+    def add(self, one: Repriced) -> None:
+        self.requests += 1
+        self.was_pico_usd += one.was_pico_usd
+        self.now_pico_usd += one.now_pico_usd
 
 
-async def find_repriced(query: RepriceQuery, ledger: Pages, store: Corrections, book: PriceBook) -> list[Repriced]:
-    """Every request of the period that costs something else by `book`; books nothing."""
-    found: list[Repriced] = []
+@dataclass(frozen=True, slots=True)
+class Repricing:
+    """What was found, the largest difference first, and how many corrections of it were new."""
+
+    models: list[RepricedModel]
+    booked: int
+
+    @property
+    def requests(self) -> int:
+        return sum(one.requests for one in self.models)
+
+    @property
+    def difference_pico_usd(self) -> int:
+        return sum(one.now_pico_usd - one.was_pico_usd for one in self.models)
+
+
+async def reprice_period(
+    query: RepriceQuery, ledger: Pages, store: Corrections, book: PriceBook, *, author: str | None = None
+) -> Repricing:
+    """Every request of the period that costs something else by `book`; booked where somebody is its author.
+
+    No more of them are held than one transaction books, and that is bounded too, so that a month of them does not keep
+    the shipper waiting. Running twice, or two at once, books each once; one that is cut short is run again.
+    """
+    groups: dict[tuple[str, str, str], RepricedModel] = {}
+    waiting: list[Adjustment] = []
+    booked = 0
     async for page in ledger.entries(query.since_us, query.until_us):
-        wanted = [entry for entry in page if query.takes(entry)]
-        booked = await store.booked([entry.intent.request_id for entry in wanted])
-        for entry in wanted:
-            one = reprice(entry, book, booked.get(entry.intent.request_id, NOTHING_BOOKED))
-            if one is not None:
-                found.append(one)
-    return found
+        for one in await _repriced(page, query, store, book):
+            key = (one.provider, one.upstream_model, REASONS[one.why])
+            groups.setdefault(key, RepricedModel(*key)).add(one)
+            if author is None:
+                continue
+            waiting.append(_adjustment(one))
+            if len(waiting) == BOOKED_AT_ONCE:
+                booked += await store.book(waiting, author=author)
+                waiting = []
+    if waiting and author is not None:
+        booked += await store.book(waiting, author=author)
+    return Repricing(sorted(groups.values(), key=lambda row: -abs(row.now_pico_usd - row.was_pico_usd)), booked)
 
 
-async def book_repriced(found: Iterable[Repriced], store: Corrections, *, author: str) -> int:
-    """How many were new: running twice, or two at once, books each once. What one transaction books is bounded, so that
-    a month of them does not keep the shipper waiting."""
-    left, booked = iter(found), 0
-    while some := list(islice(left, BOOKED_AT_ONCE)):
-        booked += await store.book([_adjustment(one) for one in some], author=author)
-    return booked
+async def _repriced(page: Sequence[Entry], query: RepriceQuery, store: Corrections, book: PriceBook) -> list[Repriced]:
+    wanted = [entry for entry in page if query.takes(entry)]
+    booked = await store.booked([entry.intent.request_id for entry in wanted])
+    priced = (reprice(entry, book, booked.get(entry.intent.request_id, NOTHING_BOOKED)) for entry in wanted)
+    return [one for one in priced if one is not None]
 
 
 def _adjustment(one: Repriced) -> Adjustment:
@@ -91,22 +122,3 @@ def _adjustment(one: Repriced) -> Adjustment:
         amount_pico_usd=one.difference_pico_usd,
         reason=REASONS[one.why],
     )
-
-
-def by_model(found: Iterable[Repriced]) -> list[RepricedModel]:
-    """The largest difference first."""
-    groups: dict[tuple[str, str, str], list[Repriced]] = {}
-    for one in found:
-        groups.setdefault((one.provider, one.upstream_model, one.why), []).append(one)
-    rows = [
-        RepricedModel(
-            provider=provider,
-            upstream_model=model,
-            why=REASONS[why],
-            requests=len(group),
-            was_pico_usd=sum(one.was_pico_usd for one in group),
-            now_pico_usd=sum(one.now_pico_usd for one in group),
-        )
-        for (provider, model, why), group in groups.items()
-    ]
-    return sorted(rows, key=lambda row: -abs(row.now_pico_usd - row.was_pico_usd))
