@@ -14,6 +14,8 @@ from gateway.composition.wiring import open_gateway
 from gateway.config.home import find_home
 from gateway.errors import BreakevenError
 from gateway.process.server import bind, loop_factory, serve_until_stopped
+from gateway.process.unawaited_output import unawaited_output
+from native import huge_pages
 
 DRAIN_SECONDS = 30
 PARENT_SECONDS = 0.5
@@ -26,6 +28,7 @@ async def serve(options: argparse.Namespace) -> None:
     watching = asyncio.create_task(_end_with_parent(options.parent))
     try:
         app = build_app(gateway, ui_url=options.ui_url)
+        huge_pages.gather()
         with bind(options.host, options.port, is_shared=True) as listener:  # not before there is somebody to answer
             options.ready.touch()
             patience = gateway.deployment.settings.server.slow_client_seconds
@@ -47,7 +50,6 @@ async def _end_with_parent(parent: int) -> None:
 
 def main() -> int:
     """The exit status."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s")
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--host", required=True)
     parser.add_argument("--port", type=int, required=True)
@@ -57,12 +59,14 @@ def main() -> int:
     parser.add_argument("--engine-url")
     parser.add_argument("--ui-url")
     options = parser.parse_args()
-    try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(serve(options))
-    except BreakevenError as error:
-        print(f"breakeven worker: {error}", file=sys.stderr)
-        return 1
+    with unawaited_output():
+        logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s")
+        try:
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
+                runner.run(serve(options))
+        except BreakevenError as error:
+            print(f"breakeven worker: {error}", file=sys.stderr)
+            return 1
     return 0
 
 

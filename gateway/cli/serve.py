@@ -14,7 +14,6 @@ from gateway.cli.address import remember_address
 from gateway.cli.first_curve import first_curve
 from gateway.cli.known_keys import remember_key_names
 from gateway.cli.serve_children import Addresses, fetch_weights, plan_children
-from gateway.cli.serve_console import ServeConsole, open_standard_files
 from gateway.cli.serve_fleet import serve_fleet
 from gateway.cli.serve_text import show_addresses, show_ready
 from gateway.composition.deployment import load_deployment, load_environment_settings, require_redis
@@ -29,6 +28,8 @@ from gateway.config.settings import LOCAL_BACKEND
 from gateway.process.open_files import allow_open_files
 from gateway.process.server import bind, loop_factory, reserve, serve_until_stopped
 from gateway.process.sole_use import sole_use
+from gateway.process.unawaited_output import unawaited_output
+from native import huge_pages
 
 DRAIN_SECONDS = 30
 POLL_SECONDS = 0.25
@@ -41,9 +42,13 @@ def command(
     workers: int = typer.Option(0, min=0, max=256, help="Worker processes; the configuration's when left out."),
 ) -> None:
     """Start everything. Safe to run again: what is there already is kept."""
-    open_standard_files()
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    console = ServeConsole(highlight=False, soft_wrap=True)
+    with unawaited_output():
+        logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        _start(host, port, workers, with_ui=with_ui)
+
+
+def _start(host: str, port: int, workers: int, *, with_ui: bool) -> None:
+    console = Console(highlight=False, soft_wrap=True)
     allow_open_files()
     home = find_home()
     create_home(home)
@@ -87,6 +92,7 @@ async def _serve(home: Home, listener: socket.socket, console: Console, *, with_
     tasks.append(asyncio.create_task(_announce(gateway, addresses, keys, console), name="announce"))
     try:
         app = build_app(gateway, ui_url=addresses.ui)
+        huge_pages.gather()
         await serve_until_stopped(
             app, listener, drain_seconds=DRAIN_SECONDS, slow_client_seconds=settings.server.slow_client_seconds
         )

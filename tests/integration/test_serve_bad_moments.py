@@ -116,3 +116,38 @@ def test_a_closed_terminal_ends_it_in_order_and_meanwhile_it_is_alone_in_its_hom
         serving.kill()
         serving.wait()
     assert booked(home) == ["completed"] * 2, "shipped before it ended"
+
+
+def test_output_that_nobody_reads_holds_up_no_answer_and_no_end(home: Path) -> None:
+    """As of a terminal after Ctrl-S, a pager, a collector of logs that hangs: each failing call is a line there."""
+    broken = (home / "rules.yaml").read_text("utf-8").replace("{from: [plain]", "{from: [broken]")
+    (home / "rules.yaml").write_text(
+        broken.replace(
+            "rules:\n", "  broken: {backend: nobody, upstream_model: plain, context_window: 1000}\nrules:\n"
+        ),
+        "utf-8",
+    )
+    with (home / "breakeven.yaml").open("a", encoding="utf-8") as configuration:
+        configuration.write(f'  nobody: {{base_url: "http://127.0.0.1:{free_port()}/v1"}}\n')
+    port = free_port()
+    reading, written = os.pipe()
+    serving = subprocess.Popen(command_of(port), stdout=written, stderr=written, env=environment_of(home))
+    try:
+        key = re.search(r"app key.*(bk-\S+)", read_until_ready(reading))
+        assert key is not None
+        os.set_blocking(written, False)
+        with contextlib.suppress(BlockingIOError):
+            while os.write(written, b"x" * 1024):
+                pass
+        os.set_blocking(written, True)
+        headers, url = {"authorization": f"Bearer {key[1]}"}, f"http://127.0.0.1:{port}/v1/chat/completions"
+        asked = {"model": "auto", "messages": [{"role": "user", "content": "Hi"}]}
+        statuses = {httpx.post(url, json=asked, headers=headers, timeout=PATIENCE_SECONDS).status_code for _ in "abc"}
+        assert statuses == {502}
+        serving.terminate()
+        assert serving.wait(PATIENCE_SECONDS) == 0
+    finally:
+        serving.kill()
+        serving.wait()
+        os.close(reading)
+        os.close(written)

@@ -1,0 +1,152 @@
+"""What a process says, without waiting for whoever reads it: a terminal that stands still, a pager, a log's full pipe.
+
+Knows nothing of what is said.
+"""
+
+import contextlib
+import errno
+import io
+import os
+import select
+import sys
+import threading
+from collections import deque
+from collections.abc import Generator
+from typing import Any, TextIO
+
+STANDARD = (0, 1, 2)
+MOST_BYTES = 256 * 1024
+"""That wait for a reader; what is said beyond them is lost, and how much that was is said where it is missing."""
+END_SECONDS = 2.0
+"""For the last words, where somebody reads them."""
+NOBODY_THERE = frozenset({errno.EPIPE, errno.EIO, errno.EBADF})
+"""Nobody will ever read it, unlike a disk that is full."""
+
+
+class Output:
+    """One thread writes what was said, in the order it was said in; nobody who says something waits for that."""
+
+    def __init__(self, *, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._waiting_bytes = 0
+        self._lost_lines = 0
+        self._gone: set[int] = set()
+        self._changed = threading.Condition()
+
+    def start(self) -> None:
+        """Raises RuntimeError where no thread can be started."""
+        threading.Thread(target=self._run, name="output", daemon=True).start()
+
+    def say(self, descriptor: int, said: bytes) -> None:
+        with self._changed:
+            if descriptor in self._gone:
+                return
+            if self._waiting_bytes + len(said) > self._most_bytes:
+                self._lost_lines += said.count(b"\n")
+                return
+            if self._lost_lines:
+                self._append(descriptor, b"(%d lines are missing here: nobody read them)\n" % self._lost_lines)
+                self._lost_lines = 0
+            self._append(descriptor, said)
+            self._changed.notify_all()
+
+    def finish(self, seconds: float = END_SECONDS) -> None:
+        """Wait so long, at most, until all is written."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._waiting, seconds)
+
+    def _append(self, descriptor: int, said: bytes) -> None:
+        self._waiting.append((descriptor, said))
+        self._waiting_bytes += len(said)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting)
+                descriptor, said = self._waiting[0]
+                is_gone = descriptor in self._gone
+            is_gone = is_gone or not _write(descriptor, said)
+            with self._changed:
+                self._waiting.popleft()
+                self._waiting_bytes -= len(said)
+                if is_gone:
+                    self._gone.add(descriptor)
+                self._changed.notify_all()
+
+
+class _Unawaited(io.RawIOBase):
+    """A descriptor that `output` writes."""
+
+    def __init__(self, output: Output, descriptor: int) -> None:
+        self._output = output
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, said: Any, /) -> int:
+        self._output.say(self._descriptor, whole := bytes(said))
+        return len(whole)
+
+
+@contextlib.contextmanager
+def unawaited_output() -> Generator[None]:
+    """Within it a thread writes standard output and error: who does not read them, or left, holds nothing up. Where no
+    thread is to be had, they stay as they are."""
+    open_standard_files()
+    output, before = Output(), (sys.stdout, sys.stderr)
+    try:
+        output.start()
+        sys.stdout, sys.stderr = (_instead_of(stream, output) for stream in before)
+    except RuntimeError:
+        pass
+    try:
+        yield
+    finally:
+        output.finish()
+        sys.stdout, sys.stderr = before
+
+
+def _instead_of(stream: TextIO, output: Output) -> TextIO:
+    """The stream itself where it is none of the system's."""
+    try:
+        stream.flush()
+        raw = _Unawaited(output, stream.fileno())
+    except (OSError, ValueError, AttributeError):  # Python has None for one that was closed when it began
+        return stream
+    return io.TextIOWrapper(raw, stream.encoding, stream.errors, write_through=True)  # pyright: ignore[reportArgumentType]
+
+
+def open_standard_files() -> None:
+    """In place of those that whoever started us had closed: a socket that came to be 0 would end the event loop."""
+    for descriptor in STANDARD:
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            _open_nothing(as_descriptor=descriptor)
+
+
+def _open_nothing(*, as_descriptor: int) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    if nothing != as_descriptor:
+        os.dup2(nothing, as_descriptor)
+        os.close(nothing)
+
+
+def _write(descriptor: int, said: bytes) -> bool:
+    """Whether there is anybody; what a full disk does not take is lost."""
+    while said:
+        try:
+            said = said[os.write(descriptor, said) :]
+        except BlockingIOError:  # somebody with whom we share a terminal made it so
+            select.select((), (descriptor,), ())
+        except OSError as error:
+            return error.errno not in NOBODY_THERE
+    return True
