@@ -3,11 +3,13 @@
 from collections.abc import Container
 
 GEMINI = "Gemini's API is not offered here"
+BARE = ("/", "/v1", "/v1/")
 GEMINI_CALLS = (":generateContent", ":streamGenerateContent", ":countTokens", ":embedContent", ":batchEmbedContents")
 OTHERS = (
     ("/v1beta/", GEMINI),
     ("/openai/", "Azure's addresses are not offered here"),
     ("/api/", "Ollama's API is not offered here"),
+    ("/generate", "text-generation-inference's API is not offered here"),
 )
 ELSEWHERE = {
     "/v1/conversations": "make the conversation at its provider; its id may then stand in a request to /v1/responses",
@@ -42,6 +44,8 @@ def is_elsewhere(path: str) -> bool:
 
 def advice(path: str, known: Container[str]) -> str:
     """For an address where there is nothing; `known` are those where there is something."""
+    if path in BARE:
+        return "see /docs; of what Hugging Face's client asks there is chat_completion alone"
     if f"/v1{path}" in known:
         return f"did you mean /v1{path}? An OpenAI client's base_url ends in /v1"
     before, _, rest = path.rpartition("/v1/")
