@@ -138,8 +138,8 @@ def _assistant(blocks: list[Fields], where: str) -> Iterator[Fields]:
             text.append(text_of(block, "text") or "")
         elif kind == "tool_use":
             arguments = msgspec.json.encode(block.get("input") or {}).decode()
-            function = {"name": block.get("name"), "arguments": arguments}
-            calls.append({"id": block.get("id"), "type": "function", "function": function})
+            function = {"name": _named(block, "name", f"{where}.content"), "arguments": arguments}
+            calls.append({"id": _named(block, "id", f"{where}.content"), "type": "function", "function": function})
         elif kind == "thinking":  # without its signature, which means nothing to another provider
             thought.append(text_of(block, "thinking") or "")
         elif kind != "redacted_thinking":
@@ -159,7 +159,7 @@ def _user(role: str, blocks: list[Fields], where: str) -> Iterator[Fields]:
             text, media = _tool_result(block, where)
             cache = block.get("cache_control")
             content = [{"type": "text", "text": text, "cache_control": cache}] if isinstance(cache, dict) else text
-            yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": content}
+            yield {"role": "tool", "tool_call_id": _named(block, "tool_use_id", f"{where}.content"), "content": content}
             parts += media
         else:
             context = text_of(block, "context") if block.get("type") == "document" else None
@@ -245,7 +245,8 @@ def _tool(tool: object, where: str) -> Fields:
     fields = _object(tool, where)
     if fields.get("type") not in (None, "custom"):
         raise UnsayableMessages(f"{where}.type", "a tool that runs at the provider cannot be sent to this model")
-    function: Fields = {"name": fields.get("name"), "parameters": fields.get("input_schema") or {"type": "object"}}
+    schema = _object(fields.get("input_schema") or {"type": "object"}, f"{where}.input_schema")
+    function: Fields = {"name": _named(fields, "name", where), "parameters": schema}
     if isinstance(fields.get("description"), str):
         function["description"] = fields["description"]
     if fields.get("strict") is True:
@@ -284,6 +285,12 @@ def _response_format(fields: Fields) -> Fields | None:
     if wanted.get("type") != "json_schema":
         return None
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": wanted.get("schema"), "strict": True}}
+
+
+def _named(fields: Fields, name: str, where: str) -> str:
+    if not (value := text_of(fields, name)):
+        raise InvalidMessages(f"{where}.{name}", "must be a text that is not empty")
+    return value
 
 
 def _object(value: object, where: str) -> Fields:

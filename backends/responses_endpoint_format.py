@@ -93,7 +93,7 @@ def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
             continue
         if is_our_reasoning(fields):  # a reference to it, and nothing is kept
             continue
-        message = _call(fields, tools) if kind in CALLS else _message(fields, str(kind), where)
+        message = _call(fields, tools, where) if kind in CALLS else _message(fields, str(kind), where)
         if thought and message["role"] == "assistant":
             message[THOUGHT] = thought
         thought = ""
@@ -121,7 +121,9 @@ def _joined(answer: Fields, message: Fields) -> Fields | None:
     return {"role": "assistant", "content": content or None, "tool_calls": calls[0] + calls[1], THOUGHT: thought}
 
 
-def _call(fields: Fields, tools: Tools) -> Fields:
+def _call(fields: Fields, tools: Tools, where: str) -> Fields:
+    _require_name(fields, "name", where)
+    _require_name(fields, "call_id", where)
     is_custom = fields.get("type") == "custom_tool_call"
     arguments = arguments_of(fields.get("input")) if is_custom else fields.get("arguments")
     function = {"name": tools.function_of(fields), "arguments": arguments}
@@ -129,8 +131,14 @@ def _call(fields: Fields, tools: Tools) -> Fields:
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
+def _require_name(fields: Fields, name: str, where: str) -> None:
+    if not text_of(fields, name):
+        raise invalid(f"{where}.{name}", "must be a text that is not empty")
+
+
 def _message(fields: Fields, kind: str, where: str) -> Fields:
     if kind in OUTPUTS:
+        _require_name(fields, "call_id", where)
         output = fields.get("output")
         parts = [] if isinstance(output, str) else list(_parts(output, f"{where}.output"))
         content = output if isinstance(output, str) else parts

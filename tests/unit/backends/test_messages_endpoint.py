@@ -191,6 +191,11 @@ REFUSED: list[tuple[Json, str]] = [
     ({"messages": [{"role": "assistant", "content": [{"type": "web_search_tool_result"}]}]}, "messages[0].content"),
     ({"system": [{"type": "text"}]}, "system"),
     ({"tools": [{"type": "web_search_20260101", "name": "web_search"}]}, "tools[0].type"),
+    ({"tools": [{"input_schema": {}}]}, "tools[0].name"),
+    ({"tools": [{"name": "f", "input_schema": "text"}]}, "tools[0].input_schema"),
+    ({"messages": [{"role": "assistant", "content": [{"type": "tool_use", "name": "f"}]}]}, "messages[0].content.id"),
+    ({"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "t"}]}]}, "messages[0].content.name"),
+    ({"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}, "messages[0].content.tool_use_id"),
     ({"tool_choice": {"type": "maybe"}}, "tool_choice.type"),
 ]
 
