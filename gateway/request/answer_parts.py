@@ -81,7 +81,7 @@ def budget_end(run: Run) -> bytes:
     if run.view.operation == "responses":
         return _responses_end(run)
     if run.view.operation == "messages":
-        return last_events("length", run.meter.final_usage(run.view.input_tokens))
+        return last_events("length", run.meter.final_usage(run.view.input_tokens, run.candidate.context_window))
     choice = {"index": 0, "delta": {}, "finish_reason": "length"}
     chunk = {
         "id": f"chatcmpl-{run.intent.request_id}",

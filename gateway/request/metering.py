@@ -7,6 +7,9 @@ from backends.usage import EngineTimings, Usage
 
 CHARACTERS_PER_TOKEN = 4.0
 """Used only where a provider reported no usage; such entries are flagged as estimated."""
+WINDOWS = 16
+"""Of context that one call may report to have read, or written: answers share a prompt, and a catalogue may know an
+older, smaller window. A count beyond is a fault of whoever sent it."""
 
 
 class Meter(msgspec.Struct):
@@ -50,18 +53,28 @@ class Meter(msgspec.Struct):
         elapsed = self.last_output_at - self.first_output_at
         return (output_tokens - 1) / elapsed if elapsed > 0 else None
 
-    def final_usage(self, input_tokens_estimate: int) -> Usage:
+    def final_usage(self, input_tokens_estimate: int, context_window: int) -> Usage:
         """The provider's usage; without it, an estimate from the text that passed, flagged as such.
 
-        One of no tokens, for an answer that has text, is none: it would book the answer as free.
+        One of no tokens, for an answer that has text, is none: it would book the answer as free. So is one that no call
+        of a model with this window can have.
         """
         if self.usage is not None and not (self.output_characters and _is_of_nothing(self.usage)):
-            return self.usage
+            longest = max(context_window, input_tokens_estimate)
+            if not _is_impossible(self.usage, longest, self.output_characters):
+                return self.usage
         return Usage(
             input_tokens=input_tokens_estimate,
             output_tokens=round(self.output_characters / CHARACTERS_PER_TOKEN),
             is_estimated=True,
         )
+
+
+def _is_impossible(usage: Usage, longest: int, output_characters: int) -> bool:
+    """A provider's own tools bring their results into the window again and again; a token that came is a character."""
+    calls = usage.web_searches + usage.file_searches + usage.other_tool_calls
+    most = WINDOWS * longest * (1 + calls)
+    return usage.input_tokens > most or usage.output_tokens > max(most, output_characters)
 
 
 def _is_of_nothing(usage: Usage) -> bool:

@@ -68,7 +68,7 @@ def unanswered_cost(candidate: Candidate, view: RequestView, meter: Meter) -> Ex
     """
     if candidate.speed is not None:
         return NO_EXTRA
-    cost = _cost(candidate, meter.final_usage(view.input_tokens), None)
+    cost = _cost(candidate, meter.final_usage(view.input_tokens, candidate.context_window), None)
     return ExtraCost(cost.total_pico_usd if cost else None, bound_pico_usd(candidate, view))
 
 
@@ -77,7 +77,7 @@ def refused_cost(candidate: Candidate, view: RequestView, meter: Meter) -> Extra
     for it, as above."""
     if candidate.speed is not None:
         return NO_EXTRA
-    usage = meter.final_usage(view.input_tokens)
+    usage = meter.final_usage(view.input_tokens, candidate.context_window)
     cost = _cost(candidate, usage, None)
     if cost is None or usage.is_estimated:
         return ExtraCost(cost.total_pico_usd if cost else None, bound_pico_usd(candidate, view))
@@ -163,7 +163,7 @@ def settle_entry(intent: Intent, meter: Meter, outcome: Outcome) -> Entry:
 
 def _usage(intent: Intent, meter: Meter, outcome: Outcome) -> Usage:
     if meter.usage is not None or meter.first_output_at is not None:
-        usage = meter.final_usage(intent.decision.facts.input_tokens)
+        usage = meter.final_usage(intent.decision.facts.input_tokens, outcome.candidate.context_window)
         return replace(usage, is_estimated=True) if _contradicts_itself(usage) else usage
     if outcome.may_have_been_billed:
         return Usage(input_tokens=intent.decision.facts.input_tokens, is_estimated=True)

@@ -4,8 +4,10 @@ import pytest
 
 from backends.protocol import Chunk
 from backends.usage import Usage
-from gateway.request.metering import Meter
+from gateway.request.metering import WINDOWS, Meter
 
+WINDOW = 1000
+MOST = WINDOWS * WINDOW
 TEXT = Chunk(b"", has_output=True, output_characters=40)
 ESTIMATED = Usage(input_tokens=12, output_tokens=10, is_estimated=True)
 
@@ -21,15 +23,26 @@ ESTIMATED = Usage(input_tokens=12, output_tokens=10, is_estimated=True)
         ),
         ([Usage()], ESTIMATED),  # all of an answer's text, and none of its tokens
         ([Usage(output_tokens=10)], Usage(output_tokens=10)),
+        ([Usage(input_tokens=MOST, output_tokens=MOST)], Usage(input_tokens=MOST, output_tokens=MOST)),
+        ([Usage(input_tokens=MOST + 1, output_tokens=2)], ESTIMATED),
+        ([Usage(input_tokens=3, output_tokens=999_999_999)], ESTIMATED),
+        ([Usage(input_tokens=2 * MOST, web_searches=1)], Usage(input_tokens=2 * MOST, web_searches=1)),
     ],
 )
 def test_the_last_usage_counts_and_one_of_nothing_is_none(usages: list[Usage], booked: Usage) -> None:
     meter = Meter(started_at=0.0)
     for chunk in (TEXT, *(Chunk(b"", usage=usage) for usage in usages)):
         meter.observe(chunk, 1.0)
-    assert meter.final_usage(12) == booked
+    assert meter.final_usage(12, WINDOW) == booked
 
 
 def test_where_nothing_was_said_a_usage_of_nothing_is_true() -> None:
     meter = Meter(started_at=0.0, usage=Usage())
-    assert meter.final_usage(12) == Usage()
+    assert meter.final_usage(12, WINDOW) == Usage()
+
+
+def test_what_came_was_possible() -> None:
+    """A hundred answers to one prompt."""
+    many = Usage(input_tokens=3, output_tokens=2 * MOST)
+    assert Meter(0.0, output_characters=2 * MOST, usage=many).final_usage(12, WINDOW) == many
+    assert Meter(0.0, usage=Usage(input_tokens=2 * MOST)).final_usage(2 * WINDOW, WINDOW).input_tokens == 2 * MOST

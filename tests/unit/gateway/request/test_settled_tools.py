@@ -7,6 +7,7 @@ import pytest
 
 from backends.protocol import Chunk
 from backends.responses_format import read_response
+from backends.usage import Usage
 from gateway.ledger.entry import Entry, Status
 from gateway.request.metering import Meter
 from gateway.request.settlement import Outcome, settle_entry
@@ -58,3 +59,14 @@ def test_a_tool_whose_bill_nobody_tells_leaves_the_cost_unknown() -> None:
     assert (entry.other_tool_calls, entry.web_searches) == (1, 1)
     assert (entry.cost, entry.cost_upper_pico_usd) == (None, None)
     assert entry.cost_lower_pico_usd == TOKENS + 10**10, "the rest of it is known"
+
+
+def test_a_usage_that_no_call_can_have_is_estimated_and_costs_no_thousands() -> None:
+    absurd = Usage(input_tokens=999_999_999, output_tokens=999_999_999)
+    meter = Meter(0.0, first_output_at=0.5, output_characters=400, usage=absurd)
+    entry = settle_entry(make_intent(), meter, Outcome(Status.completed, 200, make_candidate(prices=PRICES), (), 1.0))
+    assert entry.is_usage_estimated
+    assert (entry.input_tokens, entry.output_tokens) == (entry.intent.decision.facts.input_tokens, 100)
+    assert entry.cost is not None
+    assert entry.cost_upper_pico_usd is not None
+    assert entry.cost.total_pico_usd <= entry.cost_upper_pico_usd < 10**12
