@@ -306,8 +306,8 @@ async def test_a_cut_stream_cancels_nothing_else() -> None:
         (b'{"model": "auto", "messages": [{"role": "user"}], "max_tokens": 1000000000000}', InvalidRequest),
         (b'{"model": "auto", "messages": [{"role": "user"}], "n": 0}', InvalidRequest),
         (b'{"model": "gone", "messages": [{"role": "user", "content": "x"}]}', ModelNotFound),
-        (b'{"model": "auto", "messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", InvalidRequest),
-        (b'{"model": "auto", "x": ' + b"[" * 100_000 + b"]" * 100_000 + b', "messages": []}', InvalidRequest),
+        (b'{"model": "auto", "messages": ' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}", InvalidRequest),
+        (b'{"model": "auto", "x": ' + b"[" * 1_000_000 + b"]" * 1_000_000 + b', "messages": []}', InvalidRequest),
     ],
 )
 async def test_a_bad_body_is_refused_before_anything_is_booked(body: bytes, error: type[Exception]) -> None:

@@ -41,7 +41,7 @@ def refusal(body: bytes) -> str:
         (saying(r"\ud83d\ude00 \\ud83d") + b"}", "trailing characters"),
         (saying(r"\\ud83d")[:-4], "truncated"),
         (saying(r"\ud83d\ude00")[:-6], "truncated"),
-        (TEXT[:-1].encode() + b',"tools":[' + b"[" * 10_000, "nested too deeply"),
+        (TEXT[:-1].encode() + b',"tools":[' + b"[" * 1_000_000, "nested too deeply"),
     ],
 )
 def test_what_it_is_and_what_to_send(body: bytes, says: str) -> None:
