@@ -38,8 +38,9 @@ from gateway.request.delivery import Delivery
 from gateway.request.dispatch import Dispatcher
 from gateway.request.facts import gather_facts, request_facts
 from gateway.request.run import Answer, Caller, Incoming, Observer, Run
+from gateway.request.tag_bound import TagBound
 from gateway.request.view import RequestView, parse_request
-from gateway.routing.decide import Choice, decide
+from gateway.routing.decide import Choice, decide, deciding_tags
 from gateway.routing.fallback import RetryPolicy
 from gateway.routing.refusals import LOADING
 from gateway.routing.snapshot import Snapshot
@@ -75,6 +76,7 @@ class Pipeline:
     rule_state: RuleState = field(default_factory=RuleState)
     exploration: ExplorationSpend | None = None
     implied: ImpliedFeedback | None = None
+    tags: TagBound = field(default_factory=TagBound)
     loading_seconds: float = 30.0  # how long a request waits for an engine that is loading
     monotonic: Callable[[], float] = time.monotonic
     now_us: Callable[[], int] = lambda: time.time_ns() // 1000
@@ -87,7 +89,8 @@ class Pipeline:
         key, view = self.identify(incoming)
         rate_headers = await self.admission.admit(key.id, team=key.team, tokens=view.input_tokens)
         books = Bookkeeper(self.ledger, self.admission, self.observer, self.monotonic)
-        acceptance = Acceptance(self.decide, self._known_models, self.admission, books, self.now_us)
+        known = self._known_models
+        acceptance = Acceptance(self.decide, known, self._tags_to_book, self.admission, books, self.now_us)
         try:
             run = await acceptance.open(incoming, view, key, started_at)
         except NoEligibleModel as refused:
@@ -166,6 +169,9 @@ class Pipeline:
         """Whether it was only too early, and waiting has helped: nothing is booked yet, and callers may leave."""
         loading = [self.snapshot.candidates[name] for name, why in refused.reasons.items() if why == LOADING]
         return bool(loading) and await self.upstreams.starting.wait(loading[0].backend, seconds=self.loading_seconds)
+
+    def _tags_to_book(self, key_id: str, tags: tuple[str, ...], at_us: int) -> tuple[str, ...]:
+        return self.tags.booked(key_id, tags, at_us, lambda: deciding_tags(self.snapshot))
 
     def _known_models(self) -> frozenset[str]:
         return frozenset(self.snapshot.candidates)

@@ -29,10 +29,12 @@ LIMITS: Mapping[Operation, str] = {"chat.completions": "max_tokens", "responses"
 
 
 class Acceptance(msgspec.Struct):
-    """`decide` is the pipeline's; `known_models` are the names of its present snapshot."""
+    """`decide` is the pipeline's; `known_models` are the names of its present snapshot; `tags_to_book` tells what of a
+    key's tags at a time the books take."""
 
     decide: Callable[[RequestView, KeyRecord, tuple[str, ...], int], Choice]
     known_models: Callable[[], frozenset[str]]
+    tags_to_book: Callable[[str, tuple[str, ...], int], tuple[str, ...]]
     admission: Admission
     books: Bookkeeper
     now_us: Callable[[], int]
@@ -55,7 +57,8 @@ class Acceptance(msgspec.Struct):
                     raise limited from None
                 raise
             trace = incoming.headers.get("traceparent")
-            intent = new_intent(view, key, incoming.tags, choice, accepted_at_us=at_us, traceparent=trace)
+            tags = self.tags_to_book(key.id, incoming.tags, at_us)
+            intent = new_intent(view, key, tags, choice, accepted_at_us=at_us, traceparent=trace)
             body = self._within_bound(incoming.body, view, key)
             run = Run(view, body, choice, intent, Meter(started_at), choice.order[0], headers=incoming.headers)
             try:

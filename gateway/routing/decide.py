@@ -58,6 +58,12 @@ class Choice(msgspec.Struct, frozen=True):
     attempts_before: int = 0
 
 
+def deciding_tags(snapshot: Snapshot) -> frozenset[str]:
+    """Those that a decision under this snapshot may depend on."""
+    named = (tag for rule in snapshot.rules if rule.when is not None for tag in rule.when.tags or ())
+    return frozenset((SIMULATE_TAG, *named))
+
+
 def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
     """Choose. Raises ModelNotFound, ContextTooLong or NoEligibleModel; never anything else."""
     if request.requested_model != AUTO:
