@@ -1,15 +1,17 @@
 """Finds tool calls in streaming text: Hermes and Qwen write tags around JSON, Llama 3 JSON alone, Mistral a mark.
 
 After Mistral's mark follow nothing but calls: a JSON list of them, or, in later models, `name[ARGS]{...}` each with a
-mark of its own.
+mark of its own. Llama's calls are parted by semicolons, and stand behind a mark where it said something before them.
 """
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from local_engine.answer_text import overlap
-from local_engine.tool_marks import CLOSE, MISTRAL, MISTRAL_ARGUMENTS, MISTRAL_ID, OPEN
+from local_engine.tool_marks import CLOSE, LLAMA, MISTRAL, MISTRAL_ARGUMENTS, MISTRAL_ID, OPEN
+
+DECODER: Final = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class ToolCallParser:
         self._has_begun = False
         self._is_json = False
         self._is_mistral = False
+        self._is_llama = False
 
     def push(self, text: str) -> tuple[str, list[ToolCall]]:
         """Plain text and whole calls that became certain."""
@@ -37,16 +40,16 @@ class ToolCallParser:
         if not self._has_begun and self._held.strip():
             self._has_begun = True
             self._is_json = self._held.lstrip().startswith("{")
-        if self._is_json or self._is_mistral or not self._has_begun:
+        if self._is_json or self._is_mistral or self._is_llama or not self._has_begun:
             return "", []
         return self._advance()
 
     def finish(self) -> tuple[str, list[ToolCall]]:
         """What is left when the answer ends; a call that was cut short is text."""
         held, self._held = self._held, ""
-        if self._is_json:
-            call = parse_call(held)
-            return ("", [call]) if call else (held, [])
+        if self._is_json or self._is_llama:
+            calls = parse_llama(held)
+            return ("", calls) if calls else (held, [])
         if self._is_mistral:
             calls = parse_mistral(held)
             return ("", calls) if calls else (MISTRAL + held, [])
@@ -72,12 +75,13 @@ class ToolCallParser:
         return plain, calls
 
     def _release(self) -> str:
-        """Text before Mistral's mark, or before what may become a mark."""
-        before, found, after = self._held.partition(MISTRAL)
-        if found:
-            self._is_mistral, self._held = True, after
-            return before
-        keep = max(overlap(self._held, OPEN), overlap(self._held, MISTRAL))
+        """Text before Mistral's mark or Llama's, or before what may become a mark."""
+        for mark in (MISTRAL, LLAMA):
+            before, found, after = self._held.partition(mark)
+            if found:
+                self._is_mistral, self._is_llama, self._held = mark == MISTRAL, mark == LLAMA, after
+                return before
+        keep = max(overlap(self._held, mark) for mark in (OPEN, MISTRAL, LLAMA))
         end = len(self._held) - keep
         plain, self._held = self._held[:end], self._held[end:]
         return plain
@@ -86,6 +90,21 @@ class ToolCallParser:
 def parse_call(text: str) -> ToolCall | None:
     """`{"name": ..., "arguments": {...}}`, or Llama's `parameters`; None for anything else."""
     return _read_call(_parse(text))
+
+
+def parse_llama(text: str) -> list[ToolCall]:
+    """Calls one after another, parted by semicolons; none if anything else is among them."""
+    calls: list[ToolCall] = []
+    while text := text.lstrip("; \t\r\n"):
+        try:
+            raw, end = DECODER.raw_decode(text)
+        except (ValueError, RecursionError):
+            return []
+        if (call := _read_call(raw)) is None:
+            return []
+        calls.append(call)
+        text = text[end:]
+    return calls
 
 
 def parse_mistral(text: str) -> list[ToolCall]:

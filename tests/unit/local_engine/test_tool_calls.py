@@ -34,6 +34,13 @@ SHORT = ToolCall("f", '{"x": 1}', has_short_id=True)
         ("[TOOL_CALLS]f[ARGS]{", "[TOOL_CALLS]f[ARGS]{", []),
         (f"[TOOL_CALLS][{CALL}, 7]", f"[TOOL_CALLS][{CALL}, 7]", []),
         ("a list: [TOOL", "a list: [TOOL", []),
+        (f"{CALL}; {CALL}", "", [PARSED, PARSED]),
+        (f"{CALL}\n", "", [PARSED]),
+        (f"{CALL}; and so on", f"{CALL}; and so on", []),
+        (f'{CALL}; {{"answer": 42}}', f'{CALL}; {{"answer": 42}}', []),
+        (f"<|python_tag|>{CALL}", "", [PARSED]),
+        (f"I look. <|python_tag|>{CALL};{CALL}", "I look. ", [PARSED, PARSED]),
+        ("I compute. <|python_tag|>print(1)", "I compute. print(1)", []),
     ],
 )
 @pytest.mark.parametrize("step", [1, 3, 1000])
@@ -44,11 +51,12 @@ def test_calls_and_text_are_separated(text: str, plain: str, calls: list[ToolCal
     assert [call for _, found in pieces for call in found] == calls
 
 
-def test_mistrals_marks_are_shown_though_they_are_special_tokens() -> None:
+@pytest.mark.parametrize("mark", ["[TOOL_CALLS]", "<|python_tag|>"])
+def test_marks_are_shown_though_they_are_special_tokens(mark: str) -> None:
     fast = FastTokenizer(WordLevel({"w": 0}, unk_token="w"))
-    fast.add_special_tokens([AddedToken("[TOOL_CALLS]", special=True), AddedToken("</s>", special=True)])
+    fast.add_special_tokens([AddedToken(mark, special=True), AddedToken("</s>", special=True)])
     tokenizer = Tokenizer(fast, chat_template=None, bos_token_id=None, eos_token_ids=[2])
-    assert tokenizer.decode([1, 0, 2]) == "[TOOL_CALLS]w"
+    assert tokenizer.decode([1, 0, 2]) == f"{mark}w"
 
 
 def test_ids_are_as_long_as_the_models_template_takes_them() -> None:
