@@ -141,7 +141,14 @@ def assemble(
     """Build an engine around weights that are open already, or around a `compute` that holds them."""
     context_window = min(config.context_window or loaded.config.context_window, loaded.config.context_window)
     check_device(config)
-    blocks = plan_blocks(loaded.config, config, context_window, available_bytes(config.device))
+    is_native = config.device == "cpu" and can_run(loaded.config, config.block_size)
+    blocks = plan_blocks(
+        loaded.config,
+        config,
+        context_window,
+        available_bytes(config.device),
+        exact_bytes_per_weight=loaded.bytes_per_weight if is_native else 4.0,
+    )
     # A cached prefix, or a draft, would change the pieces in which a request is computed.
     is_deterministic = config.is_deterministic
     kv_cache = KvCacheManager(

@@ -4,6 +4,7 @@ llama.cpp stores the query and key rows of architecture `llama` interleaved for 
 here, so that the model knows one layout only.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,11 +17,12 @@ from gguf.quants import dequantize
 
 from local_engine.config import ModelConfig, RopeScaling, StoredFormat, extended_window
 from local_engine.errors import ModelUnavailable, ModelUnsupported
+from local_engine.gguf_blocks import blocks_of, bytes_per_weight
 from local_engine.gguf_file import GgufFile, GgufTensor, read_gguf
 from local_engine.gguf_nibbles import READERS, nibbles_of
 from local_engine.tokenizer import Tokenizer
 from local_engine.vocabulary import build_gguf_tokenizer
-from local_engine.weights import LoadedFile, NibbleBlocks
+from local_engine.weights import LoadedFile, NibbleBlocks, ScaledBlocks
 
 FAMILIES: Final = {"llama": "llama", "mistral": "mistral", "qwen2": "qwen2", "qwen3": "qwen3"}
 INTERLEAVED_ROPE: Final = {"llama", "mistral"}
@@ -72,10 +74,22 @@ class GgufWeights:
         blocks = None if found is None else nibbles_of(found)
         if blocks is None:
             return None
-        values, scales, offsets = (
-            self._in_our_order(name, part) for part in (blocks.values, blocks.scales, blocks.offsets)
+        return NibbleBlocks(*self._parts_in_our_order(name, blocks))
+
+    def blocks(self, name: str) -> ScaledBlocks | None:
+        """A matrix as the file has it, where that is in few bits."""
+        found = self._tensors.get(name)
+        blocks = None if found is None else blocks_of(found)
+        return None if blocks is None else ScaledBlocks(*self._parts_in_our_order(name, blocks), bits=blocks.bits)
+
+    def _parts_in_our_order(
+        self, name: str, blocks: NibbleBlocks | ScaledBlocks
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return (
+            self._in_our_order(name, blocks.values),
+            self._in_our_order(name, blocks.scales),
+            self._in_our_order(name, blocks.offsets),
         )
-        return NibbleBlocks(values, scales, offsets)
 
     def _in_our_order(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         if self._is_interleaved and name.endswith(("q_proj.weight", "q_proj.bias")):
@@ -121,13 +135,20 @@ def load_gguf(path: Path) -> LoadedFile:
     except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise ModelUnavailable(f"{path.name} has damaged metadata ({error}).") from error
     weights = GgufWeights(file, config, is_interleaved=architecture in INTERLEAVED_ROPE)
-    return LoadedFile(config, weights, tokenizer, weights.nibbles, _stored(file.tensors))
+    stored, held = _stored(file.tensors), _bytes_per_weight(file.tensors)
+    return LoadedFile(config, weights, tokenizer, weights.nibbles, stored, weights.blocks, held)
 
 
 def _stored(tensors: Mapping[str, GgufTensor]) -> StoredFormat | None:
     """The format of the first layer's widest matrix: files keep a few others in more bits."""
     found = tensors.get("blk.0.ffn_gate.weight")
     return None if found is None else "int4" if found.kind in READERS else STORED.get(found.kind.name)
+
+
+def _bytes_per_weight(tensors: Mapping[str, GgufTensor]) -> float:
+    """The mean over all matrices."""
+    sizes = [(math.prod(tensor.shape), tensor.kind) for tensor in tensors.values() if len(tensor.shape) == 2]
+    return sum(size * bytes_per_weight(kind) for size, kind in sizes) / max(1, sum(size for size, _ in sizes))
 
 
 def dequantise(tensor: GgufTensor) -> np.ndarray:

@@ -17,14 +17,22 @@ BYTES_PER_KV_VALUE: dict[KvFormat, int] = {"float32": 4, "bfloat16": 2, "fp8": 1
 GPU_RESERVED_SHARE = 0.1
 
 
-def plan_blocks(model: ModelConfig, config: EngineConfig, context_window: int, available_bytes: int) -> int:
+def plan_blocks(
+    model: ModelConfig,
+    config: EngineConfig,
+    context_window: int,
+    available_bytes: int,
+    *,
+    exact_bytes_per_weight: float = BYTES_PER_WEIGHT["float32"],
+) -> int:
     """KV-cache blocks: as configured; else on a GPU what its memory holds, on a CPU for every request a quarter of the
     window and for one the whole.
 
-    Raises DoesNotFit, with the numbers, when weights and KV cache exceed `available_bytes`.
+    `exact_bytes_per_weight` is what a weight takes that is kept without rounding. Raises DoesNotFit, with the numbers,
+    when weights and KV cache exceed `available_bytes`.
     """
     block_bytes = config.block_size * model.kv_bytes_per_token(BYTES_PER_KV_VALUE[config.kv_format])
-    weights = weight_bytes(model, config.weights)
+    weights = weight_bytes(model, config.weights, exact_bytes_per_weight)
     is_gpu = config.device != "cpu"
     usable = int(available_bytes * (1 - GPU_RESERVED_SHARE)) if is_gpu else available_bytes
     least = -(-context_window // config.block_size)
@@ -45,13 +53,16 @@ def plan_blocks(model: ModelConfig, config: EngineConfig, context_window: int, a
     return blocks
 
 
-def weight_bytes(model: ModelConfig, weights: WeightFormat) -> int:
+def weight_bytes(
+    model: ModelConfig, weights: WeightFormat, exact_bytes_per_weight: float = BYTES_PER_WEIGHT["float32"]
+) -> int:
     """Memory of the matrices in their format, and of the embedding table beside them.
 
-    The table keeps the activations' type; where it is also the output head, that one is a matrix of its own unless the
-    formats agree.
+    The table keeps the activations' type at most; where it is also the output head, that one is a matrix of its own
+    unless the formats agree.
     """
-    matrices = int(model.parameters * BYTES_PER_WEIGHT[weights])
+    bytes_per_weight = exact_bytes_per_weight if weights == "float32" else BYTES_PER_WEIGHT[weights]
+    matrices = int(model.parameters * bytes_per_weight)
     if weights in ("float32", "bfloat16"):
         return matrices
     return matrices + (4 if weights == "int8" else 2) * model.vocabulary_size * model.hidden_size

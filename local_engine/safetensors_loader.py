@@ -1,6 +1,7 @@
 """Reads a model folder as Hugging Face writes it: config, safetensors shards, tokenizer and chat template."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from local_engine.weights import LoadedFile, WeightSource, no_nibbles
 FAMILIES: Final = ("llama", "mistral", "qwen2", "qwen3")
 INDEX: Final = "model.safetensors.index.json"
 FULL, SLIDING = "full_attention", "sliding_attention"
+SHORT: Final = ("BF16", "F16")
 SILU: Final = ("silu", "swish")
 # Frequencies that change with the length beyond the window: within it they are the plain ones.
 PLAIN_ROPE: Final = ("default", "dynamic")
@@ -45,6 +47,12 @@ class SafetensorsWeights:
         """Return one tensor in float32; raises ModelUnsupported when it is missing or needs a scale."""
         return plain_float(self.raw(name), name)
 
+    def mean_bytes(self) -> float:
+        """Bytes per value over all tensors, at most four."""
+        sliced = [file.get_slice(name) for name, file in self._files.items()]
+        sizes = [(math.prod(part.get_shape()), 2 if part.get_dtype() in SHORT else 4) for part in sliced]
+        return sum(count * width for count, width in sizes) / max(1, sum(count for count, _ in sizes))
+
     def raw(self, name: str) -> torch.Tensor:
         """Return one tensor in the file's own type; raises ModelUnsupported when it is missing."""
         if name not in self._files:
@@ -70,7 +78,8 @@ def load_safetensors(folder: Path) -> LoadedFile:
         raise ModelUnavailable(f"A JSON file of {folder} holds a value of the wrong kind ({error}).") from error
     nibbles = weights.nibbles if isinstance(weights, QuantisedWeights) else no_nibbles
     stored_in = None if scheme is None else scheme.stored
-    return LoadedFile(config, weights, tokenizer, nibbles, stored_in)
+    held = 4.0 if scheme is not None else stored.mean_bytes()
+    return LoadedFile(config, weights, tokenizer, nibbles, stored_in, bytes_per_weight=held)
 
 
 def _shards(folder: Path) -> list[Path]:

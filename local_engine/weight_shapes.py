@@ -7,7 +7,7 @@ import torch
 
 from local_engine.config import ModelConfig
 from local_engine.errors import ModelUnavailable
-from local_engine.weights import LoadedFile, NibbleBlocks, WeightSource
+from local_engine.weights import LoadedFile, NibbleBlocks, ScaledBlocks, WeightSource
 
 
 class CheckedWeights:
@@ -38,7 +38,7 @@ class CheckedWeights:
 
 
 def checked(loaded: LoadedFile) -> LoadedFile:
-    """The same file, its tensors and 4-bit matrices held to their shapes; ModelUnavailable for sizes of no model."""
+    """The same file, its tensors and blocks held to their shapes; ModelUnavailable for sizes of no model."""
     _check_sizes(loaded.config)
     weights = CheckedWeights(loaded.weights, loaded.config)
 
@@ -48,7 +48,13 @@ def checked(loaded: LoadedFile) -> LoadedFile:
             weights.check(name, tuple(blocks.values.shape))
         return blocks
 
-    return replace(loaded, weights=weights, nibbles=nibbles)
+    def blocks(name: str) -> ScaledBlocks | None:
+        found = loaded.blocks(name)
+        if found is not None:
+            weights.check(name, tuple(found.values.shape))
+        return found
+
+    return replace(loaded, weights=weights, nibbles=nibbles, blocks=blocks)
 
 
 def _check_sizes(config: ModelConfig) -> None:

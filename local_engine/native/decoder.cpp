@@ -220,3 +220,13 @@ extern "C" void breakeven_project(const Matrix* w, const float* norm, float epsi
         product(taken, rows, *w, y, false, work.unpacked.data() + thread * scratch_bytes(w->k), thread, team);
     }
 }
+
+// x [rows, k] = the weights of the outputs that the tokens name, of a matrix that is held for float32.
+extern "C" void breakeven_embed(const Matrix* w, const int64_t* tokens, float* x, long rows) {
+    with_held(*w, [&](auto held) {
+        using Kind = FloatOf<decltype(held), 1, 1>;
+        for (long row = 0; row < rows; ++row)
+            Kind::read_lane(w->packed + tokens[row] / kLanes * Kind::panel_bytes(*w), w->k, tokens[row] % kLanes,
+                            x + row * w->k);
+    });
+}

@@ -18,6 +18,8 @@ using Mask = Ints;
 
 constexpr int kAccumulators = 6;  // vectors that may add up side by side
 constexpr int kFloatRows = 6, kFloatPanels = 1;
+constexpr int kFewRows = 3, kFewRowsPanels = 2;  // one row in one panel would wait for each sum before it adds to it
+constexpr int kHeldPanels = 1;
 constexpr int kByteRows = 4, kBytePanels = 1;
 
 inline Floats operator+(Floats a, Floats b) { return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)}; }
@@ -128,6 +130,20 @@ inline Bytes low_nibbles(Bytes x) {
 inline Bytes high_nibbles(Bytes x) {
     return low_nibbles({_mm256_srli_epi16(x.low, 4), _mm256_srli_epi16(x.high, 4)});
 }
+// `bits` bits of each 32 from bit `at` on; these two are immediates wherever it is unrolled.
+template <int bits>
+inline Ints bits_from(Bytes x, int at) {
+    const Ints moved = {_mm256_srli_epi32(x.low, at), _mm256_srli_epi32(x.high, at)};
+    if (at + bits == 32) return moved;
+    const __m256i mask = _mm256_set1_epi32((1 << bits) - 1);
+    return {_mm256_and_si256(moved.low, mask), _mm256_and_si256(moved.high, mask)};
+}
+inline Bytes lower_halves_up(Bytes x) { return {_mm256_slli_epi32(x.low, 16), _mm256_slli_epi32(x.high, 16)}; }
+inline Bytes upper_halves(Bytes x) {
+    const __m256i mask = _mm256_set1_epi32(-65536);
+    return {_mm256_and_si256(x.low, mask), _mm256_and_si256(x.high, mask)};
+}
+inline Floats as_floats(Bytes x) { return {_mm256_castsi256_ps(x.low), _mm256_castsi256_ps(x.high)}; }
 inline Ints times_16(Ints x) { return {_mm256_slli_epi32(x.low, 4), _mm256_slli_epi32(x.high, 4)}; }
 
 #ifdef __AVXVNNI__

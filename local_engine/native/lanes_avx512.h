@@ -14,6 +14,8 @@ using Mask = __mmask16;
 
 constexpr int kAccumulators = 16;  // vectors that may add up side by side
 constexpr int kFloatRows = 6, kFloatPanels = 4;
+constexpr int kFewRows = 3, kFewRowsPanels = 4;
+constexpr int kHeldPanels = 2;
 constexpr int kByteRows = 3, kBytePanels = 4;
 
 inline Floats every(float x) { return _mm512_set1_ps(x); }
@@ -54,6 +56,16 @@ inline Bytes every_four(const int8_t* at) {
 }
 inline Bytes low_nibbles(Bytes x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
 inline Bytes high_nibbles(Bytes x) { return _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(15)); }
+
+// `bits` bits of each 32 from bit `at` on; these two are immediates wherever it is unrolled.
+template <int bits>
+inline Ints bits_from(Bytes x, int at) {
+    const Ints moved = _mm512_srli_epi32(x, at);
+    return at + bits == 32 ? moved : _mm512_and_si512(moved, _mm512_set1_epi32((1 << bits) - 1));
+}
+inline Bytes lower_halves_up(Bytes x) { return _mm512_slli_epi32(x, 16); }
+inline Bytes upper_halves(Bytes x) { return _mm512_and_si512(x, _mm512_set1_epi32(-65536)); }
+inline Floats as_floats(Bytes x) { return _mm512_castsi512_ps(x); }
 
 // Sums of unsigned . signed bytes, four a lane, over a block.
 struct Dots {

@@ -18,8 +18,9 @@ from local_engine.native.packed import (
     pack_bytes,
     pack_float,
     pack_nibbles,
+    pack_scaled,
 )
-from local_engine.weights import BLOCK, LoadedFile, stack_nibbles
+from local_engine.weights import BLOCK, LoadedFile, stack_blocks, stack_nibbles
 from native.library import find_compiler
 
 HEAD_SIZES: Final = (64, 128)
@@ -61,25 +62,18 @@ class NativeDecoder:
         self._is_float = weights == "float32"
         # Everything that the C structures point at.
         self._kept: list[torch.Tensor | PackedMatrix] = []
-        self._embedding = loaded.weights.tensor("model.embed_tokens.weight").contiguous()
+        embedding = self._keep(self._exact(["model.embed_tokens.weight"], None))
+        self.embedding = embedding.c_matrix()
         self.final_norm = loaded.weights.tensor("model.norm.weight").contiguous()
         self.layers: list[CLayer] = []
         for index in range(self.config.layers):
             self.layers.append(self._layer(f"model.layers.{index}."))
             if progress is not None:
                 progress(index + 1, self.config.layers)
-        head = self._pack_head()
-        self.head = self._keep(head).c_matrix()
-        if self._is_float and self.config.has_tied_embedding:
-            # One table serves both ends: [panels, hidden, 16].
-            self._embedding = head.packed
+        # Where all is float32, one table serves both ends.
+        is_shared = self._is_float and self.config.has_tied_embedding
+        self.head = self.embedding if is_shared else self._keep(self._head()).c_matrix()
         self._cos, self._sin = rotation_tables(self.config, context_window)
-
-    def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
-        """The tokens' float32 vectors, [tokens, hidden]."""
-        if self._embedding.dim() == 3:
-            return self._embedding[token_ids // LANES, :, token_ids % LANES]
-        return self._embedding.index_select(0, token_ids)
 
     def c_model(self, layers: "ctypes.Array[CLayer]") -> CModel:
         """The model over these layers, whose caches are somebody's own."""
@@ -117,20 +111,25 @@ class NativeDecoder:
         """One product for all `parts`, stacked by rows."""
         weights = self._loaded.weights
         biases = [weights.tensor(f"{part}.bias") for part in parts if f"{part}.bias" in weights]
-        bias = torch.cat(biases) if biases else None
-        if not self._is_float:
-            stacked = stack_nibbles([self._loaded.nibbles(f"{part}.weight") for part in parts])
-            if stacked is not None:
-                return self._keep(pack_nibbles(stacked, bias)).c_matrix()
-        weight = torch.cat([weights.tensor(f"{part}.weight") for part in parts])
-        return self._keep(self._pack(weight, bias)).c_matrix()
+        names, bias = [f"{part}.weight" for part in parts], torch.cat(biases) if biases else None
+        return self._keep(self._exact(names, bias) if self._is_float else self._rounded(names, bias)).c_matrix()
 
-    def _pack_head(self) -> PackedMatrix:
-        is_tied = self.config.has_tied_embedding
-        return self._pack(self._embedding if is_tied else self._loaded.weights.tensor("lm_head.weight"), None)
+    def _head(self) -> PackedMatrix:
+        names = ["model.embed_tokens.weight" if self.config.has_tied_embedding else "lm_head.weight"]
+        return self._exact(names, None) if self._is_float else pack_bytes(self._stacked(names), None)
 
-    def _pack(self, weight: torch.Tensor, bias: torch.Tensor | None) -> PackedMatrix:
-        return pack_float(weight, bias) if self._is_float else pack_bytes(weight, bias)
+    def _exact(self, names: list[str], bias: torch.Tensor | None) -> PackedMatrix:
+        """For products in float32, in as few bytes as give the same weights."""
+        blocks = stack_blocks([self._loaded.blocks(name) for name in names])
+        return pack_float(self._stacked(names), bias) if blocks is None else pack_scaled(blocks, bias)
+
+    def _rounded(self, names: list[str], bias: torch.Tensor | None) -> PackedMatrix:
+        """For products of integers."""
+        nibbles = stack_nibbles([self._loaded.nibbles(name) for name in names])
+        return pack_bytes(self._stacked(names), bias) if nibbles is None else pack_nibbles(nibbles, bias)
+
+    def _stacked(self, names: list[str]) -> torch.Tensor:
+        return torch.cat([self._loaded.weights.tensor(name) for name in names])
 
     def _vector(self, name: str) -> int:
         return self._keep(self._loaded.weights.tensor(name).contiguous()).data_ptr()

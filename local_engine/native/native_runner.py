@@ -42,11 +42,11 @@ class NativeRunner:
         Requests that ask for their prompt's log-probabilities are given those of the rows' positions.
         """
         rows = batch.rows
-        token_ids = torch.tensor(token_ids_of(rows))
+        token_ids = torch.tensor(token_ids_of(rows), dtype=torch.int64)
         positions = positions_of(rows).astype(np.int32)
         sequences = np.repeat(np.arange(len(rows), dtype=np.int32), [row.count for row in rows])
         table = block_table_of(rows)
-        states = self._decoder.embed(token_ids)
+        states = self._embedded(token_ids)
         step = CStep(
             rows=len(token_ids),
             positions=positions.ctypes.data,
@@ -58,6 +58,13 @@ class NativeRunner:
         self._library.breakeven_forward(ctypes.byref(self._model), ctypes.byref(step), _pointer(states))
         score_prompts(rows, states, self._logits)
         return self._logits(states[logit_positions(rows)])
+
+    def _embedded(self, token_ids: torch.Tensor) -> torch.Tensor:
+        states = torch.empty(len(token_ids), self._decoder.config.hidden_size)
+        self._library.breakeven_embed(
+            ctypes.byref(self._decoder.embedding), _pointer(token_ids), _pointer(states), ctypes.c_long(len(states))
+        )
+        return states
 
     def _logits(self, states: torch.Tensor) -> torch.Tensor:
         config = self._decoder.config

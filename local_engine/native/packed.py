@@ -7,14 +7,17 @@ from typing import Final
 import torch
 from torch.nn import functional as F
 
-from local_engine.weights import BLOCK, NibbleBlocks
+from local_engine.weights import BLOCK, NibbleBlocks, ScaledBlocks
 
 LANES: Final = 16
-FLOAT, BYTES, NIBBLES = 0, 1, 2
+# `Format` of tiles.h.
+BYTES, NIBBLES, FLOATS, HALVES, BRAINS, SCALED_BYTES, SCALED_SHORT, SCALED_NIBBLES = range(8)
+# Values of a matrix that are looked at before all of it.
+GLANCE: Final = 1024
 
 
 class CMatrix(ctypes.Structure):
-    """`Matrix` of products.h."""
+    """`Matrix` of tiles.h."""
 
     _fields_ = (
         ("packed", ctypes.c_void_p),
@@ -75,7 +78,7 @@ class CStep(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class PackedMatrix:
-    """Panels in one of the formats of products.h; the bias float32, padded to whole panels."""
+    """Panels in one of the formats of tiles.h; the bias float32, padded to whole panels."""
 
     packed: torch.Tensor
     bias: torch.Tensor | None
@@ -95,8 +98,23 @@ class PackedMatrix:
 
 
 def pack_float(weight: torch.Tensor, bias: torch.Tensor | None) -> PackedMatrix:
-    """A float32 matrix [outputs, k] as it is."""
-    return _packed(_panels(weight), weight, bias, FLOAT)
+    """A float32 matrix [outputs, k] to the bit, in 16 bits if those hold it."""
+    if _fits(weight, torch.bfloat16):
+        return _packed(_words(weight.bfloat16()), weight, bias, BRAINS)
+    if _fits(weight, torch.float16):
+        return _packed(_panels(weight.half()), weight, bias, HALVES)
+    return _packed(_panels(weight), weight, bias, FLOATS)
+
+
+def pack_scaled(weight: ScaledBlocks, bias: torch.Tensor | None) -> PackedMatrix:
+    """A matrix of few bits, multiplied in float32."""
+    low, high = weight.values[:, ::2], weight.values[:, 1::2]
+    words = _words(low | high << 4 if weight.bits == 4 else weight.values)
+    values = words.unflatten(1, (weight.scales.shape[1], -1)).flatten(2)
+    headers = (_panels(part.float()).contiguous().view(torch.int32) for part in (weight.scales, weight.offsets))
+    in_eight_bits = SCALED_BYTES if weight.block == BLOCK else SCALED_SHORT
+    kind = SCALED_NIBBLES if weight.bits == 4 else in_eight_bits
+    return _packed(torch.cat((*headers, values), dim=-1), weight.values, bias, kind)
 
 
 def pack_bytes(weight: torch.Tensor, bias: torch.Tensor | None) -> PackedMatrix:
@@ -131,6 +149,16 @@ def _steps(values: torch.Tensor) -> torch.Tensor:
     """Bytes [outputs, k] as [panels, blocks, steps of four inputs, outputs and inputs]."""
     fours = _panels(values.contiguous().view(torch.int32)).contiguous()
     return fours.view(torch.uint8).unflatten(1, (-1, BLOCK // 4))
+
+
+def _fits(weight: torch.Tensor, narrow: torch.dtype) -> bool:
+    glance = weight.view(-1)[:GLANCE]
+    return all(torch.equal(values.to(narrow).float(), values) for values in (glance, weight))
+
+
+def _words(matrix: torch.Tensor) -> torch.Tensor:
+    """[outputs, k] of less than 32 bits as [panels, words of 32 bits, 16]."""
+    return _panels(matrix.contiguous().view(torch.int32))
 
 
 def _halves(scales: torch.Tensor) -> torch.Tensor:

@@ -1,13 +1,11 @@
 // y = x . w of any number of rows, cut into tiles and shared out among threads.
 #pragma once
-#include <type_traits>
+#include <algorithm>
 
 #include "threads.h"
 #include "tiles.h"
 
 namespace {
-
-constexpr long kRowsReadPacked = 12;  // more rows than this repay unpacking nibbles into memory first
 
 template <class Kind, int panels, int rows>
 inline void last_rows(const Activations& x, long left, const Matrix& w, const Place& at) {
@@ -22,27 +20,28 @@ inline void all_rows(const Activations& x, long rows, const Matrix& w, Place at)
     if constexpr (Kind::kMaxRows > 1) last_rows<Kind, panels, Kind::kMaxRows - 1>(x, rows - at.row, w, at);
 }
 
-// What nibbles become where many rows read them. Where small bytes gain nothing they are read as any others.
-using Unpacked = Quantised<Dots::kTakesNibbles ? Layout::kSmallBytes : Layout::kBytes>;
+// Weights that are read as they lie.
+template <class Kind>
+struct AsTheyAre : Kind {
+    static constexpr bool kUnpacks = false;
+};
 
-void unpack(const uint8_t* packed, long blocks, uint8_t* to) {
-    for (long block = 0; block < blocks; ++block, packed += kNibbleBlock, to += kByteBlock) {
-        std::memcpy(to, packed, kHeader);
-        for (long i = 0; i < kGroups; ++i)
-            store_bytes(to + kHeader + i * 64, Quantised<Layout::kNibbles>::group(packed, i));
-    }
-}
+// Weights that many rows read from memory which they are first unpacked into; `Packed` says how they lie.
+template <class Packed, class Kind>
+struct Unpacked : Kind {
+    static constexpr bool kUnpacks = true;
+    static long panel_bytes(const Matrix& w) { return Packed::panel_bytes(w); }
+    static void unpack(const uint8_t* from, long inputs, uint8_t* to) { Packed::unpack(from, inputs, to); }
+};
 
 template <class Kind, int panels>
 inline void some_panels(const Activations& x, long rows, const Matrix& w, long panel, float* y, bool adds,
                         uint8_t* scratch) {
     Place at{0, panel * kLanes, w.packed + panel * Kind::panel_bytes(w), y, adds};
-    if constexpr (std::is_same_v<Kind, Quantised<Layout::kNibbles>>)
-        if (rows > kRowsReadPacked) {
-            unpack(at.weights, panels * w.k / kBlock, scratch);
-            at.weights = scratch;
-            return all_rows<Unpacked, panels>(x, rows, w, at);
-        }
+    if constexpr (Kind::kUnpacks) {
+        Kind::unpack(at.weights, panels * w.k, scratch);
+        at.weights = scratch;
+    }
     all_rows<Kind, panels>(x, rows, w, at);
 }
 
@@ -53,6 +52,7 @@ inline void last_panels(const Activations& x, long rows, const Matrix& w, Range 
     else if constexpr (panels > 1) last_panels<Kind, panels - 1>(x, rows, w, left, y, adds, scratch);
 }
 
+// This thread's outputs of all rows.
 template <class Kind>
 void all_panels(const Activations& x, long rows, const Matrix& w, Range left, float* y, bool adds, uint8_t* scratch) {
     constexpr int most = Kind::kMaxPanels;
@@ -62,16 +62,26 @@ void all_panels(const Activations& x, long rows, const Matrix& w, Range left, fl
 }
 
 // Bytes of scratch that a thread needs for matrices of up to k inputs.
-long scratch_bytes(long k) { return kBytePanels * k / kBlock * kByteBlock; }
+long scratch_bytes(long k) { return std::max(kBytePanels * k / kBlock * kByteBlock, kFloatPanels * k * kLanes * 4); }
 
 // y [rows, n] = or += x . w; each thread takes its share of the outputs.
 void product(const Activations& x, long rows, const Matrix& w, float* y, bool adds, uint8_t* scratch, long thread,
              long threads) {
     const Range mine = share((w.n + kLanes - 1) / kLanes, thread, threads);
+    const auto run = [&](auto kind) { all_panels<decltype(kind)>(x, rows, w, mine, y, adds, scratch); };
+    // What nibbles become where many rows read them. Where small bytes gain nothing they are read as any others.
+    using Few = Quantised<Layout::kNibbles>;
+    using Many = Quantised<Dots::kTakesNibbles ? Layout::kSmallBytes : Layout::kBytes>;
+    using ManyFloats = Float<kFloatRows, kFloatPanels>;
     switch (w.format) {
-        case kFloat: return all_panels<Float>(x, rows, w, mine, y, adds, scratch);
-        case kBytes: return all_panels<Quantised<Layout::kBytes>>(x, rows, w, mine, y, adds, scratch);
-        default: return all_panels<Quantised<Layout::kNibbles>>(x, rows, w, mine, y, adds, scratch);
+        case kBytes: return run(AsTheyAre<Quantised<Layout::kBytes>>());
+        case kNibbles: return rows <= kRowsReadPacked ? run(AsTheyAre<Few>()) : run(Unpacked<Few, Many>());
+        case kFloats:
+            return rows <= kFewRows ? run(AsTheyAre<Float<kFewRows, kFewRowsPanels>>()) : run(AsTheyAre<ManyFloats>());
+        default: with_held(w, [&](auto held) {
+            using FewFloats = FloatOf<decltype(held), kFloatRows, kHeldPanels>;
+            rows <= held.kRowsReadPacked ? run(AsTheyAre<FewFloats>()) : run(Unpacked<FewFloats, ManyFloats>());
+        });
     }
 }
 

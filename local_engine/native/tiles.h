@@ -1,22 +1,34 @@
-// y = x . w of a few rows and panels, for weights of 4 or 8 bits in blocks of 32 inputs, or of float32. Every output is
-// summed in an order that depends on its own row alone, not on which rows share registers.
+// y = x . w of a few rows and panels, by integers for weights of 4 or 8 bits in blocks of 32 inputs, or in float32. Every
+// output is summed in an order that depends on its own row alone, not on which rows share registers.
 #pragma once
 #include <cstring>
 
+#include "held.h"
 #include "lanes.h"
 
 namespace {
 
 constexpr long kBlock = 32;              // inputs that share a scale, of weights and of activations
 constexpr long kGroups = kBlock / 4;     // steps of four inputs, which one instruction adds up
+constexpr long kRowsReadPacked = 12;     // more rows than this repay unpacking nibbles into bytes first
 constexpr long kHeader = 4 * kLanes;     // a block's scales and offsets, float16
 constexpr long kByteBlock = kHeader + kBlock * kLanes;
 constexpr long kNibbleBlock = kHeader + kBlock * kLanes / 2;
 
-enum Format : long { kFloat = 0, kBytes = 1, kNibbles = 2 };
+// The first two are multiplied as integers, all others in float32, with the weights that they stand for to the bit.
+enum Format : long {
+    kBytes = 0,
+    kNibbles = 1,
+    kFloats = 2,
+    kHalves = 3,  // float16
+    kBrains = 4,  // bfloat16
+    kScaledBytes = 5,
+    kScaledShort = 6,
+    kScaledNibbles = 7
+};
 
-// Panels of 16 outputs. Quantised: for each block of inputs 16 scales and 16 offsets, then unsigned values [8][16][4],
-// or [4][16][4] with steps 0 to 3 in low and 4 to 7 in high nibbles; a weight is scale x value + offset. Float: [k][16].
+// Panels of 16 outputs. By integers: for each block of inputs 16 scales and 16 offsets, then unsigned values [8][16][4],
+// or [4][16][4] with steps 0 to 3 in low and 4 to 7 in high nibbles; a weight is scale x value + offset. In float32: held.h.
 struct Matrix {
     const uint8_t* packed;
     const float* bias;  // padded to whole panels; may be null
@@ -43,7 +55,7 @@ inline void quantise_block(const float* x, int8_t* values, float* scale, float* 
 
 // One row as `w` wants it.
 void take(const float* x, const Matrix& w, const Activations& out, long row) {
-    if (w.format == kFloat) {
+    if (w.format >= kFloats) {
         if (x != out.plain + row * w.k) std::memcpy(out.plain + row * w.k, x, w.k * sizeof(float));
         return;
     }
@@ -87,6 +99,14 @@ struct Quantised {
     static constexpr long kBytesPerBlock = layout == Layout::kNibbles ? kNibbleBlock : kByteBlock;
     static constexpr bool kIsSplit = layout == Layout::kBytes && Dots::kTakesNibbles;
     static long panel_bytes(const Matrix& w) { return w.k / kBlock * kBytesPerBlock; }
+
+    // Blocks of nibbles as blocks of bytes.
+    static void unpack(const uint8_t* from, long inputs, uint8_t* to) {
+        for (long k = 0; k < inputs; k += kBlock, from += kBytesPerBlock, to += kByteBlock) {
+            std::memcpy(to, from, kHeader);
+            for (long i = 0; i < kGroups; ++i) store_bytes(to + kHeader + i * 64, group(from, i));
+        }
+    }
 
     static inline Bytes group(const uint8_t* block, long i) {
         if (layout != Layout::kNibbles) return load_bytes(block + kHeader + i * 64);
@@ -162,8 +182,10 @@ struct Quantised {
     }
 };
 
+// Products of floats.
+template <int most_rows, int most_panels>
 struct Float {
-    static constexpr int kMaxRows = kFloatRows, kMaxPanels = kFloatPanels;
+    static constexpr int kMaxRows = most_rows, kMaxPanels = most_panels;
     static long panel_bytes(const Matrix& w) { return w.k * kLanes * sizeof(float); }
 
     template <int rows, int panels>
@@ -192,5 +214,89 @@ struct Float {
         store(w, at, totals);
     }
 };
+
+// The same, with the same sums, of weights that lie as `Held`.
+template <class Held, int most_rows, int most_panels>
+struct FloatOf {
+    static constexpr int kMaxRows = most_rows, kMaxPanels = most_panels;
+    static long panel_bytes(const Matrix& w) { return w.k / Held::kInputs * Held::kBytes; }
+
+    // Calls `take` with each input's weights of one panel or several.
+    template <class Take>
+    static inline void each(const uint8_t* from, long inputs, Take take) {
+        for (long k = 0; k < inputs; k += Held::kInputs, from += Held::kBytes) {
+            Held held;
+            held.open(from);
+            for (long i = 0; i < Held::kInputs; i += Held::kAtOnce) {
+                held.read(i);
+                UNROLL
+                for (int j = 0; j < Held::kAtOnce; ++j) take(k + i + j, held.weights(j));
+            }
+        }
+    }
+    static void unpack(const uint8_t* from, long inputs, uint8_t* to) {
+        float* floats = reinterpret_cast<float*>(to);
+        each(from, inputs, [=](long i, Floats weights) { store(floats + i * kLanes, weights); });
+    }
+    static void read_lane(const uint8_t* from, long inputs, long lane, float* to) {
+        each(from, inputs, [=](long i, Floats weights) {
+            alignas(64) float lanes[kLanes];
+            store(lanes, weights);
+            to[i] = lanes[lane];
+        });
+    }
+
+    template <int rows, int panels>
+    static inline void tile(const Activations& x, const Matrix& w, const Place& at) {
+        const long stride = panel_bytes(w);
+        const float* values = x.plain + at.row * w.k;
+        const uint8_t* weights = at.weights;
+        Floats totals[rows][panels];
+        UNROLL
+        for (int r = 0; r < rows; ++r)
+            UNROLL
+            for (int p = 0; p < panels; ++p) totals[r][p] = every(0.0f);
+        for (long k = 0; k < w.k; k += Held::kInputs, weights += Held::kBytes) {
+            Held held[panels];
+            UNROLL
+            for (int p = 0; p < panels; ++p) {
+                held[p].open(weights + p * stride);
+                if (at.row == 0)
+                    for (long line = 0; line < Held::kBytes; line += 64)
+                        __builtin_prefetch(weights + (p + panels) * stride + line, 0, 2);
+            }
+            for (long i = 0; i < Held::kInputs; i += Held::kAtOnce, values += Held::kAtOnce) {
+                UNROLL
+                for (int p = 0; p < panels; ++p) held[p].read(i);
+                UNROLL
+                for (int j = 0; j < Held::kAtOnce; ++j) {
+                    Floats b[panels];
+                    UNROLL
+                    for (int p = 0; p < panels; ++p) b[p] = held[p].weights(j);
+                    UNROLL
+                    for (int r = 0; r < rows; ++r) {
+                        const Floats a = every(values[r * w.k + j]);
+                        UNROLL
+                        for (int p = 0; p < panels; ++p) totals[r][p] = multiply_add(a, b[p], totals[r][p]);
+                    }
+                }
+            }
+        }
+        store(w, at, totals);
+    }
+};
+
+// Calls `use` with how a matrix that is multiplied in float32 is held.
+template <class Use>
+void with_held(const Matrix& w, Use use) {
+    switch (w.format) {
+        case kFloats: return use(HeldFloats());
+        case kHalves: return use(HeldHalves());
+        case kBrains: return use(HeldBrains());
+        case kScaledBytes: return use(HeldScaled<32, 8>());
+        case kScaledShort: return use(HeldScaled<16, 8>());
+        default: return use(HeldScaled<32, 4>());
+    }
+}
 
 }  // namespace

@@ -50,6 +50,12 @@ def test_weights_are_counted_in_their_format(weights: WeightFormat, gigabytes: f
     assert weight_bytes(LLAMA_8B, weights) / 1e9 == pytest.approx(gigabytes, abs=0.06)
 
 
+def test_float32_weights_that_are_kept_as_the_file_has_them_take_what_that_takes() -> None:
+    with pytest.raises(DoesNotFit):
+        plan_blocks(LLAMA_8B, EngineConfig(), 8192, 24 * GIB)
+    assert plan_blocks(LLAMA_8B, EngineConfig(), 8192, 24 * GIB, exact_bytes_per_weight=2.0) == 8 * 2048 // 16
+
+
 @pytest.mark.parametrize(
     ("config", "memory"), [(ON_GPU, 16 * GIB), (EngineConfig(), 24 * GIB), (replace(ON_GPU, kv_blocks=10**6), 80 * GIB)]
 )

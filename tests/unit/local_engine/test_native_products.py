@@ -6,8 +6,21 @@ import pytest
 import torch
 
 from local_engine.native.build import compile_decoder, load_decoder, runnable_sets
-from local_engine.native.packed import PackedMatrix, pack_bytes, pack_float, pack_nibbles, quantise_blocks
-from local_engine.weights import BLOCK, NibbleBlocks
+from local_engine.native.packed import (
+    BRAINS,
+    FLOATS,
+    HALVES,
+    SCALED_BYTES,
+    SCALED_NIBBLES,
+    SCALED_SHORT,
+    PackedMatrix,
+    pack_bytes,
+    pack_float,
+    pack_nibbles,
+    pack_scaled,
+    quantise_blocks,
+)
+from local_engine.weights import BLOCK, NibbleBlocks, ScaledBlocks
 
 LIBRARIES = {instructions.name: compile_decoder(instructions) for instructions in runnable_sets()}
 pytestmark = [
@@ -86,8 +99,55 @@ def test_a_row_of_zeros_is_zero(library: ctypes.CDLL) -> None:
         assert multiply(library, matrix, torch.zeros(1, 32)).eq(0).all()
 
 
+def random_blocks(outputs: int, inputs: int, block: int, bits: int) -> ScaledBlocks:
+    values = torch.randint(0, 2**bits, (outputs, inputs), dtype=torch.uint8)
+    # As a file's own: 16 bits of scale by 8 of value fit a float32.
+    scales = torch.randn(outputs, inputs // block).half().float()
+    return ScaledBlocks(values, scales, torch.randn(outputs, inputs // block), bits)
+
+
+def weights_of(blocks: ScaledBlocks) -> torch.Tensor:
+    scales, offsets = (part.double().repeat_interleave(blocks.block, dim=1) for part in (blocks.scales, blocks.offsets))
+    return (blocks.values * scales + offsets).float()
+
+
+def panels(weight: torch.Tensor) -> torch.Tensor:
+    """A matrix of 70 outputs as whole floats, five panels of 16."""
+    return torch.cat((weight, torch.zeros(10, weight.shape[1]))).view(5, 16, -1).transpose(1, 2).contiguous()
+
+
+def test_what_is_held_in_fewer_bits_multiplies_as_the_floats_that_it_stands_for(library: ctypes.CDLL) -> None:
+    torch.manual_seed(1)
+    bias, plain = torch.randn(70), torch.randn(70, 96)
+    nibbles, scaled, short = (random_blocks(70, 96, *kind) for kind in ((32, 4), (32, 8), (16, 8)))
+    cases = [
+        (BRAINS, pack_float(plain.bfloat16().float(), bias), plain.bfloat16().float()),
+        (HALVES, pack_float(plain.half().float(), bias), plain.half().float()),
+        (SCALED_NIBBLES, pack_scaled(nibbles, bias), weights_of(nibbles)),
+        (SCALED_BYTES, pack_scaled(scaled, bias), weights_of(scaled)),
+        (SCALED_SHORT, pack_scaled(short, bias), weights_of(short)),
+    ]
+    for kind, held, weight in cases:
+        floats = PackedMatrix(panels(weight), held.bias, 96, 70, FLOATS)
+        assert held.format == kind
+        for rows in (1, 2, 3, 4, 6, 7, 12, MANY):
+            x = torch.randn(rows, 96)
+            assert torch.equal(multiply(library, held, x), multiply(library, floats, x))
+        tokens = torch.tensor([69, 0, 16, 15, 33])
+        found = torch.empty(5, 96)
+        pointers = (ctypes.c_void_p(part.data_ptr()) for part in (tokens, found))
+        library.breakeven_embed(ctypes.byref(held.c_matrix()), *pointers, ctypes.c_long(5))
+        assert torch.equal(found, weight[tokens])
+
+
 def test_every_row_is_as_it_is_alone(library: ctypes.CDLL) -> None:
     x = torch.randn(MANY, 64) * torch.logspace(-3, 3, MANY)[:, None]
-    for matrix in (pack_float(torch.randn(70, 64), None), pack_nibbles(random_nibbles(70, 64), None)):
+    for matrix in (
+        pack_float(torch.randn(70, 64), None),
+        pack_float(torch.randn(70, 64).bfloat16().float(), None),
+        pack_scaled(random_blocks(70, 64, 32, 4), None),
+        pack_scaled(random_blocks(70, 64, 16, 8), None),
+        pack_nibbles(random_nibbles(70, 64), None),
+    ):
         together = multiply(library, matrix, x)
         assert all(torch.equal(multiply(library, matrix, x[i : i + 1])[0], together[i]) for i in range(MANY))

@@ -24,7 +24,7 @@ from local_engine.request import Request
 from local_engine.sampling_params import SamplingParams
 from local_engine.scheduler import Batch, Row
 from local_engine.steps import Runner
-from local_engine.weights import BLOCK, LoadedFile, NibbleBlocks
+from local_engine.weights import BLOCK, LoadedFile, NibbleBlocks, ScaledBlocks, no_blocks
 
 pytestmark = pytest.mark.skipif(
     load_decoder() is None, reason="needs a C++ compiler and AVX2: install g++ on an x86-64 machine"
@@ -121,6 +121,25 @@ def rounded_to_nibbles(weight: torch.Tensor) -> NibbleBlocks:
 def unrounded(weight: NibbleBlocks) -> torch.Tensor:
     blocks = weight.values.unflatten(1, (-1, BLOCK)).float()
     return (blocks * weight.scales[..., None] + weight.offsets[..., None]).flatten(1)
+
+
+class BlockWeights(NibbleWeights):
+    """The same nibbles, offered for products in float32; values in 8 bits beside them and, at last, bfloat16."""
+
+    def blocks(self, name: str) -> ScaledBlocks | None:
+        held = None if name.endswith((".bias", "down_proj.weight")) else self.nibbles(name)
+        if held is None:
+            return None
+        whole = ScaledBlocks(held.values, held.scales, held.offsets, bits=4)
+        parts = (part.repeat_interleave(2, dim=1) for part in (held.scales, held.offsets))
+        return ScaledBlocks(held.values, *parts, bits=8) if name.endswith("v_proj.weight") else whole
+
+    def tensor(self, name: str) -> torch.Tensor:
+        held = self.blocks(name)
+        if held is None:
+            return super().tensor(name).bfloat16().float()
+        scales, offsets = (part.double().repeat_interleave(held.block, 1) for part in (held.scales, held.offsets))
+        return (held.values * scales + offsets).float()
 
 
 Mode = Literal["float32", "int8", "nibbles"]
@@ -236,6 +255,19 @@ def test_a_rows_bits_depend_on_its_own_tokens_alone(config: ModelConfig, mode: M
         torch.set_num_threads(before)
     assert torch.equal(together[:1], alone)
     assert torch.equal(together[1:], logits_of(runner, row(other, 0, 47)))
+
+
+@pytest.mark.parametrize("config", [PLAIN, SHAPES["qwen2"]], ids=["tied", "untied"])
+def test_how_weights_are_kept_changes_no_bit_of_float32(config: ModelConfig) -> None:
+    weights = BlockWeights(config)
+    loaded = LoadedFile(config, weights, cast("Any", None), blocks=weights.blocks)
+    kept, whole = (
+        NativeRunner(NativeDecoder(file, "float32", context_window=config.context_window), blocks=40)
+        for file in (loaded, replace(loaded, blocks=no_blocks))
+    )
+    prompt, other = request(61, 0), request(47, 20, seed=1)
+    for rows in ([row(prompt, 0, 61)], [row(prompt, 0, 60)], [row(prompt, 60, 1), row(other, 0, 47)]):
+        assert torch.equal(logits_of(kept, *rows), logits_of(whole, *rows))
 
 
 def test_rows_that_are_verified_give_the_logits_of_each() -> None:

@@ -1,0 +1,63 @@
+// How a matrix that is multiplied in float32 is held: as the model's file has it wherever that gives the same weights to
+// the bit, since few rows wait for memory; more than kRowsReadPacked repay unpacking. Each kind is one panel's block, read
+// kAtOnce inputs at a time.
+#pragma once
+#include "lanes.h"
+
+namespace {
+
+// [inputs][16]
+struct HeldFloats {
+    static constexpr long kInputs = 32, kBytes = kInputs * kLanes * 4, kRowsReadPacked = 0;
+    static constexpr int kAtOnce = 1;
+    const float *block, *at;
+
+    void open(const uint8_t* from) { block = reinterpret_cast<const float*>(from); }
+    void read(long i) { at = block + i * kLanes; }
+    Floats weights(int) const { return load(at); }
+};
+
+// [inputs][16] of float16
+struct HeldHalves {
+    static constexpr long kInputs = 32, kBytes = kInputs * kLanes * 2, kRowsReadPacked = 12;
+    static constexpr int kAtOnce = 1;
+    const uint8_t *block, *at;
+
+    void open(const uint8_t* from) { block = from; }
+    void read(long i) { at = block + i * kLanes * 2; }
+    Floats weights(int) const { return load_half(at); }
+};
+
+// [inputs / 2][16][2] of bfloat16
+struct HeldBrains {
+    static constexpr long kInputs = 32, kBytes = kInputs * kLanes * 2, kRowsReadPacked = 12;
+    static constexpr int kAtOnce = 2;
+    const uint8_t* block;
+    Bytes words;
+
+    void open(const uint8_t* from) { block = from; }
+    void read(long i) { words = load_bytes(block + i * kLanes * 2); }
+    Floats weights(int j) const { return as_floats(j ? upper_halves(words) : lower_halves_up(words)); }
+};
+
+// 16 scales and 16 offsets, float32, then values, as many as fill 32 bits of each output in turn. A weight is scale x value
+// + offset, rounded once, which is what the file's own arithmetic comes to: scale x value fits a float32.
+template <long inputs, int bits>
+struct HeldScaled {
+    static constexpr long kHeader = 2 * kLanes * 4;
+    static constexpr long kInputs = inputs, kBytes = kHeader + kInputs * kLanes * bits / 8, kRowsReadPacked = 6;
+    static constexpr int kAtOnce = 32 / bits;
+    Floats scales, offsets;
+    const uint8_t* values;
+    Bytes words;
+
+    void open(const uint8_t* from) {
+        scales = load(reinterpret_cast<const float*>(from));
+        offsets = load(reinterpret_cast<const float*>(from) + kLanes);
+        values = from + kHeader;
+    }
+    void read(long i) { words = load_bytes(values + i * kLanes * bits / 8); }
+    Floats weights(int j) const { return multiply_add(scales, to_floats(bits_from<bits>(words, j * bits)), offsets); }
+};
+
+}  // namespace
