@@ -28,7 +28,7 @@ async def build(view: View) -> None:
     note = "What happens at a budget's end is in its row: some warn, some refuse every further request. Months are UTC."
     with panel(f"Budgets for {month}", note):
         if sees_all:
-            html(_failing(await view.gateway.get("/admin/v1/notices")))
+            html(failing_note(await view.gateway.get("/admin/v1/notices")))
         if found["budgets"]:
             html(_table(found["budgets"]))
         else:
@@ -46,14 +46,14 @@ async def build(view: View) -> None:
             await _keys(view)
 
 
-def _failing(notices: dict[str, Any]) -> str:
+def failing_note(notices: dict[str, Any]) -> str:
     """That nobody hears of a budget's end, where that is so."""
     if notices["failing_since_us"] is None:
         return ""
     last, again = (display.moment(notices[f"{name}_at_us"]) for name in ("failed", "next_try"))
     began = display.moment(notices["failing_since_us"])
-    said = f"A notice waits since {began}: {notices['problem']}. Last tried {last}, again about {again}."
-    return f'<p class="be-problem" role="alert">{escape(said)}</p>'
+    said = f"Since {began}: {notices['problem']}. Last tried {last}, again about {again}."
+    return markup.message("A notice of a budget waits to be sent", said, tone="bad")
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

@@ -1,7 +1,7 @@
 """`/admin/v1/notices`: whether somebody is told that budgets near their end, and whether telling works."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fastapi import APIRouter
 from pydantic import BaseModel
@@ -43,6 +43,8 @@ def build_notices_router(notices: NoticeService) -> APIRouter:
     async def notices_state() -> Notices:  # pyright: ignore[reportUnusedFunction]
         """Whether a webhook is told that budgets near their end, and how the last notices went."""
         state = await notices.state()
+        if not notices.has_webhook:  # what once waited is not sent any more
+            state = replace(state, failing_since_us=None)
         return Notices(
             has_webhook=notices.has_webhook,
             at=[share / 1000 for share in notices.shares_per_mille],

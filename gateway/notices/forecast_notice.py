@@ -61,9 +61,9 @@ def _sentence(foreseen: Foreseen, page: str | None) -> str:
     chance = "more than 99" if foreseen.probability > 0.99 else f"{foreseen.probability * 100:.0f}"
     return (
         f"The budget of {whose(spent)} will probably be spent before this month ends, on about "
-        f"{_written(foreseen.runs_out)}{_between(foreseen)}: the month is heading for {middle} ({low} to {high}) of "
-        f"{amount}, and {chance} % of simulated months pass it. {show_usd(usd(spent.spent_pico_usd))} is spent so far. "
-        f"{what_then(spent, page)}"
+        f"{_written(foreseen.runs_out)}{_between(foreseen)}: the month is heading for {middle} ({low} to {high}), "
+        f"its budget is {amount}, and {chance} % of simulated months pass it. {show_usd(usd(spent.spent_pico_usd))} is "
+        f"spent so far. {what_then(spent, page)}"
     )
 
 

@@ -1,5 +1,9 @@
 """How telling of budgets goes, over HTTP."""
 
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from gateway.api.admin_notices import NoticeService, build_notices_router
 from gateway.notices.watch import LOOK_US, NoticeState
 from tests.unit.gateway.api.fakes import NOW_US, AdminRig
 
@@ -31,3 +35,14 @@ async def test_a_notice_that_waits_says_since_when_why_and_when_it_is_tried_agai
     assert said["next_try_at_us"] == looked + LOOK_US
     rig.told = NoticeState(looked + 2 * LOOK_US, looked, None, 1, NOW_US - 9, looked, "it answered 500")
     assert rig.ask("finance", "GET", PATH).json()["next_try_at_us"] == looked + 2 * LOOK_US
+
+
+async def test_without_a_webhook_nothing_waits() -> None:
+    async def state() -> NoticeState:
+        return NoticeState(NOW_US, NOW_US, None, 1, NOW_US - 9, NOW_US - 9, "it answered 500")
+
+    router = build_notices_router(NoticeService(state, has_webhook=False, shares_per_mille=(1000,), forecast=True))
+    app = FastAPI()
+    app.include_router(router)
+    said = TestClient(app).get("/notices").json()
+    assert (said["failing_since_us"], said["next_try_at_us"], said["failed_at_us"]) == (None, None, NOW_US - 9)

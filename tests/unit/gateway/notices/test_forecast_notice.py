@@ -51,8 +51,8 @@ def test_the_day_and_how_sure_it_is_are_said() -> None:
     said = forecast_document(AHEAD, page="https://ui.example/ui/budgets")
     sentence = (
         "The budget of team red will probably be spent before this month ends, on about 24 Nov (22 Nov at the "
-        "earliest, or not at all): the month is heading for $131.00 ($98.00 to $160.00) of $100.00, and 93 % of "
-        "simulated months pass it. $61.20 is spent so far. What would pass it is refused. https://ui.example/ui/budgets"
+        "earliest, or not at all): the month is heading for $131.00 ($98.00 to $160.00), its budget is $100.00, and "
+        "93 % of simulated months pass it. $61.20 is spent so far. What would pass it is refused. https://ui.example/ui/budgets"
     )
     assert said == {
         "event": "budget_forecast_exceeded",
