@@ -26,10 +26,14 @@ class Interned:
         self._table = table
         self._names = [column.name for column in table.columns][2:]
         self._ids: dict[tuple[object, ...], int] = {}
+        self._newest: tuple[object, ...] = ()
+        """Whose id is the highest of them."""
 
     def ids(self, connection: Connection, wanted: Iterable[tuple[object, ...]]) -> dict[tuple[object, ...], int]:
         """Of every given row, inserting what is new; in one order everywhere, so that no two writers deadlock."""
         distinct = set(wanted)
+        if self._ids and not self._are_of(connection):
+            self._ids.clear()
         found = {values: self._ids[values] for values in distinct if values in self._ids}
         missing = {digest(values): values for values in distinct if values not in found}
         if not missing:
@@ -49,3 +53,13 @@ class Interned:
         if len(self._ids) > MAX_REMEMBERED:
             self._ids.clear()
         self._ids |= ids
+        newest = max(ids, key=ids.__getitem__, default=self._newest)
+        if self._newest not in self._ids or self._ids[newest] > self._ids[self._newest]:
+            self._newest = newest
+
+    def _are_of(self, connection: Connection) -> bool:
+        """Whether the database still has the newest: one that was restored from a backup lacks what came after it, and
+        gives the same ids to others."""
+        ask = f"SELECT digest FROM {self._table.name} WHERE id = {self._ids[self._newest]:d}"
+        known = connection.exec_driver_sql(ask).scalar()
+        return known is not None and bytes(known) == digest(self._newest)

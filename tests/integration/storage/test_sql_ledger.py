@@ -11,7 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.ledger.entry import Attempt, Entry, Status
 from gateway.storage.bounded import MOST_TOKENS
 from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql_reports import SqlReports
 from gateway.storage.tables import entries, hourly
+from gateway.sums import SumsQuery
 from tests.unit.gateway.ledger.builders import (
     make_decision,
     make_entry,
@@ -144,3 +146,28 @@ async def test_a_replica_of_the_version_before_a_migration_goes_on_shipping(engi
     async with engine.begin() as connection:
         await connection.execute(text("ALTER TABLE entries ADD COLUMN newer INTEGER NOT NULL DEFAULT 0"))
     assert await SqlLedger(engine).insert(VARIED) == len(VARIED)
+
+
+async def test_after_a_restore_nothing_is_booked_under_another_s_name(engine: AsyncEngine) -> None:
+    """A writer remembers ids; a database that was restored meanwhile lacks the newest, and gives them to others."""
+    writer, other = SqlLedger(engine), SqlLedger(engine)
+    teams = [make_entry(n, intent=make_intent(n, team=f"team-{n % 3}", requested_model=f"m{n % 3}")) for n in range(9)]
+    await writer.insert(teams[:1])
+    backed_up = "DELETE FROM {0} WHERE id > (SELECT min(id) FROM {0})"
+    await writer.insert(teams[1:3])
+    async with engine.begin() as connection:
+        for table in ("dimensions", "circumstances"):
+            await connection.execute(text(backed_up.format(table)))
+        for table in ("entries", "hourly", "daily"):
+            await connection.execute(text(f"DELETE FROM {table} WHERE dimension_id NOT IN (SELECT id FROM dimensions)"))
+        if engine.dialect.name == "postgresql":
+            for table in ("dimensions", "circumstances"):
+                await connection.execute(text(f"SELECT setval('{table}_id_seq', (SELECT max(id) FROM {table}))"))
+    await other.insert(teams[5:6])  # team-2, which takes what was team-1's
+    await writer.insert([*teams[1:5], *teams[6:]])
+    found = await SqlReports(engine).sums(SumsQuery(0, 2**62, ("team",)))
+    assert {row.group["team"]: row.requests for row in found} == {"team-0": 3, "team-1": 3, "team-2": 3}
+    for entry in teams:
+        stored = await writer.get(entry.intent.request_id)
+        assert stored is not None
+        assert (stored.intent.team, stored.intent.requested_model) == (entry.intent.team, entry.intent.requested_model)
