@@ -29,9 +29,7 @@ MEGABYTE = 1 << 20
 def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     """`ui_url` is where `/ui` leads, and where a browser that was only given the address is sent."""
     rest = build_fastapi()
-    rest.include_router(
-        build_public_router(gateway.pipeline, gateway.exposition, gateway.problems, gateway.rules.warnings)
-    )
+    rest.include_router(build_public_router(gateway.pipeline, gateway.exposition, gateway.problems, gateway.warnings))
     rest.include_router(build_stored_responses_router(gateway.pipeline))
     rest.include_router(build_feedback_router(gateway.pipeline, gateway.stores.entries, gateway.stores.feedback))
     rest.include_router(build_admin(gateway), prefix=PREFIX)

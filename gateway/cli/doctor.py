@@ -274,7 +274,10 @@ def _gateway(url: str) -> Finding:
         return Finding("gateway", False, f"answers at {url} but is not ready: {problems}", "see to that")
     if warnings:
         return Finding(
-            "gateway", False, f"ready at {url}, but {warnings}", "`breakeven check` says where; mend it there"
+            "gateway",
+            False,
+            f"ready at {url}, but {warnings}",
+            "`breakeven check` says where rules are not valid; a key is made anew or paid for at its provider",
         )
     rules = f", deciding by rules version {version}" if (version := told.get("rules_version")) else ""
     return Finding("gateway", True, f"ready at {url}{rules}")

@@ -197,6 +197,10 @@ class Gateway:
         down = {name for name in usable if (one := health.get(name)) is not None and not one.is_healthy}
         return [f"no backend is up: {', '.join(sorted(down))}"] if down == usable else []
 
+    def warnings(self) -> list[str]:
+        """What is wrong though this process serves, in sentences for anybody to read."""
+        return self.rules.warnings() + self.pipeline.upstreams.warnings(self.pipeline.monotonic())
+
     def _background(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         """What runs beside the requests, by the name of its task."""
         chores = (

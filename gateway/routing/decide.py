@@ -13,9 +13,9 @@ from gateway.routing.expected_cost import (
     expected_time_to_first_token_seconds,
     is_slot_free,
 )
-from gateway.routing.refusals import LACKS, LOADING, NONE_EMBEDS, TOO_LONG, refusal, refusal_without_candidates
+from gateway.routing.refusals import DOWN_BECAUSE, LACKS, NONE_EMBEDS, TOO_LONG, refusal, refusal_without_candidates
 from gateway.routing.rules import CASCADED, EMBEDDINGS, Cascade, Choose, Rule, Verify, When
-from gateway.routing.snapshot import LOADING_SLOTS, Candidate, RequestFacts, Snapshot
+from gateway.routing.snapshot import Candidate, RequestFacts, Snapshot
 
 AUTO = "auto"
 DIRECT = "(direct)"
@@ -177,7 +177,7 @@ def _weigh(candidate: Candidate, request: RequestFacts) -> Ranked:
         asked = f" + {facts.max_output_tokens:,} asked for" if facts.max_output_tokens else ""
         rejected = f"about {facts.input_tokens:,} tokens{asked} {TOO_LONG} of {candidate.context_window:,}"
     elif (slots := facts.backend_state.get(candidate.name, (0, 0.0))[0]) < 0:
-        rejected = LOADING if slots == LOADING_SLOTS else "its backend is down"
+        rejected = DOWN_BECAUSE.get(slots, "its backend is down")
     return Ranked(
         candidate,
         expected_cost_pico_usd(facts, candidate),

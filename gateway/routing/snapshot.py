@@ -11,7 +11,9 @@ from gateway.routing.rules import EMBEDDINGS, Rule
 
 DOWN_SLOTS = -1
 LOADING_SLOTS = -2
-"""What `Facts.backend_state` has in place of free slots while a backend takes no calls, or has not come up yet."""
+REFUSED_SLOTS = -3
+"""What `Facts.backend_state` has in place of free slots while a backend takes no calls, has not come up yet, or refuses
+all our keys."""
 
 
 @dataclass(frozen=True, slots=True)

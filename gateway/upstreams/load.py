@@ -16,10 +16,10 @@ from backends.errors import (
 from backends.protocol import BackendHealth
 from gateway.routing.circuit_breaker import CircuitBreaker, RetryBudget
 from gateway.routing.first_token_times import FirstTokenTimes
-from gateway.routing.snapshot import DOWN_SLOTS, LOADING_SLOTS, Candidate
+from gateway.routing.snapshot import DOWN_SLOTS, LOADING_SLOTS, REFUSED_SLOTS, Candidate
 from gateway.upstreams.starting import Starting
 
-DOWN, LOADING = (DOWN_SLOTS, 0.0), (LOADING_SLOTS, 0.0)
+DOWN, LOADING, REFUSED = (DOWN_SLOTS, 0.0), (LOADING_SLOTS, 0.0), (REFUSED_SLOTS, 0.0)
 """The states of a model whose backend takes no calls now (see Facts.backend_state)."""
 PAUSE_AFTER_AUTH_SECONDS = 300.0
 """How long a key rests that the provider refused."""
@@ -59,6 +59,10 @@ class Upstreams:
     shelves: Mapping[str, KeyShelf] = field(default_factory=dict[str, KeyShelf])
     starting: Starting = field(default_factory=Starting)
     first_tokens: dict[tuple[str, str], FirstTokenTimes] = field(default_factory=dict[tuple[str, str], FirstTokenTimes])
+    refused: dict[tuple[str, str], dict[str, int | None]] = field(
+        default_factory=dict[tuple[str, str], dict[str, int | None]]
+    )
+    """By (backend, upstream model), the keys that the provider refused when they were last tried, with its status."""
 
     def state(self, candidates: Iterable[Candidate], now: float) -> dict[str, tuple[int, float]]:
         """(free slots, queue seconds) of each model that has something to say; hosted ones only when they are down or
@@ -71,7 +75,8 @@ class Upstreams:
             if backend in loading:
                 found[candidate.name] = LOADING
             elif known and self._is_down(candidate, known, now):
-                found[candidate.name] = DOWN
+                refused = self.refused.get((backend, candidate.upstream_model), {})
+                found[candidate.name] = REFUSED if refused.keys() >= set(self._keys(candidate)) else DOWN
             elif (health := self.health.get(backend)) is not None:
                 if not health.is_healthy:
                     found[candidate.name] = DOWN
@@ -116,6 +121,15 @@ class Upstreams:
         ]
         return min(waits, default=None)
 
+    def warnings(self, now: float) -> list[str]:
+        """What of our keys is refused, in sentences that name no key."""
+        return [
+            f"{backend} refuses our key for {model} (it answered {status}); see its console; the next call tries it"
+            + (f" in {wait:.0f} s" if (wait := self._breaker_of(backend, model, key).wait_seconds(now)) else "")
+            for (backend, model), keys in sorted(self.refused.items())
+            for key, status in keys.items()
+        ]
+
     def pick_key(self, candidate: Candidate, at: float, refused: Collection[str]) -> str | None:
         """A key for a call at `at`; None where all are refused or rest. Takes no probe's place: `started` does."""
         shelf = self.shelves.get(candidate.backend)
@@ -141,6 +155,8 @@ class Upstreams:
     def answered(self, candidate: Candidate, key: str, now: float, *, first_token_seconds: float | None = None) -> None:
         """A first chunk came; how long it took where it was a stream's."""
         self._breaker(candidate, key).record_success()
+        if self.refused:
+            self._forgive(candidate, key)
         if first_token_seconds is not None:
             model = (candidate.backend, candidate.upstream_model)
             self.first_tokens.setdefault(model, FirstTokenTimes()).record(now, first_token_seconds)
@@ -148,6 +164,8 @@ class Upstreams:
     def failed(self, candidate: Candidate, key: str, error: BackendError, now: float) -> None:
         """A call failed. What was the caller's own fault shows that the upstream is alive."""
         breaker = self._breaker(candidate, key)
+        if self.refused and error.status is not None:
+            self._forgive(candidate, key)
         if isinstance(error, (Untranslatable, NoFilesLeft)):
             breaker.call_off(now)  # nothing was sent
         elif isinstance(error, UpstreamRejected) and not isinstance(error, StreamBroken):
@@ -156,6 +174,7 @@ class Upstreams:
             breaker.call_off(now)  # our own limit of a key: nothing was sent
         elif isinstance(error, UpstreamAuth):
             breaker.record_refusal(now, PAUSE_AFTER_AUTH_SECONDS)
+            self.refused.setdefault((candidate.backend, candidate.upstream_model), {})[key] = error.status
         elif isinstance(error, RateLimited) and error.retry_after_seconds is not None:
             breaker.record_refusal(now, error.retry_after_seconds)
         else:
@@ -178,8 +197,15 @@ class Upstreams:
         shelf = self.shelves.get(candidate.backend)
         return NO_KEYS if shelf is None else shelf.labels()
 
+    def _forgive(self, candidate: Candidate, key: str) -> None:
+        """The provider took the key, whatever it answered then."""
+        self.refused.get((candidate.backend, candidate.upstream_model), {}).pop(key, None)
+
     def _breaker(self, candidate: Candidate, key: str) -> CircuitBreaker:
-        upstream = (candidate.backend, candidate.upstream_model)
+        return self._breaker_of(candidate.backend, candidate.upstream_model, key)
+
+    def _breaker_of(self, backend: str, upstream_model: str, key: str) -> CircuitBreaker:
+        upstream = (backend, upstream_model)
         by_key = self.breakers.get(upstream)
         if by_key is None:
             by_key = self.breakers[upstream] = {}

@@ -135,6 +135,20 @@ async def test_a_refused_key_hands_over_to_the_next_key_and_rests() -> None:
             assert not any("sk-" in repr(entry) for entry in rig.ledger.entries)
 
 
+async def test_a_key_that_is_revoked_is_asked_once_and_the_next_callers_hear_why() -> None:
+    """They heard that the backend is down."""
+    async with (
+        ScriptedProvider(Outcome(), Outcome(fault="auth")) as provider,
+        gateway(adapter("one", provider)) as (rig, url),
+    ):
+        answers = [await post(url, stream=False) for _ in range(4)]
+        assert [answer.status_code for answer in answers] == [200, 502, 503, 503]
+        assert len(provider.received) == 2
+        assert "its provider refuses our key, see `breakeven doctor`" in answers[-1].json()["error"]["message"]
+        [warning] = rig.pipeline.upstreams.warnings(rig.pipeline.monotonic())
+        assert warning.startswith("one refuses our key for ")
+
+
 @pytest.mark.parametrize("drains", [False, True], ids=["cancel", "drain"])
 async def test_a_caller_that_hangs_up_closes_the_upstream_or_lets_it_finish(drains: bool) -> None:
     slow = Outcome(pieces=("Hello",) * 5, piece_delay_seconds=0.1 if drains else 30.0)

@@ -15,7 +15,7 @@ from backends.errors import (
     UpstreamRejected,
 )
 from backends.protocol import BackendHealth
-from gateway.upstreams.load import DOWN, PAUSE_AFTER_AUTH_SECONDS, Upstreams
+from gateway.upstreams.load import DOWN, PAUSE_AFTER_AUTH_SECONDS, REFUSED, Upstreams
 from tests.builders import make_candidate
 
 A = make_candidate("a", backend="one")
@@ -64,7 +64,8 @@ def test_how_long_an_upstream_rests_after_what(error: BackendError, times: int, 
     assert upstreams.wait_seconds([A], 0.0) == rests
     assert (upstreams.pick_key(A, 0.0, ()) is None) is (rests > 0)
     assert upstreams.pick_key(A, rests, ()) == ""
-    assert upstreams.state([A], 0.0) == ({"a": DOWN} if rests else {})
+    down = REFUSED if isinstance(error, UpstreamAuth) else DOWN
+    assert upstreams.state([A], 0.0) == ({"a": down} if rests else {})
 
 
 def test_a_key_rests_alone_and_the_model_is_down_when_all_do() -> None:
@@ -76,6 +77,18 @@ def test_a_key_rests_alone_and_the_model_is_down_when_all_do() -> None:
     failed(upstreams, RateLimited("x", retry_after_seconds=3.0), key="k2")
     assert upstreams.state([A], 0.0) == {"a": DOWN}
     assert upstreams.wait_seconds([A], 0.0) == 3.0
+
+
+def test_keys_that_are_refused_are_told_until_the_provider_takes_them() -> None:
+    upstreams = Upstreams(shelves={"one": Shelf("k1", "k2")})
+    for key in ("k1", "k2"):
+        failed(upstreams, UpstreamAuth("x", status=401), key=key)
+    assert upstreams.state([A], 0.0) == {"a": REFUSED}
+    refused = f"one refuses our key for {A.upstream_model} (it answered 401); see its console; the next call tries it"
+    assert upstreams.warnings(1.0) == [f"{refused} in 299 s"] * 2
+    failed(upstreams, RateLimited("x"), key="k1")
+    upstreams.answered(A, "k2", PAUSE_AFTER_AUTH_SECONDS)
+    assert upstreams.warnings(0.0) == [], "who asks for patience knows the key"
 
 
 def test_a_backend_whose_keys_are_all_full_is_not_down_but_behind_the_others() -> None:
