@@ -11,8 +11,9 @@ from sqlalchemy.engine import ExceptionContext
 from gateway.errors import DatabaseDown
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html: the connection, the login, the database's name, its
-# resources (disk, memory, connections), a lock or a time limit, an operator, the system. All else is our own mistake.
-POSTGRES_STATES = ("08", "28", "3D", "53", "55P03", "57", "58")
+# resources (disk, memory, connections), a lock or a time limit, an operator, the system, and tables that are somebody
+# else's, as a backup may be restored. All else is our own mistake.
+POSTGRES_STATES = ("08", "28", "3D", NOT_OURS := "42501", "53", "55P03", "57", "58")
 READ_ONLY = "25006"
 SQLITE_CODES = frozenset(
     (
@@ -86,6 +87,8 @@ def told_as_down(where: str) -> Generator[None]:
 
 def _down(where: str, error: BaseException) -> DatabaseDown:
     cause = str(error) or type(error).__name__
+    if _state(error) == NOT_OURS:
+        cause += "; give its tables to the user of that address, as `REASSIGN OWNED BY` in psql does"
     return DatabaseDown(
         f"cannot use the database {where}: {cause}; see that it runs and takes changes, that its address and password "
         "are right, and that its disk has room"

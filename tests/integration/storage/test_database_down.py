@@ -39,6 +39,7 @@ class Said(Exception):
         (Said(state="28P01"), True),  # wrong password
         (Said(state="25006"), True),  # a replica
         (Said(state="55P03"), True),  # a lock
+        (Said(state="42501"), True),  # tables that are another role's
         (Said(state="23505"), False),  # a key that is there already
         (Said(state="42P01"), False),  # no such table
         (Said(code=sqlite3.SQLITE_IOERR_WRITE), True),
@@ -139,3 +140,24 @@ async def test_connections_that_the_server_ended_are_replaced_unnoticed(postgres
         assert (await connection.execute(text("SELECT pg_backend_pid()"))).scalar() != pid
     await engine.dispose()
     await other.dispose()
+
+
+async def test_tables_of_another_role_are_said_with_what_to_do(postgres_directory: str) -> None:
+    """As after a backup that somebody restored under his own name: it was a stack of calls every few seconds."""
+    url = await empty_postgres(postgres_directory)
+    await migrate(url)
+    owner = open_database(url)
+    async with writing(owner) as connection:
+        await connection.execute(text("CREATE ROLE guest LOGIN"))
+        await connection.execute(text("GRANT USAGE ON SCHEMA public TO guest"))
+    guest = open_database(url.replace("postgres@", "guest@"))
+    try:
+        async with guest.connect() as connection:
+            with pytest.raises(DatabaseDown, match="permission denied for table entries; give its tables to the user"):
+                await connection.execute(text("SELECT count(*) FROM entries"))
+    finally:
+        await guest.dispose()
+        async with writing(owner) as connection:
+            await connection.execute(text("DROP OWNED BY guest"))
+            await connection.execute(text("DROP ROLE guest"))
+        await owner.dispose()
