@@ -16,6 +16,12 @@ IDLE: Final[Mapping[str, tuple[str, ...]]] = {
     "unevaluatedProperties": ("true", "{}"),
     "unevaluatedItems": ("true", "{}"),
 }
+# Those of JSON Schema. Any other is a note to people (`int64`, `password`), which every validator passes over.
+FORMATS: Final = (
+    "date", "date-time", "duration", "email", "hostname", "idn-email", "idn-hostname", "ipv4", "ipv6", "iri",
+    "iri-reference", "json-pointer", "regex", "relative-json-pointer", "time", "uri", "uri-reference", "uri-template",
+    "uuid",
+)  # fmt: skip
 NAMED: Final = ("properties", "patternProperties", "$defs", "definitions")
 VALUES: Final = ("const", "enum", "default", "examples")
 
@@ -45,6 +51,12 @@ def without_idle(schema: Any) -> Any:
             kept[key] = {name: without_idle(one) for name, one in cast(dict[str, Any], value).items()}
         elif key in VALUES:
             kept[key] = value
-        elif key not in IDLE or json.dumps(value) not in IDLE[key]:
+        elif not _is_idle(key, value):
             kept[key] = without_idle(value)
     return kept
+
+
+def _is_idle(key: str, value: Any) -> bool:
+    if key == "format":
+        return isinstance(value, str) and value not in FORMATS
+    return key in IDLE and json.dumps(value) in IDLE[key]
