@@ -6,6 +6,7 @@ The format is little-endian: magic, version, counts, typed key-values, tensor de
 
 import math
 import mmap
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ STRING: Final = 8
 ARRAY: Final = 9
 SCALARS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 MAX_DIMENSIONS: Final = 4
+SHARD: Final = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,28 @@ def read_gguf(path: Path) -> GgufFile:
     alignment = int(metadata.get("general.alignment", DEFAULT_ALIGNMENT)) or DEFAULT_ALIGNMENT
     start = -(-cursor.at // alignment) * alignment
     return GgufFile(metadata, {tensor[0]: _map(cursor, start, *tensor) for tensor in described})
+
+
+def read_gguf_shards(path: Path) -> GgufFile:
+    """Parse a file and, if it is one of several, the others beside it; metadata are the first one's.
+
+    Raises ModelUnavailable where one is damaged or missing.
+    """
+    file = read_gguf(path)
+    parts = file.metadata.get("split.count", 1)
+    if not isinstance(parts, int) or parts <= 1:
+        return file
+    named = SHARD.fullmatch(path.name)
+    if named is None or int(named[2]) != parts:
+        raise ModelUnavailable(
+            f"{path.name} is one of {parts} parts of a model: keep their names (NAME-00001-of-{parts:05}.gguf)."
+        )
+    files = [read_gguf(path.with_name(f"{named[1]}-{part:05}-of-{named[2]}.gguf")) for part in range(1, parts + 1)]
+    tensors = {name: tensor for file in files for name, tensor in file.tensors.items()}
+    wanted = files[0].metadata.get("split.tensors.count", len(tensors))
+    if len(tensors) != wanted:
+        raise ModelUnavailable(f"The {parts} parts of {path.name} hold {len(tensors)} of {wanted} tensors.")
+    return GgufFile(files[0].metadata, tensors)
 
 
 def _describe(cursor: "_Cursor") -> tuple[str, tuple[int, ...], int, int]:

@@ -18,7 +18,7 @@ from gguf.quants import dequantize
 from local_engine.config import ModelConfig, RopeScaling, StoredFormat, extended_window
 from local_engine.errors import ModelUnavailable, ModelUnsupported
 from local_engine.gguf_blocks import blocks_of, bytes_per_weight
-from local_engine.gguf_file import GgufFile, GgufTensor, read_gguf
+from local_engine.gguf_file import GgufFile, GgufTensor, read_gguf_shards
 from local_engine.gguf_nibbles import READERS, nibbles_of
 from local_engine.tokenizer import Tokenizer
 from local_engine.vocabulary import build_gguf_tokenizer
@@ -26,7 +26,10 @@ from local_engine.weights import LoadedFile, NibbleBlocks, ScaledBlocks
 
 FAMILIES: Final = {"llama": "llama", "mistral": "mistral", "qwen2": "qwen2", "qwen3": "qwen3"}
 INTERLEAVED_ROPE: Final = {"llama", "mistral"}
-QUANTISATIONS: Final = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K", "Q5_0", "Q5_1"}
+QUANTISATIONS: Final = {
+    *("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "MXFP4"),
+    *("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0"),
+}
 LAYER_NAMES: Final = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -44,6 +47,8 @@ STORED: Final[dict[str, StoredFormat]] = {"Q8_0": "int8"}
 ROPE_DIVISORS: Final = "rope_freqs.weight"
 # Of yarn, as factors that are 1 where it is plain; -1 is llama.cpp's word for one that is not said.
 YARN_WEIGHTS: Final = ("attn_factor", "yarn_attn_factor", "yarn_ext_factor")
+# What a file may hold beside the tensors above: the last is one that llama.cpp leaves out too.
+OTHER_TENSORS: Final = (re.escape(ROPE_DIVISORS), r"blk\.\d+\.attn_rot_embd")
 TOP_NAMES: Final = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
 
@@ -120,13 +125,14 @@ def undo_interleaving(tensor: torch.Tensor, heads: int) -> torch.Tensor:
 
 def load_gguf(path: Path) -> LoadedFile:
     """Open a GGUF file. Raises ModelUnavailable when it is damaged, ModelUnsupported when it is of another kind."""
-    file = read_gguf(path)
+    file = read_gguf_shards(path)
     metadata = file.metadata
     architecture = str(metadata.get("general.architecture", "unknown"))
     if architecture not in FAMILIES:
         raise ModelUnsupported(
             f"{path.name} is of architecture {architecture}; this engine runs {', '.join(FAMILIES)}."
         )
+    _check_tensors(file.tensors, architecture, path)
     try:
         config = _read_config(metadata, architecture, file.tensors, path)
         tokenizer: Tokenizer = build_gguf_tokenizer(metadata)
@@ -137,6 +143,28 @@ def load_gguf(path: Path) -> LoadedFile:
     weights = GgufWeights(file, config, is_interleaved=architecture in INTERLEAVED_ROPE)
     stored, held = _stored(file.tensors), _bytes_per_weight(file.tensors)
     return LoadedFile(config, weights, tokenizer, weights.nibbles, stored, weights.blocks, held)
+
+
+def _check_tensors(tensors: Mapping[str, GgufTensor], architecture: str, path: Path) -> None:
+    """Raise ModelUnsupported for parts that these families do not have and that would be left out."""
+    has_head_norms = FAMILIES[architecture] == "qwen3"
+    layer = "|".join(name for name in LAYER_NAMES if has_head_norms or not name.endswith(("q_norm", "k_norm")))
+    matrices = "|".join(name for name in LAYER_NAMES if not name.endswith("norm"))
+    known = re.compile(
+        "|".join(
+            (
+                rf"blk\.\d+\.(({layer})\.weight|({matrices})\.bias)",
+                rf"({'|'.join(TOP_NAMES)})\.weight",
+                *OTHER_TENSORS,
+            )
+        )
+    )
+    unknown = sorted(name for name in tensors if not known.fullmatch(name))
+    if unknown:
+        raise ModelUnsupported(
+            f"{path.name} holds {', '.join(unknown[:3])}{' and more' if unknown[3:] else ''}, which a model of "
+            f"architecture {architecture} has not here; it would be computed wrongly without."
+        )
 
 
 def _stored(tensors: Mapping[str, GgufTensor]) -> StoredFormat | None:
@@ -214,10 +242,11 @@ def _rope_scaling(
     """Llama 3.1 and later come with a divisor for each frequency, as a tensor; others name a rule."""
     if ROPE_DIVISORS in tensors:
         return RopeScaling(kind="divisors", divisors=tuple(dequantise(tensors[ROPE_DIVISORS]).tolist()))
-    kind = optional("rope.scaling.type", "none")
+    factor = float(optional("rope.scaling.factor", optional("rope.scale_linear", 0.0))) or 1.0
+    # A factor without a rule is linear, as older files have it.
+    kind = optional("rope.scaling.type", "none" if factor == 1.0 else "linear")
     if kind in ("none", ""):
         return None
-    factor = float(optional("rope.scaling.factor", 1.0))
     if kind == "linear":
         return RopeScaling(kind="linear", factor=factor)
     if kind == "yarn" and all(abs(float(optional(f"rope.scaling.{name}", 1.0))) == 1.0 for name in YARN_WEIGHTS):
@@ -233,4 +262,5 @@ def _rope_scaling(
 
 def _served_name(path: Path) -> str:
     """`SmolLM2-135M-Instruct.Q4_1.gguf` is served as `smollm2-135m-instruct`."""
-    return re.sub(r"[.-](i?q\d\w*|f16|f32|bf16)$", "", path.stem.lower())
+    whole = re.sub(r"-\d{5}-of-\d{5}$", "", path.stem.lower())
+    return re.sub(r"[.-]([it]?q\d\w*|mxfp4|f16|f32|bf16)$", "", whole)

@@ -22,15 +22,26 @@ TEKKEN_SPLIT: Final = (
     rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*|\p{{N}}|"
     r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+# What llama.cpp makes of a file that names no rule: one expression after another, each within what the last one left.
+DEFAULT_SPLITS: Final = (
+    r"[\p{P}\$\+<=>\^~\|]+",
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
+    r"\p{N}+",
+    r"[0-9][0-9][0-9]",
+)
+LLAMA3_NAMES: Final = ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "midm-2.0")
 SPLITS: Final = {
-    "qwen2": QWEN2_SPLIT,
-    "deepseek-r1-qwen": QWEN2_SPLIT,
-    "llama-bpe": LLAMA3_SPLIT,
-    "llama3": LLAMA3_SPLIT,
-    "tekken": TEKKEN_SPLIT,
+    "default": DEFAULT_SPLITS,
+    "tekken": (TEKKEN_SPLIT,),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez", "seed-coder", "stablelm2"), (QWEN2_SPLIT,)),
+    **dict.fromkeys((*LLAMA3_NAMES, "smaug-bpe"), (LLAMA3_SPLIT,)),
 }
+# GPT-2's own rule, and after single digits.
+PLAIN: Final = ("gpt-2", "mpt", "olmo", "trillion", "a.x-4.0", "mellum")
+SINGLE_DIGITS: Final = ("smollm", "starcoder", "refact", "command-r", "minerva-7b")
 # A word that is a token is that token, whatever its merges; these also begin with BOS unless the file says otherwise.
-WHOLE_WORDS_FIRST: Final = {"llama-bpe", "llama3", "tekken"}
+WHOLE_WORDS_FIRST: Final = {*LLAMA3_NAMES, "tekken"}
+TURN_ENDS: Final = ("<|eot_id|>", "<|im_end|>", "<|end_of_turn|>", "<end_of_turn>")
 SPACE: Final = "\u2581"
 
 
@@ -65,8 +76,14 @@ def build_gguf_tokenizer(metadata: dict[str, Any]) -> Tokenizer:
 
 
 def _end_ids(metadata: dict[str, Any]) -> list[int]:
-    """Ends of text, of a turn and of a message, each where the file names it."""
-    named = (metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom"))
+    """Ends of text, of a turn and of a message, each where the file names it.
+
+    Older files name no end of a turn, though their templates write one: then, as in llama.cpp, it is known by its text.
+    """
+    named = [metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")]
+    pairs = zip(metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.token_type"], strict=True)
+    if named[1] is None:
+        named += [at for at, (token, kind) in enumerate(pairs) if kind == CONTROL and token in TURN_ENDS]
     return list(dict.fromkeys(int(token) for token in named if token is not None))
 
 
@@ -134,16 +151,17 @@ BUILDERS: Final[dict[str, Callable[[dict[str, Any]], FastTokenizer]]] = {
 
 def _pre_tokenizer(name: str) -> pre_tokenizers.PreTokenizer:
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    if name in ("smollm", "starcoder", "refact", "command-r"):
+    if name in SINGLE_DIGITS:
         return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level])
-    if name in ("default", "gpt-2"):
+    if name in PLAIN:
         return byte_level
-    split = SPLITS.get(name)
-    if split is None:
-        raise ModelUnsupported(f"The GGUF splitting rule {name!r} is not known.")
+    splits = SPLITS.get(name)
+    if splits is None:
+        known = ", ".join(sorted((*SPLITS, *PLAIN, *SINGLE_DIGITS)))
+        raise ModelUnsupported(f"The GGUF splitting rule {name!r} is not known; take a file with one of {known}.")
     return pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(split), behavior="isolated"),
+            *(pre_tokenizers.Split(Regex(split), behavior="isolated") for split in splits),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

@@ -192,6 +192,45 @@ def test_a_missing_file_is_a_clear_error(tmp_path: Path, missing: str) -> None:
         load_safetensors(folder)
 
 
+def test_a_model_in_several_files_is_read_from_any_of_them(tmp_path: Path) -> None:
+    model = make_model("llama", head_dim=64)
+    write_gguf(model, tmp_path / "Tiny.Q8_0.gguf", "llama", Kind.F32, tensors_a_file=8)
+    paths = sorted(tmp_path.glob("*.gguf"))
+    assert [path.name for path in paths] == [f"Tiny.Q8_0-0000{part}-of-00003.gguf" for part in (1, 2, 3)]
+    assert load_gguf(paths[0]).config.name == "tiny"
+    for path in paths:
+        assert_same(assemble(load_gguf(path), SMALL), model)
+    renamed = paths[0].rename(tmp_path / "renamed.gguf")
+    with pytest.raises(ModelUnavailable, match="is one of 3 parts of a model: keep their names"):
+        load_gguf(renamed)
+    with pytest.raises(ModelUnavailable, match="00001-of-00003"):
+        load_gguf(paths[1])
+
+
+@pytest.mark.parametrize(
+    "name", ["blk.0.ffn_gate_inp.weight", "output.bias", "blk.1.attn_norm.bias", "blk.0.attn_q_norm.weight"]
+)
+def test_tensors_that_would_be_left_out_are_named(tmp_path: Path, name: str) -> None:
+    path = write_gguf(
+        make_model("llama"), tmp_path / "t.gguf", "llama", Kind.F32, added={name: np.ones(4, dtype=np.float32)}
+    )
+    with pytest.raises(
+        ModelUnsupported, match=f"t.gguf holds {name}, which a model of architecture llama has not here"
+    ):
+        load_gguf(path)
+
+
+@pytest.mark.parametrize("name", ["rope.scaling.factor", "rope.scale_linear"])
+def test_a_factor_without_a_rule_is_linear(tmp_path: Path, name: str) -> None:
+    model = make_model("linear-rope")
+    assert_same(
+        assemble(
+            load_gguf(write_gguf(model, tmp_path / "t.gguf", "llama", Kind.F32, extra={f"llama.{name}": 4.0})), SMALL
+        ),
+        model,
+    )
+
+
 def test_another_architecture_is_named(tmp_path: Path) -> None:
     writer = gguf.GGUFWriter(tmp_path / "other.gguf", "mamba")
     writer.write_header_to_file()

@@ -146,10 +146,13 @@ def write_gguf(
     sliding_window: int | None = None,
     sliding_pattern: list[bool] | None = None,
     extra: dict[str, float] | None = None,
+    added: dict[str, np.ndarray] | None = None,
+    tensors_a_file: int = 0,
 ) -> Path:
-    """Write a model as llama.cpp's converter would, its matrices quantised to `kind`."""
+    """Write a model as llama.cpp's converter would, its matrices quantised to `kind`, in several files if those are to
+    hold no more than some tensors; `added` are tensors beside its own."""
     config = model.config
-    writer = gguf.GGUFWriter(path, architecture)
+    writer = gguf.GGUFWriter(path, architecture, split_max_tensors=tensors_a_file)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
@@ -193,6 +196,8 @@ def write_gguf(
             values = interleave(values, config.num_attention_heads if "q_proj" in name else config.num_key_value_heads)
         used = kind if values.ndim == 2 else gguf.GGMLQuantizationType.F32
         writer.add_tensor(gguf_name(name), gguf.quants.quantize(values, used), raw_dtype=used)
+    for name, values in (added or {}).items():
+        writer.add_tensor(name, values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
