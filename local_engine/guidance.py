@@ -16,7 +16,8 @@ from local_engine.tokenizer import Tokenizer
 KEPT_CONSTRAINTS: Final = 32
 SCHEMA_FAULT: Final = "failed to compile JSON schema: "
 NOTHING: Final = "NoExtensionBias"
-NOT_KEPT: Final = ("Unimplemented keys:", "Unknown format:", "oneOf constraints are not supported")
+NOT_KEPT: Final = ("Unimplemented keys:", "Unknown format:")
+SEVERAL: Final = "oneOf constraints are not supported"
 WAYS_OUT: Final = 'leave it out, or put "x-guidance": {"lenient": true} into the schema, and it is passed over'
 # Lines of a grammar, as the library shows where a fault is.
 QUOTED: Final = re.compile(r"\n +\d+ \| ")
@@ -116,7 +117,9 @@ def _refusal(constraint: Constraint, reason: str) -> InvalidRequest:
     if constraint.kind != "grammar" or is_tools:
         reason = QUOTED.split(reason.rpartition(SCHEMA_FAULT)[2])[0]
     reason = "nothing can satisfy it" if reason.startswith(NOTHING) else reason
-    if reason.startswith(NOT_KEPT):
-        reason = f"{reason.partition('. Enable')[0]}; {WAYS_OUT}"
+    if reason.startswith(SEVERAL):
+        reason = f"a value may fit several parts of a oneOf; write anyOf, {WAYS_OUT}"
+    elif reason.startswith(NOT_KEPT):
+        reason = f"{reason}; {WAYS_OUT}"
     what = "schema of a tool's parameters" if is_tools else constraint.kind.replace("_", " ")
     return InvalidRequest(f"No answer can be kept to this {what}: {reason}", parameter=constraint.parameter)
