@@ -93,13 +93,18 @@ class KeyRing:
         return now + one.seconds_left
 
     def used(self) -> dict[bytes, float]:
-        """Replaced secrets that were used and not yet forgotten to be: how many seconds ago."""
+        """Replaced secrets that were used and not yet forgotten to be, and when each was last."""
+        return dict(self._used)  # copied at once: administration authenticates in threads
+
+    def seconds_ago(self, used: Mapping[bytes, float]) -> dict[bytes, float]:
         now = self._unstepped()
-        return {key_hash: now - at for key_hash, at in self._used.items()}
+        return {key_hash: now - at for key_hash, at in used.items()}
 
     def forget_uses(self, noted: Mapping[bytes, float]) -> None:
-        """Those that were noted; one that is used again counts anew."""
-        self._used = {key_hash: at for key_hash, at in self._used.items() if key_hash not in noted}
+        """Those that were noted; one that was used again since is kept."""
+        for key_hash, at in noted.items():
+            if self._used.get(key_hash) == at:
+                self._used.pop(key_hash, None)
 
     def overdue(self) -> list[bytes]:
         """Replaced secrets that are refused here because their time is over, and are not withdrawn in the store yet."""

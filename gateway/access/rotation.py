@@ -76,7 +76,7 @@ class Overlaps:
     async def look(self) -> None:
         """Notes that old secrets are in use, and that the time of some is over."""
         if used := self.ring.used():
-            await self.store.note_uses(used)
+            await self.store.note_uses(self.ring.seconds_ago(used))
             self.ring.forget_uses(used)
         if overdue := self.ring.overdue():
             await self.store.withdraw(overdue)

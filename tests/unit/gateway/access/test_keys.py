@@ -119,7 +119,11 @@ def test_the_use_of_an_old_secret_is_told_until_it_is_noted() -> None:
     assert works(keys)
     uptime.seconds += 7
     noted = keys.used()
-    assert noted == {OLD: 7.0}
+    assert keys.seconds_ago(noted) == {OLD: 7.0}
+    assert works(keys)
+    keys.forget_uses(noted)
+    noted = keys.used()
+    assert keys.seconds_ago(noted) == {OLD: 0.0}, "used while it was noted"
     keys.forget_uses(noted)
     assert keys.used() == {}
     uptime.seconds += 60
