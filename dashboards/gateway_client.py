@@ -1,7 +1,7 @@
 """The gateway's HTTP API as this process sees it, with one signed-in key. The only way to any figure or change."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import httpx
 
@@ -40,7 +40,7 @@ class GatewayClient:
         return GatewayClient(self._http, key)
 
     async def get(self, path: str, **query: object) -> Json:
-        """Raises GatewayRefused or GatewayUnreachable. Parameters that are None are left out."""
+        """Raises GatewayRefused or GatewayUnreachable. None is left out, and a list is a parameter for each."""
         return await self._ask("GET", path, query=query)
 
     async def post(self, path: str, body: Mapping[str, object] | None = None) -> Json:
@@ -84,10 +84,9 @@ class GatewayClient:
         body: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        given = {name: str(value) for name, value in (query or {}).items() if value is not None}
         try:
             answer = await self._http.request(
-                method, path, params=given, json=body, headers={**self._headers, **(headers or {})}
+                method, path, params=_given(query or {}), json=body, headers={**self._headers, **(headers or {})}
             )
         except httpx.HTTPError as error:
             raise GatewayUnreachable(f"The gateway did not answer ({type(error).__name__}).") from error
@@ -95,6 +94,14 @@ class GatewayClient:
             return answer
         message, code = _refusal(answer)
         raise GatewayRefused(answer.status_code, message, code)
+
+
+def _given(query: Mapping[str, object]) -> httpx.QueryParams:
+    found: list[tuple[str, str | int | float | bool | None]] = []
+    for name, value in query.items():
+        several = cast("list[object]", value) if isinstance(value, list) else [value]
+        found += [(name, str(one)) for one in several if one is not None]
+    return httpx.QueryParams(found)
 
 
 def open_gateway(url: str, answer_seconds: float = ANSWER_SECONDS) -> httpx.AsyncClient:

@@ -4,7 +4,7 @@ The rules' store is in rulebook/service.py, the ledger's protocol beside its rec
 what the reports sum in sums.py.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol, TypedDict
@@ -57,8 +57,8 @@ class KeyStore(Protocol):
         """The key and its secret, which nobody can read again. Limits are as gateway.limits.admission takes them."""
         ...
 
-    async def list(self) -> Sequence[ListedKey]:
-        """Newest first, revoked ones included."""
+    async def list(self, ids: Collection[str] | None = None) -> Sequence[ListedKey]:
+        """Newest first, revoked ones included; of these ids alone where any are given."""
         ...
 
     async def revoke(self, key_id: str, *, author: str) -> bool:

@@ -18,7 +18,7 @@ async def build(view: View) -> None:
         html(markup.message("No changes yet", "Keys created, rules activated and the like are listed here."))
         return
     with panel("Changes", "Newest first, times in UTC."):
-        html(_table(records, await _key_names(view)))
+        html(_table(records, await _key_names(view, sorted({one["subject"] for one in records}))))
         if page["next_before"] is not None:
             address = escape(f"/ui/audit?before={page['next_before']}")
             html(f'<div class="be-actions"><a href="{address}">Older changes</a></div>')
@@ -40,10 +40,11 @@ def _verdict(checked: dict[str, Any]) -> str:
     )
 
 
-async def _key_names(view: View) -> dict[str, str]:
+async def _key_names(view: View, subjects: list[str]) -> dict[str, str]:
+    """Of those that are keys."""
     if not view.session.may("keys.read"):
         return {}
-    return {one["id"]: one["name"] for one in (await view.gateway.get("/admin/v1/keys"))["keys"]}
+    return {one["id"]: one["name"] for one in (await view.gateway.get("/admin/v1/keys", id=subjects))["keys"]}
 
 
 def _table(records: list[dict[str, Any]], names: dict[str, str]) -> str:

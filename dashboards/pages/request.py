@@ -55,8 +55,8 @@ async def build_one(view: View) -> None:
 async def _key_name(view: View, key_id: str) -> str | None:
     if not view.session.may("keys.read", "team.read"):
         return None
-    keys = (await view.gateway.get("/admin/v1/keys"))["keys"]
-    return next((one["name"] for one in keys if one["id"] == key_id), None)
+    keys = (await view.gateway.get("/admin/v1/keys", id=key_id))["keys"]
+    return keys[0]["name"] if keys else None
 
 
 def _of_lines(prices_version: str) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -90,8 +90,10 @@ class SqlKeyStore:
         )
         return _listed(row), secret
 
-    async def list(self) -> Sequence[ListedKey]:
+    async def list(self, ids: Collection[str] | None = None) -> Sequence[ListedKey]:
         query = select(api_keys).order_by(api_keys.c.created_at_us.desc(), api_keys.c.id)
+        if ids is not None:
+            query = query.where(api_keys.c.id.in_(sorted(ids)))
         async with self._engine.connect() as connection:
             rows = (await connection.execute(query)).mappings()
         found: list[ListedKey] = []

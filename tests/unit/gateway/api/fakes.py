@@ -109,8 +109,8 @@ class MemoryKeys:
         self.limited[record.id] = limits or {}
         return self.listed[-1], self.secrets[record.id]
 
-    async def list(self) -> Sequence[ListedKey]:
-        return list(reversed(self.listed))
+    async def list(self, ids: Collection[str] | None = None) -> Sequence[ListedKey]:
+        return [one for one in reversed(self.listed) if ids is None or one.record.id in ids]
 
     async def revoke(self, key_id: str, *, author: str) -> bool:
         for index, one in enumerate(self.listed):

@@ -20,6 +20,14 @@ async def test_a_created_key_works_at_once_and_its_secret_is_never_listed() -> N
     assert secret not in rig.ask("owner", "GET", KEYS).text
 
 
+async def test_some_keys_are_listed_by_their_ids() -> None:
+    rig = await AdminRig().start()
+    made = [rig.ask("owner", "POST", KEYS, name=f"bot {n}").json()["id"] for n in range(3)]
+    listed = rig.ask("owner", "GET", f"{KEYS}?id={made[0]}&id={made[2]}&id=nothing").json()["keys"]
+    assert [one["id"] for one in listed] == [made[2], made[0]]
+    assert rig.ask("owner", "GET", f"{KEYS}?id=nothing").json() == {"keys": []}
+
+
 async def test_a_revoked_key_stops_at_once() -> None:
     rig = await AdminRig().start()
     viewer = rig.ask("viewer", "GET", "/admin/v1/me").json()["id"]

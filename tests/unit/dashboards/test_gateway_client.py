@@ -1,0 +1,57 @@
+"""How a page's questions become requests to the gateway."""
+
+from typing import Any, cast
+
+import httpx
+
+from dashboards.frame import View
+from dashboards.gateway_client import GatewayClient
+from dashboards.pages import audit, request
+
+
+class Gateway:
+    """Answers with the keys that it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def answer(self, asked: httpx.Request) -> httpx.Response:
+        self.asked.append(asked.url.query.decode())
+        ids = asked.url.params.get_list("id")
+        return httpx.Response(
+            200, json={"keys": [{"id": one, "name": f"name of {one}"} for one in ids if one[0] == "k"]}
+        )
+
+    def client(self) -> GatewayClient:
+        http = httpx.AsyncClient(base_url="http://gateway", transport=httpx.MockTransport(self.answer))
+        return GatewayClient(http, "bk-ui")
+
+
+class Allowed:
+    """A session that may do everything."""
+
+    def may(self, *permissions: str) -> bool:
+        return bool(permissions)
+
+
+class Shown:
+    def __init__(self, gateway: GatewayClient) -> None:
+        self.gateway = gateway
+        self.session = Allowed()
+
+
+async def test_a_list_is_a_parameter_for_each_and_none_is_left_out() -> None:
+    gateway = Gateway()
+    await gateway.client().get("/x", id=["a b", "c"], before=None, limit=50)
+    assert gateway.asked == ["id=a+b&id=c&limit=50"]
+
+
+async def test_pages_ask_for_the_keys_that_they_name_and_no_others() -> None:
+    """There may be 50,000."""
+    gateway = Gateway()
+    view = cast(View, Shown(gateway.client()))
+    names: Any = await audit._key_names(view, ["k1", "rules", "k2"])  # pyright: ignore[reportPrivateUsage]
+    assert names == {"k1": "name of k1", "k2": "name of k2"}
+    assert await request._key_name(view, "k3") == "name of k3"  # pyright: ignore[reportPrivateUsage]
+    assert await request._key_name(view, "gone") is None  # pyright: ignore[reportPrivateUsage]
+    assert gateway.asked == ["id=k1&id=rules&id=k2", "id=k3", "id=gone"]
