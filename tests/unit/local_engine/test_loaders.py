@@ -118,6 +118,18 @@ def test_a_quantised_file_answers_as_transformers_on_its_dequantised_weights(tmp
     assert_same(assemble(loaded, SMALL), model)
 
 
+@pytest.mark.parametrize(
+    ("kind", "held"), [(Kind.F16, 2.0), (Kind.BF16, 2.0), (Kind.Q8_0, 1.25), (Kind.Q5_0, 1.25), (Kind.Q4_1, 0.75)]
+)
+def test_the_native_decoder_answers_from_what_a_file_holds(tmp_path: Path, kind: Kind, held: float) -> None:
+    """Queries and keys have rows to be put back, and with them their scales."""
+    model = make_model("mistral", head_dim=64)
+    loaded = load_gguf(write_gguf(model, tmp_path / "tiny.gguf", "llama", kind))
+    assert loaded.bytes_per_weight == held
+    model.load_state_dict({name: loaded.weights.tensor(name) for name in model.state_dict()})
+    assert_same(assemble(loaded, SMALL), model)
+
+
 @pytest.mark.parametrize("name", sorted(QUANTISATIONS))
 def test_every_quantisation_that_we_claim_is_dequantised(name: str) -> None:
     kind = Kind[name]
