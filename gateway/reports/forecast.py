@@ -9,12 +9,11 @@ import itertools
 import warnings
 from collections.abc import Sequence
 from datetime import date, timedelta
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 from statsmodels.tsa.seasonal import STL
-from statsmodels.tsa.statespace.structural import UnobservedComponents, UnobservedComponentsResults
+from statsmodels.tsa.statespace.structural import UnobservedComponents
 
 from gateway.reports.daily_costs import (
     BudgetBurn,
@@ -148,7 +147,7 @@ def _draw(costs: FloatArray, days: int, generator: np.random.Generator) -> tuple
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a fit that stops early still simulates; the backtest in the tests judges it
-        fitted = cast(UnobservedComponentsResults, model.fit(disp=False))
+        fitted = model.fit(disp=False)
     # From the end of the data, with the level, slope and weekdays as uncertain as the data leave them.
     drawn = fitted.simulate(days, anchor="end", repetitions=PATHS, rng=generator)
     paths = np.asarray(drawn, dtype=np.float64).reshape(days, PATHS)

@@ -33,7 +33,7 @@ def test_cpt_reads_the_curve_linearly() -> None:
 
 def test_thresholds_are_those_of_pandas_qcut() -> None:
     scores = np.random.default_rng(3).normal(size=137)
-    edges: list[float] = pd.qcut(pd.Series(scores), 10, retbins=True)[1].tolist()  # pyright: ignore[reportGeneralTypeIssues]
+    edges: list[float] = pd.qcut(pd.Series(scores), 10, retbins=True)[1].tolist()
     shares = sorted(
         float((scores > edge).mean() if number == len(edges) - 1 else (scores >= edge).mean())
         for number, edge in enumerate(edges)
