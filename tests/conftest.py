@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from tests.postgres_server import run_postgres
 from tests.redis_server import RedisServer
@@ -18,6 +20,21 @@ settings.load_profile("same everywhere")
 # The servers of tests are on this machine: whoever reaches the world through a proxy reaches these without it.
 for name in [name for name in os.environ if name.lower() in ("http_proxy", "https_proxy", "all_proxy")]:
     del os.environ[name]
+
+TOGETHER = ("tests/browser/", "tests/engine/test_")
+"""Files that share a browser with its servers, or a model: each worker that gets one of them makes all that anew."""
+
+
+class ByWhatIsShared(LoadFileScheduling):
+    """A file to a worker, and what shares more than a file to one as well."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((start for start in TOGETHER if nodeid.startswith(start)), super()._split_scope(nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    return ByWhatIsShared(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
