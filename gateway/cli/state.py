@@ -17,6 +17,7 @@ from gateway.routing.snapshot import Snapshot
 from gateway.rulebook.catalogue import profiles
 from gateway.rulebook.service import text_version
 from gateway.storage.database import migrate_engine, open_database
+from gateway.storage.pepper import require_pepper
 from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_rents import SqlRents
@@ -78,6 +79,7 @@ async def open_state() -> AsyncGenerator[State]:
     database = open_database(deployment.database_url)
     try:
         await migrate_engine(database)
+        await require_pepper(database, home)
         yield State(
             deployment=deployment,
             database=database,

@@ -44,6 +44,7 @@ from gateway.rulebook.service import RulesService
 from gateway.rulebook.state import ExplorationSpend
 from gateway.rulebook.watch import RuleWatch
 from gateway.storage.database import migrate_engine, open_database
+from gateway.storage.pepper import require_pepper
 from gateway.storage.sql_stores import SqlStores, open_stores
 from gateway.stores import FeedbackStore
 from gateway.telemetry.fleet_metrics import FleetRegistry
@@ -64,6 +65,7 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
         database = open_database(deployment.database_url)
         opened.push_async_callback(database.dispose)
         await migrate_engine(database)
+        await require_pepper(database, deployment.home)
         claim, journal = open_journal(deployment.home.journal_directory, on_failure=stop_process)
         opened.callback(claim.release)
         opened.push_async_callback(journal.aclose)

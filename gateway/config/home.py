@@ -76,6 +76,15 @@ class Home:
         """Where the workers of this replica leave their metrics for each other."""
         return self.root / "metrics"
 
+    @property
+    def pepper_file(self) -> Path:
+        return self.root / "pepper"
+
+    @property
+    def has_pepper(self) -> bool:
+        """Whether `pepper` would make none."""
+        return bool(os.environ.get("BREAKEVEN_PEPPER")) or self.pepper_file.exists()
+
     def pepper(self) -> bytes:
         """The secret that API key hashes are salted with; made once, readable by the owner alone.
 
@@ -83,7 +92,7 @@ class Home:
         """
         given = os.environ.get("BREAKEVEN_PEPPER")
         if not given:
-            return self._secret("pepper")
+            return self._secret(self.pepper_file)
         try:
             return _secret_of(given)
         except ValueError as error:
@@ -91,7 +100,7 @@ class Home:
 
     def bodies_key(self) -> bytes:
         """The secret that stored prompts and answers are sealed with; without it they cannot be read again."""
-        return self._secret("bodies-key")
+        return self._secret(self.root / "bodies-key")
 
     def replica_id(self) -> str:
         """Made once, no other home's: machines made of one image may have the same name, and homes the same path."""
@@ -103,8 +112,7 @@ class Home:
         except (OSError, UnicodeError) as error:
             raise StateError(f"cannot use {path} ({error}); remove it, and a new one is made") from error
 
-    def _secret(self, name: str) -> bytes:
-        path = self.root / name
+    def _secret(self, path: Path) -> bytes:
         try:
             if not path.exists():
                 _write_once(path, secrets.token_bytes(SECRET_BYTES).hex())
