@@ -1,5 +1,6 @@
 """The keys of a backend, read from the environment, and the adapters that hold them put together as one."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,11 +27,21 @@ def keys_of_block(name: str, block: BackendSettings, environ: Mapping[str, str])
     missing = [key.env for key in wanted if not environ.get(key.env, "").strip()]
     if missing:
         field = f"backends.{name}.{'keys' if block.keys else 'api_key_env'}"
-        raise ConfigurationError(f"the environment has no {missing[0]}", field=field)
+        raise ConfigurationError(_absent(missing[0]), field=field)
     return [
         FoundKey(key.env, environ[key.env].strip(), KeyLimits(key.requests_per_minute, key.concurrent_requests))
         for key in wanted
     ] or [FoundKey("", None)]
+
+
+def _absent(variable: str) -> str:
+    """What no variable is called may be a key, which nobody's terminal and no log should have."""
+    if re.fullmatch("[A-Z_][A-Z0-9_]*", variable):
+        return f"the environment has no {variable}"
+    return (
+        "the environment has no variable of this name. Name the variable that holds the key, such as OPENAI_API_KEY, "
+        "not the key itself"
+    )
 
 
 def keys_of_provider(variable: str, environ: Mapping[str, str]) -> list[FoundKey]:

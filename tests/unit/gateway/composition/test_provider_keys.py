@@ -42,6 +42,13 @@ def test_a_missing_key_is_named(fields: dict[str, object], says: str) -> None:
         keys_of_block("x", block(**fields), {"A": "sk-a", "GONE": "  "})
 
 
+@pytest.mark.parametrize("secret", ["sk-proj-4711", "gsk_4711abc", "AIzaSy4711"])
+def test_a_key_in_place_of_its_variable_is_not_shown(secret: str) -> None:
+    with pytest.raises(ConfigurationError, match="not the key itself") as refused:
+        keys_of_block("x", block(api_key_env=secret), {})
+    assert "4711" not in str(refused.value)
+
+
 def test_a_providers_further_keys_are_numbered_without_a_gap() -> None:
     environ = {"K": "1", "K_2": "2", "K_3": "3", "K_5": "5"}
     assert [key.label for key in keys_of_provider("K", environ)] == ["K", "K_2", "K_3"]
