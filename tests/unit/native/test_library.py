@@ -74,6 +74,18 @@ def test_who_can_keep_nothing_compiles_at_each_start(
 
 
 @needs_compiler
+def test_a_user_whom_the_system_does_not_know_compiles_at_each_start_too(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", unknown)
+    assert answer(source) == 7
+
+
+@needs_compiler
 def test_what_does_not_compile_is_done_without_and_leaves_nothing_behind(source: Path, cache: Path) -> None:
     assert answer(source, "}") is None
     assert not [*cache.iterdir()]
