@@ -9,6 +9,7 @@ import pytest
 from native.huge_pages import LARGE, SETTING, gather
 
 MIB = 1 << 20
+PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
 def in_large_pages() -> int:
@@ -27,7 +28,7 @@ def _has_large_pages() -> None:
     """Skips where this system gives none: then there is nothing to gather, and all works as before."""
     try:
         setting = SETTING.read_text()
-        with mmap.mmap(-1, 4 * LARGE) as probe:
+        with mmap.mmap(-1, 4 * LARGE, flags=PRIVATE) as probe:
             probe.write(b"x" * len(probe))
             gathered = gather()
     except OSError as error:
@@ -39,7 +40,7 @@ def _has_large_pages() -> None:
 @pytest.mark.usefixtures("_has_large_pages")
 def test_what_is_filled_moves_into_large_pages_and_stays_what_it_was() -> None:
     before = in_large_pages()
-    with mmap.mmap(-1, 32 * MIB) as memory:
+    with mmap.mmap(-1, 32 * MIB, flags=PRIVATE) as memory:
         content = bytes(range(256)) * (32 * MIB // 256)
         memory.write(content)
         assert gather() >= 16 * MIB  # less than all: the system may have few large pages left
@@ -49,7 +50,7 @@ def test_what_is_filled_moves_into_large_pages_and_stays_what_it_was() -> None:
 
 @pytest.mark.usefixtures("_has_large_pages")
 def test_memory_that_nobody_used_is_not_taken() -> None:
-    with mmap.mmap(-1, 64 * MIB) as memory:
+    with mmap.mmap(-1, 64 * MIB, flags=PRIVATE) as memory:
         for start in range(0, 64 * MIB, 4 * mmap.PAGESIZE):
             memory[start] = 1
         before = resident()
