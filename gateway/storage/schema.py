@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from alembic import command
@@ -45,7 +46,7 @@ class Loss:
 
 def revisions() -> list[Revision]:
     """Oldest first."""
-    steps = ScriptDirectory.from_config(alembic_config()).walk_revisions()
+    steps = _scripts().walk_revisions()
     return [Revision(one.revision, (one.doc or "").rstrip(".")) for one in steps][::-1]
 
 
@@ -56,9 +57,11 @@ def present_revision(connection: Connection) -> str | None:
 
 def bring_to(connection: Connection, revision: str) -> None:
     """Up or down; "head" is the newest, "base" is empty. Raises CommandError for one that it does not know."""
+    if revision == "head" and present_revision(connection) == _scripts().get_current_head():
+        return
     config = alembic_config()
     config.attributes["connection"] = connection
-    if revision == "head" or _is_ahead(config, revision, connection):
+    if revision == "head" or _is_ahead(revision, connection):
         command.upgrade(config, revision)
     else:
         command.downgrade(config, revision)
@@ -88,12 +91,18 @@ def alembic_config() -> Config:
     return config
 
 
-def _is_ahead(config: Config, revision: str, connection: Connection) -> bool:
+@cache
+def _scripts() -> ScriptDirectory:
+    """The steps as packaged: they do not change while a process lives."""
+    return ScriptDirectory.from_config(alembic_config())
+
+
+def _is_ahead(revision: str, connection: Connection) -> bool:
     """Whether the way to `revision` goes up from what the schema is."""
     present = present_revision(connection)
     if present is None or revision == "base":
         return revision != "base"
-    older = ScriptDirectory.from_config(config).iterate_revisions(revision, "base")
+    older = _scripts().iterate_revisions(revision, "base")
     return present in {one.revision for one in older}
 
 
