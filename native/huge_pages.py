@@ -9,11 +9,11 @@ import ctypes
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from mmap import PAGESIZE
 from pathlib import Path
 from typing import BinaryIO
 
 COLLAPSE = 25  # MADV_COLLAPSE, linux/mman.h
-PAGE = 4096
 LARGE = 2 << 20
 FILLED = 0.875
 """What of a large page must hold something already: the rest is memory that was not used before."""
@@ -54,6 +54,6 @@ def _large_places() -> Iterator[int]:
 
 def _filled(pages: BinaryIO, start: int) -> float:
     """The share of the small pages from `start` on that are in memory."""
-    pages.seek(start // PAGE * ENTRY)
-    entries = pages.read(LARGE // PAGE * ENTRY)
-    return sum(highest >> 7 for highest in entries[ENTRY - 1 :: ENTRY]) / (LARGE // PAGE)
+    pages.seek(start // PAGESIZE * ENTRY)
+    entries = pages.read(LARGE // PAGESIZE * ENTRY)
+    return sum(highest >> 7 for highest in entries[ENTRY - 1 :: ENTRY]) / (LARGE // PAGESIZE)

@@ -18,7 +18,7 @@ async def build(view: View) -> None:
         html(markup.message("No changes yet", "Keys created, rules activated and the like are listed here."))
         return
     with panel("Changes", "Newest first, times in UTC."):
-        html(_table(records, await _key_names(view, sorted({one["subject"] for one in records}))))
+        html(_table(records, await key_names(view, sorted({one["subject"] for one in records}))))
         if page["next_before"] is not None:
             address = escape(f"/ui/audit?before={page['next_before']}")
             html(f'<div class="be-actions"><a href="{address}">Older changes</a></div>')
@@ -40,7 +40,7 @@ def _verdict(checked: dict[str, Any]) -> str:
     )
 
 
-async def _key_names(view: View, subjects: list[str]) -> dict[str, str]:
+async def key_names(view: View, subjects: list[str]) -> dict[str, str]:
     """Of those that are keys."""
     if not view.session.may("keys.read"):
         return {}

@@ -49,10 +49,10 @@ async def build_one(view: View) -> None:
     with panel("Attempts"):
         html(_attempts(one["attempts"]))
     with panel("The decision"):
-        html(decision_facts(one, await _key_name(view, one["key_id"])))
+        html(decision_facts(one, await key_name(view, one["key_id"])))
 
 
-async def _key_name(view: View, key_id: str) -> str | None:
+async def key_name(view: View, key_id: str) -> str | None:
     if not view.session.may("keys.read", "team.read"):
         return None
     keys = (await view.gateway.get("/admin/v1/keys", id=key_id))["keys"]

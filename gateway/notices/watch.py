@@ -134,7 +134,7 @@ class BudgetNotices:
         told = await self._told(found)
         wanted = [(one, due(one, self.shares_per_mille, told)) for one in found]
         said = [(mark, document(one, mark, page=self.page)) for one, mark in wanted if mark is not None]
-        return sum([await self._tell(mark, notice, now_us) for mark, notice in said])
+        return await self._tell_all(said, now_us)
 
     async def _tell_forecasts(self) -> int:
         """How many were sent."""
@@ -143,10 +143,13 @@ class BudgetNotices:
         told = await self._told([one.spent for one in found])
         wanted = [(one, forecast_due(one, told)) for one in found]
         said = [(mark, forecast_document(one, page=self.page)) for one, mark in wanted if mark is not None]
-        return sum([await self._tell(mark, notice, now_us) for mark, notice in said])
+        return await self._tell_all(said, now_us)
 
     async def _told(self, found: Sequence[BudgetSpent]) -> Sequence[Mark]:
         return await self.store.told(sorted({one.window_id for one in found})) if found else ()
+
+    async def _tell_all(self, notices: Sequence[tuple[Mark, Document]], now_us: int) -> int:
+        return sum([await self._tell(mark, notice, now_us) for mark, notice in notices])
 
     async def _tell(self, mark: Mark, notice: Document, now_us: int) -> bool:
         """False where somebody else is at it, or was."""

@@ -8,7 +8,6 @@ log = logging.getLogger(__name__)
 OTHER = "(other)"
 MOST_A_DAY = 300
 """Sets of tags, of one key in one process."""
-Kept = Callable[[], Collection[str]]
 DAY_US = 86_400_000_000
 
 

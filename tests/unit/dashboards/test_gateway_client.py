@@ -50,8 +50,8 @@ async def test_pages_ask_for_the_keys_that_they_name_and_no_others() -> None:
     """There may be 50,000."""
     gateway = Gateway()
     view = cast(View, Shown(gateway.client()))
-    names: Any = await audit._key_names(view, ["k1", "rules", "k2"])  # pyright: ignore[reportPrivateUsage]
+    names: Any = await audit.key_names(view, ["k1", "rules", "k2"])
     assert names == {"k1": "name of k1", "k2": "name of k2"}
-    assert await request._key_name(view, "k3") == "name of k3"  # pyright: ignore[reportPrivateUsage]
-    assert await request._key_name(view, "gone") is None  # pyright: ignore[reportPrivateUsage]
+    assert await request.key_name(view, "k3") == "name of k3"
+    assert await request.key_name(view, "gone") is None
     assert gateway.asked == ["id=k1&id=rules&id=k2", "id=k3", "id=gone"]
