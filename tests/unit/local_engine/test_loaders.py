@@ -1,4 +1,4 @@
-"""Each family and quantisation, from tiny files: logits and greedy ids as in transformers, or a refusal that says why."""
+"""Each family and quantisation, from tiny files: logits and greedy ids as in transformers, or a reasoned refusal."""
 
 import json
 from pathlib import Path
