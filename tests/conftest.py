@@ -1,6 +1,7 @@
 """What tests of several rooms share."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -35,6 +36,14 @@ class ByWhatIsShared(LoadFileScheduling):
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
     return ByWhatIsShared(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.fixture
+def hangups_end() -> Iterator[None]:
+    """As in a terminal, for us and whom we start: who runs the tests under `nohup` has them ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture(scope="session")

@@ -81,6 +81,7 @@ def until_booked(home: Path, statuses: list[str]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.usefixtures("hangups_end")
 def test_a_closed_terminal_ends_it_in_order_and_meanwhile_it_is_alone_in_its_home(home: Path) -> None:
     """The output's reader goes first and the hangup comes twice, as when a terminal with a shell in it is closed."""
     environment, port = environment_of(home), free_port()

@@ -103,6 +103,7 @@ async def test_connections_are_dealt_out_to_all_who_share_the_port() -> None:
     assert min(accepted) > 0
 
 
+@pytest.mark.usefixtures("hangups_end")
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_it_stops_when_it_is_told_to(told: signal.Signals) -> None:
     async def hello(scope: Scope, receive: Receive, send: Send) -> None:
