@@ -13,6 +13,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: serve test test-clients fuzz lint format bench screenshots sbom lock clean
 
+# A .venv that was not finished (Debian's python3 without python3-venv) is no .venv.
+.DELETE_ON_ERROR:
+
 serve: .venv/.serve
 	@exec $(BIN)/breakeven serve --port $(PORT)
 
