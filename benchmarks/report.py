@@ -3,6 +3,7 @@
 import operator
 import os
 import platform
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ def build_report(name: str, results: Mapping[str, Any], bars: Sequence[Bar]) -> 
 
 
 def commit() -> str:
-    """The checked-out commit, or nothing outside a repository."""
+    """The checked-out commit, or nothing outside a repository or without git: minutes were measured by then."""
+    if shutil.which("git") is None:
+        return ""
     result = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return result.stdout.strip()
