@@ -186,7 +186,7 @@ def _prepared(
     longest = model.context_window if max_tokens is None else min(max_tokens, model.context_window)
     room = max(1, model.context_window - (1 if max_tokens is None else max_tokens))
     prompts = [truncated(prompt, request.truncate_prompt_tokens, room) for prompt in prompts]
-    banned = _banned(request.bad_words or [], model.tokenizer)
+    banned = _banned(request.bad_words or [], model)
     choices = [
         sampling_params(
             request,
@@ -218,9 +218,10 @@ def _prepared(
     )
 
 
-def _banned(words: list[str], tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
-    """Each word's tokens, as it is cut alone and after a space."""
+def _banned(words: list[str], model: Model) -> tuple[tuple[int, ...], ...]:
+    """Each word's tokens, as it is cut alone and after a space; without those that the model cannot draw."""
     if len(words) > MAX_BAD_WORDS or not all(word.strip() for word in words):
         raise InvalidRequest(f"bad_words takes up to {MAX_BAD_WORDS} words.", parameter="bad_words")
     texts = [text for word in words for text in (word, f" {word}")]
-    return tuple(dict.fromkeys(tuple(tokenizer.encode(text, with_bos=False)) for text in texts))
+    runs = dict.fromkeys(tuple(model.tokenizer.encode(text, with_bos=False)) for text in texts)
+    return tuple(run for run in runs if run and max(run) < model.known_tokens)
