@@ -11,6 +11,9 @@ from local_engine.chat_template import ChatTemplate
 from local_engine.tool_marks import SHOWN_TOKENS
 from local_engine.user_markup import UserMarkup, encoded_ids
 
+# Twice the largest vocabularies there are: an id beyond it is damage, and a list up to it would take gigabytes.
+MOST_IDS = 1 << 21
+
 
 def byte_alphabet() -> dict[str, int]:
     """GPT-2's printable stand-in for every byte: printable Latin-1 is itself, the rest follows from U+0100."""
@@ -52,7 +55,7 @@ class Tokenizer:
 
     @property
     def vocabulary_size(self) -> int:
-        """Ids the tokenizer knows; the model's logits may have more."""
+        """The tokenizer's ids end below this; the model's logits may have more."""
         return len(self.token_bytes)
 
     def encode(self, text: str, *, with_bos: bool = True) -> list[int]:
@@ -143,10 +146,15 @@ class IncrementalDetokenizer:
 
 
 def _all_token_bytes(fast: FastTokenizer) -> list[bytes]:
-    """Every token's bytes: through the byte alphabet for byte-level vocabularies, else as SentencePiece writes them."""
+    """Every id's bytes: through the byte alphabet for byte-level vocabularies, else as SentencePiece writes them.
+
+    Ids that no token has are empty. Raises ValueError for ids that no vocabulary is large enough for.
+    """
     added = fast.get_added_tokens_decoder()
     alphabet = byte_alphabet()
-    size = fast.get_vocab_size(with_added_tokens=True)
+    size = 1 + max(fast.get_vocab(with_added_tokens=True).values(), default=-1)
+    if size > MOST_IDS:
+        raise ValueError(f"a token has the id {size - 1}, and vocabularies end below {MOST_IDS}")
     is_byte_level = "ByteLevel" in str(json.loads(fast.to_str()).get("decoder"))
     pieces: list[bytes] = []
     for token_id in range(size):

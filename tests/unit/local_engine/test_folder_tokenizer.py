@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer as FastTokenizer
 from transformers import AutoTokenizer, PreTrainedModel
 
+from local_engine.chat import Model, prepare_completion
+from local_engine.constraints import ConstraintCompiler
 from local_engine.request import Request
 from local_engine.safetensors_loader import load_safetensors
 from local_engine.sampler import change_logits
@@ -80,6 +83,36 @@ def test_an_end_that_the_model_cannot_draw_costs_nothing() -> None:
     params = SamplingParams(stop_token_ids=frozenset((257, 999)), min_tokens=2)
     banned = change_logits(torch.zeros(260), Request("r", [1], params), [], None)
     assert banned.isinf().nonzero().flatten().tolist() == [257]
+
+
+def renumbered(token_id: int) -> Tokenizer:
+    """A byte for each token, and `ab` with an id far from theirs."""
+    raw = json.loads(byte_level().to_str())
+    raw["model"]["vocab"]["ab"] = token_id
+    raw["model"]["merges"] = [["a", "b"]]
+    fast = FastTokenizer.from_str(json.dumps(raw))
+    return Tokenizer(fast, chat_template=None, bos_token_id=None, eos_token_ids=[])
+
+
+def test_ids_that_no_token_has_cost_the_others_nothing() -> None:
+    tokenizer = renumbered(290)
+    assert tokenizer.encode("cab") == [*tokenizer.encode("c"), 290]
+    assert tokenizer.decode([290]) == "ab"
+    assert tokenizer.decode([270]) == ""
+    assert tokenizer.vocabulary_size == 291
+
+
+def test_an_id_that_only_damage_explains_takes_no_memory() -> None:
+    with pytest.raises(ValueError, match="2147483648"):
+        renumbered(2**31)
+
+
+def test_bad_words_that_the_model_cannot_draw_cost_nothing() -> None:
+    """One beyond the logits would fail the step of everybody beside it."""
+    tokenizer = renumbered(290)
+    model = Model(tokenizer, ConstraintCompiler(tokenizer, 258), 128, 258)
+    prepared = prepare_completion(b'{"prompt": "c", "bad_words": ["ab", "c"]}', model)
+    assert prepared.choices[0].banned == ((99,), (32, 99))
 
 
 def test_others_run_while_a_text_is_cut_into_tokens() -> None:
