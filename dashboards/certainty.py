@@ -7,13 +7,14 @@ from dashboards import display
 
 def simulated(total: dict[str, Any]) -> str:
     """Empty where every answer was real. `total` is a row of a cost report."""
-    if not total["simulated_requests"]:
+    requests = total["simulated_requests"]
+    if not requests and not float(total["simulated_usd"]):
         return ""
-    if total["simulated_requests"] == total["requests"]:
+    if requests and requests == total["requests"]:
         said = "all these requests."
     else:
         amount = display.dollars(total["simulated_usd"])
-        said = f"{total['simulated_requests']:,} of these requests, {amount} of the spend."
+        said = f"{requests:,} of these requests, {amount} of the spend."
     return _banner(f"Simulated, at list prices, and no money spent: {said}", is_warning=True)
 
 

@@ -122,6 +122,8 @@ def sentences(table: CostTable) -> list[str]:
     found += [text for text in (how_certain(table.total),) if text]
     if table.unallocated_share is not None:
         found.append(f"Unallocated: {show_usd(table.unallocated_usd or '0')}, {table.unallocated_share:.1%} of all.")
+    if not table.total.simulated_requests and Decimal(usd := table.total.simulated_usd):
+        found.append(f"Attempts at simulated models, included above at list prices and on no bill: {show_usd(usd)}.")
     if Decimal(table.shadow_usd):
         found.append(f"Shadow calls, included above: {show_usd(table.shadow_usd)}.")
     if (each := table.total.cost_per_successful_request_usd) is not None:

@@ -1,7 +1,8 @@
 """The reports of the admin API, put together from the ledger's sums. Knows protocols only; reads no clock itself."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -43,6 +44,7 @@ DIVIDED = (
     "output_pico_usd",
 )
 OWNERS: tuple[Dimension, ...] = ("team", "project", "tag")
+SIMULATED: Dimension = "is_simulated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class BooksOf:
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """The answer to one question, and its finer parts (by model, operation and status too)."""
+    """The answer to one question, and its finer parts (by model, operation, status and whether simulated too)."""
 
     query: SumsQuery
     groups: Sequence[Sums]
@@ -94,7 +96,7 @@ class Books:
                 "filter; the FOCUS export has no such limit.",
                 param="by",
             ) from error
-        rows = await self._rows(table)
+        rows = await _rows(table)
         unallocated = None if owner is None else _cost(one for one in owned if one.group[owner] is None)
         idle = None if filters else await self.gpus.idle(bounds)
         spent = _cost(total.groups)
@@ -105,7 +107,7 @@ class Books:
             by=list(by),
             key_names=await self._key_names(rows) if "key" in by else {},
             rows=rows,
-            total=await self._total(total),
+            total=await _total(total),
             unallocated_usd=None if unallocated is None else format_usd(unallocated),
             unallocated_share=None if unallocated is None or not spent else unallocated / spent,
             shadow_usd=format_usd(_cost(one for one in total.parts if one.group["operation"] == SHADOW)),
@@ -127,8 +129,8 @@ class Books:
             since=moment_of(bounds.since_us),
             until=moment_of(bounds.until_us),
             bucket=bucket,
-            total=await self._total(total),
-            models=await self._rows(models),
+            total=await _total(total),
+            models=await _rows(models),
             savings=savings(self._of.snapshot(), total.parts, idle),
             idle=idle,
             unallocated_share=teamless / spent if spent else None,
@@ -157,37 +159,37 @@ class Books:
         """As asked, in total, and by each of the others: the books are read once for all of it."""
         tables = [replace(one, with_latencies=True) for one in (asked, replace(asked, by=()))]
         parts = [
-            replace(one, by=tuple(dict.fromkeys((*one.by, *BY))), with_latencies=False, most_groups=None)
+            replace(one, by=tuple(dict.fromkeys((*one.by, *BY, SIMULATED))), with_latencies=False, most_groups=None)
             for one in tables
         ]
         more = [replace(asked, by=by) for by in others]
         groups, total, finer, by_kind, *rest = await self._store.sums_together([*tables, *parts, *more])
         return Grouped(tables[0], groups, finer), Grouped(tables[1], total, by_kind), rest
 
-    async def _total(self, table: Grouped) -> CostRow:
-        rows = await self._rows(table)
-        return rows[0] if rows else empty_row()
 
-    async def _rows(self, table: Grouped) -> list[CostRow]:
-        """Dearest first, or in the order of their times.
-
-        Prices per input and output token are of the requests priced by token alone: GPU time is one price for both, and
-        is in the blended price only. What has no known price divides nothing.
-        """
-        is_simulated = any(group.simulated_requests for group in table.groups)
-        simulated = await self._simulated(table.query) if is_simulated else {}
-        # Off the event loop: keys by day and model are many rows, and answers pass here too.
-        return await asyncio.to_thread(_cost_rows, table, simulated)
-
-    async def _simulated(self, query: SumsQuery) -> dict[tuple[str | None, ...], Sums]:
-        """The part of each group that nobody answered and nobody bills."""
-        only = replace(query, filters={**query.filters, "is_simulated": "true"}, with_latencies=False)
-        return {_key(one, query.by): one for one in await self._store.sums(only)}
+async def _total(table: Grouped) -> CostRow:
+    rows = await _rows(table)
+    return rows[0] if rows else empty_row()
 
 
-def _cost_rows(table: Grouped, simulated: Mapping[tuple[str | None, ...], Sums]) -> list[CostRow]:
-    """Each group with what its finer parts say of unit prices, and its part that nobody bills."""
+async def _rows(table: Grouped) -> list[CostRow]:
+    """Dearest first, or in the order of their times.
+
+    Prices per input and output token are of the requests priced by token alone: GPU time is one price for both, and
+    is in the blended price only. What has no known price divides nothing.
+    """
+    # Off the event loop: keys by day and model are many rows, and answers pass here too.
+    return await asyncio.to_thread(_cost_rows, table)
+
+
+def _cost_rows(table: Grouped) -> list[CostRow]:
+    """Each group with what its finer parts say of unit prices, and of what nobody bills: that can be an attempt's money
+    alone, beside no simulated request."""
     by = table.query.by
+    simulated: Counter[tuple[str | None, ...]] = Counter()
+    for part in table.parts:
+        if part.group[SIMULATED] == "true":
+            simulated[_key(part, by)] += part.corrected_cost_pico_usd
     known = [part for part in table.parts if not part.is_wholly_unpriced]
     priced = joined(known, by)
     timed = {part.group["model"] for part in known if part.compute_pico_usd}
@@ -196,12 +198,11 @@ def _cost_rows(table: Grouped, simulated: Mapping[tuple[str | None, ...], Sums])
     ordered = sorted(table.groups, key=lambda group: -group.corrected_cost_pico_usd)
     if by and by[0] in TIMES:
         ordered.sort(key=lambda group: tuple(value or "" for value in group.group.values()))
-    return [cost_row(one, priced.get(key := _key(one, by)), by_token.get(key), simulated.get(key)) for one in ordered]
+    return [cost_row(one, priced.get(key := _key(one, by)), by_token.get(key), simulated[key]) for one in ordered]
 
 
-def cost_row(sums: Sums, priced: Sums | None, by_token: Sums | None, simulated: Sums | None = None) -> CostRow:
-    """One group with its unit prices; `priced` is the part of it that has any, `by_token` what was priced by token,
-    `simulated` what nobody answered."""
+def cost_row(sums: Sums, priced: Sums | None, by_token: Sums | None, simulated_pico_usd: int = 0) -> CostRow:
+    """One group with its unit prices; `priced` is the part of it that has any, `by_token` what was priced by token."""
     cost = sums.corrected_cost_pico_usd
     known, tokened = priced or Sums({}), by_token or Sums({})
     input_pico = tokened.input_pico_usd + tokened.cached_input_pico_usd + tokened.cache_write_pico_usd
@@ -229,7 +230,7 @@ def cost_row(sums: Sums, priced: Sums | None, by_token: Sums | None, simulated: 
         unpriced_requests=sums.unpriced_requests,
         estimated_requests=sums.estimated_requests,
         simulated_requests=sums.simulated_requests,
-        simulated_usd=format_usd((simulated or Sums({})).corrected_cost_pico_usd),
+        simulated_usd=format_usd(simulated_pico_usd),
         cost_lower_usd=format_usd(sums.lower_pico_usd),
         cost_upper_usd=None if sums.unbounded_requests else format_usd(sums.upper_pico_usd),
         time_to_first_token_p50_seconds=latencies.time_to_first_token_p50_seconds if latencies else None,

@@ -101,7 +101,8 @@ def _rows_of(
         amount = usd(group.adjustment_pico_usd)
         yield {
             **base,
-            **dict.fromkeys(("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"), amount),
+            **dict.fromkeys(("ContractedCost", "EffectiveCost", "ListCost"), amount),
+            "BilledCost": usd(0) if base["x_IsSimulated"] else amount,
             "ChargeCategory": "Adjustment",
             "ChargeDescription": f"{group.group['model']}: corrections booked: {group.adjusted_requests}",
             "ChargeFrequency": "One-Time",

@@ -27,6 +27,7 @@ def test_what_is_exact_needs_no_words() -> None:
     [
         ({"simulated_requests": 10, "simulated_usd": "5"}, "no money spent: all these requests."),
         ({"simulated_requests": 2, "simulated_usd": "1.25"}, "2 of these requests, $1.25 of the spend."),
+        ({"simulated_usd": "0.5"}, "0 of these requests, $0.500 of the spend."),
     ],
 )
 def test_simulated_spend_is_told_in_dollars(changed: dict[str, Any], said: str) -> None:

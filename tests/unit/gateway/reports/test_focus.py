@@ -273,9 +273,10 @@ def test_a_gpu_whose_rent_is_not_booked_is_charged_by_its_time() -> None:
 
 
 def test_nobody_bills_what_was_simulated() -> None:
-    rows = focus_table([make_sums(group={"is_simulated": "true"})], [], PERIOD, NAMES).rows
+    simulated = make_sums(group={"is_simulated": "true"}, adjusted_requests=1, adjustment_pico_usd=7)
+    rows = focus_table([simulated], [], PERIOD, NAMES).rows
     assert {row["BilledCost"] for row in rows} == {Decimal(0)}
-    assert sum(Decimal(str(row["EffectiveCost"])) for row in rows) == usd(make_sums().cost_pico_usd)
+    assert sum(Decimal(str(row["EffectiveCost"])) for row in rows) == usd(simulated.corrected_cost_pico_usd)
 
 
 def test_charges_are_cut_to_the_period_and_months_end_where_they_end() -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.cli.costs import sentences
 from gateway.economics.rent import RentHistory
-from gateway.ledger.entry import Entry, Status
+from gateway.ledger.entry import Attempt, Cost, Entry, PaidTo, Status
 from gateway.money import format_usd
 from gateway.reports.books import Books, BooksOf
 from gateway.reports.views import CostQuery, CostRow, PeriodQuery
@@ -128,3 +129,16 @@ async def test_a_row_says_between_what_it_lies_and_what_of_it_nobody_bills(datab
     await SqlLedger(database).insert([unpriced(60)])
     unknown = (await books.costs(BY_MODEL)).total
     assert (unknown.cost_lower_usd, unknown.cost_upper_usd) == (table.total.cost_lower_usd, None)
+
+
+async def test_an_attempt_at_a_simulated_model_is_told_beside_answers_that_are_real(
+    database: AsyncEngine, books: Books
+) -> None:
+    bill = PaidTo("made-up", "made-up-1", True, 5, 5)
+    refused = Attempt(1, "made-up", "simulated", "escalated:empty", 0.0, 1.0, 5, 200, bill)
+    cost = Cost(output_pico_usd=20, other_pico_usd=5)
+    await SqlLedger(database).insert([make_entry(70, cost=cost, attempts=(refused,))])
+    table = await books.costs(BY_MODEL)
+    assert (table.total.simulated_requests, table.total.simulated_usd) == (0, format_usd(5))
+    assert (await row_of(books, "made-up")).simulated_usd == format_usd(5)
+    assert any("simulated models" in sentence for sentence in sentences(table))
