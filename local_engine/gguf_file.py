@@ -106,14 +106,13 @@ def _map(cursor: "_Cursor", start: int, name: str, shape: tuple[int, ...], kind:
     except ValueError as error:
         raise cursor.damaged(f"tensor {name!r} is of the unknown type {kind}") from error
     block, block_bytes = GGML_QUANT_SIZES[quantisation]
-    if shape and shape[-1] % block:
-        raise cursor.damaged(f"a row of tensor {name!r} is not a whole number of blocks")
+    if math.prod(shape) < block or (shape and shape[-1] % block):
+        raise cursor.damaged(f"tensor {name!r} is not of whole blocks in every row")
     size = math.prod(shape) // block * block_bytes
     if start + offset + size > cursor.size:
         raise cursor.damaged(f"tensor {name!r} lies beyond its end")
     raw = np.frombuffer(cursor.buffer, dtype=np.uint8, count=size, offset=start + offset)
-    rows = math.prod(shape[:-1])
-    return GgufTensor(name, shape, quantisation, raw.reshape(rows, size // rows if rows else 0))
+    return GgufTensor(name, shape, quantisation, raw.reshape(math.prod(shape[:-1]), -1))
 
 
 class _Cursor:

@@ -9,6 +9,10 @@ from local_engine.config import ModelConfig
 from local_engine.errors import ModelUnavailable
 from local_engine.weights import LoadedFile, NibbleBlocks, ScaledBlocks, WeightSource
 
+SIZES = ("layers", "hidden_size", "intermediate_size", "heads", "kv_heads", "head_size", "context_window")
+# Far above any model's; what comes of a larger one has no place in a float.
+SIZE_LIMIT = 1 << 40
+
 
 class CheckedWeights:
     """A source whose tensors have the shapes that the model is built for, or raise ModelUnavailable."""
@@ -58,13 +62,13 @@ def checked(loaded: LoadedFile) -> LoadedFile:
 
 
 def _check_sizes(config: ModelConfig) -> None:
-    sizes = ("layers", "hidden_size", "intermediate_size", "heads", "kv_heads", "head_size", "context_window")
     factor = 1.0 if config.rope_scaling is None else config.rope_scaling.factor
-    values: dict[str, float] = {name: getattr(config, name) for name in sizes}
-    values |= {"rope_theta": config.rope_theta, "factor": factor, "norm_epsilon": config.norm_epsilon}
-    wrong = [f"{name} {value}" for name, value in values.items() if not 0 < value < math.inf]
+    sizes: dict[str, int] = {name: getattr(config, name) for name in SIZES}
+    scales = {"rope_theta": config.rope_theta, "factor": factor, "norm_epsilon": config.norm_epsilon}
+    wrong = [f"{name} {value}" for name, value in sizes.items() if not 0 < value < SIZE_LIMIT]
+    wrong += [f"{name} {value}" for name, value in scales.items() if not 0 < value < math.inf]
     if not wrong and (config.heads % config.kv_heads or config.head_size % 2):
-        wrong = [f"{name} {values[name]}" for name in ("heads", "kv_heads", "head_size")]
+        wrong = [f"{name} {sizes[name]}" for name in ("heads", "kv_heads", "head_size")]
     if wrong:
         raise ModelUnavailable(f"{config.name} has a configuration of no model ({', '.join(wrong)}): it is damaged.")
 

@@ -32,11 +32,17 @@ def absurd_count(path: Path) -> None:
     path.write_bytes(raw[:8] + b"\xff" * 8 + raw[16:])
 
 
+def no_rows(path: Path) -> None:
+    raw, name = path.read_bytes(), b"blk.0.attn_norm.weight"
+    at = raw.index(name) + len(name) + 4
+    path.write_bytes(raw[:at] + bytes(8) + raw[at + 8 :])
+
+
 def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-@pytest.mark.parametrize("damage", [truncate, cut_header, wrong_magic, absurd_count, empty])
+@pytest.mark.parametrize("damage", [truncate, cut_header, wrong_magic, absurd_count, no_rows, empty])
 def test_a_damaged_gguf_file_is_a_clear_error(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     path = write_gguf(make_model("llama"), tmp_path / "tiny.gguf", "llama", Kind.F32)
     damage(path)

@@ -286,6 +286,7 @@ def change(path: Path, changes: dict[str, Any]) -> None:
         {"vocab_size": 100},
         {"hidden_size": 32, "head_dim": 16},
         {"intermediate_size": 95},
+        {"intermediate_size": 1e308},
         {"num_hidden_layers": 0},
         {"num_hidden_layers": 2**62},
         {"max_position_embeddings": 0},
