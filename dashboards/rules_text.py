@@ -49,7 +49,7 @@ def split_rules(text: str) -> RulesText:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise NotEditable("This text is not YAML yet: correct it in the text view, Check names the line.") from error
     rules = _rules_node(root)
     listed = content["rules"]

@@ -18,6 +18,8 @@ LOADERS = {
     # Scalars stay text, so that no number is a float; in C, because price files have thousands of lines.
     "text": getattr(yaml, "CBaseLoader", yaml.BaseLoader),
 }
+DEEPEST = 1000
+TOO_DEEP = "fields stand within each other too deeply; is a bracket or an indentation wrong?"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}$"
 NO_NAME = "must begin with a letter or a digit and have no blanks: letters, digits and . _ : / @ - only, 120 at most"
 PLAIN_NUMBER = "must be a number, without a unit or a currency"
@@ -86,7 +88,9 @@ def parse_yaml(text: str, *, file: str, scalars: Literal["typed", "text"] = "typ
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, max(0, text.find(chr(error.character)))) + 1
         raise ConfigurationError(f"has the character {chr(error.character)!r}", file=file, line=line) from error
-    except (yaml.YAMLError, RecursionError, ValueError, TypeError, KeyError) as error:
+    except RecursionError as error:
+        raise ConfigurationError(TOO_DEEP, file=file) from error
+    except (yaml.YAMLError, ValueError, TypeError, KeyError) as error:
         # A date that does not exist, a key that is a list: the loader says it in Python's own words.
         raise ConfigurationError(f"not valid YAML: {error or type(error).__name__}", file=file) from error
     if node is None:
@@ -128,13 +132,34 @@ def problem_of(found: ErrorDetails) -> str:
 
 
 def meant(found: ErrorDetails, schema: type[BaseModel]) -> str:
-    """Of a field that is not known, the one of `schema` that is written almost so."""
+    """Of a field that is not known where it stands, the one there that is written almost so, or else where it does
+    belong."""
     if found["type"] != "extra_forbidden":
         return ""
+    *place, name = path_of(found["loc"])
     whole = schema.model_json_schema()
-    known = {name for part in (whole, *whole.get("$defs", {}).values()) for name in part.get("properties", ())}
-    close = get_close_matches(str(found["loc"][-1]), known, n=1)
-    return f"; do you mean `{close[0]}`?" if close else ""
+    here = _fields_at(whole, whole, place)
+    if close := get_close_matches(str(name), here, n=1):
+        return f"; do you mean `{close[0]}`?"
+    homes = [field for field, part in whole["properties"].items() if str(name) in _fields_at(whole, part, ())]
+    return f"; it belongs into `{homes[0]}`" if homes and list(place) != homes[:1] else ""
+
+
+def _fields_at(whole: dict[str, Any], part: dict[str, Any], place: Path) -> set[str]:
+    """Names of the fields at a place below a part of a JSON schema; where it may be several things, of all of them."""
+    waiting, found = [(part, tuple(place))], set[str]()
+    while waiting:
+        node, left = waiting.pop()
+        waiting += [(one, left) for one in node.get("anyOf", ())]
+        if reference := node.get("$ref"):
+            waiting.append((whole["$defs"][reference.rpartition("/")[2]], left))
+        fields = node.get("properties", {})
+        if not left:
+            found.update(fields)
+            continue
+        inner = (fields.get(str(left[0])), node.get("additionalProperties"), node.get("items"))
+        waiting += [(one, left[1:]) for one in inner if isinstance(one, dict)]
+    return found
 
 
 def problem_among(found: Sequence[ErrorDetails], first: ErrorDetails) -> str:
@@ -185,9 +210,25 @@ def duplicates(root: yaml.Node) -> Iterator[tuple[Any, Any]]:
 
 
 def _load(text: str, kind: Any) -> tuple[yaml.Node | None, object]:
+    if _depth_bound(text) > DEEPEST:
+        _require_shallow(text, kind)
     loader = kind(text)
     try:
         node = loader.get_single_node()
         return node, None if node is None else loader.construct_document(node)
     finally:
         loader.dispose()
+
+
+def _depth_bound(text: str) -> int:
+    """What no depth exceeds: each level takes a bracket, or a sign or column more of one line."""
+    return text.count("[") + text.count("{") + max(map(len, text.splitlines()), default=0)
+
+
+def _require_shallow(text: str, kind: Any) -> None:
+    """Raises RecursionError where the loader in C would overflow its stack and take the process with it."""
+    depth = 0
+    for event in yaml.parse(text, Loader=kind):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise RecursionError

@@ -59,6 +59,7 @@ def test_a_rule_moves_with_its_comments() -> None:
         ("rules: {a: 1}", "no rules"),
         ("rules: [{name: x, choose: {from: any}}]", "lines of its own"),
         ("rules:\n  - just text", "not a map"),
+        ("rules: " + "[" * 2_000, "not YAML yet"),
     ],
 )
 def test_what_no_form_can_show_is_said(text: str, why: str) -> None:

@@ -3,7 +3,7 @@
 from typing import Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.errors import ConfigurationError
 from gateway.yaml_document import parse_yaml, validate_yaml
@@ -85,16 +85,37 @@ def test_a_schema_lists_everything_that_is_wrong() -> None:
     assert second == "f:2: more: is not a known field"
 
 
+@pytest.mark.parametrize("scalars", BOTH)
+@pytest.mark.parametrize("text", ["a: " + "[" * 25_000, "a: " + "{a: " * 25_000, "- " * 25_000, "[\n" * 25_000])
+def test_what_is_nested_too_deeply_is_refused_where_it_ended_the_process(text: str, scalars: Scalars) -> None:
+    with pytest.raises(ConfigurationError, match="stand within each other too deeply"):
+        parse_yaml(text, file="f", scalars=scalars)
+
+
+def test_a_long_file_is_not_a_deep_one() -> None:
+    assert parse_yaml("a: [" + "{b: [1]}, " * 1_000 + "]", file="f", scalars="text").line(("a", 999, "b")) == 1
+
+
 @pytest.mark.parametrize(
-    ("text", "said"), [("coutn: 1", "; do you mean `count`?"), ("inner: {wdith: 1}", "; do you mean `width`?")]
+    ("text", "said"),
+    [
+        ("coutn: 1", "; do you mean `count`?"),
+        ("inner: {wdith: 1}", "; do you mean `width`?"),
+        ("many: {a: {wdith: 1}}", "; do you mean `width`?"),
+        ("listed: [{wdith: 1}]", "; do you mean `width`?"),
+        ("width: 1", "width: is not a known field; it belongs into `inner`"),
+        ("inner: {listed: 1}", "inner.listed: is not a known field"),
+    ],
 )
 def test_a_misspelt_field_is_told_which_is_meant(text: str, said: str) -> None:
     class Inner(Small):
         width: int = 1
 
     class Outer(Small):
-        inner: Inner = Inner(count=1)
+        inner: Inner | None = None
+        many: dict[str, Inner] = Field(default_factory=dict[str, Inner])
+        listed: list[Inner] = Field(default_factory=list[Inner])
 
     with pytest.raises(ConfigurationError, match="is not a known field") as caught:
         validate_yaml(Outer, text, "f")
-    assert said in str(caught.value)
+    assert next(line for line in str(caught.value).splitlines() if "not a known" in line).endswith(said)
