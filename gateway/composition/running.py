@@ -188,6 +188,10 @@ class Gateway:
 
     def problems(self) -> list[str]:
         """What keeps this process from serving, in sentences; empty when nothing does."""
+        refused = self.journal.refusal()
+        return self._problems_of_models() + ([refused] if refused is not None else [])
+
+    def _problems_of_models(self) -> list[str]:
         health = self.pipeline.upstreams.health
         usable = {one.backend for one in self.pipeline.snapshot.candidates.values() if not one.is_simulated}
         if not usable:

@@ -31,6 +31,7 @@ from gateway.ledger.syncing import Syncer, choose_syncer, one_thread
 
 SEGMENT_BYTES = 64 << 20
 SPARE_RETRY_SECONDS = 1.0
+ORDINARY_INTENT_BYTES = 1024
 # What a settlement adds to its intent (counts, cost, attempts with their errors), generously; see `_reserve`.
 SETTLE_OVERHEAD_BYTES = 4096
 ENCODER = msgspec.msgpack.Encoder()
@@ -88,12 +89,28 @@ class Journal:
         payload = ENCODER.encode(intent)
         self._refuse_if_stopped()
         self._prepare_spare()
-        reserve = _reserve(payload)
-        if self._segments.free_bytes < self._reserved_bytes + reserve + len(payload) + 512:
+        if not self._has_room(len(payload)):
             raise LedgerUnavailable(self._why_no_room())
         position = self._append(Kind.INTENT, intent.request_id, payload)
-        self._reserved_bytes += reserve
+        self._reserved_bytes += _reserve(len(payload))
         self._open[intent.request_id] = OpenIntent(position.epoch, payload)
+
+    def refusal(self) -> str | None:
+        """Why an intent would be refused now, in a sentence; None where one would be taken. It asks the disk.
+
+        Whoever is told stops sending requests, so what an intent would set going is set going here too.
+        """
+        try:
+            self._refuse_if_stopped()
+            self._prepare_spare()
+            if not self._has_room(ORDINARY_INTENT_BYTES):
+                return self._why_no_room()
+            self._segments.touch()
+        except LedgerUnavailable as error:
+            return str(error)
+        except OSError as error:
+            return _not_written(error)
+        return None
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
         """Skipped while the disk is nearly full: settlements must fit, a checkpoint only narrows an orphan's bounds."""
@@ -246,7 +263,7 @@ class Journal:
             self._open.apply(record, epoch)
             before.apply(record, epoch)
         orphans = dict(self._open)
-        self._reserved_bytes = sum(_reserve(opened.intent) for opened in orphans.values())
+        self._reserved_bytes = sum(_reserve(len(opened.intent)) for opened in orphans.values())
         if self._segments.free_bytes < self._reserved_bytes and not self._segments.has_spare:
             self._segments.keep_spare(self._segments.create_spare())
         for opened in orphans.values():
@@ -258,7 +275,7 @@ class Journal:
     def _settle_open(self, entry: Entry) -> None:
         opened = self._open[entry.intent.request_id]
         self._append(Kind.SETTLE, entry.intent.request_id, ENCODER.encode(entry))
-        self._reserved_bytes -= _reserve(opened.intent)
+        self._reserved_bytes -= _reserve(len(opened.intent))
         self._open.settle(entry.intent.request_id)
 
     def _append(self, kind: Kind, request_id: str, payload: bytes) -> Position:
@@ -267,7 +284,7 @@ class Journal:
         except NoRoom as error:
             raise LedgerUnavailable("The journal's disk is full.") from error
         except OSError as error:
-            raise LedgerUnavailable(f"The journal cannot be written: {error.strerror}") from error
+            raise LedgerUnavailable(_not_written(error)) from error
 
     def _prepare_spare(self) -> None:
         """Have the next segment made in the background; after a refusal, ask again only every second."""
@@ -283,6 +300,9 @@ class Journal:
             self._spare_refused_at = self._clock()
         else:
             self._segments.keep_spare(created.result())
+
+    def _has_room(self, intent_bytes: int) -> bool:
+        return self._segments.free_bytes >= self._reserved_bytes + _reserve(intent_bytes) + intent_bytes + 512
 
     def _why_no_room(self) -> str:
         if self._is_preparing:
@@ -300,9 +320,13 @@ class Journal:
             self._age.reached(self._durable, self._clock())
 
 
-def _reserve(intent_payload: bytes) -> int:
+def _reserve(intent_bytes: int) -> int:
     """Bytes kept free for an open intent: its settlement, and being carried forward once."""
-    return 2 * len(intent_payload) + SETTLE_OVERHEAD_BYTES
+    return 2 * intent_bytes + SETTLE_OVERHEAD_BYTES
+
+
+def _not_written(error: OSError) -> str:
+    return f"The journal cannot be written: {error.strerror}"
 
 
 def _stopped(error: OSError) -> LedgerUnavailable:

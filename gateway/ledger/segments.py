@@ -144,6 +144,12 @@ class Segments:
         self._dirty[segment.epoch] = segment
         return position
 
+    def touch(self) -> None:
+        """Write a zero where the next record goes, which is one already. Raises OSError, as that record would."""
+        segment = self._used[-1]
+        if segment.end < segment.size:
+            segment.file.write(segment.end, b"\0")
+
     def take_dirty(self) -> Sequence[DiskFile]:
         """The files with unsynced records, oldest first; the caller syncs them, in this order."""
         dirty = [segment.file for segment in self._dirty.values()]

@@ -220,6 +220,33 @@ async def test_a_full_disk_refuses_intents_and_settles_everything_accepted() -> 
     await journal.aclose()
 
 
+async def test_who_asks_whether_it_takes_intents_hears_why_not_until_it_does_again() -> None:
+    disk = SimulatedDisk(random.Random(1), free_bytes=SMALL)
+    journal = Journal(disk, on_failure=fail, segment_bytes=SMALL)
+    assert journal.refusal() is None
+    await settle_one(journal, 1)
+
+    disk.is_powered = False
+    assert journal.refusal() == "The journal cannot be written: no power"
+    disk.restart()
+    assert journal.refusal() is None
+    assert read_all(journal) == [make_entry(1)]  # asking left nothing
+
+    number = 2
+    while journal.refusal() is None:
+        await settle_one(journal, number)
+        number += 1
+    assert "disk is " in str(journal.refusal())
+    disk.free_bytes = SMALL
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while journal.refusal() is not None:  # nobody sends a request meanwhile
+            await asyncio.sleep(0.005)
+    journal.intend(make_intent(70_000))
+
+    await journal.aclose()
+    assert journal.refusal() == "The journal is closed."
+
+
 async def test_a_failed_sync_stops_everything_and_is_not_repeated() -> None:
     disk = SimulatedDisk(random.Random(1))
     told: list[OSError] = []
@@ -236,6 +263,7 @@ async def test_a_failed_sync_stops_everything_and_is_not_repeated() -> None:
     with pytest.raises(LedgerUnavailable):
         await journal.settle(make_entry(1))
     assert disk.syncs == syncs
+    assert "restart" in str(journal.refusal())
     await journal.aclose()
 
 
