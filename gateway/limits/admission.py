@@ -118,7 +118,8 @@ class Admission:
         """Hold the money of a request in every budget it falls under, and its place in the model's rate and tier.
 
         Raises ModelLimited when only the model is at its limit, BudgetExhausted when there is no money for it (an
-        unknown price is refused under any budget) and Overloaded when the shared store is down and the lease spent.
+        unknown price is refused under any budget) and Overloaded when the lease is spent and the shared store down, or
+        what was spent not read from the books yet.
         """
         budgets = self._budgets(key_id, team, project)
         if not (budgets or self.counts_models(key_id)):
@@ -282,6 +283,13 @@ class Admission:
                     "the gateway's log says what is wrong.",
                     retry_after_seconds=RETRY_SECONDS,
                 ) from error
+            if refusal is not None and refusal.is_unread:  # nobody knows whether there is too little
+                raise Overloaded(
+                    "What was spent under the limit of this request is being read from the database anew, as after a "
+                    "restart of the shared store, and that is not done yet. Try again; if it lasts, the gateway's log "
+                    "says what is wrong.",
+                    retry_after_seconds=RETRY_SECONDS,
+                )
             if refusal is not None:
                 return refusal
         return None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import BudgetExhausted, ModelLimited, RateLimitExceeded
+from gateway.errors import BudgetExhausted, ModelLimited, Overloaded, RateLimitExceeded
 from gateway.limits.admission import Admission, SharedLimits, parse_limits, window_start
 from gateway.limits.counters import Booked, Rate, budget_account
 from gateway.limits.local_counters import LocalCounters
@@ -284,16 +284,20 @@ async def test_a_refusal_names_what_is_spent_once_though_the_books_show_what_is_
         await reserve(limited, "b", 300_000_000)
 
 
-async def test_a_budget_that_was_not_read_from_the_books_yet_is_not_spent() -> None:
-    limited = admission(budget_usd="1")
+async def test_what_was_not_read_from_the_books_yet_is_not_spent_and_nobody_is_told_that_it_is_used_up() -> None:
+    shared = SharedLimits(tiers={"premium": frozenset({"large"})})
+    limited = admission(shared=shared, budget_usd="1", tier_quotas={"premium": {"requests": 2, "window": "day"}})
 
     async def no_such_key() -> Booked:
         return Booked({}, frozenset({MONTH}))
 
     await limited.treasury.counters.read_books(no_such_key)
-    with pytest.raises(BudgetExhausted):
-        await reserve(limited, "a", 1)
-    assert limited.treasury.wants_reading.is_set()
+    for model in ("", "large"):
+        limited.treasury.wants_reading.clear()
+        with pytest.raises(Overloaded, match="is being read from the database anew") as caught:
+            await limited.reserve("a", "k", 1, now_us=NOW_US, model=model)
+        assert caught.value.retry_after_seconds == 2.0
+        assert limited.treasury.wants_reading.is_set()
 
 
 @pytest.mark.parametrize(
