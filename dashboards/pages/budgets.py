@@ -1,7 +1,6 @@
 """What may be spent in a month, how much of it is gone, and where it is heading."""
 
 from datetime import UTC, datetime
-from decimal import Decimal
 from html import escape
 from typing import Any
 from urllib.parse import urlencode
@@ -18,6 +17,13 @@ SCOPES = {"all": "Everything", "team": "A team", "project": "A project"}
 FORECAST_DAYS = 30
 NEAR, LIKELY = 0.8, 0.5
 MOST_KEYS = 50
+KEY_COLUMNS = [
+    Column("Key"),
+    Column("Team"),
+    Column("Budget", is_number=True),
+    Column("Spent in its window", is_dollars=True),
+    Column("Used"),
+]
 
 
 async def build(view: View) -> None:
@@ -197,42 +203,16 @@ def _teams(team: str | None, teams: list[str]) -> str:
 
 
 async def _keys(view: View) -> None:
-    keys = (await view.gateway.get("/admin/v1/keys"))["keys"]
-    limited = [one for one in keys if one["limits"].get("budget_usd") is not None and not one["revoked_at_us"]]
-    if not limited:
+    found = await view.gateway.get(f"{BUDGETS}/keys", limit=MOST_KEYS)
+    if not found["keys"]:
         html(markup.message("No key has a budget", "An owner can give one on the page Keys."))
         return
-    windows = {one["limits"].get("budget_window", "month") for one in limited}
-    spent = {window: await _spent(view, window) for window in windows}
-    rows: list[tuple[float, list[Cell | str]]] = []
-    for one in limited:
-        budget, window = one["limits"]["budget_usd"], one["limits"].get("budget_window", "month")
-        used = spent[window].get(one["id"], Decimal(0))
-        share = float(used) / float(budget) if float(budget) else 1.0
-        per = f"{display.dollars(budget)} / {window}"
-        rows.append((share, [one["name"], one["team"] or "none", per, f"{used:f}", gauge(share)]))
-    nearest = sorted(rows, key=lambda row: -row[0])[:MOST_KEYS]
-    columns = [
-        Column("Key"),
-        Column("Team"),
-        Column("Budget", is_number=True),
-        Column("Spent in its window", is_dollars=True),
-        Column("Used"),
-    ]
-    html(markup.table(columns, [row for _, row in nearest], caption="Budgets of keys"))
-    if len(rows) > MOST_KEYS:
-        said = f"The {MOST_KEYS} that have used most, of {len(rows):,} keys with a budget; the page Keys finds each."
-        html(f'<p class="be-note be-hint">{said}</p>')
+    html(markup.table(KEY_COLUMNS, [_key_row(one) for one in found["keys"]], caption="Budgets of keys"))
+    if found["with_budget"] > MOST_KEYS:
+        said = f"The {MOST_KEYS} that have used most, of {found['with_budget']:,} keys with a budget"
+        html(f'<p class="be-note be-hint">{said}; the page Keys finds each.</p>')
 
 
-async def _spent(view: View, window: str) -> dict[str, Decimal]:
-    """Dollars by key id since the window began (UTC). As budgets count: what a process left behind, at most."""
-    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    since = {"day": today, "month": today.replace(day=1)}.get(window, datetime(2000, 1, 1, tzinfo=UTC))
-    costs = await view.gateway.get("/admin/v1/reports/costs", by="key,status", since=since.isoformat())
-    spent: dict[str, Decimal] = {}
-    for row in costs["rows"]:
-        key, is_orphaned = row["group"]["key"], row["group"]["status"] == "orphaned"
-        cost = (row["cost_upper_usd"] if is_orphaned else None) or row["cost_usd"] or "0"
-        spent[key] = spent.get(key, Decimal(0)) + Decimal(cost)
-    return spent
+def _key_row(one: dict[str, Any]) -> list[Cell | str]:
+    per = f"{display.dollars(one['budget_usd'])} / {one['window']}"
+    return [one["name"], one["team"] or "none", per, one["spent_usd"], gauge(one["spent_share"])]

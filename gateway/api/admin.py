@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends
 
 from gateway.api.admin_audit import build_audit_router
 from gateway.api.admin_bodies import build_bodies_router
-from gateway.api.admin_budgets import build_budgets_router
+from gateway.api.admin_budgets import KeysSpent, build_budgets_router
 from gateway.api.admin_entries import build_entries_router
 from gateway.api.admin_guard import ErrorBody, build_guard
 from gateway.api.admin_keys import KeyService, build_keys_router
@@ -40,6 +40,7 @@ def build_admin_router(
     entries: EntryStore,
     bodies: BodyReader,
     budgets: BudgetsService,
+    keys_spent: KeysSpent,
     notices: NoticeService,
     audit: AuditLog,
     engine: Callable[[], OwnEngine | None],
@@ -56,7 +57,7 @@ def build_admin_router(
         build_bodies_router(bodies),
         build_rules_router(rules, replay),
         build_keys_router(keys),
-        build_budgets_router(budgets, lambda: pipeline.now_us()),
+        build_budgets_router(budgets, lambda: pipeline.now_us(), keys_spent),
         build_notices_router(notices),
         build_operations_router(pipeline, prices, engine),
         build_audit_router(audit),

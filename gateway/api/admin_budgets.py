@@ -1,6 +1,6 @@
 """`/admin/v1/budgets`: what teams, projects and everything may cost in a month, and how much of it is gone."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Annotated
@@ -10,12 +10,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from gateway.api.admin_guard import Caller, OnlyTeam, needs
 from gateway.errors import InvalidRequest, NotFound
-from gateway.limits.values import BudgetScope
+from gateway.limits.values import BudgetScope, WindowName
 from gateway.money import format_usd, parse_usd
+from gateway.notices.key_budgets import KeySpent
 from gateway.reports.budgets_service import BudgetsService, Standing
 from gateway.reports.daily_costs import BudgetBurn
 from gateway.stores import Budget
 
+MOST_KEYS = 1000
 LARGEST_USD = 1_000_000
 """Nine of them fill the integer that keeps them."""
 
@@ -76,7 +78,30 @@ class BudgetList(BaseModel):
     budgets: list[BudgetRow]
 
 
-def build_budgets_router(budgets: BudgetsService, now_us: Callable[[], int]) -> APIRouter:
+class KeyBudgetRow(BaseModel):
+    """A key's own budget and what its present window (UTC) counts of it: at the end of it the key is refused. A request
+    that a process left behind when it died counts as the most that it may have cost."""
+
+    id: str
+    name: str
+    team: str | None
+    window: WindowName
+    budget_usd: str
+    spent_usd: str
+    spent_share: float
+
+
+class KeyBudgetList(BaseModel):
+    """Those that have used the largest share first; `with_budget` is how many there are."""
+
+    keys: list[KeyBudgetRow]
+    with_budget: int
+
+
+KeysSpent = Callable[[], Awaitable[Sequence[KeySpent]]]
+
+
+def build_budgets_router(budgets: BudgetsService, now_us: Callable[[], int], keys_spent: KeysSpent) -> APIRouter:
     """The paths below `/budgets`."""
     router = APIRouter(prefix="/budgets", tags=["admin: budgets"])
 
@@ -87,6 +112,15 @@ def build_budgets_router(budgets: BudgetsService, now_us: Callable[[], int]) -> 
     async def list_budgets(only_team: OnlyTeam) -> BudgetList:  # pyright: ignore[reportUnusedFunction]
         """Every monthly budget, what is spent of it and where the month is heading (UTC)."""
         return await every(only_team)
+
+    @router.get("/keys", openapi_extra=needs("keys.read", or_lead=True))
+    async def list_key_budgets(  # pyright: ignore[reportUnusedFunction]
+        only_team: OnlyTeam, limit: Annotated[int, Query(ge=1, le=MOST_KEYS)] = 50
+    ) -> KeyBudgetList:
+        """The budgets of single keys, and how much of each is spent."""
+        found = [one for one in await keys_spent() if only_team in (None, one.record.team)]
+        found.sort(key=lambda one: (-one.share, one.record.name))
+        return KeyBudgetList(keys=[_key_row(one) for one in found[:limit]], with_budget=len(found))
 
     @router.put("", openapi_extra=needs("budgets.write"))
     async def set_budget(new: NewBudget, caller: Caller) -> BudgetList:  # pyright: ignore[reportUnusedFunction]
@@ -120,6 +154,18 @@ def _row(standing: Standing) -> BudgetRow:
         outlook=_outlook(standing.burn),
         set_by=budget.set_by,
         set_at_us=budget.set_at_us,
+    )
+
+
+def _key_row(one: KeySpent) -> KeyBudgetRow:
+    return KeyBudgetRow(
+        id=one.record.id,
+        name=one.record.name,
+        team=one.record.team,
+        window=one.window,
+        budget_usd=format_usd(one.amount_pico_usd),
+        spent_usd=format_usd(one.spent_pico_usd),
+        spent_share=one.share,
     )
 
 

@@ -14,6 +14,7 @@ from gateway.api.admin_reports import build_forecast_router, build_reconcile_rou
 from gateway.clock import now_us
 from gateway.composition.running import Gateway
 from gateway.config.settings import LOCAL_BACKEND
+from gateway.notices.key_budgets import spent_by_keys
 from gateway.reports.budgets_service import BudgetsService
 from gateway.reports.daily_costs import BudgetBurn, DailyHistory, TooShort
 from gateway.reports.foreseen import foresee
@@ -65,6 +66,7 @@ def build_admin(gateway: Gateway) -> APIRouter:
         bodies=stores.bodies,
         entries=stores.entries,
         budgets=standings,
+        keys_spent=lambda: spent_by_keys(stores.keys, stores.reports, gateway.pipeline.admission.limits, now_us()),
         notices=NoticeService(stores.notices.state, bool(told.webhook), told.shares_per_mille, told.forecast),
         audit=stores.audit,
         engine=own_engine,

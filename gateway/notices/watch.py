@@ -8,6 +8,7 @@ from gateway.errors import NoticeNotTaken
 from gateway.limits.spending import counted_pico_usd, of_window
 from gateway.limits.values import Limits, WindowName, window_id
 from gateway.notices.forecast_notice import Foreseen, forecast_document, forecast_due
+from gateway.notices.key_budgets import spent_by_keys
 from gateway.notices.notice import BudgetSpent, Document, Mark, document, due
 from gateway.stores import BudgetStore, KeyStore
 from gateway.sums import Dimension, ReportStore, Sums
@@ -185,28 +186,18 @@ class BudgetNotices:
         ]
 
     async def _of_keys(self, now_us: int) -> list[BudgetSpent]:
-        limits = {key: one for key, one in self.limits().items() if one.budget_pico_usd}
-        if not limits:
-            return []
-        names = {one.record.id: one.record.name for one in await self.keys.list() if one.record.revoked_at_us is None}
-        spent: dict[tuple[WindowName, str], int] = {}
-        windows: set[WindowName] = {one.budget_window for key, one in limits.items() if key in names}
-        for window in windows:
-            for row in await self._rows(window, now_us, ("key", "status")):
-                whose = (window, row.group["key"] or "")
-                spent[whose] = spent.get(whose, 0) + counted_pico_usd(row)
         return [
             BudgetSpent(
                 scope="key",
-                name=key,
-                shown=names[key],
-                window_id=window_id(one.budget_window, now_us),
-                amount_pico_usd=one.budget_pico_usd or 0,
-                spent_pico_usd=spent.get((one.budget_window, key), 0),
+                name=one.record.id,
+                shown=one.record.name,
+                window_id=window_id(one.window, now_us),
+                amount_pico_usd=one.amount_pico_usd,
+                spent_pico_usd=one.spent_pico_usd,
                 stops=True,
             )
-            for key, one in limits.items()
-            if key in names
+            for one in await spent_by_keys(self.keys, self.reports, self.limits(), now_us)
+            if one.amount_pico_usd
         ]
 
     async def _rows(self, window: WindowName, now_us: int, by: tuple[Dimension, ...]) -> Sequence[Sums]:

@@ -26,6 +26,7 @@ from gateway.kept_answers.body_keeper import Bodies
 from gateway.ledger.entry import Entry
 from gateway.limits.values import BudgetScope
 from gateway.moments import moment_of
+from gateway.notices.key_budgets import KeySpent
 from gateway.notices.watch import NoticeState
 from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import ModelRecord, PriceBook, ProviderPrices
@@ -314,6 +315,7 @@ class AdminRig:
         self.keys = MemoryKeys()
         self.secrets = MemorySecrets(self.keys)
         self.told = NoticeState(NOW_US)
+        self.spent_by_key: list[KeySpent] = []
         self.rules_store = MemoryRules()
         self.entries = MemoryEntries()
         self.bodies = MemoryBodies()
@@ -356,6 +358,7 @@ class AdminRig:
                 entries=self.entries,
                 bodies=self.bodies,
                 budgets=BudgetsService(MemoryBudgets(), OneSum(), _no_outlook, self._refresh, now_us=lambda: NOW_US),
+                keys_spent=self._keys_spent,
                 notices=NoticeService(self._notices, has_webhook=True, shares_per_mille=(800, 1000), forecast=True),
                 audit=MemoryAudit(),
                 engine=lambda: None,
@@ -374,6 +377,9 @@ class AdminRig:
 
     async def _notices(self) -> NoticeState:
         return self.told
+
+    async def _keys_spent(self) -> list[KeySpent]:
+        return self.spent_by_key
 
     async def _refresh(self) -> None:
         self.ring.replace(self.keys.ring(), await self.secrets.replaced())

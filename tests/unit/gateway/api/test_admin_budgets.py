@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from gateway.access.keys import KeyRecord
+from gateway.notices.key_budgets import KeySpent
 from tests.unit.gateway.api.fakes import AdminRig
 
 BUDGETS = "/admin/v1/budgets"
@@ -51,3 +53,18 @@ async def test_a_refusal_says_what_is_wrong_in_plain_words() -> None:
     assert refused["message"] == "month_usd: is not an amount of dollars such as 2500 or 2500.50."
     refused = rig.ask("finance", "PUT", BUDGETS, scope="key", name="x", month_usd="1").json()["error"]
     assert refused["message"].startswith("scope: must be ")
+
+
+async def test_the_budgets_of_keys_are_told_with_what_admission_counts() -> None:
+    rig = await AdminRig().start()
+
+    def spent(name: str, team: str | None, usd: int) -> KeySpent:
+        return KeySpent(KeyRecord(f"id-{name}", name, "app", team), "month", 10 * 10**12, usd * 10**12)
+
+    rig.spent_by_key = [spent("little", "red", 1), spent("much", "blue", 9), spent("some", None, 5)]
+    found = rig.ask("owner", "GET", f"{BUDGETS}/keys?limit=2").json()
+    assert [one["name"] for one in found["keys"]] == ["much", "some"]
+    assert found["with_budget"] == 3
+    assert found["keys"][0]["spent_usd"] == "9.000000000000"
+    assert found["keys"][0]["spent_share"] == 0.9
+    assert [one["name"] for one in rig.ask("lead", "GET", f"{BUDGETS}/keys").json()["keys"]] == ["little"]

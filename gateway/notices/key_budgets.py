@@ -1,0 +1,46 @@
+"""What keys have spent of budgets of their own, as it is told to people. Knows protocols only; reads no clock."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.access.keys import KeyRecord
+from gateway.limits.spending import counted_pico_usd, of_window
+from gateway.limits.values import Limits, WindowName
+from gateway.stores import KeyStore
+from gateway.sums import ReportStore
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpent:
+    """One key's budget, and what its present window (UTC) counts of it."""
+
+    record: KeyRecord
+    window: WindowName
+    amount_pico_usd: int
+    spent_pico_usd: int
+
+    @property
+    def share(self) -> float:
+        """Of the budget; of one of $0, which is always spent, all."""
+        return self.spent_pico_usd / self.amount_pico_usd if self.amount_pico_usd else 1.0
+
+
+async def spent_by_keys(
+    keys: KeyStore, reports: ReportStore, limits: Mapping[str, Limits], now_us: int
+) -> list[KeySpent]:
+    """Of the keys that have a budget and are not revoked."""
+    budgets = {key: one for key, one in limits.items() if one.budget_usd is not None}
+    if not budgets:
+        return []
+    found = [one.record for one in await keys.list() if one.record.id in budgets and one.record.revoked_at_us is None]
+    windows: set[WindowName] = {budgets[one.id].budget_window for one in found}
+    spent: Counter[tuple[WindowName, str | None]] = Counter()
+    for window in windows:
+        for row in await reports.sums(of_window(window, now_us, ("key", "status"))):
+            spent[window, row.group["key"]] += counted_pico_usd(row)
+    return [_spent(one, budgets[one.id], spent[budgets[one.id].budget_window, one.id]) for one in found]
+
+
+def _spent(record: KeyRecord, limits: Limits, pico_usd: int) -> KeySpent:
+    return KeySpent(record, limits.budget_window, limits.budget_pico_usd or 0, pico_usd)
