@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from gateway.cli.asked import Since, TimeZone, Until, Where, read
+from gateway.cli.cost_filters import filters, why_nothing, with_key_id
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.money import show_usd
@@ -32,7 +33,8 @@ def command(
     as_csv: bool = typer.Option(False, "--csv", help="Print CSV, the total left out."),
 ) -> None:  # fmt: skip
     """Dollars are exact; per-million prices are empty where there were no tokens. Unpriced requests are in no sum."""
-    table = asyncio.run(_ask(read(CostQuery, by=by, since=since, until=until, time_zone=time_zone, **filters(where))))
+    query = read(CostQuery, by=by, since=since, until=until, time_zone=time_zone, **filters(where))
+    table, nothing = asyncio.run(_ask(query))
     if as_json:
         print(table.model_dump_json(indent=2))
     elif as_csv:
@@ -42,22 +44,16 @@ def command(
         show_table(shown(table))
         for sentence in sentences(table):
             console.print(sentence)
+    for sentence in nothing:
+        print(sentence, file=sys.stderr)
 
 
-def filters(where: list[str] | None) -> dict[str, str]:
-    """`team=search` as a field of the query. Raises BadParameter naming what can be filtered."""
-    found: dict[str, str] = {}
-    for text in where or []:
-        name, sign, value = text.partition("=")
-        if not sign or name not in CostQuery.FILTERS:
-            raise typer.BadParameter(f"--where {text}: takes NAME=VALUE with one of {', '.join(CostQuery.FILTERS)}")
-        found[name] = value
-    return found
-
-
-async def _ask(query: CostQuery) -> CostTable:
+async def _ask(query: CostQuery) -> tuple[CostTable, list[str]]:
     async with open_state() as state:
-        return await (await state.report_services()).books.costs(query)
+        books = (await state.report_services()).books
+        query = await with_key_id(state, query)
+        table = await books.costs(query)
+        return table, await why_nothing(books, query, table)
 
 
 def shown(table: CostTable) -> Table:

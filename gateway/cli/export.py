@@ -2,18 +2,19 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gateway.cli.asked import Since, TimeZone, Until, Where, read
-from gateway.cli.costs import filters
+from gateway.cli.cost_filters import filters, why_nothing, with_key_id
 from gateway.cli.state import open_state
 from gateway.errors import StateError
-from gateway.reports.files import ReportFiles
+from gateway.reports.files import ReportFiles, costs_file
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery
 from gateway.reports.tables import Format, PagedTable, ReportTable, encode, file_of
 from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
@@ -47,7 +48,7 @@ def costs(
 ) -> None:
     """`breakeven costs`, its total left out."""
     query = read(CostQuery, by=by, since=since, until=until, time_zone=time_zone, **filters(where))
-    write(lambda files: files.costs(query), form, out)
+    _write(lambda: _costs(query), form, out)
 
 
 @app.command()
@@ -87,9 +88,13 @@ def anomalies(form: Form = None, out: Out = None) -> None:
 
 
 def write(ask: Callable[[ReportFiles], Awaitable[ReportTable]], form: Format | None, out: Path | None) -> None:
+    _write(lambda: _table(ask), form, out)
+
+
+def _write(ask: Callable[[], Coroutine[None, None, ReportTable]], form: Format | None, out: Path | None) -> None:
     """Notes go to standard error, so that they are in nobody's file."""
     form = _form_of(form, out)
-    table = asyncio.run(_table(ask))
+    table = asyncio.run(ask())
     content = encode(table, form)
     if out is None:
         sys.stdout.write(content.decode())
@@ -142,6 +147,15 @@ def _destination(out: Path | None) -> Generator[Callable[[bytes], object]]:
 async def _table(ask: Callable[[ReportFiles], Awaitable[ReportTable]]) -> ReportTable:
     async with open_state() as state:
         return await ask((await state.report_services()).files)
+
+
+async def _costs(query: CostQuery) -> ReportTable:
+    async with open_state() as state:
+        services = await state.report_services()
+        query = await with_key_id(state, query)
+        table = await services.books.costs(query)
+        file = costs_file(table)
+        return replace(file, notes=(*file.notes, *await why_nothing(services.books, query, table)))
 
 
 def _write_file(path: Path, content: bytes) -> None:

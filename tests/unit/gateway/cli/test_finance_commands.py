@@ -91,6 +91,34 @@ def test_costs_of_one_team_are_its_row() -> None:
         assert "takes NAME=VALUE" in run("costs", "--where", wrong, exit_code=2)
 
 
+def test_a_misspelt_filter_is_said_to_match_nothing() -> None:
+    """$0 of a team that there is not reads like a team that spent nothing."""
+    asked = ("--by", "model", *PERIOD)
+    said = "Nothing in this time has team=serch; there is: legal, research, search, support.\n"
+    result = CliRunner().invoke(build("costs"), ["costs", *asked, "--csv", "--where", "team=serch"])
+    assert (result.exit_code, result.stderr, rows(result.stdout)) == (0, said, [])
+    exported = CliRunner().invoke(build("export"), ["export", "costs", *asked, "--where", "team=serch"])
+    assert exported.stderr == f"note: {said}"
+    both = CliRunner().invoke(
+        build("costs"), ["costs", *asked, "--where", "team=legal", "--where", "project=query-rewrite"]
+    )
+    assert both.stderr == "Nothing in this time has all of: team=legal, project=query-rewrite.\n"
+    assert not CliRunner().invoke(build("costs"), ["costs", *asked, "--where", "team=legal"]).stderr
+
+
+def test_a_key_is_filtered_by_its_name_as_by_its_id() -> None:
+    def total(key: str) -> str:
+        return json.loads(run("costs", "--where", f"key={key}", *PERIOD, "--json"))["total"]["cost_usd"]
+
+    [key_id] = [one["id"] for one in json.loads(run("keys", "list", "--json")) if one["name"] == "support-bot"]
+    assert Decimal(total("support-bot")) == Decimal(total(key_id)) > 0
+    exported = rows(run("export", "costs", "--where", "key=support-bot", *PERIOD))
+    assert sum(Decimal(row["cost_usd"]) for row in exported) == Decimal(total(key_id))
+    for _ in range(2):
+        run("keys", "create", "--name", "twin")
+    assert "2 keys are called 'twin'" in run("costs", "--where", "key=twin", exit_code=2)
+
+
 def test_a_wrong_word_is_refused_before_anything_is_read() -> None:
     assert "takes one to three" in run("export", "costs", "--by", "colour", exit_code=2)
     assert "takes NAME=VALUE" in run("export", "costs", "--where", "colour=red", exit_code=2)

@@ -1,0 +1,52 @@
+"""`--where` of the cost commands: what is kept of the books, and what there would have been where nothing was."""
+
+import typer
+
+from gateway.cli.state import State
+from gateway.reports.books import Books
+from gateway.reports.views import CostQuery, CostTable
+
+MOST_NAMED = 20
+
+
+def filters(where: list[str] | None) -> dict[str, str]:
+    """`team=search` as a field of the query. Raises BadParameter naming what can be filtered."""
+    found: dict[str, str] = {}
+    for text in where or []:
+        name, sign, value = text.partition("=")
+        if not sign or name not in CostQuery.FILTERS:
+            raise typer.BadParameter(f"--where {text}: takes NAME=VALUE with one of {', '.join(CostQuery.FILTERS)}")
+        found[name] = value
+    return found
+
+
+async def with_key_id(state: State, query: CostQuery) -> CostQuery:
+    """A key given by its name, as tables show it, by its id. Raises BadParameter where several have that name."""
+    if query.key is None:
+        return query
+    records = [one.record for one in await state.keys.list()]
+    found = [one.id for one in records if one.name == query.key]
+    if not found or any(one.id == query.key for one in records):
+        return query
+    if len(found) > 1:
+        raise typer.BadParameter(f"{len(found)} keys are called {query.key!r}; say which by its id: {', '.join(found)}")
+    return query.model_copy(update={"key": found[0]})
+
+
+async def why_nothing(books: Books, query: CostQuery, table: CostTable) -> list[str]:
+    """Sentences for a table that filters left empty: a misspelt team has not spent $0. None for any other table."""
+    given = query.filters()
+    if table.rows or not given:
+        return []
+    said: list[str] = []
+    for name, value in given.items():
+        there = await books.costs(query.model_copy(update={**dict.fromkeys(CostQuery.FILTERS), "by": name}))
+        known = sorted(text for row in there.rows if (text := row.group[name]) is not None)
+        if value not in known:
+            called = [there.key_names.get(one, one) for one in known]
+            more = f" and {len(called) - MOST_NAMED} more" if len(called) > MOST_NAMED else ""
+            said.append(
+                f"Nothing in this time has {name}={value}; there is: {', '.join(called[:MOST_NAMED]) or 'none'}{more}."
+            )
+    whole = ", ".join(f"{name}={value}" for name, value in given.items())
+    return said or [f"Nothing in this time has all of: {whole}."]
