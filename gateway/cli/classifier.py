@@ -101,12 +101,16 @@ def promote(
         why = untested or f"tested on {verdict.requests if verdict else 0} judged requests"
         chosen = Active(active.artefact, version, why, now_us())
     else:
+        is_stored = version in versions.artefacts()
+        if not is_stored and not Path(version).is_dir():
+            raise StateError(
+                f"there is no correction, stored artefact or folder {version!r}; `breakeven classifier list` shows them"
+            )
         if untested is None:
             raise ConfigurationError(
                 "an artefact reads prompts, which the books do not keep: test it with `breakeven calibrate --labels`, "
                 "then promote it with --untested 'what the test said'"
             )
-        is_stored = version in versions.artefacts()
         chosen = Active(version if is_stored else versions.add_artefact(Path(version)), None, untested, now_us())
         verdict = None
     versions.activate(chosen)

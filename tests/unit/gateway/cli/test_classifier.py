@@ -80,6 +80,8 @@ def test_learn_refuse_promote_and_go_back() -> None:
 
 
 def test_an_artefact_needs_somebody_to_say_that_it_was_tested() -> None:
+    with pytest.raises(StateError, match="no correction, stored artefact or folder '3f2a'"):
+        run("promote", "3f2a")
     with pytest.raises(ConfigurationError, match="breakeven calibrate"):
         run("promote", str(SHIPPED_FOLDER))
     promoted = run("promote", str(SHIPPED_FOLDER), "--untested", "calibrated on held-out labels")
