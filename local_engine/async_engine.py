@@ -92,6 +92,8 @@ class AsyncEngine:
         self._idle.set()
         self.draining = asyncio.Event()
         self.has_died = False
+        # Why no answer will be finished any more, once that is so.
+        self._abandoned: str | None = None
 
     def start(self) -> None:
         """Start the step loop; deltas go to the running event loop."""
@@ -182,6 +184,9 @@ class AsyncEngine:
             cache_salt=cache_salt,
         )
         request.timings.arrived = self._clock()
+        if self._abandoned is not None:
+            yield Delta(request, finish_reason="error", error=self._abandoned)
+            return
         stream: asyncio.Queue[Delta] = asyncio.Queue()
         self._streams[request.request_id] = stream
         self._requests[request.request_id] = request
@@ -215,7 +220,7 @@ class AsyncEngine:
             self.has_died = True
             logger.exception("The step loop died")
             if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._abandon)
+                self._loop.call_soon_threadsafe(self.abandon, "The engine's step loop died.")
 
     def _empty_inbox(self) -> bool:
         """Carry out what came in, waiting for it when there is nothing else to do; False ends the loop."""
@@ -244,8 +249,9 @@ class AsyncEngine:
         if report.deltas and self._loop is not None:
             self._loop.call_soon_threadsafe(self._deliver, report.deltas)
 
-    def _abandon(self) -> None:
-        message = "The engine's step loop died."
+    def abandon(self, message: str) -> None:
+        """Tell all who wait for answers, and all who still come for one, that there will be none."""
+        self._abandoned = message
         self._deliver([Delta(r, finish_reason="error", error=message) for r in self._requests.values()])
 
     def _deliver(self, deltas: list[Delta]) -> None:

@@ -22,6 +22,8 @@ from local_engine.openai_server import build_app
 from local_engine.packages import print_progress
 
 PARENT_CHECK_SECONDS = 1.0
+# What those are given to hear of it whose answers the drain limit cuts off.
+TELLING_SECONDS = 2.0
 
 
 class QuietServer(uvicorn.Server):
@@ -109,5 +111,6 @@ async def stop_when_told(server: uvicorn.Server, engine: AsyncEngine, drain_seco
             told.set()
     if not await engine.drain(drain_seconds):
         print_progress("Stopping with answers unfinished: the drain limit has passed")
-        server.force_exit = True
+        engine.abandon("The engine was stopped before this answer was finished.")
+        server.force_exit = not await engine.drain(TELLING_SECONDS)
     server.should_exit = True

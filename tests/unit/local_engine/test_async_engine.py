@@ -1,7 +1,9 @@
 """The step loop's thread under clients that come, go and crowd: no wrong token, no lost block, health that tells."""
 
 import asyncio
+import os
 import random
+import signal
 import threading
 from contextlib import aclosing
 
@@ -200,6 +202,8 @@ async def test_a_lost_device_ends_the_loop_and_tells_everybody() -> None:
     engine.start()
     deltas = [delta async for delta in engine.generate([1, 2], greedy(3))]
     assert deltas[-1].error == "The engine's step loop died."
+    late = [delta async for delta in engine.generate([1, 2], greedy(3))]
+    assert late[-1].error == "The engine's step loop died.", "a second choice begins when the first one has ended"
     assert engine.has_died
     with pytest.raises(EngineDraining):
         engine.admit([1])
@@ -221,3 +225,28 @@ async def test_a_server_whose_loop_died_stops_by_itself() -> None:
     assert not watched.force_exit, "whoever waited was told"
     await engine.stop()
     steps.close()
+
+
+async def test_who_is_cut_off_by_the_drain_limit_is_told() -> None:
+    runner = StuckRunner()
+    engine = make_engine(runner=runner)
+    engine.start()
+
+    async def told() -> str | None:
+        admission = engine.admit([1, 2])
+        deltas = [delta async for delta in engine.generate([1, 2], greedy(3))]
+        admission.release()
+        return deltas[-1].error
+
+    client = asyncio.create_task(told())
+    await asyncio.to_thread(runner.entered.wait)
+    watched = uvicorn.Server(uvicorn.Config(lambda: None, log_config=None))
+    watcher = asyncio.create_task(stop_when_told(watched, engine, 0, None))
+    await asyncio.sleep(0)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await watcher
+    assert await client == "The engine was stopped before this answer was finished."
+    assert watched.should_exit
+    assert not watched.force_exit, "cut off, it would answer in no shape that clients read"
+    runner.let_go.set()
+    await engine.stop()
