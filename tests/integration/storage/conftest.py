@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.storage.database import migrate, open_database
+from gateway.storage.database import open_database
+from tests.newest_schema import make_newest
 from tests.postgres_server import empty_postgres
 
 
@@ -21,7 +22,7 @@ async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
     """A database of each kind with the schema in it."""
-    await migrate(database_url)
+    await make_newest(database_url)
     opened = open_database(database_url)
     yield opened
     await opened.dispose()

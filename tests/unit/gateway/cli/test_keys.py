@@ -12,6 +12,7 @@ from gateway.cli import build
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.errors import NotFound
+from tests.newest_schema import make_newest_file
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +20,7 @@ def _use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = Home(tmp_path / "home")
     create_home(home)
     write_first_files(home)
+    make_newest_file(home.root / "breakeven.db")
     monkeypatch.setenv("BREAKEVEN_HOME", str(home.root))
 
 

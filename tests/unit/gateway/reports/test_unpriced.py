@@ -13,12 +13,13 @@ from gateway.ledger.entry import Attempt, Cost, Entry, PaidTo, Status
 from gateway.money import format_usd
 from gateway.reports.books import Books, BooksOf
 from gateway.reports.views import CostQuery, CostRow, PeriodQuery
-from gateway.storage.database import migrate_engine, open_database
+from gateway.storage.database import open_database
 from gateway.storage.sql_adjustments import SqlAdjustments
 from gateway.storage.sql_ledger import SqlLedger
 from gateway.storage.sql_reports import SqlReports
 from gateway.stores import Adjustment
 from tests.builders import make_candidate, make_prices, make_snapshot
+from tests.newest_schema import make_newest_file
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, make_local_entry, request_id
 
 NOW_US = make_intent(1).accepted_at_us + 60_000_000
@@ -40,8 +41,8 @@ def unpriced(number: int) -> Entry:
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[AsyncEngine]:
+    make_newest_file(tmp_path / "x.db")
     found = open_database(f"sqlite+aiosqlite:///{tmp_path / 'x.db'}")
-    await migrate_engine(found)
     hosted = [make_entry(number, status=Status.completed if number % 3 else Status.failed) for number in range(9)]
     await SqlLedger(found).insert([*hosted, *(make_local_entry(number) for number in range(9, 14))])
     yield found
