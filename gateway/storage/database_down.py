@@ -1,7 +1,7 @@
 """What a database that cannot be used looks like to each driver, in our words. Knows nothing of what is asked of it."""
 
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,8 +33,15 @@ PRIMARY_CODE = 0xFF
 """The low byte of SQLite's extended codes."""
 
 
-def tell_when_down(engine: Engine) -> None:
-    """From now on what is wrong with the database itself, not with what it is asked, is raised as DatabaseDown."""
+def _dial(dialect: Any, arguments: Any, options: Any) -> Any:
+    return dialect.connect(*arguments, **options)
+
+
+def tell_when_down(engine: Engine, dial: Callable[[Any, Any, Any], Any] = _dial) -> None:
+    """From now on what is wrong with the database itself, not with what it is asked, is raised as DatabaseDown.
+
+    `dial` opens a connection; it is given the dialect and what its `connect` takes.
+    """
     where = engine.url.render_as_string()
 
     def translate(context: ExceptionContext) -> DatabaseDown | None:
@@ -51,7 +58,7 @@ def tell_when_down(engine: Engine) -> None:
 
     def connect(dialect: Any, record: object, arguments: Any, options: Any) -> Any:
         with told_as_down(where):
-            return dialect.connect(*arguments, **options)
+            return dial(dialect, arguments, options)
 
     event.listen(engine, "handle_error", translate, retval=True)
     event.listen(engine, "do_connect", connect)

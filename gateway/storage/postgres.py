@@ -18,6 +18,8 @@ MORE_CONNECTIONS = 5
 RENEW_SECONDS = 1800
 TURN_SECONDS = 15.0
 """For one of the connections to be free."""
+UNNAMED = {"statement_cache_size": 0, "prepared_statement_cache_size": 0}
+"""Prepares each statement anew and gives it no name, so that nothing is kept from one transaction to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +56,41 @@ def open_postgres(url: str, patience: Patience) -> AsyncEngine:
         pool_recycle=RENEW_SECONDS,
         connect_args={"timeout": patience.connect_seconds, "command_timeout": patience.statement_seconds},
     )
-    tell_when_down(engine.sync_engine)
+    tell_when_down(engine.sync_engine, _Dialler())
     driver: Any = engine.dialect.loaded_dbapi.asyncpg
     # The last one: a server that goes has said so, and its connection is not closed yet.
     broken = (OSError, TimeoutError, driver.PostgresError, driver.InterfaceError, driver.InternalClientError)
     event.listen(engine.sync_engine, "checkout", _asking_for_life(patience.sign_of_life_seconds, broken))
     return engine
+
+
+class _Dialler:
+    """Opens connections that work behind a pooler too (PgBouncer and its like).
+
+    A pooler may give every transaction another of the server's connections, which does not know the statements that
+    were prepared on the last one, or knows somebody else's by their names. Without names writing rows takes a third
+    longer, so they are left out behind a pooler only.
+    """
+
+    def __init__(self) -> None:
+        self._is_behind_pooler = False
+
+    def __call__(self, dialect: Any, arguments: Any, options: Any) -> Any:
+        if not self._is_behind_pooler:
+            connection = dialect.connect(*arguments, **options)
+            self._is_behind_pooler = connection.run_async(_is_pooler)
+            if not self._is_behind_pooler:
+                return connection
+            connection.terminate()
+        connection = dialect.connect(*arguments, **{**options, **UNNAMED})
+        self._is_behind_pooler = connection.run_async(_is_pooler)
+        return connection
+
+
+async def _is_pooler(driver: Any) -> bool:
+    """A pooler makes up the process number that it greets with: those of the server's connections come and go."""
+    statement = await driver.prepare("SELECT pg_backend_pid()", name="")
+    return await statement.fetchval() != driver.get_server_pid()
 
 
 def _asking_for_life(

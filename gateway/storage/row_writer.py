@@ -4,6 +4,7 @@ What every row needs goes to the driver as it is: SQLAlchemy's own way with para
 database does.
 """
 
+import zlib
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any
 
@@ -21,12 +22,14 @@ CHUNK = 300
 COLUMNS = (*ROW, "dimension_id", "circumstance_id")
 NAMES = ", ".join(COLUMNS)
 SQLITE_INSERT = f"INSERT INTO entries ({NAMES}) VALUES ({', '.join('?' * len(COLUMNS))})"
-# With its defaults: a newer replica may have added columns that this one does not know.
+# Behind a pooler it may be there from a release that had other columns. With its defaults: a newer replica may have
+# added columns that this one does not know.
+INCOMING = f"incoming_{zlib.crc32(NAMES.encode()):08x}"
 POSTGRES_INCOMING = (
-    "CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE entries INCLUDING DEFAULTS) ON COMMIT DELETE ROWS"
+    f"CREATE TEMPORARY TABLE IF NOT EXISTS {INCOMING} (LIKE entries INCLUDING DEFAULTS) ON COMMIT DELETE ROWS"
 )
 POSTGRES_INSERT = (
-    f"INSERT INTO entries ({NAMES}) SELECT {NAMES} FROM incoming ON CONFLICT DO NOTHING RETURNING request_id"
+    f"INSERT INTO entries ({NAMES}) SELECT {NAMES} FROM {INCOMING} ON CONFLICT DO NOTHING RETURNING request_id"
 )
 BYTES = (COLUMNS.index("request_id"), COLUMNS.index("detail"))
 NAN = float("nan")
@@ -108,7 +111,7 @@ def _copy_into_postgres(connection: Connection, records: Sequence[Record]) -> se
     connection.exec_driver_sql(POSTGRES_INCOMING)
 
     def copy(driver: Any) -> Awaitable[object]:
-        return driver.copy_records_to_table("incoming", records=records, columns=COLUMNS)
+        return driver.copy_records_to_table(INCOMING, records=records, columns=COLUMNS)
 
     adapted: Any = connection.connection.dbapi_connection
     adapted.run_async(copy)
