@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from gateway.economics.traffic import HourlyTraffic
 from gateway.routing.rules import EMBEDDINGS
 from gateway.storage.cut_hours import Totals, moved_in
+from gateway.storage.group_count import refuse_too_many
 from gateway.storage.periods import HOUR_US, Calendar, Cut, cut_hours
 from gateway.storage.rollup import DAY_HOURS, SKETCHES, SUMS
 from gateway.storage.sketch import grow, percentile
@@ -53,6 +54,7 @@ class SqlReports:
         first_us, last_us = await self.first_and_last_us() or (0, 0)
         booked_us = (first_us, last_us + DAY_HOURS * HOUR_US)  # a day more, for what is booked meanwhile
         async with self._engine.connect() as connection:
+            await refuse_too_many(connection, queries, booked_us)
             cuts = cut_hours(whole.since_us, whole.until_us, calendar, booked_us)
             gone = await self._without_entries(connection, cuts)
             split = [cut for cut in cuts if cut.hour not in gone]

@@ -1,0 +1,70 @@
+"""A report that is too long is refused before anything is added up, and none is that is not."""
+
+import random
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.storage.group_count import refuse_too_many
+from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql_reports import SqlReports
+from gateway.sums import Dimension, SumsQuery, TooManyGroups
+from tests.unit.gateway.ledger.builders import make_entry, make_intent
+
+pytestmark = pytest.mark.integration
+HOUR_US = 3_600_000_000
+DAYS_US = make_intent(0).accepted_at_us, make_intent(0).accepted_at_us + 8 * 24 * HOUR_US
+EVER = (0, 2**60)
+BY: tuple[tuple[Dimension, ...], ...] = (
+    ("key",),
+    ("tag", "month"),
+    ("key", "tag"),
+    ("key", "hour"),
+    ("key", "day", "team"),
+    ("day", "hour"),
+    ("month", "day", "tag"),
+)
+
+
+async def fill(engine: AsyncEngine) -> None:
+    chance = random.Random(3)
+    intents = [
+        make_intent(
+            number,
+            accepted_at_us=DAYS_US[0] + chance.randrange(8 * 24 * HOUR_US),
+            key_id=f"key-{chance.randrange(6)}",
+            tags=tuple(chance.sample("xyz", chance.randrange(3))),
+        )
+        for number in range(60)
+    ]
+    await SqlLedger(engine).insert([make_entry(number, intent=intent) for number, intent in enumerate(intents)])
+
+
+async def is_refused(engine: AsyncEngine, query: SumsQuery) -> bool:
+    async with engine.connect() as connection:
+        try:
+            await refuse_too_many(connection, [query], EVER)
+        except TooManyGroups:
+            return True
+    return False
+
+
+async def test_what_is_too_long_is_refused_unread_and_nothing_else(engine: AsyncEngine) -> None:
+    await fill(engine)
+    for by in BY:
+        for zone, since_us in (("UTC", DAYS_US[0]), ("Asia/Kolkata", DAYS_US[0] + HOUR_US // 2)):
+            query = SumsQuery(since_us, DAYS_US[1], by, time_zone=zone)
+            groups = len(await SqlReports(engine).sums(query))
+            exact = SumsQuery(since_us, DAYS_US[1], by, time_zone=zone, most_groups=groups)
+            assert not await is_refused(engine, exact), (by, zone)
+            fewer = SumsQuery(since_us, DAYS_US[1], by, time_zone=zone, most_groups=groups - 1)
+            with pytest.raises(TooManyGroups):
+                await SqlReports(engine).sums(fewer)
+            if zone == "UTC" and not {"tag", "month"} & set(by):
+                assert await is_refused(engine, fewer), by
+
+
+async def test_of_local_days_most_are_refused_unread(engine: AsyncEngine) -> None:
+    await fill(engine)
+    query = SumsQuery(*DAYS_US, ("key", "day"), time_zone="Asia/Kolkata", most_groups=8)
+    assert await is_refused(engine, query)
