@@ -11,7 +11,8 @@ MOST_SERIES = len(COLOURS)
 Options = dict[str, Any]
 DOLLARS = """(value) => value == null ? '–' : (value < 0 ? '−$' : '$') + Math.abs(value).toLocaleString('en-US',
   Math.abs(value) < 1 ? {maximumSignificantDigits: 3} : {minimumFractionDigits: 2, maximumFractionDigits: 2})"""
-DOLLAR_TICK = "(value) => (value < 0 ? '−$' : '$') + Math.abs(value).toLocaleString('en-US')"
+DOLLAR_TICK = """(value) => (value < 0 ? '−$' : '$') + Math.abs(value).toLocaleString('en-US',
+  {maximumSignificantDigits: 9})"""
 PER_CENT = "(value) => value + ' %'"
 A_DAY = "({value}) => Math.round(value).toLocaleString('en-US') + ' requests a day'"
 MOMENT = """({value}) => {

@@ -17,6 +17,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 from dashboards import display
+from dashboards.charts import DOLLAR_TICK
 from dashboards.pages import PAGES
 from dashboards.security import COOKIE
 from gateway.routing.decide import SIMULATE_TAG
@@ -154,10 +155,30 @@ def test_every_page_stands_on_a_phone_without_sideways_scrolling(browser: webdri
         browser.set_window_size(size["width"], size["height"])
 
 
+def test_a_long_name_stays_in_its_column_on_a_phone(browser: webdriver.Chrome, running: Running) -> None:
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    )
+    try:
+        go(browser, running, "/explorer?by=team")
+        cell = browser.find_element(By.CSS_SELECTOR, ".be-table tbody td")
+        over = "const [one] = arguments; one.textContent = 't'.repeat(64); return one.scrollWidth - one.clientWidth"
+        assert browser.execute_script(over, cell) == 0
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_a_time_without_traffic_leads_on(browser: webdriver.Chrome, running: Running) -> None:
     for page in ("/", "/break-even", "/requests"):
         go(browser, running, f"{page}?since=2020-01-01&last=2020-01-02")
         assert "/v1/chat/completions" in browser.find_element(By.CLASS_NAME, "be-secret").text
+
+
+def test_a_tick_says_what_it_stands_for(browser: webdriver.Chrome) -> None:
+    """The axis of a first day's spend had `$0` at each of its ticks."""
+    ticks = {0: "$0", 0.0002: "$0.0002", 0.00030000000000000003: "$0.0003", -1.5: "−$1.5", 1.25e9: "$1,250,000,000"}
+    said = browser.execute_script(f"return arguments[0].map({DOLLAR_TICK})", list(ticks))
+    assert said == list(ticks.values())
 
 
 def test_a_chart_shows_utc_to_who_lives_elsewhere(browser: webdriver.Chrome, running: Running) -> None:
