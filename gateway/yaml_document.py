@@ -22,6 +22,8 @@ DEEPEST = 1000
 TOO_DEEP = "fields stand within each other too deeply; is a bracket or an indentation wrong?"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}$"
 NO_NAME = "must begin with a letter or a digit and have no blanks: letters, digits and . _ : / @ - only, 120 at most"
+LABEL_PATTERN = r"^[\w .:/@-]+$"
+PATTERNS = {NAME_PATTERN: NO_NAME, LABEL_PATTERN: "must be of letters, digits, blanks and . _ : / @ - only"}
 PLAIN_NUMBER = "must be a number, without a unit or a currency"
 PROBLEMS = {
     "extra_forbidden": "is not a known field",
@@ -124,8 +126,8 @@ def validate_yaml(schema: type[Schema], text: str, name: str) -> Schema:
 
 def problem_of(found: ErrorDetails) -> str:
     """What is wrong with a field; in pydantic's words where nobody would need others."""
-    if found["type"] == "string_pattern_mismatch" and found.get("ctx", {}).get("pattern") == NAME_PATTERN:
-        return NO_NAME
+    if found["type"] == "string_pattern_mismatch" and (said := PATTERNS.get(found.get("ctx", {}).get("pattern", ""))):
+        return said
     if (known := PROBLEMS.get(found["type"])) is None:
         return found["msg"].removeprefix("Value error, ")
     return known.format(**found.get("ctx", {}))

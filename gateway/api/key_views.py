@@ -11,8 +11,9 @@ from gateway.access.keys import Role
 from gateway.access.rotation import DEFAULT_OVERLAP_SECONDS, MOST_OVERLAP_SECONDS, Rotation
 from gateway.limits.admission import Limits, parse_limits
 from gateway.stores import KeyChange, ListedKey, NewKey
+from gateway.yaml_document import LABEL_PATTERN
 
-Label = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\w .:/@-]+$")]
+Label = Annotated[str, Field(min_length=1, max_length=64, pattern=LABEL_PATTERN)]
 
 NULL = {"type": "null"}
 

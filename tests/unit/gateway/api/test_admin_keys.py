@@ -141,6 +141,12 @@ async def test_a_change_that_means_nothing_is_refused_and_changes_nothing(change
     assert rig.ask("owner", "GET", KEYS).json() == before
 
 
+async def test_a_name_with_other_characters_is_told_which_it_may_have() -> None:
+    rig = await AdminRig().start()
+    said = rig.ask("owner", "POST", KEYS, name="<b>").json()["error"]["message"]
+    assert said == "name: must be of letters, digits, blanks and . _ : / @ - only."
+
+
 async def test_a_key_that_would_be_born_expired_is_refused_and_an_unknown_one_is_said() -> None:
     rig = await AdminRig().start()
     assert rig.ask("owner", "POST", KEYS, name="bot", expires_at_us=1_790_000_000).status_code == 400
