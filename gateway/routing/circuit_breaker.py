@@ -25,6 +25,8 @@ class CircuitBreaker:
     failures: int = 0
     probe_at: float = 0.0
     cool_down_seconds: float = field(default=0.0)
+    was_asked: bool = False
+    """Whether it opened because the upstream asked for a pause, not because calls failed."""
 
     def allows(self, now: float) -> bool:
         """Whether a call may go out; turning half-open, the one who asked is the probe."""
@@ -46,7 +48,7 @@ class CircuitBreaker:
 
     def record_success(self) -> None:
         """An answer came: all is forgotten."""
-        self.state, self.failures, self.cool_down_seconds = "closed", 0, 0.0
+        self.state, self.failures, self.cool_down_seconds, self.was_asked = "closed", 0, 0.0, False
 
     def record_failure(self, now: float) -> None:
         """A call failed for a reason that is the upstream's."""
@@ -54,12 +56,12 @@ class CircuitBreaker:
         if self.state == "half_open" or (self.state == "closed" and self.failures >= self.failure_limit):
             doubled = self.cool_down_seconds * 2 or self.first_cool_down_seconds
             self.cool_down_seconds = min(doubled, self.longest_cool_down_seconds)
-            self.state, self.probe_at = "open", now + self.cool_down_seconds
+            self.state, self.probe_at, self.was_asked = "open", now + self.cool_down_seconds, False
 
     def record_refusal(self, now: float, pause_seconds: float) -> None:
         """The upstream asked for a pause."""
         later = self.probe_at if self.state == "open" else now
-        self.state, self.probe_at = "open", max(later, now + pause_seconds)
+        self.state, self.probe_at, self.was_asked = "open", max(later, now + pause_seconds), True
 
     def call_off(self, now: float) -> None:
         """A call was given up by us: were it the probe, the next one may probe at once."""

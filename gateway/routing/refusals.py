@@ -5,7 +5,7 @@ from typing import Final
 
 from gateway.errors import ContextTooLong, NoCapableModel, NoEligibleModel
 from gateway.ledger.entry import Facts
-from gateway.routing.snapshot import LOADING_SLOTS, REFUSED_SLOTS
+from gateway.routing.snapshot import LOADING_SLOTS, PAUSED_SLOTS, REFUSED_SLOTS
 
 LACKS: Final = "does not support"
 """How the reason of a candidate begins that no waiting makes able."""
@@ -13,7 +13,11 @@ TOO_LONG: Final = "do not fit its window"
 """What the reason of a candidate says whose context is too short."""
 LOADING: Final = "its engine is still loading"
 """The reason of a candidate that only has to be waited for."""
-DOWN_BECAUSE: Final = {LOADING_SLOTS: LOADING, REFUSED_SLOTS: "its provider refuses our key, see `breakeven doctor`"}
+DOWN_BECAUSE: Final = {
+    LOADING_SLOTS: LOADING,
+    REFUSED_SLOTS: "its provider refuses our key, see `breakeven doctor`",
+    PAUSED_SLOTS: "its backend is full or limits our rate, and asked us to wait",
+}
 """Why a backend takes no calls, by what stands in place of its free slots; all else is that it is down."""
 NONE_THERE: Final = (
     "none of its models is there; their backends are switched off or lack a key, and `breakeven doctor` says which"

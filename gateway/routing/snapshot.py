@@ -12,8 +12,9 @@ from gateway.routing.rules import EMBEDDINGS, Rule
 DOWN_SLOTS = -1
 LOADING_SLOTS = -2
 REFUSED_SLOTS = -3
-"""What `Facts.backend_state` has in place of free slots while a backend takes no calls, has not come up yet, or refuses
-all our keys."""
+PAUSED_SLOTS = -4
+"""What `Facts.backend_state` has in place of free slots while a backend takes no calls, has not come up yet, refuses
+all our keys, or asked us to wait."""
 
 
 @dataclass(frozen=True, slots=True)

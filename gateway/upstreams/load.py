@@ -16,10 +16,10 @@ from backends.errors import (
 from backends.protocol import BackendHealth
 from gateway.routing.circuit_breaker import CircuitBreaker, RetryBudget
 from gateway.routing.first_token_times import FirstTokenTimes
-from gateway.routing.snapshot import DOWN_SLOTS, LOADING_SLOTS, REFUSED_SLOTS, Candidate
+from gateway.routing.snapshot import DOWN_SLOTS, LOADING_SLOTS, PAUSED_SLOTS, REFUSED_SLOTS, Candidate
 from gateway.upstreams.starting import Starting
 
-DOWN, LOADING, REFUSED = (DOWN_SLOTS, 0.0), (LOADING_SLOTS, 0.0), (REFUSED_SLOTS, 0.0)
+DOWN, LOADING, REFUSED, PAUSED = (DOWN_SLOTS, 0.0), (LOADING_SLOTS, 0.0), (REFUSED_SLOTS, 0.0), (PAUSED_SLOTS, 0.0)
 """The states of a model whose backend takes no calls now (see Facts.backend_state)."""
 PAUSE_AFTER_AUTH_SECONDS = 300.0
 """How long a key rests that the provider refused."""
@@ -75,8 +75,7 @@ class Upstreams:
             if backend in loading:
                 found[candidate.name] = LOADING
             elif known and self._is_down(candidate, known, now):
-                refused = self.refused.get((backend, candidate.upstream_model), {})
-                found[candidate.name] = REFUSED if refused.keys() >= set(self._keys(candidate)) else DOWN
+                found[candidate.name] = self._why_down(candidate, known)
             elif (health := self.health.get(backend)) is not None:
                 if not health.is_healthy:
                     found[candidate.name] = DOWN
@@ -111,6 +110,13 @@ class Upstreams:
         else:
             return False
         return all(key in known and known[key].is_open(now) for key in self._keys(candidate))
+
+    def _why_down(self, candidate: Candidate, known: Mapping[str, CircuitBreaker]) -> tuple[int, float]:
+        refused = self.refused.get((candidate.backend, candidate.upstream_model), {})
+        taken = [key for key in self._keys(candidate) if key not in refused]
+        if not taken:
+            return REFUSED
+        return PAUSED if any(known[key].was_asked for key in taken) else DOWN
 
     def wait_seconds(self, candidates: Iterable[Candidate], now: float) -> float | None:
         """Until the first of them may be called again; None where no breaker says."""

@@ -15,7 +15,7 @@ from backends.errors import (
     UpstreamRejected,
 )
 from backends.protocol import BackendHealth
-from gateway.upstreams.load import DOWN, PAUSE_AFTER_AUTH_SECONDS, REFUSED, Upstreams
+from gateway.upstreams.load import DOWN, PAUSE_AFTER_AUTH_SECONDS, PAUSED, REFUSED, Upstreams
 from tests.builders import make_candidate
 
 A = make_candidate("a", backend="one")
@@ -64,7 +64,7 @@ def test_how_long_an_upstream_rests_after_what(error: BackendError, times: int, 
     assert upstreams.wait_seconds([A], 0.0) == rests
     assert (upstreams.pick_key(A, 0.0, ()) is None) is (rests > 0)
     assert upstreams.pick_key(A, rests, ()) == ""
-    down = REFUSED if isinstance(error, UpstreamAuth) else DOWN
+    down = REFUSED if isinstance(error, UpstreamAuth) else PAUSED if isinstance(error, RateLimited) else DOWN
     assert upstreams.state([A], 0.0) == ({"a": down} if rests else {})
 
 
@@ -75,8 +75,17 @@ def test_a_key_rests_alone_and_the_model_is_down_when_all_do() -> None:
     assert upstreams.pick_key(A, 0.0, {"k2"}) is None
     assert upstreams.state([A], 0.0) == {}
     failed(upstreams, RateLimited("x", retry_after_seconds=3.0), key="k2")
-    assert upstreams.state([A], 0.0) == {"a": DOWN}
+    assert upstreams.state([A], 0.0) == {"a": PAUSED}
     assert upstreams.wait_seconds([A], 0.0) == 3.0
+
+
+def test_a_pause_that_was_asked_for_and_ended_in_a_failure_is_told_as_down() -> None:
+    upstreams = Upstreams()
+    failed(upstreams, RateLimited("x", retry_after_seconds=3.0))
+    upstreams.started(A, "", 3.0)
+    assert upstreams.state([A], 3.0) == {"a": PAUSED}, "while one call tries it"
+    upstreams.failed(A, "", ConnectFailed("x"), 4.0)
+    assert upstreams.state([A], 4.0) == {"a": DOWN}
 
 
 def test_keys_that_are_refused_are_told_until_the_provider_takes_them() -> None:
