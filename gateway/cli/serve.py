@@ -29,6 +29,7 @@ from gateway.process.open_files import allow_open_files
 from gateway.process.server import bind, loop_factory, reserve, serve_until_stopped
 from gateway.process.sole_use import sole_use
 from gateway.process.unawaited_output import unawaited_output
+from gateway.storage.pepper import require_same_pepper
 from native import huge_pages
 
 DRAIN_SECONDS = 30
@@ -86,6 +87,7 @@ async def _serve(home: Home, listener: socket.socket, console: Console, *, with_
     addresses = children.addresses
     gateway = await open_gateway(load_deployment(home, engine_url=addresses.engine))
     keys = await create_first_keys(gateway.stores.keys)
+    await require_same_pepper(gateway.database, home)
     await allow_company_sign_in(children.ui, settings.sign_in.oidc, home, gateway.stores.keys)
     await gateway.start()
     tasks = [asyncio.create_task(child.run(), name=child.name) for child in children.supervisors]

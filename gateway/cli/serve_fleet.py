@@ -25,7 +25,7 @@ from gateway.config.home import Home
 from gateway.process.stop_signals import TOLD_TO_STOP, stop_at_hangup
 from gateway.process.supervisor import Supervisor
 from gateway.storage.database import migrate_engine, open_database
-from gateway.storage.pepper import require_pepper
+from gateway.storage.pepper import require_pepper, require_same_pepper
 from gateway.storage.sql_keys import SqlKeyStore
 
 POLL_SECONDS = 0.1
@@ -65,6 +65,7 @@ async def _prepare(deployment: Deployment, children: Children) -> FirstKeys | No
         await require_pepper(database, deployment.home)
         keys = SqlKeyStore(database, deployment.home.pepper())
         first = await create_first_keys(keys)
+        await require_same_pepper(database, deployment.home)
         await allow_company_sign_in(children.ui, deployment.settings.sign_in.oidc, deployment.home, keys)
         return first
     finally:

@@ -1,11 +1,21 @@
 """Whether a home has the pepper that the keys of its database were made with; with another one it would know none."""
 
+import os
+
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.access.keys import hash_key
 from gateway.config.home import Home
 from gateway.errors import StateError
-from gateway.storage.tables import api_keys
+from gateway.storage.tables import api_keys, audit_log
+
+MARK_DIGITS = 8
+
+
+def pepper_mark(pepper: bytes) -> str:
+    """What the audit log names a pepper by, beside each key that was made with it; it tells nothing of the pepper."""
+    return hash_key(pepper, "mark").hex()[:MARK_DIGITS]
 
 
 async def require_pepper(database: AsyncEngine, home: Home) -> None:
@@ -20,6 +30,29 @@ async def require_pepper(database: AsyncEngine, home: Home) -> None:
         "BREAKEVEN_PEPPER to what the home has that made them. If it is lost for good, every key has to be made anew: "
         f"`openssl rand -hex 32 > {file}`, then `breakeven keys create`"
     )
+
+
+async def require_same_pepper(database: AsyncEngine, home: Home) -> None:
+    """Raises StateError where keys of this database were made with a pepper, and none with that of this home.
+
+    A key that was made before the audit log said with which is no witness.
+    """
+    if await _is_marked(database, pepper_mark(home.pepper())) or not await _is_marked(database, ""):
+        return
+    given = "BREAKEVEN_PEPPER" if os.environ.get("BREAKEVEN_PEPPER") else str(home.pepper_file)
+    raise StateError(
+        f"{given} is not what the API keys of this database were made with, so that none of them would be known: take "
+        "that of the home that made them (its file `pepper`, or its BREAKEVEN_PEPPER), or give this home a database of "
+        "its own. If it is lost for good, every key has to be made anew: `breakeven keys create`"
+    )
+
+
+async def _is_marked(database: AsyncEngine, mark: str) -> bool:
+    """Whether any secret was made with a pepper of that mark; with any that has one, where it is empty."""
+    made = audit_log.c.action.in_(("key.create", "key.rotate"))
+    marked = audit_log.c.detail.contains(f'"pepper": "{mark}')
+    async with database.connect() as connection:
+        return (await connection.execute(select(audit_log.c.sequence).where(made, marked).limit(1))).first() is not None
 
 
 async def _has_keys(database: AsyncEngine) -> bool:

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.access.keys import KeyRecord, hash_key
 from gateway.storage.database import FIRST_KEYS_LOCK, lock, writing
+from gateway.storage.pepper import pepper_mark
 from gateway.storage.sql_audit import append_audit
 from gateway.storage.tables import api_keys
 from gateway.stores import KeyChange, ListedKey, NewKey
@@ -79,6 +80,7 @@ class SqlKeyStore:
             "keeps_bodies": new.keeps_bodies,
         }
         public = {name: value for name, value in row.items() if name not in ("hash", "created_at_us", "created_by")}
+        public["pepper"] = pepper_mark(self._pepper)
         await connection.execute(api_keys.insert().values(**row))
         await append_audit(
             connection,

@@ -14,6 +14,7 @@ from gateway.access.rotation import NewSecret, OldSecret, Rotation
 from gateway.clock import now_us
 from gateway.errors import Conflict
 from gateway.storage.database import shared_now_us, writing
+from gateway.storage.pepper import pepper_mark
 from gateway.storage.sql_audit import append_audit
 from gateway.storage.sql_keys import new_secret
 from gateway.storage.tables import api_keys, replaced_secrets
@@ -61,7 +62,13 @@ class SqlSecrets:
                 actor=author,
                 action="key.rotate",
                 subject=key_id,
-                detail=json.dumps({"overlap_seconds": overlap_seconds, "old_secrets_end_at_us": ends_at_us}),
+                detail=json.dumps(
+                    {
+                        "overlap_seconds": overlap_seconds,
+                        "old_secrets_end_at_us": ends_at_us,
+                        "pepper": pepper_mark(self._pepper),
+                    }
+                ),
             )
         return NewSecret(made, ends_at_us)
 

@@ -7,8 +7,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.config.home import Home
 from gateway.errors import StateError
-from gateway.storage.pepper import require_pepper
+from gateway.storage.pepper import require_pepper, require_same_pepper
 from gateway.storage.sql_keys import SqlKeyStore
+from gateway.storage.sql_secrets import SqlSecrets
 from gateway.stores import NewKey
 
 pytestmark = pytest.mark.integration
@@ -32,3 +33,28 @@ async def test_a_home_without_the_keys_pepper_is_refused_and_makes_none(
     monkeypatch.setenv("BREAKEVEN_PEPPER", first.pepper().hex())
     await require_pepper(engine, other)
     assert other.pepper() == first.pepper()
+
+
+async def test_a_home_with_another_pepper_than_the_keys_is_refused_until_a_key_is_made_with_it(
+    engine: AsyncEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two homes that start at once on an empty database, or a mistyped BREAKEVEN_PEPPER: no caller was known there."""
+    monkeypatch.delenv("BREAKEVEN_PEPPER", raising=False)
+    first, other = Home(tmp_path / "first"), Home(tmp_path / "other")
+    stores: list[SqlKeyStore] = []
+    for home in (first, other):
+        home.root.mkdir()
+        stores.append(SqlKeyStore(engine, home.pepper()))
+        await require_same_pepper(engine, home)
+    key, _ = await stores[0].create(NewKey("app", "app"), author="test")
+    await require_same_pepper(engine, first)
+    with pytest.raises(StateError, match=r"other/pepper is not what the API keys .* a database of its own"):
+        await require_same_pepper(engine, other)
+    monkeypatch.setenv("BREAKEVEN_PEPPER", "5a" * 32)
+    with pytest.raises(StateError, match=r"^BREAKEVEN_PEPPER is not what"):
+        await require_same_pepper(engine, first)
+    monkeypatch.delenv("BREAKEVEN_PEPPER")
+
+    assert await SqlSecrets(engine, other.pepper()).rotate(key.record.id, overlap_seconds=0, author="test")
+    await require_same_pepper(engine, other)
+    await require_same_pepper(engine, first)

@@ -13,6 +13,7 @@ from gateway.access.keys import KeyRing
 from gateway.access.rotation import NewSecret, Overlaps
 from gateway.errors import Conflict, Unauthenticated
 from gateway.storage.database import migrate, writing
+from gateway.storage.pepper import pepper_mark
 from gateway.storage.sql_audit import SqlAuditLog
 from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_secrets import MOST_WORKING, REMEMBERED, SqlSecrets
@@ -76,7 +77,11 @@ async def test_both_secrets_are_one_key_in_every_worker_and_are_stored_as_hashes
     assert (old.replaced_at_us, old.last_used_at_us) == (rotation.rotated_at_us, None)
     newest = (await SqlAuditLog(engine).page(before=None, limit=1))[0]
     assert (newest.actor, newest.action, newest.subject) == ("bob", "key.rotate", key_id)
-    assert json.loads(newest.detail) == {"overlap_seconds": HOUR, "old_secrets_end_at_us": old.ends_at_us}
+    assert json.loads(newest.detail) == {
+        "overlap_seconds": HOUR,
+        "old_secrets_end_at_us": old.ends_at_us,
+        "pepper": pepper_mark(PEPPER),
+    }
     async with engine.connect() as connection:
         for table in (api_keys, audit_log, replaced_secrets):
             rows = repr((await connection.execute(table.select())).all())
