@@ -5,6 +5,7 @@ reach the address it was configured with. Knows nothing of models or formats.
 """
 
 import asyncio
+import socket
 import ssl
 from collections import deque
 from collections.abc import Mapping
@@ -22,6 +23,8 @@ KEEP_ALIVE_SECONDS: Final = 30.0
 LOCAL_KEEP_ALIVE_SECONDS: Final = 4.0
 """Without TLS a new connection costs nothing, and uvicorn, under most engines, hangs up after 5 s: a request sent just
 then would be lost."""
+UNKNOWN_ISSUER: Final = (18, 19, 20, 21)
+"""OpenSSL's numbers of a certificate that it cannot lead back to anybody whom this machine trusts."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -127,8 +130,7 @@ class Http1Client:
             if is_for_want_of_files(error):
                 message = "this process may open no more files; raise the limit (ulimit -Hn, systemd's LimitNOFILE)"
                 raise NoFilesLeft(message, backend=self._backend) from error
-            message = f"{self._backend} is unreachable ({type(error).__name__})"
-            raise ConnectFailed(message, backend=self._backend) from error
+            raise ConnectFailed(f"{self._backend} is unreachable ({_why(error)})", backend=self._backend) from error
         if self._sweep is None:
             self._watch_idle()
         return connection
@@ -141,6 +143,17 @@ class Http1Client:
             self._tls = ssl.create_default_context()
             self._tls.set_alpn_protocols(["http/1.1"])
         return self._tls
+
+
+def _why(error: BaseException) -> str:
+    """Callers hear it too: it names no host."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        reason = error.verify_message.partition(",")[0]  # the name that was expected follows
+        own = "; SSL_CERT_FILE can name your own CA's file" if error.verify_code in UNKNOWN_ISSUER else ""
+        return f"its certificate is refused: {reason}{own}"
+    if isinstance(error, socket.gaierror):
+        return f"its host name is not resolved: {error.strerror}"
+    return type(error).__name__
 
 
 def _request_head(method: str, target: _Target, headers: Mapping[str, str], body: bytes | None) -> bytes:

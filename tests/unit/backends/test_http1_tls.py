@@ -23,9 +23,17 @@ async def test_a_certificate_nobody_vouches_for_is_refused_before_anything_is_se
         seen.append(await reader.read(100))
 
     async with server(handler, self_signed(tmp_path)) as url, client() as made:
-        with pytest.raises(ConnectFailed, match="CertVerification"):
+        with pytest.raises(ConnectFailed, match="is refused: self-signed certificate; SSL_CERT_FILE can"):
             await made.send("POST", url, {"authorization": "Bearer secret"}, b"{}", timeouts=Timeouts())
     assert not any(seen)
+
+
+async def test_a_certificate_of_another_name_is_told_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tls = self_signed(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+    async with server(says(OK), tls) as url, client() as made:
+        with pytest.raises(ConnectFailed, match=r"its certificate is refused: Hostname mismatch\)$"):
+            await fetch(made, url.replace("127.0.0.1", "localhost"))
 
 
 async def test_tls_to_whom_we_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
