@@ -17,7 +17,7 @@ from gateway.economics.demand import PICO, Demand, build_demand
 from gateway.economics.dollars import plain_usd, to_usd
 from gateway.economics.errors import NoTraffic
 from gateway.economics.gpu_cost import Engine, break_even_utilisation, value_usd_per_hour
-from gateway.economics.overflow import served_value_usd_by_bin
+from gateway.economics.overflow import overflow_value_usd_by_fleet, served_value_usd_by_bin
 from gateway.economics.report import (
     BreakEvenReport,
     Confidence,
@@ -157,19 +157,21 @@ def _staircase(case: Case) -> tuple[StaircaseRow, ...]:
     best = best_replicas(load, case.usd_per_replica_hour)
     rent = case.usd_per_replica_hour * case.hours_per_month
     hosted = case.hosted_usd_per_month
+    most, slots = max(best + 2, case.replicas), case.slots_per_replica
+    served = None if slots is None else overflow_value_usd_by_fleet(load, most, slots)
     rows: list[StaircaseRow] = []
-    for count in range(1, max(best + 2, case.replicas) + 1):
+    for count in range(1, most + 1):
         value = load.layer_value_usd(count) * factor
-        fluid = replace(case, replicas=count, slots_per_replica=None).saving_usd_per_month
-        overflow = replace(case, replicas=count).saving_usd_per_month
+        fluid = replace(case, replicas=count, slots_per_replica=None)
+        overflow = None if served is None else fluid.saving_usd(served[count - 1])
         rows.append(
             StaircaseRow(
                 replicas=count,
                 value_usd=to_usd(value),
                 rent_usd=to_usd(rent),
                 pays=value >= rent,
-                fluid_total_usd=to_usd(hosted - fluid),
-                overflow_total_usd=None if case.slots_per_replica is None else to_usd(hosted - overflow),
+                fluid_total_usd=to_usd(hosted - fluid.saving_usd_per_month),
+                overflow_total_usd=None if overflow is None else to_usd(hosted - overflow),
             )
         )
     return tuple(rows)

@@ -71,10 +71,10 @@ def _point(
     replicas = max(1, best_replicas(load, case.usd_per_replica_hour))
     scaled = replace(case, load=load, hosted_usd=case.hosted_usd * scale, replicas=replicas)
     hosted = scaled.hosted_usd_per_month
-    owned = hosted - scaled.saving_usd_per_month
+    served = served_value_usd_by_bin(load, replicas, case.slots_per_replica)
+    owned = hosted - scaled.saving_usd(float(served.sum()))
     low = high = None
     if (seen := len(set(days.tolist()))) >= 2:
-        served = served_value_usd_by_bin(load, replicas, case.slots_per_replica)
         unserved_value = load.value_usd_by_bin - served
         drawn = resample_clusters(np.stack([unserved_value, load.hours], axis=1), days, generator, resamples=RESAMPLES)
         kept = owned - float(unserved_value.sum()) * scaled.month_factor

@@ -7,7 +7,7 @@ arrives while every slot is taken.
 import numpy as np
 
 from gateway.economics.load_duration import FloatArray, Load
-from gateway.economics.queueing import erlang_b_each, largest_arrival_rate
+from gateway.economics.queueing import erlang_b_by_fleet, erlang_b_each, largest_arrival_rate
 
 
 def blocked_share(load: Load, replicas: int, slots_per_replica: int) -> FloatArray:
@@ -22,6 +22,13 @@ def served_value_usd_by_bin(load: Load, replicas: int, slots_per_replica: int | 
     busy = load.busy_replicas
     served = np.divide(np.minimum(busy, replicas), busy, out=np.zeros_like(busy), where=busy > 0)
     return served * load.value_usd_by_bin
+
+
+def overflow_value_usd_by_fleet(load: Load, most_replicas: int, slots_per_replica: int) -> list[float]:
+    """What 1, 2, ... replicas save before rent over all bins, with instant overflow."""
+    offered, value = load.busy_replicas * slots_per_replica, load.value_usd_by_bin
+    each = erlang_b_by_fleet(slots_per_replica, most_replicas, offered)
+    return [float(((1.0 - blocked) * value).sum()) for blocked in each]
 
 
 def fluid_saving_usd(load: Load, usd_per_replica_hour: float, replicas: int) -> float:

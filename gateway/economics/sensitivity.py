@@ -37,9 +37,13 @@ class Case:
     @property
     def saving_usd_per_month(self) -> float:
         """Against hosting everything."""
-        served = float(served_value_usd_by_bin(self.load, self.replicas, self.slots_per_replica).sum())
+        served = served_value_usd_by_bin(self.load, self.replicas, self.slots_per_replica)
+        return self.saving_usd(float(served.sum()))
+
+    def saving_usd(self, served_usd: float) -> float:
+        """A month's, where so much of the period's load is served."""
         rent = self.replicas * self.usd_per_replica_hour * self.hours_per_month
-        return served * self.month_factor - rent - self.fixed_usd_per_month
+        return served_usd * self.month_factor - rent - self.fixed_usd_per_month
 
 
 def swing(case: Case, demand: Demand, *, change: float = CHANGE) -> list[tuple[str, float, float]]:

@@ -5,6 +5,7 @@ slot. `overflow` says what chance arrivals leave of it.
 """
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,10 +47,8 @@ def build_staircase(
 def best_replicas(load: Load, usd_per_replica_hour: float, *, minimum: int = 0) -> int:
     """n* = max{k : B_k ≥ H·T}, at least `minimum`. Fixed costs do not move it; they decide whether to start at all."""
     rent = usd_per_replica_hour * load.total_hours
-    count = 0
-    while count < replicas_for_peak(load) and load.layer_value_usd(count + 1) >= rent:
-        count += 1
-    return max(count, minimum)
+    layers = range(1, replicas_for_peak(load) + 1)  # no layer is worth more than the one before it
+    return max(bisect_left(layers, True, key=lambda layer: load.layer_value_usd(layer) < rent), minimum)
 
 
 def total_usd(load: Load, usd_per_replica_hour: float, replicas: int, *, fixed_usd: float = 0.0) -> float:

@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.economics.queueing import (
+    MOST_STEPS,
     erlang_b,
+    erlang_b_by_fleet,
     erlang_b_each,
     erlang_c,
     largest_arrival_rate,
@@ -23,6 +25,20 @@ def erlang_b_by_definition(slots: int, load: float) -> float:
 def test_the_recursion_is_the_definition(slots: int, load: float) -> None:
     assert erlang_b(slots, load) == pytest.approx(erlang_b_by_definition(slots, load), rel=1e-9)
     assert erlang_b_each(slots, np.array([load, 0.0])).tolist() == [erlang_b(slots, load), 0.0]
+
+
+@given(slots=st.integers(1, 30), most=st.integers(1, 8), load=st.floats(0, 60))
+def test_fleets_of_each_size_come_of_one_run(slots: int, most: int, load: float) -> None:
+    loads = np.array([load, 3.0])
+    by_fleet = [blocked.tolist() for blocked in erlang_b_by_fleet(slots, most, loads)]
+    assert by_fleet == [erlang_b_each(slots * count, loads).tolist() for count in range(1, most + 1)]
+
+
+@pytest.mark.parametrize("slots", [MOST_STEPS + 1, 30_000])
+def test_of_many_slots_the_definition_says_the_same_without_a_step_for_each(slots: int) -> None:
+    loads = slots * np.array([0.0, 1e-6, 0.5, 0.97, 0.999, 1.0, 1.001, 1.2, 50.0])
+    [expected] = erlang_b_by_fleet(slots, 1, loads)
+    assert erlang_b_each(slots, loads) == pytest.approx(expected, rel=1e-9, abs=1e-300)
 
 
 @given(slots=st.integers(1, 200), share=st.floats(0.01, 0.99))
