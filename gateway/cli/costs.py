@@ -117,7 +117,8 @@ def sentences(table: CostTable) -> list[str]:
     found = [text for text in (how_rows_add_up(table),) if text]
     found += [text for text in (how_certain(table.total),) if text]
     if table.unallocated_share is not None:
-        found.append(f"Unallocated: {show_usd(table.unallocated_usd or '0')}, {table.unallocated_share:.1%} of all.")
+        share = f"{table.unallocated_share:.1%} of the total"
+        found.append(f"Unallocated: {show_usd(table.unallocated_usd or '0')}, {share}.")
     if not table.total.simulated_requests and Decimal(usd := table.total.simulated_usd):
         found.append(f"Attempts at simulated models, included above at list prices and on no bill: {show_usd(usd)}.")
     if Decimal(table.shadow_usd):

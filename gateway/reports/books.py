@@ -87,7 +87,7 @@ class Books:
         by = cast("tuple[Dimension, ...]", tuple(query.dimensions()))
         filters = cast("dict[Dimension, str | None]", query.filters())
         asked = SumsQuery(bounds.since_us, bounds.until_us, by, filters, query.time_zone, most_groups=MOST_ROWS)
-        owner: Dimension | None = next((name for name in OWNERS if name in by), None)
+        owner: Dimension | None = next((name for name in OWNERS if name in by and name not in filters), None)
         try:
             table, total, [owned] = await self._read(asked, () if owner is None else (owner,))
         except TooManyGroups as error:

@@ -138,9 +138,9 @@ class IdleCost(BaseModel):
 
 class CostTable(BaseModel):
     """Groups, and the whole. `key_names` are of the keys grouped by; two keys may have one name. `unallocated` is what
-    has no owner among the team, project or tag grouped by; shadow calls are in the sums and stand apart here. Idle rent
-    is in no row and not in the total; it and savings, which count it, are of everything and so only there without
-    filters."""
+    has no owner among the team, project or tag grouped by, None where only one owner's was asked for; shadow calls are
+    in the sums and stand apart here. Idle rent is in no row and not in the total; it and savings, which count it, are
+    of everything and so only there without filters."""
 
     since: datetime
     until: datetime
