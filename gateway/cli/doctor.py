@@ -32,6 +32,7 @@ from gateway.storage.database import require_writable
 from gateway.storage.sql_notices import SqlNotices
 
 LEAST_FREE_BYTES = 2 << 30
+TRIED, TRIAL = "{breakeven}:doctor", "return redis.call('SET', KEYS[1], '', 'PX', 1000)"
 EXTRAS = {
     "engine": ("torch", "the bundled engine"),
     "train": ("sklearn", "training the classifier"),
@@ -199,16 +200,16 @@ def _redis(home: Home) -> str:
         raise StateError(f"configured, and its client is missing: {install_command('redis')}")
     from gateway.storage.redis_bytes import answering, connect_bytes
 
-    async def ping() -> None:
+    async def write() -> None:
         client = connect_bytes(url)
         try:
-            async with answering():
-                await client.ping()
+            async with answering():  # as workers do: a replica or a full one answers, and takes no changes
+                await client.register_script(TRIAL)(keys=[TRIED])
         finally:
             await client.aclose()
 
-    asyncio.run(ping())
-    return "answers"
+    asyncio.run(write())
+    return "answers and takes changes"
 
 
 def _keys(settings: Settings | None) -> Finding:

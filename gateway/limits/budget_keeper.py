@@ -57,6 +57,7 @@ class BudgetKeeper:
         self._busy_seconds = busy_seconds
         self._read_at = float("-inf")
         self._is_down = False
+        self._is_unread = False
         self._has_read = False
 
     async def start(self) -> None:
@@ -92,9 +93,15 @@ class BudgetKeeper:
             self._is_down = True
         except (DatabaseDown, TimeoutError) as error:
             why = str(error) or f"the database did not answer within {BOOKS_SECONDS:.0f} s"
-            log.error("what budgets have spent is not known anew, the last known figures stay in force: %s", why)
+            if not self._is_unread:
+                log.error("what budgets have spent is not known anew, the last known figures stay in force: %s", why)
+            self._is_unread = True
         except Exception:
-            log.exception("cannot read from the database what budgets have spent; the last known figures stay in force")
+            if not self._is_unread:
+                log.exception(
+                    "cannot read from the database what budgets have spent; the last known figures stay in force"
+                )
+            self._is_unread = True
         return False
 
     async def stop(self) -> None:
@@ -111,6 +118,9 @@ class BudgetKeeper:
         is_urgent = is_urgent or not self._has_read
         async with asyncio.timeout(BOOKS_SECONDS):
             has_read = await self._treasury.counters.read_books(self._books, is_urgent=is_urgent)
+        if has_read and self._is_unread:
+            log.warning("what budgets have spent is known anew")
+            self._is_unread = False
         self._has_read |= has_read
         self._read_at = now if self._has_read else self._read_at
         return has_read

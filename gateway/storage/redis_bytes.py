@@ -5,12 +5,13 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from gateway.errors import StoreDown
 from gateway.storage.redis_client import open_client
 
 ANSWER_SECONDS = 2.0
+SHOWN_CHARACTERS = 200
 
 
 def connect_bytes(url: str) -> "Redis":
@@ -24,5 +25,7 @@ async def answering(seconds: float = ANSWER_SECONDS) -> AsyncGenerator[None]:
     try:
         async with asyncio.timeout(seconds):
             yield
+    except ResponseError as error:
+        raise StoreDown(f"Redis refuses what it is asked: {str(error)[:SHOWN_CHARACTERS]}") from error
     except (RedisError, OSError, TimeoutError) as error:
         raise StoreDown(f"Redis does not answer ({type(error).__name__})") from error

@@ -17,7 +17,9 @@ from gateway.config.home import Home, create_home
 from gateway.config.providers import load_providers
 from gateway.errors import DatabaseDown
 from gateway.storage.database import migrate, open_database, require_writable
+from gateway.storage.redis_bytes import connect_bytes
 from gateway.storage.sql_notices import SqlNotices
+from tests.redis_server import RedisServer
 from tests.webhook_receiver import webhook_receiver
 
 
@@ -110,6 +112,27 @@ def test_what_does_not_answer_is_named_with_its_fix(home: Home) -> None:
     assert "does not answer" in checks["redis"].detail
     assert not checks["database"].is_ok
     assert not checks["redis"].is_ok
+
+
+async def _made_a_replica(url: str) -> None:
+    client = connect_bytes(url)
+    await client.execute_command("REPLICAOF", "127.0.0.1", "1")
+    await client.aclose()
+
+
+def test_a_redis_that_answers_and_takes_no_changes_is_a_finding(home: Home, tmp_path: Path) -> None:
+    """After a failover budgeted keys heard 503, and doctor found nothing."""
+    create_home(home)
+    write_first_files(home)
+    with RedisServer(tmp_path) as server:
+        with home.config_file.open("a") as file:
+            file.write(f"redis: {server.url}\n")
+        assert found(home)["redis"].detail == "answers and takes changes"
+        asyncio.run(_made_a_replica(server.url))
+        check = found(home)["redis"]
+    assert not check.is_ok
+    assert "Redis refuses what it is asked: " in check.detail
+    assert "read only replica" in check.detail
 
 
 def test_a_home_below_a_file_cannot_be_made(tmp_path: Path) -> None:

@@ -120,6 +120,21 @@ async def test_while_it_is_down_it_is_said_once(caplog: pytest.LogCaptureFixture
     assert caplog.text.count("leases are spent") == 1
 
 
+async def test_while_the_books_cannot_be_read_it_is_said_once_and_when_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A line a second filled the log's disk in an outage."""
+    rig = Rig()
+    rig.fails = True
+    for _ in range(3):
+        assert not await rig.keeper.step()
+    assert caplog.text.count("figures stay in force") == 1
+    rig.fails = False
+    for _ in range(3):
+        assert await rig.keeper.step()
+    assert caplog.text.count("is known anew") == 1
+
+
 async def test_a_request_that_waits_for_a_reading_gets_it_at_once() -> None:
     rig = Rig()
     await rig.keeper.start()
