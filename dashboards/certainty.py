@@ -11,11 +11,11 @@ def simulated(total: dict[str, Any]) -> str:
     if not requests and not float(total["simulated_usd"]):
         return ""
     if requests and requests == total["requests"]:
-        said = "all these requests."
+        said = "All of these requests are simulated"
     else:
         amount = display.dollars(total["simulated_usd"])
-        said = f"{requests:,} of these requests, {amount} of the spend."
-    return _banner(f"Simulated, at list prices, and no money spent: {said}", is_warning=True)
+        said = f"{requests:,} of these requests, {amount} of the spend, are simulated"
+    return _banner(f"{said}, at list prices: no money was spent on them.", is_warning=True)
 
 
 def left_out(total: dict[str, Any]) -> str:
@@ -23,15 +23,15 @@ def left_out(total: dict[str, Any]) -> str:
     found = ""
     if total["unpriced_requests"]:
         found += _banner(
-            f"Without a known price, and in no sum here: {total['unpriced_requests']:,} requests. Add the price, then "
-            "<code>breakeven prices reprice</code>; those with the status orphaned, which a process left behind when "
-            "it died, stay without one.",
+            f"No price is known for {total['unpriced_requests']:,} of these requests: they are in no sum here. Add the "
+            "price, then run <code>breakeven prices reprice</code>. Those with the status orphaned, which a "
+            "process left behind when it died, stay without one.",
             is_warning=True,
         )
     if total["estimated_requests"]:
         found += _banner(
-            "Counted by estimate, because the provider reported no usage: "
-            f"{total['estimated_requests']:,} of these requests."
+            f"Token counts are estimated for {total['estimated_requests']:,} of these requests, whose provider "
+            "reported no usage."
         )
     if total["cost_lower_usd"] != total["cost_upper_usd"]:
         found += _banner(_between(total))
@@ -42,7 +42,7 @@ def _between(total: dict[str, Any]) -> str:
     lower, upper = (display.dollars(total[name]) for name in ("cost_lower_usd", "cost_upper_usd"))
     most = "; some of it has no upper bound" if total["cost_upper_usd"] is None else f" and at most {upper}"
     without = ", corrections left out" if float(total["corrections_usd"]) else ""
-    return f"With what is estimated or has no known price the spend is at least {lower}{most}{without}."
+    return f"Estimates and unknown prices included, the spend is at least {lower}{most}{without}."
 
 
 def _banner(text: str, *, is_warning: bool = False) -> str:

@@ -25,9 +25,9 @@ def test_what_is_exact_needs_no_words() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"simulated_requests": 10, "simulated_usd": "5"}, "no money spent: all these requests."),
-        ({"simulated_requests": 2, "simulated_usd": "1.25"}, "2 of these requests, $1.25 of the spend."),
-        ({"simulated_usd": "0.5"}, "0 of these requests, $0.500 of the spend."),
+        ({"simulated_requests": 10, "simulated_usd": "5"}, "All of these requests are simulated, at list"),
+        ({"simulated_requests": 2, "simulated_usd": "1.25"}, "2 of these requests, $1.25 of the spend, are sim"),
+        ({"simulated_usd": "0.5"}, "0 of these requests, $0.500 of the spend, are"),
     ],
 )
 def test_simulated_spend_is_told_in_dollars(changed: dict[str, Any], said: str) -> None:
@@ -37,8 +37,8 @@ def test_simulated_spend_is_told_in_dollars(changed: dict[str, Any], said: str) 
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"unpriced_requests": 1200}, "in no sum here: 1,200 requests."),
-        ({"estimated_requests": 3}, "reported no usage: 3 of these requests."),
+        ({"unpriced_requests": 1200}, "No price is known for 1,200 of these requests: they are in no sum here."),
+        ({"estimated_requests": 3}, "estimated for 3 of these requests, whose provider reported no usage."),
         ({"cost_lower_usd": "4", "cost_upper_usd": "7"}, "the spend is at least $4.00 and at most $7.00.<"),
         ({"cost_upper_usd": None}, "at least $5.00; some of it has no upper bound.<"),
         ({"cost_lower_usd": "4", "corrections_usd": "0.5"}, "at most $5.00, corrections left out.<"),
