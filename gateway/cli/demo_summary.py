@@ -138,7 +138,8 @@ def show(summary: Summary, console: Console) -> None:
             _figure(tier.decode_tokens_per_second_p50),
         )
     show_table(table)
-    simulated = " (part of it simulated)" if any(tier.is_simulated for tier in summary.tiers) else ""
+    share = "all" if all(tier.is_simulated for tier in summary.tiers) else "part"
+    simulated = f" ({share} of it simulated)" if any(tier.is_simulated for tier in summary.tiers) else ""
     entries = "1 ledger entry" if summary.entries == 1 else f"{summary.entries} ledger entries"
     console.print(f"{summary.sent} sent, {summary.failed} failed, {entries}.")
     for problem, count in summary.problems.items():

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from gateway.cli.demo import Sent, load_prompts, read_entries, send_all
-from gateway.cli.demo_summary import Summary, show
+from gateway.cli.demo_summary import Summary, Tier, show
 from gateway.errors import ConfigurationError
 
 TOO_LONG = "This prompt is about 9,000 tokens long. [Shorten] it."
@@ -48,6 +48,14 @@ def test_the_reasons_are_shown_with_how_often() -> None:
     show(Summary(4, 3, {f"400: {TOO_LONG}": 2, "502: without a reason": 1}, 1, "0", [], []), console)
     said = f"4 sent, 3 failed, 1 ledger entry.\n- 2 failed with 400: {TOO_LONG}\n- 1 failed with 502"
     assert said in shown.getvalue()
+
+
+@pytest.mark.parametrize(("simulated", "said"), [((True,), "all"), ((True, False), "part"), ((False,), None)])
+def test_how_much_of_the_cost_is_simulated_is_said(simulated: tuple[bool, ...], said: str | None) -> None:
+    console = Console(file=(shown := io.StringIO()), width=200)
+    tiers = [Tier("m", one, 1, 1, 0, 1, "0.5", 0, None, None, None) for one in simulated]
+    show(Summary(1, 0, {}, 1, "0.5", tiers, []), console)
+    assert f"Cost of this run: $0.5{f' ({said} of it simulated)' if said else ''}\n" in shown.getvalue()
 
 
 async def test_a_gateway_that_stops_before_all_is_booked_leaves_what_is_known() -> None:
