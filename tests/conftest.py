@@ -22,6 +22,10 @@ settings.load_profile("same everywhere")
 for name in [name for name in os.environ if name.lower() in ("http_proxy", "https_proxy", "all_proxy")]:
     del os.environ[name]
 
+# Before anything imports torch, and for whom the tests start: its threads spin while they wait for each other, and here
+# for one whose core another worker has.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 TOGETHER = ("tests/browser/", "tests/engine/test_")
 """Files that share a browser with its servers, or a model: each worker that gets one of them makes all that anew."""
 
