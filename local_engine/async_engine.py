@@ -135,13 +135,20 @@ class AsyncEngine:
         )
 
     def admit(
-        self, prompt_token_ids: list[int], answers: int = 1, parameter: str = "messages", *, room: int = 1
+        self,
+        prompt_token_ids: list[int],
+        answers: int = 1,
+        parameter: str = "messages",
+        *,
+        counted_by: str = "n",
+        room: int = 1,
     ) -> "Admission":
         """Take places for a request's answers; the caller gives them back by `release`.
 
         Refuses what cannot run: a prompt that leaves no room for an answer, a full queue, a process going down.
-        `parameter` is the field that the prompt came in; where there are several prompts, give the longest. `room` is
-        the least that an answer takes, 0 where none is drawn.
+        `parameter` is the field that the prompt came in; where there are several prompts, give the longest.
+        `counted_by` is the field that asks for so many answers. `room` is the least that an answer takes, 0 where none
+        is drawn.
         """
         if self.is_draining or self.has_died:
             raise EngineDraining("The engine is shutting down.")
@@ -154,7 +161,7 @@ class AsyncEngine:
         limit = self._max_running + self._max_waiting
         if answers > limit:
             raise InvalidRequest(
-                f"The engine takes {limit} answers at a time, not {answers}; send fewer.", parameter="n"
+                f"The engine takes {limit} answers at a time, not {answers}; send fewer.", parameter=counted_by
             )
         if self._admitted + answers > limit:
             self.metrics.rejected.inc()

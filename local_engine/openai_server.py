@@ -180,7 +180,11 @@ async def _answer(served: Served, http: HttpRequest, prepared: Prepared) -> Resp
         await asyncio.to_thread(served.model.constraints.check, prepared.constraint)
     parameter = "messages" if prepared.kind == "chat" else "prompt"
     admission = served.engine.admit(
-        prepared.longest_prompt, prepared.answers, parameter, room=1 if prepared.draws else 0
+        prepared.longest_prompt,
+        prepared.answers,
+        parameter,
+        counted_by=parameter if len(prepared.prompts) > len(prepared.choices) else "n",
+        room=1 if prepared.draws else 0,
     )
     wire = AnswerWire(prepared.kind, served.model_name, served.model.tokenizer)
     if prepared.is_stream:

@@ -303,6 +303,18 @@ async def test_a_full_queue_answers_429_and_everybody_else_is_served(served: Ser
     }
 
 
+async def test_more_answers_than_the_engine_ever_takes_are_refused_by_the_field_that_asks_for_them(
+    served: Served,
+) -> None:
+    async with httpx.AsyncClient(base_url=served.url, timeout=PATIENCE_SECONDS) as client:
+        for prompts, choices, field in ((2 * SLOTS + 1, 1, "prompt"), (1, 2 * SLOTS + 1, "n")):
+            body = {"prompt": ["The capital"] * prompts, "n": choices}
+            answer = await client.post("/v1/completions", json=body)
+            error = answer.json()["error"]
+            assert (answer.status_code, error["param"]) == (400, field)
+            assert f"takes {2 * SLOTS} answers at a time, not {2 * SLOTS + 1}; send fewer" in error["message"]
+
+
 async def test_sigterm_finishes_what_runs_and_refuses_the_rest(model_path: Path) -> None:
     child = start(model_path, "--kv-blocks", "64", "--context-window", "512", "--drain-seconds", str(PATIENCE_SECONDS))
     async with httpx.AsyncClient(base_url=child.url, timeout=PATIENCE_SECONDS) as client:
