@@ -33,16 +33,8 @@ MOST_ROWS = 100_000
 HOURLY_UP_TO_US = 3 * 24 * HOUR_US
 MTOK = 10**6
 TIMES = ("hour", "day", "month")
-DIVIDED = (
-    "requests",
-    "successful_requests",
-    "input_tokens",
-    "output_tokens",
-    "input_pico_usd",
-    "cached_input_pico_usd",
-    "cache_write_pico_usd",
-    "output_pico_usd",
-)
+COUNTS = ("requests", "successful_requests", "input_tokens", "output_tokens")
+MONEY = ("input_pico_usd", "cached_input_pico_usd", "cache_write_pico_usd", "output_pico_usd")
 OWNERS: tuple[Dimension, ...] = ("team", "project", "tag")
 SIMULATED: Dimension = "is_simulated"
 
@@ -194,7 +186,8 @@ def _cost_rows(table: Grouped) -> list[CostRow]:
     priced = joined(known, by)
     timed = {part.group["model"] for part in known if part.compute_pico_usd}
     split = [part for part in known if part.group["model"] not in timed and not part.was_wholly_unpriced]
-    by_token = priced if len(split) == len(known) else joined(split, by)
+    is_same = len(split) == len(known) and not any(part.unpriced_requests for part in known)
+    by_token = priced if is_same else joined(split, by, as_booked=True)
     ordered = sorted(table.groups, key=lambda group: -group.corrected_cost_pico_usd)
     if by and by[0] in TIMES:
         ordered.sort(key=lambda group: tuple(value or "" for value in group.group.values()))
@@ -246,12 +239,16 @@ def empty_row() -> CostRow:
     return cost_row(Sums({}), None, None)
 
 
-def joined(parts: Sequence[Sums], by: Sequence[Dimension]) -> dict[tuple[str | None, ...], Sums]:
-    """What unit prices divide, added up by `by`."""
+def joined(
+    parts: Sequence[Sums], by: Sequence[Dimension], *, as_booked: bool = False
+) -> dict[tuple[str | None, ...], Sums]:
+    """What unit prices divide, added up by `by`: money, and the counts of what is known to have cost it."""
     groups: dict[tuple[str | None, ...], Sums] = {}
     for part in parts:
         before = groups.get(key := _key(part, by), Sums({}))
-        groups[key] = Sums({}, **{name: getattr(before, name) + getattr(part, name) for name in DIVIDED})
+        counts = {name: part.priced(getattr(part, name), as_booked=as_booked) for name in COUNTS}
+        more = counts | {name: getattr(part, name) for name in MONEY}
+        groups[key] = Sums({}, **{name: getattr(before, name) + count for name, count in more.items()})
     return groups
 
 

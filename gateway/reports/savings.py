@@ -32,14 +32,14 @@ def savings(snapshot: Snapshot, groups: Sequence[Sums], idle: IdleCost | None) -
     traffic = HourlyTraffic(
         hour_start_us=0,
         model="",
-        requests=sum(row.requests for row in asked),
-        input_tokens=sum(row.input_tokens for row in asked),
-        cached_input_tokens=sum(row.cached_input_tokens for row in asked),
-        output_tokens=sum(row.output_tokens for row in asked),
+        requests=sum(row.priced(row.requests) for row in asked),
+        input_tokens=sum(row.priced(row.input_tokens) for row in asked),
+        cached_input_tokens=sum(row.priced(row.cached_input_tokens) for row in asked),
+        output_tokens=sum(row.priced(row.output_tokens) for row in asked),
         gpu_seconds=0.0,
         cost_pico_usd=0,
         list_cost_pico_usd=0,
-        aborted_requests=sum(row.aborted_requests for row in asked),
+        aborted_requests=sum(row.priced(row.aborted_requests) for row in asked),
     )
     spent = sum(row.corrected_cost_pico_usd for row in groups) + (0 if idle is None else parse_usd(idle.idle_usd))
     found: list[Savings] = []

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -100,6 +101,23 @@ async def test_a_correction_is_of_no_token_class(database: AsyncEngine, books: B
     for name in ("input_usd_per_mtok", "output_usd_per_mtok"):
         assert getattr(row, name) is None, "it is not $0"
         assert getattr(after, name) == getattr(before, name), "it makes the others no cheaper"
+
+
+async def test_unknown_prices_make_other_requests_of_the_model_no_cheaper(database: AsyncEngine, books: Books) -> None:
+    before, total = await row_of(books, "mid-hosted"), await books.costs(BY_MODEL)
+    alike = [msgspec.structs.replace(unpriced(number), model="mid-hosted") for number in (60, 61)]
+    await SqlLedger(database).insert(alike)
+    after = await row_of(books, "mid-hosted")
+    assert (after.unpriced_requests, after.cost_usd) == (2, before.cost_usd)
+    for name in UNIT_PRICES:
+        assert getattr(after, name) == getattr(before, name), name
+    assert (await books.costs(BY_MODEL)).savings == total.savings, "what nobody knows the cost of was not saved"
+    found = [Adjustment(one.intent.request_id, "reprice", "now", 243_000_000, "known") for one in alike]
+    assert await SqlAdjustments(database).book(found, author="ada") == 2
+    known = await row_of(books, "mid-hosted")
+    assert Decimal(known.cost_usd) == Decimal(before.cost_usd) + Decimal("0.000486")
+    for name in set(UNIT_PRICES) - {"cost_per_successful_request_usd"}:
+        assert getattr(known, name) == getattr(before, name), name
 
 
 async def test_a_model_that_is_paid_by_time_has_a_blended_price_alone(books: Books) -> None:
