@@ -285,9 +285,9 @@ class Admission:
                 ) from error
             if refusal is not None and refusal.is_unread:  # nobody knows whether there is too little
                 raise Overloaded(
-                    "What was spent under the limit of this request is being read from the database anew, as after a "
-                    "restart of the shared store, and that is not done yet. Try again; if it lasts, the gateway's log "
-                    "says what is wrong.",
+                    "What was spent under the limit of this request is being read from the database, as for every new "
+                    "limit and after a restart of the shared store, and that is not done yet. Try again; if it lasts, "
+                    "the gateway's log says what is wrong.",
                     retry_after_seconds=RETRY_SECONDS,
                 )
             if refusal is not None:
