@@ -19,6 +19,7 @@ from classifier.words import Vocabulary
 
 SHIPPED = Path(__file__).parent / "artefact"
 PRIORS = Path(__file__).parent / "model_priors.yaml"
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, where it is: most of a book's time was this file's
 
 
 def load_artefact(path: Path | None = None) -> ItemResponseClassifier:
@@ -74,7 +75,7 @@ def build_traits(artefact: Artefact) -> Traits:
 
 def build_book(artefact: Artefact) -> CurveBook:
     facts: dict[str, Any] = artefact.facts["model"]
-    priors: dict[str, Any] = yaml.safe_load(PRIORS.read_text(encoding="utf-8"))
+    priors: dict[str, Any] = yaml.load(PRIORS.read_text(encoding="utf-8"), Loader=LOADER)
     heads = {
         name: Curve(
             head["offset"], (head["slopes"][0], head["slopes"][1]), head["deviation"], head["log_tokens"], "head"
