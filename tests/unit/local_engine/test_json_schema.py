@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 
 from local_engine.constraints import ConstraintCompiler, requested_constraint, tool_constraint
 from local_engine.errors import InvalidRequest
+from local_engine.guidance import remainders
 from local_engine.sampling_params import Constraint
 from local_engine.tokenizer import Tokenizer
 from tests.unit.local_engine.tiny_models import byte_level
@@ -137,6 +138,7 @@ def test_a_key_cannot_pass_for_another_by_its_spelling(
         ({"type": "string", "format": "iri"}, "iri; leave it out"),
         ({"type": "array", "uniqueItems": True}, '"x-guidance": {"lenient": true}'),
         ({"$ref": "https://example.com/schema.json"}, "example.com"),
+        ({"type": "integer", "multipleOf": 2**31}, "multipleOf is kept to up to 50000"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -165,6 +167,26 @@ def test_what_is_not_kept_to_is_refused_by_name(
 def test_the_way_out_that_a_refusal_names_is_one(constraints: ConstraintCompiler, asked: Any, schema: Any) -> None:
     constraint, _ = asked(schema | {"x-guidance": {"lenient": True}})
     constraints.check(constraint)
+
+
+@pytest.mark.parametrize(
+    ("source", "counted"),
+    [
+        ('{"multipleOf": 49999}', 49_999),
+        ('{"multipleOf": 86400}', 864),
+        ('{"multipleOf":0.01}', 1),
+        ('{"multipleOf": 9973000}', 9_973_000),
+        ('{"a": {"multipleOf": 30001}, "b": {"multipleOf": 30003}}', 60_004),
+        ('start: %json {"multiple\\u004ff": 99991}', 99_991),
+        ('{"multipleOf": 1e999999999}', 50_001),
+        ('{"multipleOf": 1e-9}', 1),
+        ('{"properties": {"multipleOf": {"type": "integer"}}, "const": "\\"multipleOf\\": 99991"}', 0),
+        ('{"multipleOf": -}', 0),
+    ],
+)
+def test_what_the_library_would_go_through_one_by_one_is_counted(source: str, counted: int) -> None:
+    """A multipleOf of 2147483648 took minutes and all memory there was, and with it the engine."""
+    assert remainders(source) == counted
 
 
 def test_a_schema_that_only_holds_itself_is_refused(constraints: ConstraintCompiler) -> None:
