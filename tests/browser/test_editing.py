@@ -129,7 +129,9 @@ def test_the_form_edits_the_text(browser: webdriver.Chrome, running: Running) ->
     difficulty.send_keys(Keys.CONTROL + "a")
     difficulty.send_keys("0.3" + Keys.TAB)
     see(browser, "difficulty at most 0.3 → any")
-    rules[1].find_element(By.CSS_SELECTOR, "button[aria-label='Move up']").click()
+    up = rules[1].find_element(By.CSS_SELECTOR, "button[aria-label='Move up']")
+    assert min(up.size["width"], up.size["height"]) >= 24, "large enough to be hit (WCAG 2.2, 2.5.8)"
+    up.click()
     wait = patient(browser)
     wait.until(
         lambda one: one.find_element(By.CSS_SELECTOR, ".be-rule input").get_attribute("value") == "easy-goes-cheap"
