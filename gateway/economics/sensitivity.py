@@ -57,25 +57,34 @@ def swing(case: Case, demand: Demand, *, change: float = CHANGE) -> list[tuple[s
 
 
 def _inputs(demand: Demand) -> Mapping[str, Callable[[Case, float], Case]]:
+    busy_seconds = float((demand.load.hours * demand.load.busy_replicas).sum()) * 3600
+    variable = demand.variable_usd / busy_seconds if busy_seconds else 0.0
+
+    def scaled(case: Case, *, credit: float = 1.0, seconds: float = 1.0) -> Case:
+        return replace(case, load=_scale(case.load, variable, credit=credit, seconds=seconds))
+
     inputs: dict[str, Callable[[Case, float], Case]] = {
         "price of a GPU-hour": lambda case, by: replace(case, usd_per_replica_hour=case.usd_per_replica_hour * by),
-        "hosted price": lambda case, by: replace(case, load=_scale(case.load, value=by)),
-        "GPU-seconds per request": lambda case, by: replace(case, load=_scale(case.load, seconds=by)),
+        "hosted price": lambda case, by: scaled(case, credit=by),
+        "GPU-seconds per request": lambda case, by: scaled(case, seconds=by),
         "requests per day": lambda case, by: replace(case, load=case.load.scaled(by)),
         FIXED_COST: lambda case, by: replace(case, fixed_usd_per_month=case.fixed_usd_per_month * by),
     }
     prefill = demand.prefill_share
     if prefill is not None:  # without a curve nobody knows which share of a GPU-second is decode
         output = demand.output_value_share
-        inputs["output tokens per request"] = lambda case, by: replace(
-            case, load=_scale(case.load, value=1 + output * (by - 1), seconds=1 + (1 - prefill) * (by - 1))
+        inputs["output tokens per request"] = lambda case, by: scaled(
+            case, credit=1 + output * (by - 1), seconds=1 + (1 - prefill) * (by - 1)
         )
     return inputs
 
 
-def _scale(load: Load, *, value: float = 1.0, seconds: float = 1.0) -> Load:
+def _scale(load: Load, variable_usd_per_gpu_second: float, *, credit: float, seconds: float) -> Load:
+    """`credit` is of the hosted price alone: what a busy second costs beyond the rent goes with the seconds."""
+    was = load.gpu_seconds_per_request
+    hosted = load.value_usd_per_request + variable_usd_per_gpu_second * was
     return replace(
         load,
-        gpu_seconds_per_request=load.gpu_seconds_per_request * seconds,
-        value_usd_per_request=load.value_usd_per_request * value,
+        gpu_seconds_per_request=was * seconds,
+        value_usd_per_request=hosted * credit - variable_usd_per_gpu_second * was * seconds,
     )

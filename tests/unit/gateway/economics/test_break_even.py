@@ -268,6 +268,21 @@ def test_the_tornado_is_sorted_and_points_the_right_way() -> None:
         assert swings[name].saving_at_minus_25_percent_usd < swings[name].saving_at_plus_25_percent_usd
 
 
+@pytest.mark.parametrize(("factor", "end"), [(3, "minus"), (5, "plus")])
+def test_the_tornado_says_what_the_report_says_at_that_price(factor: int, end: str) -> None:
+    plan = make_plan(variable_pico_usd=30_000_000)
+    prices = (MINI.input_pico_usd_per_token, MINI.cached_input_pico_usd_per_token, MINI.output_pico_usd_per_token)
+    other = HostedAlternative("other", *(price * factor // 4 for price in prices))
+    dearer_gpu = replace(plan, gpu_hour_price_pico_usd=plan.gpu_hour_price_pico_usd * factor // 4)
+    swings = {swing.input: swing for swing in analyse(make_days(7), plan).tornado}
+    for name, report in (
+        ("hosted price", analyse(make_days(7), plan, hosted=other)),
+        ("price of a GPU-hour", analyse(make_days(7), dearer_gpu)),
+    ):
+        said = getattr(swings[name], f"saving_at_{end}_25_percent_usd")
+        assert float(said) == pytest.approx(float(report.month.plan_saving_usd), abs=1e-6), name
+
+
 def test_the_output_length_needs_a_curve_and_no_fixed_cost_has_no_bar() -> None:
     rows = [make_hour(hour, 3600, gpu_seconds=1800.0) for hour in range(48)]
     names = {swing.input for swing in analyse(rows, engine=None).tornado}
