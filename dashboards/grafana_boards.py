@@ -176,7 +176,8 @@ COSTS = (
                 "OR (scope = 'project' AND project = finance_budgets.name))) AS spent_usd FROM finance_budgets",
             ),
         ),
-        "UTC month. The forecast and the chance of exceeding are in the web UI.",
+        "UTC month, as booked: what a process left behind when it died has no price and is not in it, while budgets "
+        "count the most that it may have cost. That, the forecast and the chance of exceeding are in the web UI.",
         is_sql=True,
         kind="table",
     ),
