@@ -20,13 +20,13 @@ from benchmarks.engine_cpu.sizes import Sizes
 from benchmarks.report import Bar, build_report
 from local_engine.assembly import assemble
 from local_engine.config import EngineConfig, WeightFormat
-from local_engine.gguf_loader import load_gguf
-from local_engine.packages import DEFAULT_MODEL, default_models_directory, fetch_model, print_progress
+from local_engine.loading.gguf_loader import load_gguf
+from local_engine.loading.packages import DEFAULT_MODEL, default_models_directory, fetch_model, print_progress
+from local_engine.loading.weights import LoadedFile
 from local_engine.request import Request
-from local_engine.sampling_params import SamplingParams
+from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Batch, Row
 from local_engine.steps import Runner
-from local_engine.weights import LoadedFile
 
 ROOT = Path(__file__).resolve().parents[1]
 LLAMA_PYTHON = ROOT / ".venv-llama" / "bin" / "python"

@@ -22,10 +22,10 @@ from benchmarks.report import Bar, build_report
 from local_engine.assembly import Engine, build_engine
 from local_engine.async_engine import AsyncEngine
 from local_engine.config import EngineConfig, WeightFormat
+from local_engine.loading.packages import DEFAULT_MODEL, default_models_directory, fetch_model, print_progress
 from local_engine.native.build import load_decoder
-from local_engine.packages import DEFAULT_MODEL, default_models_directory, fetch_model, print_progress
 from local_engine.request import Request
-from local_engine.sampling_params import SamplingParams
+from local_engine.sampling.sampling_params import SamplingParams
 
 CLIENTS = 8
 ANSWER_TOKENS = 24

@@ -13,27 +13,27 @@ from local_engine.attention.cpu import CpuAttention
 from local_engine.block_pool import BlockPool
 from local_engine.choices import Machine, Wishes, decide, sentence
 from local_engine.config import CPU_WEIGHTS, GPU_WEIGHTS, EngineConfig, ModelConfig
-from local_engine.constraints import ConstraintCompiler
 from local_engine.engine_core import EngineCore
 from local_engine.errors import ModelUnsupported
 from local_engine.gpu_faults import preparing
 from local_engine.kv_cache_manager import KvCacheManager
 from local_engine.layers.linear import DenseLinear
+from local_engine.loading.safetensors_loader import load_safetensors
+from local_engine.loading.weight_shapes import checked
+from local_engine.loading.weights import LoadedFile
 from local_engine.memory_plan import plan_blocks
 from local_engine.metrics import EngineMetrics
 from local_engine.model import DecoderModel
 from local_engine.model_runner import ModelRunner
 from local_engine.native.native_decoder import NativeDecoder, can_run, why_not
 from local_engine.native.native_runner import NativeRunner
-from local_engine.safetensors_loader import load_safetensors
-from local_engine.sampler import Sampler
+from local_engine.sampling.constraints import ConstraintCompiler
+from local_engine.sampling.sampler import Sampler
 from local_engine.scheduler import Scheduler
 from local_engine.steps import DirectSteps, Runner, Steps
-from local_engine.tokenizer import Tokenizer
+from local_engine.text.tokenizer import Tokenizer
 from local_engine.transfer import on_device
 from local_engine.warm_up import warm_up
-from local_engine.weight_shapes import checked
-from local_engine.weights import LoadedFile
 from native import huge_pages
 
 DETERMINISTIC_CHUNK = 128
@@ -126,7 +126,7 @@ def load_model(path: Path) -> LoadedFile:
     if path.is_dir():
         return checked(load_safetensors(path))
     # Imported here: a folder can do without the library that reads GGUF.
-    from local_engine.gguf_loader import load_gguf
+    from local_engine.loading.gguf_loader import load_gguf
 
     return checked(load_gguf(path))
 

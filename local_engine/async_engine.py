@@ -19,7 +19,7 @@ from local_engine.errors import ContextLengthExceeded, EngineDraining, InvalidRe
 from local_engine.kv_cache_manager import KvCacheManager
 from local_engine.metrics import EngineMetrics, answer_timings
 from local_engine.request import Request, Status
-from local_engine.sampling_params import SamplingParams
+from local_engine.sampling.sampling_params import SamplingParams
 
 IDLE_WAIT_SECONDS = 0.5
 logger = logging.getLogger(__name__)

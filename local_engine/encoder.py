@@ -8,7 +8,7 @@ from tokenizers import Tokenizer as FastTokenizer
 from torch.nn import functional as F
 
 from local_engine.errors import ContextLengthExceeded, ModelUnavailable, ModelUnsupported
-from local_engine.safetensors_loader import SafetensorsWeights, read_json
+from local_engine.loading.safetensors_loader import SafetensorsWeights, read_json
 
 BATCH_TOKENS = 4096
 

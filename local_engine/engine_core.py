@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from local_engine.answer_text import AnswerText
-from local_engine.logprobs import TokenLogprobs
 from local_engine.request import FinishReason, Request, Status
-from local_engine.sampler import Drawn
+from local_engine.sampling.logprobs import TokenLogprobs
+from local_engine.sampling.sampler import Drawn
 from local_engine.scheduler import Batch, Row, Scheduler
 from local_engine.spec_decode import NgramDrafter
 from local_engine.steps import BegunStep, Steps
-from local_engine.tokenizer import Tokenizer
+from local_engine.text.answer_text import AnswerText
+from local_engine.text.tokenizer import Tokenizer
 
 # What a device or a product may raise for one batch.
 STEP_ERRORS = (RuntimeError, ValueError, IndexError, MemoryError)

@@ -13,7 +13,7 @@ from local_engine.attention.protocol import AttentionBackend, AttentionBatch
 from local_engine.config import ModelConfig
 from local_engine.layers.linear import Linear, LinearBuilder, StoredLinears
 from local_engine.layers.rotary import Rotary, rotate
-from local_engine.weights import WeightSource, stack_nibbles
+from local_engine.loading.weights import WeightSource, stack_nibbles
 
 
 @dataclass(frozen=True, slots=True)

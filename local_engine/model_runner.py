@@ -7,7 +7,7 @@ import torch
 
 from local_engine.attention.protocol import AttentionBatch
 from local_engine.model import DecoderModel, KvCache
-from local_engine.prompt_scores import score_prompts
+from local_engine.sampling.prompt_scores import score_prompts
 from local_engine.scheduler import Batch, Row
 from local_engine.transfer import send
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
-from local_engine.logprobs import TokenLogprobs
-from local_engine.sampling_params import SamplingParams
+from local_engine.sampling.logprobs import TokenLogprobs
+from local_engine.sampling.sampling_params import SamplingParams
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 

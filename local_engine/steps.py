@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 
 from local_engine.request import Request
-from local_engine.sampler import Drawn, Sampler
+from local_engine.sampling.sampler import Drawn, Sampler
 from local_engine.scheduler import Batch, Row
 
 

@@ -3,7 +3,7 @@
 from local_engine.engine_core import EngineCore
 from local_engine.errors import StepFailed
 from local_engine.request import Request
-from local_engine.sampling_params import SamplingParams
+from local_engine.sampling.sampling_params import SamplingParams
 
 
 def warm_up_lengths(max_tokens: int) -> list[int]:

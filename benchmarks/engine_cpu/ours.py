@@ -6,9 +6,9 @@ from dataclasses import replace
 from benchmarks.engine_cpu.sizes import SEQUENCES, Measure, Sizes, random_prompt
 from local_engine.assembly import Engine, assemble
 from local_engine.config import EngineConfig, WeightFormat
+from local_engine.loading.weights import LoadedFile
 from local_engine.request import Request
-from local_engine.sampling_params import SamplingParams
-from local_engine.weights import LoadedFile
+from local_engine.sampling.sampling_params import SamplingParams
 from native import huge_pages
 
 GROUNDED = (

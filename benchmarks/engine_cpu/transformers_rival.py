@@ -7,7 +7,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.engine_cpu.sizes import SEQUENCES, Measure, Sizes, random_prompt
-from local_engine.weights import LoadedFile
+from local_engine.loading.weights import LoadedFile
 
 
 class Transformers:

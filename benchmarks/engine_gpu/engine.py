@@ -22,11 +22,11 @@ from local_engine.kernels.gpu_runner import GpuRunner, attention_batch
 from local_engine.kernels.gpu_steps import GpuSteps
 from local_engine.kernels.sampling import SamplingTensors, sample
 from local_engine.kv_cache_manager import KvCacheManager
+from local_engine.loading.weights import WeightSource
 from local_engine.request import Request
-from local_engine.sampling_params import SamplingParams
+from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Batch, Row, Scheduler
-from local_engine.tokenizer import Tokenizer
-from local_engine.weights import WeightSource
+from local_engine.text.tokenizer import Tokenizer
 
 BLOCK_SIZE = 16
 

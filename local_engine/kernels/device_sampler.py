@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import torch
 
-from local_engine.constraints import Matcher
 from local_engine.kernels.batch_draw import BatchDraw
 from local_engine.request import Request
-from local_engine.sampler import Drawn, Sampler, change_logits, leaves_logits, token_logprobs, within
+from local_engine.sampling.constraints import Matcher
+from local_engine.sampling.sampler import Drawn, Sampler, change_logits, leaves_logits, token_logprobs, within
 from local_engine.transfer import Arriving, fetch
 
 

@@ -20,8 +20,8 @@ from local_engine.kernels.rope_store import HeadNorms, rope_store
 from local_engine.kernels.silu_mul import silu_mul
 from local_engine.layers.linear import DenseLinear, Linear, LinearBuilder, StoredLinears
 from local_engine.layers.rotary import rotation_tables
+from local_engine.loading.weights import WeightSource
 from local_engine.model import DecoderModel, KvCache, Layer
-from local_engine.weights import WeightSource
 
 
 class FusedDecoder(DecoderModel):

@@ -11,7 +11,7 @@ from local_engine.kernels.fused_decoder import FusedDecoder
 from local_engine.kernels.gpu_runner import GpuRunner
 from local_engine.kernels.linear import build_fp8_linear, build_int4_linear, stored_int4_linear
 from local_engine.layers.linear import DenseLinear, LinearBuilder, StoredLinears
-from local_engine.weights import NibbleBlocks, WeightSource, no_nibbles
+from local_engine.loading.weights import NibbleBlocks, WeightSource, no_nibbles
 
 # A split count that suits one sequence on a large GPU, fixed where a row's bits must not depend on its batch.
 DETERMINISTIC_SPLITS = 8

@@ -9,7 +9,7 @@ from local_engine.gpu_faults import check_answers
 from local_engine.kernels.device_sampler import DeviceDraw, DeviceSampler
 from local_engine.kernels.gpu_runner import GpuRunner
 from local_engine.model_runner import TokenPatch
-from local_engine.sampler import Drawn
+from local_engine.sampling.sampler import Drawn
 from local_engine.scheduler import Batch, Row
 from local_engine.steps import DoneStep, drawing_requests, one_per_row
 from local_engine.transfer import on_device

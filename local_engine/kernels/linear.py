@@ -5,7 +5,7 @@ import torch
 from local_engine.kernels.fp8 import fp8_matmul, quantise_weight
 from local_engine.kernels.int4 import Int4Weight, int4_matmul, pack, quantise
 from local_engine.layers.linear import DenseLinear, Linear
-from local_engine.weights import NibbleBlocks
+from local_engine.loading.weights import NibbleBlocks
 
 INT4_GROUP = 128
 

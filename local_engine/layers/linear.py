@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch.nn import functional as F
 
-from local_engine.weights import NibbleBlocks
+from local_engine.loading.weights import NibbleBlocks
 
 
 class Linear(Protocol):

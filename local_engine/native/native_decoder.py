@@ -8,6 +8,7 @@ import torch
 
 from local_engine.config import ModelConfig
 from local_engine.layers.rotary import rotation_tables
+from local_engine.loading.weights import BLOCK, LoadedFile, stack_blocks, stack_nibbles
 from local_engine.native.build import load_decoder, runnable_sets
 from local_engine.native.packed import (
     LANES,
@@ -20,7 +21,6 @@ from local_engine.native.packed import (
     pack_nibbles,
     pack_scaled,
 )
-from local_engine.weights import BLOCK, LoadedFile, stack_blocks, stack_nibbles
 from native.library import find_compiler
 
 HEAD_SIZES: Final = (64, 128)

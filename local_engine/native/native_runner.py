@@ -13,7 +13,7 @@ from local_engine.model_runner import block_table_of, lazy_zeros, logit_position
 from local_engine.native.build import load_decoder
 from local_engine.native.native_decoder import NativeDecoder
 from local_engine.native.packed import LANES, CLayer, CStep
-from local_engine.prompt_scores import score_prompts
+from local_engine.sampling.prompt_scores import score_prompts
 from local_engine.scheduler import Batch
 
 

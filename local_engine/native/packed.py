@@ -7,7 +7,7 @@ from typing import Final
 import torch
 from torch.nn import functional as F
 
-from local_engine.weights import BLOCK, NibbleBlocks, ScaledBlocks
+from local_engine.loading.weights import BLOCK, NibbleBlocks, ScaledBlocks
 
 LANES: Final = 16
 # `Format` of tiles.h.

@@ -14,18 +14,18 @@ from local_engine.assembly import Compute, Engine, assemble
 from local_engine.attention.cpu import CpuAttention
 from local_engine.config import EngineConfig
 from local_engine.errors import ModelUnavailable
-from local_engine.gguf_loader import load_gguf
 from local_engine.layers.linear import DenseLinear
+from local_engine.loading.gguf_loader import load_gguf
+from local_engine.loading.packages import DEFAULT_MODEL, fetch_model
+from local_engine.loading.weights import LoadedFile, WeightSource
 from local_engine.model import DecoderModel
 from local_engine.model_runner import ModelRunner
 from local_engine.native.native_decoder import NativeDecoder, can_run
 from local_engine.native.native_runner import NativeRunner
-from local_engine.packages import DEFAULT_MODEL, fetch_model
 from local_engine.request import Request
-from local_engine.sampler import Sampler
-from local_engine.sampling_params import SamplingParams
+from local_engine.sampling.sampler import Sampler
+from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.steps import DirectSteps
-from local_engine.weights import LoadedFile, WeightSource
 
 MODELS = Path(__file__).resolve().parents[2] / ".models"
 EngineBuilder = Callable[..., Engine]

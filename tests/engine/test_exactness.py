@@ -8,8 +8,8 @@ import torch
 from transformers import LlamaForCausalLM
 
 from local_engine.assembly import Engine
+from local_engine.loading.weights import LoadedFile
 from local_engine.request import Request
-from local_engine.weights import LoadedFile
 from tests.engine.conftest import EngineBuilder, greedy, run
 from tests.engine.prompts import CHATS, ODD, long_text
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from benchmarks import engine_quality
+from local_engine.loading.weights import LoadedFile
 from local_engine.native.build import load_decoder
-from local_engine.weights import LoadedFile
 from tests.engine.conftest import EngineBuilder, greedy, run
 from tests.engine.prompts import CHATS
 

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks import engine_soak
 from local_engine.assembly import assemble
-from local_engine.weights import LoadedFile
+from local_engine.loading.weights import LoadedFile
 
 pytestmark = pytest.mark.engine
 

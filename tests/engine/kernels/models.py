@@ -3,10 +3,10 @@
 import torch
 
 from local_engine.config import ModelConfig
+from local_engine.loading.weights import WeightSource
 from local_engine.request import Request
-from local_engine.sampling_params import SamplingParams
+from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Batch, Row
-from local_engine.weights import WeightSource
 
 
 class RandomWeights:

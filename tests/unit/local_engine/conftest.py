@@ -7,8 +7,8 @@ import pytest
 
 from local_engine.assembly import Engine, assemble
 from local_engine.config import EngineConfig
-from local_engine.openai_server import build_app
-from local_engine.safetensors_loader import load_safetensors
+from local_engine.loading.safetensors_loader import load_safetensors
+from local_engine.server.openai_server import build_app
 from tests.unit.local_engine.asking import client_of
 from tests.unit.local_engine.tiny_models import make_model, write_folder
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from local_engine.prompt_scores import score_prompts
 from local_engine.request import Request
-from local_engine.sampler import Drawn, Sampler
-from local_engine.sampling_params import SamplingParams
+from local_engine.sampling.prompt_scores import score_prompts
+from local_engine.sampling.sampler import Drawn, Sampler
+from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Batch, Row
 from local_engine.steps import DirectSteps
 

@@ -15,5 +15,5 @@ def test_the_command_line_answers_help_without_torch() -> None:
 
 
 def test_serving_starts_without_the_constraint_library() -> None:
-    code = "import sys, local_engine.assembly, local_engine.openai_server; sys.exit('llguidance' in sys.modules)"
+    code = "import sys, local_engine.assembly, local_engine.server.openai_server; sys.exit('llguidance' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -14,9 +14,9 @@ import uvicorn
 from local_engine.async_engine import AsyncEngine
 from local_engine.errors import ContextLengthExceeded, DeviceLost, EngineDraining, InvalidRequest, QueueFull
 from local_engine.metrics import EngineMetrics
-from local_engine.sampling_params import SamplingParams
+from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Batch
-from local_engine.serving import stop_when_told
+from local_engine.server.serving import stop_when_told
 from tests.unit.local_engine.scripted import AheadStep, AheadSteps, SlotRunner, expected_answer
 from tests.unit.local_engine.test_scheduler import make_core
 

@@ -45,9 +45,9 @@ def test_a_folder_without_constraints_needs_neither_gguf_nor_llguidance() -> Non
     code = """
 from unittest.mock import sentinel
 from local_engine.assembly import load_model
-from local_engine.constraints import ConstraintCompiler
+from local_engine.sampling.constraints import ConstraintCompiler
 from local_engine.errors import InvalidRequest
-from local_engine.sampling_params import Constraint
+from local_engine.sampling.sampling_params import Constraint
 
 try:
     ConstraintCompiler(sentinel.tokenizer, 10).check(Constraint("regex", "a+"))

@@ -14,9 +14,9 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from transformers import BertConfig, BertModel
 
-from local_engine.embeddings_endpoint import answer_embeddings
 from local_engine.encoder import SentenceEncoder
 from local_engine.errors import InvalidRequest, ModelUnsupported
+from local_engine.server.embeddings_endpoint import answer_embeddings
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"w{i}" for i in range(60))]
 TEXTS = ["w1 w2 w3", "w9", "w4 " * 25, "w5 w6 unknown"]

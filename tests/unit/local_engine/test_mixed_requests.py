@@ -9,16 +9,16 @@ from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.models import BPE
 
 from local_engine.block_pool import BlockPool
-from local_engine.constraints import ConstraintCompiler
 from local_engine.engine_core import EngineCore
 from local_engine.kv_cache_manager import KvCacheManager
-from local_engine.logprobs import TokenLogprobs
 from local_engine.request import Request
-from local_engine.sampler import Sampler
-from local_engine.sampling_params import Constraint
+from local_engine.sampling.constraints import ConstraintCompiler
+from local_engine.sampling.logprobs import TokenLogprobs
+from local_engine.sampling.sampler import Sampler
+from local_engine.sampling.sampling_params import Constraint
 from local_engine.scheduler import Scheduler
 from local_engine.steps import DirectSteps
-from local_engine.tokenizer import Tokenizer, byte_alphabet
+from local_engine.text.tokenizer import Tokenizer, byte_alphabet
 from tests.unit.local_engine.scripted import VOCABULARY, SlotRunner, make_request
 
 END = VOCABULARY - 1

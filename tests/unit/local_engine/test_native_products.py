@@ -5,6 +5,7 @@ import ctypes
 import pytest
 import torch
 
+from local_engine.loading.weights import BLOCK, NibbleBlocks, ScaledBlocks
 from local_engine.native.build import compile_decoder, load_decoder, runnable_sets
 from local_engine.native.packed import (
     BRAINS,
@@ -20,7 +21,6 @@ from local_engine.native.packed import (
     pack_scaled,
     quantise_blocks,
 )
-from local_engine.weights import BLOCK, NibbleBlocks, ScaledBlocks
 
 LIBRARIES = {instructions.name: compile_decoder(instructions) for instructions in runnable_sets()}
 pytestmark = [

@@ -14,6 +14,7 @@ from local_engine.attention.cpu import CpuAttention
 from local_engine.config import EngineConfig, ModelConfig
 from local_engine.errors import ModelUnsupported
 from local_engine.layers.linear import DenseLinear, LinearBuilder
+from local_engine.loading.weights import BLOCK, LoadedFile, NibbleBlocks, ScaledBlocks, no_blocks
 from local_engine.model import DecoderModel
 from local_engine.model_runner import ModelRunner
 from local_engine.native.build import compile_decoder, load_decoder, runnable_sets
@@ -21,10 +22,9 @@ from local_engine.native.native_decoder import NativeDecoder, can_run, why_not
 from local_engine.native.native_runner import NativeRunner
 from local_engine.native.packed import pack_bytes, pack_float, pack_nibbles, quantise_blocks
 from local_engine.request import Request
-from local_engine.sampling_params import SamplingParams
+from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Batch, Row
 from local_engine.steps import Runner
-from local_engine.weights import BLOCK, LoadedFile, NibbleBlocks, ScaledBlocks, no_blocks
 
 pytestmark = pytest.mark.skipif(
     load_decoder() is None, reason="needs a C++ compiler and AVX2: install g++ on an x86-64 machine"

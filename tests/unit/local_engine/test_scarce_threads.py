@@ -11,8 +11,8 @@ pytest.importorskip(
 
 SCRIPT = """
 import resource
-from tests.unit.local_engine.test_user_markup import byte_level
-from local_engine.tokenizer import Tokenizer
+from tests.unit.local_engine.text.test_user_markup import byte_level
+from local_engine.text.tokenizer import Tokenizer
 
 tokenizer = Tokenizer(byte_level(), chat_template=None, bos_token_id=None, eos_token_ids=[256])
 with open("/proc/self/statm") as file:

@@ -11,7 +11,7 @@ from local_engine.kv_cache_manager import KvCacheManager
 from local_engine.request import Request, Status
 from local_engine.scheduler import Scheduler
 from local_engine.steps import Steps
-from local_engine.tokenizer import Tokenizer
+from local_engine.text.tokenizer import Tokenizer
 from tests.unit.local_engine.scripted import (
     VOCABULARY,
     AheadSteps,

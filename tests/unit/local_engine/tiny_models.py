@@ -23,7 +23,7 @@ from transformers import (
 )
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from local_engine.tokenizer import byte_alphabet
+from local_engine.text.tokenizer import byte_alphabet
 
 SHAPE: dict[str, Any] = {
     "hidden_size": 64,

@@ -9,7 +9,6 @@ from triton.errors import TritonError
 from local_engine.attention.cpu import CpuAttention
 from local_engine.attention.triton_attention import TritonAttention, leading_ones
 from local_engine.config import ModelConfig, WeightFormat
-from local_engine.constraints import ConstraintCompiler
 from local_engine.cuda_graph import DecodeBuffers, DecodeRow
 from local_engine.kernels import gpu_runner
 from local_engine.kernels.advance import advance
@@ -18,11 +17,12 @@ from local_engine.kernels.fused_decoder import FusedDecoder
 from local_engine.kernels.gpu_assembly import GpuPlan, build_gpu_runner
 from local_engine.kernels.gpu_runner import GpuRunner, attention_batch
 from local_engine.layers.linear import DenseLinear
+from local_engine.loading.weights import BLOCK, NibbleBlocks
 from local_engine.model import DecoderModel
 from local_engine.model_runner import ModelRunner
-from local_engine.sampling_params import Constraint, SamplingParams
-from local_engine.tokenizer import Tokenizer
-from local_engine.weights import BLOCK, NibbleBlocks
+from local_engine.sampling.constraints import ConstraintCompiler
+from local_engine.sampling.sampling_params import Constraint, SamplingParams
+from local_engine.text.tokenizer import Tokenizer
 from tests.engine.kernels.builders import relative_error
 from tests.engine.kernels.models import make_batch, make_config, make_request, make_weights
 from tests.unit.local_engine.tiny_models import byte_level

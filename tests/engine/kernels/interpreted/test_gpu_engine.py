@@ -17,11 +17,11 @@ from local_engine.layers.linear import DenseLinear
 from local_engine.model import DecoderModel
 from local_engine.model_runner import ModelRunner
 from local_engine.request import Request
-from local_engine.sampler import Sampler
-from local_engine.sampling_params import SamplingParams
+from local_engine.sampling.sampler import Sampler
+from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Scheduler
 from local_engine.steps import DirectSteps, Steps
-from local_engine.tokenizer import Tokenizer
+from local_engine.text.tokenizer import Tokenizer
 from tests.engine.kernels.models import make_config, make_weights
 
 CPU = torch.device("cpu")

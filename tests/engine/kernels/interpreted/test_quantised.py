@@ -10,7 +10,7 @@ from local_engine.kernels.fp8 import fp8_matmul, quantise_rows, quantise_weight
 from local_engine.kernels.gemv import gemv
 from local_engine.kernels.int4 import Int4Weight, dequantise, int4_matmul, pack, quantise
 from local_engine.kernels.linear import Int4Linear, stored_int4_linear
-from local_engine.weights import NibbleBlocks
+from local_engine.loading.weights import NibbleBlocks
 from tests.engine.kernels.builders import relative_error
 
 

@@ -1,0 +1,248 @@
+"""Reads a model folder as Hugging Face writes it: config, safetensors shards, tokenizer and chat template."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from safetensors import SafetensorError, safe_open
+from tokenizers import Tokenizer as FastTokenizer
+
+from local_engine.config import ModelConfig, RopeScaling, extended_window
+from local_engine.errors import ModelUnavailable, ModelUnsupported
+from local_engine.loading.quantised_weights import QuantisedWeights, plain_float, read_scheme
+from local_engine.loading.weights import LoadedFile, WeightSource, no_nibbles
+from local_engine.text.tokenizer import Tokenizer
+
+FAMILIES: Final = ("llama", "mistral", "qwen2", "qwen3")
+INDEX: Final = "model.safetensors.index.json"
+FULL, SLIDING = "full_attention", "sliding_attention"
+SHORT: Final = ("BF16", "F16")
+SILU: Final = ("silu", "swish")
+# Frequencies that change with the length beyond the window: within it they are the plain ones.
+PLAIN_ROPE: Final = ("default", "dynamic")
+
+
+class SafetensorsWeights:
+    """Tensors of one or more safetensors files, opened once and read on demand."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files: dict[str, Any] = {}
+        for path in _shards(folder):
+            try:
+                opened = safe_open(path, framework="pt")
+                self._files |= dict.fromkeys(opened.keys(), opened)
+            except (SafetensorError, OSError) as error:
+                raise ModelUnavailable(f"{path.name} is not a whole safetensors file ({error}).") from error
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._files
+
+    def names(self) -> list[str]:
+        """Names of all tensors."""
+        return list(self._files)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """Return one tensor in float32; raises ModelUnsupported when it is missing or needs a scale."""
+        return plain_float(self.raw(name), name)
+
+    def mean_bytes(self) -> float:
+        """Bytes per value over all tensors, at most four."""
+        sliced = [file.get_slice(name) for name, file in self._files.items()]
+        sizes = [(math.prod(part.get_shape()), 2 if part.get_dtype() in SHORT else 4) for part in sliced]
+        return sum(count * width for count, width in sizes) / max(1, sum(count for count, _ in sizes))
+
+    def raw(self, name: str) -> torch.Tensor:
+        """Return one tensor in the file's own type; raises ModelUnsupported when it is missing."""
+        if name not in self._files:
+            raise ModelUnsupported(f"The model folder has no tensor {name}.")
+        try:
+            return self._files[name].get_tensor(name)
+        except SafetensorError as error:
+            raise ModelUnavailable(f"Tensor {name} cannot be read ({error}).") from error
+
+
+def load_safetensors(folder: Path) -> LoadedFile:
+    """Open a folder; ModelUnavailable when part of it is missing or damaged, ModelUnsupported for other kinds."""
+    raw = read_json(folder / "config.json")
+    stored = SafetensorsWeights(folder)
+    scheme = read_scheme(raw, folder.name)
+    weights: SafetensorsWeights | QuantisedWeights = stored if scheme is None else QuantisedWeights(stored, scheme)
+    try:
+        config = _read_config(raw, folder, has_head="lm_head.weight" in weights, weights=weights)
+        tokenizer = _load_tokenizer(folder, raw)
+    except KeyError as error:
+        raise ModelUnavailable(f"{folder / 'config.json'} lacks {error.args[0]!r}.") from error
+    except (ValueError, TypeError, AttributeError, ArithmeticError, MemoryError) as error:
+        raise ModelUnavailable(f"A JSON file of {folder} holds a value of the wrong kind ({error}).") from error
+    nibbles = weights.nibbles if isinstance(weights, QuantisedWeights) else no_nibbles
+    stored_in = None if scheme is None else scheme.stored
+    held = 4.0 if scheme is not None else stored.mean_bytes()
+    return LoadedFile(config, weights, tokenizer, nibbles, stored_in, bytes_per_weight=held)
+
+
+def _shards(folder: Path) -> list[Path]:
+    if (folder / INDEX).exists():
+        try:
+            names = sorted(set(read_json(folder / INDEX)["weight_map"].values()))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ModelUnavailable(f"{folder / INDEX} has no weight_map from tensors to files.") from error
+        return [folder / str(name) for name in names]
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise ModelUnavailable(f"{folder} holds no safetensors file.")
+    return files
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Parse a JSON object; raises ModelUnavailable."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelUnavailable(f"Cannot read {path} ({error}).") from error
+    if not isinstance(raw, dict):
+        raise ModelUnavailable(f"{path} holds no JSON object.")
+    return raw
+
+
+def _read_config(raw: dict[str, Any], folder: Path, *, has_head: bool, weights: WeightSource) -> ModelConfig:
+    family = raw["model_type"]
+    if family not in FAMILIES:
+        raise ModelUnsupported(f"{folder.name} is of type {family}; this engine runs {', '.join(FAMILIES)}.")
+    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    _check_parts(raw, rope, folder)
+    heads = int(raw["num_attention_heads"])
+    scaling = _rope_scaling(rope, int(raw["max_position_embeddings"]))
+    window = extended_window(int(raw["max_position_embeddings"]), scaling)
+    sliding, is_everywhere = _sliding_window(raw, family, folder)
+    if sliding and not is_everywhere:
+        # Within the window full attention is the same, so a model of mixed layers is served up to it.
+        window, sliding = min(window, sliding), 0
+    return ModelConfig(
+        name=folder.resolve().name.lower(),
+        family=family,
+        layers=int(raw["num_hidden_layers"]),
+        hidden_size=int(raw["hidden_size"]),
+        intermediate_size=int(raw["intermediate_size"]),
+        heads=heads,
+        kv_heads=int(raw.get("num_key_value_heads") or heads),
+        head_size=int(raw.get("head_dim") or raw["hidden_size"] // heads),
+        vocabulary_size=int(raw["vocab_size"]),
+        context_window=window,
+        rope_theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0),
+        norm_epsilon=float(raw["rms_norm_eps"]),
+        rope_scaling=scaling,
+        has_qk_norm="model.layers.0.self_attn.q_norm.weight" in weights,
+        has_tied_embedding=not has_head or bool(raw.get("tie_word_embeddings")),
+        sliding_window=sliding,
+    )
+
+
+def _check_parts(raw: dict[str, Any], rope: dict[str, Any], folder: Path) -> None:
+    """Raise ModelUnsupported for parts that these families may have and that would be computed wrongly here."""
+    activation = raw.get("hidden_act") or "silu"
+    if activation not in SILU:
+        raise ModelUnsupported(f"{folder.name} computes {activation} between its matrices; only silu is run here.")
+    if float(rope.get("partial_rotary_factor") or raw.get("partial_rotary_factor") or 1.0) != 1.0:
+        raise ModelUnsupported(f"{folder.name} rotates a part of each head only, which is not computed here.")
+
+
+def _sliding_window(raw: dict[str, Any], family: str, folder: Path) -> tuple[int, bool]:
+    """The window of the layers that have one, 0 if none has, and whether all have it; defaults as in transformers."""
+    layers, is_mistral = int(raw["num_hidden_layers"]), family == "mistral"
+    has_window = is_mistral or (family in ("qwen2", "qwen3") and bool(raw.get("use_sliding_window")))
+    window = int(raw.get("sliding_window", 4096) or 0) if has_window else 0
+    # Qwen's first layers have none.
+    full = 0 if is_mistral else min(layers, int(raw.get("max_window_layers", 28)))
+    kinds = raw.get("layer_types") or [FULL] * full + [SLIDING] * (layers - full)
+    if unknown := set(kinds) - {FULL, SLIDING}:
+        raise ModelUnsupported(
+            f"{folder.name} has layers of {', '.join(sorted(unknown))}, which are not computed here."
+        )
+    return (window, FULL not in kinds) if SLIDING in kinds else (0, True)
+
+
+def _rope_scaling(rope: dict[str, Any], window: int) -> RopeScaling | None:
+    kind = rope.get("rope_type") or rope.get("type") or "default"
+    if kind in PLAIN_ROPE:
+        return None
+    if kind == "linear":
+        return RopeScaling(kind="linear", factor=float(rope["factor"]))
+    if kind == "llama3":
+        return RopeScaling(
+            kind="llama3",
+            factor=float(rope["factor"]),
+            low_frequency_factor=float(rope["low_freq_factor"]),
+            high_frequency_factor=float(rope["high_freq_factor"]),
+            original_context_window=int(rope["original_max_position_embeddings"]),
+        )
+    if kind == "yarn" and not rope.keys() & {"mscale", "mscale_all_dim"} and rope.get("truncate", True):
+        weight = rope.get("attention_factor")
+        return RopeScaling(
+            kind="yarn",
+            factor=float(rope["factor"]),
+            original_context_window=int(rope.get("original_max_position_embeddings") or window),
+            fast_rotations=float(rope.get("beta_fast") or 32.0),
+            slow_rotations=float(rope.get("beta_slow") or 1.0),
+            attention_factor=None if weight is None else float(weight),
+        )
+    raise ModelUnsupported(
+        f"Rotary scaling of kind {kind} with {', '.join(sorted(rope))} is not supported; "
+        "linear, dynamic, llama3 and plain yarn are."
+    )
+
+
+def _load_tokenizer(folder: Path, config: dict[str, Any]) -> Tokenizer:
+    path = folder / "tokenizer.json"
+    if not path.exists():
+        raise ModelUnavailable(f"{folder} holds no tokenizer.json.")
+    try:
+        fast = FastTokenizer.from_file(str(path))
+    # The tokenizers library raises bare Exception for a damaged file.
+    except Exception as error:
+        raise ModelUnavailable(f"{path} is damaged ({error}).") from error
+    # Left there by whoever trained the model; prompts are neither cut nor filled up.
+    fast.no_truncation()
+    fast.no_padding()
+    settings = _optional_json(folder / "special_tokens_map.json") | _optional_json(folder / "tokenizer_config.json")
+    bos = _special_id(fast, settings, "bos_token") if "bos_token" in settings else config.get("bos_token_id")
+    own_end, probe = _special_id(fast, settings, "eos_token"), fast.encode("a").ids
+    ends = _eos_token_ids(folder, config)
+    return Tokenizer(
+        fast,
+        chat_template=_chat_template(folder, settings, "default"),
+        tool_template=_chat_template(folder, settings, "tool_use"),
+        bos_token_id=bos,
+        # Templates name the tokenizer's own end, which many configurations do not list.
+        eos_token_ids=ends if own_end is None else [own_end, *(end for end in ends if end != own_end)],
+        adds_bos=bool(probe) and probe[0] == bos,
+    )
+
+
+def _special_id(fast: FastTokenizer, settings: dict[str, Any], name: str) -> int | None:
+    """The id of the token that the tokenizer's settings name so, as text or with its properties."""
+    named = settings.get(name)
+    text = named.get("content") if isinstance(named, dict) else named
+    return fast.token_to_id(text) if isinstance(text, str) else None
+
+
+def _optional_json(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.exists() else {}
+
+
+def _chat_template(folder: Path, settings: dict[str, Any], name: str) -> str | None:
+    """The template of that name: a file, or one of the tokenizer's settings, where a lone one is the default."""
+    file = folder / ("chat_template.jinja" if name == "default" else f"additional_chat_templates/{name}.jinja")
+    if file.exists():
+        return file.read_text(encoding="utf-8")
+    template = settings.get("chat_template")
+    named = {entry["name"]: entry["template"] for entry in template} if isinstance(template, list) else {}
+    return named.get(name) or (template if name == "default" and isinstance(template, str) else None)
+
+
+def _eos_token_ids(folder: Path, config: dict[str, Any]) -> list[int]:
+    found = _optional_json(folder / "generation_config.json").get("eos_token_id", config.get("eos_token_id"))
+    if found is None:
+        return []
+    return [int(token) for token in found] if isinstance(found, list) else [int(found)]

@@ -1,0 +1,98 @@
+"""Holds a file's tensors to its configuration: a product over another shape would read beyond a tensor's end."""
+
+import math
+from dataclasses import replace
+
+import torch
+
+from local_engine.config import ModelConfig
+from local_engine.errors import ModelUnavailable
+from local_engine.loading.weights import LoadedFile, NibbleBlocks, ScaledBlocks, WeightSource
+
+SIZES = ("layers", "hidden_size", "intermediate_size", "heads", "kv_heads", "head_size", "context_window")
+# Far above any model's; what comes of a larger one has no place in a float.
+SIZE_LIMIT = 1 << 40
+
+
+class CheckedWeights:
+    """A source whose tensors have the shapes that the model is built for, or raise ModelUnavailable."""
+
+    def __init__(self, weights: WeightSource, config: ModelConfig) -> None:
+        self._weights = weights
+        self._shapes = _shapes(config)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._weights
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """As the source's own."""
+        tensor = self._weights.tensor(name)
+        self.check(name, tuple(tensor.shape))
+        return tensor
+
+    def check(self, name: str, shape: tuple[int, ...]) -> None:
+        """Raise ModelUnavailable, with both shapes, where they differ."""
+        part, _, kind = name.removeprefix("model.").rpartition(".")
+        wanted = self._shapes.get(part.split(".", 2)[-1] if part.startswith("layers.") else part, shape)
+        if shape != (wanted[:1] if kind == "bias" else wanted):
+            raise ModelUnavailable(
+                f"Tensor {name} is {_text(shape)} and the model's configuration says {_text(wanted)}: the file is "
+                "damaged or belongs to another configuration."
+            )
+
+
+def checked(loaded: LoadedFile) -> LoadedFile:
+    """The same file, its tensors and blocks held to their shapes; ModelUnavailable for sizes of no model."""
+    _check_sizes(loaded.config)
+    weights = CheckedWeights(loaded.weights, loaded.config)
+
+    def nibbles(name: str) -> NibbleBlocks | None:
+        blocks = loaded.nibbles(name)
+        if blocks is not None:
+            weights.check(name, tuple(blocks.values.shape))
+        return blocks
+
+    def blocks(name: str) -> ScaledBlocks | None:
+        found = loaded.blocks(name)
+        if found is not None:
+            weights.check(name, tuple(found.values.shape))
+        return found
+
+    return replace(loaded, weights=weights, nibbles=nibbles, blocks=blocks)
+
+
+def _check_sizes(config: ModelConfig) -> None:
+    factor = 1.0 if config.rope_scaling is None else config.rope_scaling.factor
+    sizes: dict[str, int] = {name: getattr(config, name) for name in SIZES}
+    scales = {"rope_theta": config.rope_theta, "factor": factor, "norm_epsilon": config.norm_epsilon}
+    wrong = [f"{name} {value}" for name, value in sizes.items() if not 0 < value < SIZE_LIMIT]
+    wrong += [f"{name} {value}" for name, value in scales.items() if not 0 < value < math.inf]
+    if not wrong and (config.heads % config.kv_heads or config.head_size % 2):
+        wrong = [f"{name} {sizes[name]}" for name in ("heads", "kv_heads", "head_size")]
+    if wrong:
+        raise ModelUnavailable(f"{config.name} has a configuration of no model ({', '.join(wrong)}): it is damaged.")
+
+
+def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    hidden, wide = config.hidden_size, config.intermediate_size
+    queries, keys = config.heads * config.head_size, config.kv_heads * config.head_size
+    return {
+        "embed_tokens": (config.vocabulary_size, hidden),
+        "lm_head": (config.vocabulary_size, hidden),
+        "norm": (hidden,),
+        "input_layernorm": (hidden,),
+        "post_attention_layernorm": (hidden,),
+        "self_attn.q_proj": (queries, hidden),
+        "self_attn.k_proj": (keys, hidden),
+        "self_attn.v_proj": (keys, hidden),
+        "self_attn.o_proj": (hidden, queries),
+        "self_attn.q_norm": (config.head_size,),
+        "self_attn.k_norm": (config.head_size,),
+        "mlp.gate_proj": (wide, hidden),
+        "mlp.up_proj": (wide, hidden),
+        "mlp.down_proj": (hidden, wide),
+    }
+
+
+def _text(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))

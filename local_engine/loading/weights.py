@@ -1,0 +1,114 @@
+"""The shape in which every file format hands its weights over: float32 tensors on demand, Hugging Face's names.
+
+A file that holds matrices in few bits may hand those over as they are too.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import torch
+
+from local_engine.config import ModelConfig, StoredFormat
+from local_engine.text.tokenizer import Tokenizer
+
+# Inputs that share a scale and an offset.
+BLOCK: Final = 32
+
+
+class WeightSource(Protocol):
+    """Named tensors, read one at a time so that loading never holds the model twice."""
+
+    def __contains__(self, name: str) -> bool: ...
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """Return the tensor in float32 and row-major [out, in]; raises ModelUnsupported when it is missing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NibbleBlocks:
+    """A matrix [out, in] of 4 bits: a weight is its block's scale times its value, 0 to 15, plus its block's offset."""
+
+    values: torch.Tensor
+    scales: torch.Tensor
+    offsets: torch.Tensor
+
+    def to(self, device: torch.device) -> "NibbleBlocks":
+        """The same on a device."""
+        return NibbleBlocks(self.values.to(device), self.scales.to(device), self.offsets.to(device))
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledBlocks:
+    """A matrix [out, in] of `bits` bits, 4 or 8: a weight is its block's scale times its value plus its block's offset.
+
+    Rounded once to float32, that is the float32 weight to the bit. Scales and offsets are [out, blocks], of 32 inputs
+    or, where values have 8 bits, of 16.
+    """
+
+    values: torch.Tensor
+    scales: torch.Tensor
+    offsets: torch.Tensor
+    bits: int
+
+    @property
+    def block(self) -> int:
+        """Inputs that share a scale and an offset."""
+        return self.values.shape[1] // self.scales.shape[1]
+
+
+def stack_blocks(parts: list[ScaledBlocks | None]) -> ScaledBlocks | None:
+    """Matrices one under another, in the most bits and the shortest blocks of any; None unless all have such."""
+    present = [part for part in parts if part is not None]
+    if len(present) < len(parts):
+        return None
+    block = min(part.block for part in present)
+    return ScaledBlocks(
+        torch.cat([part.values for part in present]),
+        torch.cat([part.scales.repeat_interleave(part.block // block, dim=1) for part in present]),
+        torch.cat([part.offsets.repeat_interleave(part.block // block, dim=1) for part in present]),
+        bits=max(part.bits for part in present) if block == BLOCK else 8,
+    )
+
+
+def stack_nibbles(parts: list[NibbleBlocks | None]) -> NibbleBlocks | None:
+    """Matrices one under another; None unless all have 4 bits."""
+    present = [part for part in parts if part is not None]
+    if len(present) < len(parts):
+        return None
+    return NibbleBlocks(
+        torch.cat([part.values for part in present]),
+        torch.cat([part.scales for part in present]),
+        torch.cat([part.offsets for part in present]),
+    )
+
+
+def no_nibbles(name: str) -> NibbleBlocks | None:
+    """What a file without 4-bit matrices answers."""
+    del name
+    return None
+
+
+def no_blocks(name: str) -> ScaledBlocks | None:
+    """What a file answers that holds no matrix in few bits, or promises nothing of their rounding."""
+    del name
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFile:
+    """Everything a model file says: shape, weights, tokenizer.
+
+    `nibbles` gives a 4-bit matrix as the file has it, `blocks` one of few bits whose float32 weights they are to the
+    bit. `stored` is the format of most matrices, None for 16 bits and more, and for what no product computes in.
+    `bytes_per_weight` is what one takes on average where matrices are kept so, or in 16 bits where those are exact.
+    """
+
+    config: ModelConfig
+    weights: WeightSource
+    tokenizer: Tokenizer
+    nibbles: Callable[[str], NibbleBlocks | None] = no_nibbles
+    stored: StoredFormat | None = None
+    blocks: Callable[[str], ScaledBlocks | None] = no_blocks
+    bytes_per_weight: float = 4.0

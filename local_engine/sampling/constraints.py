@@ -1,0 +1,185 @@
+"""Keeps an answer inside a JSON schema, a regular expression or a grammar, where the library for it is there."""
+
+import json
+import threading
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+import torch
+
+from local_engine.errors import InvalidRequest
+from local_engine.sampling.json_schema import guided_schema
+from local_engine.sampling.sampling_params import Constraint
+from local_engine.text.tokenizer import Tokenizer
+
+FORMAT: Final = "response_format"
+OUTPUTS: Final = "structured_outputs"
+# The last is text-generation-inference's.
+SCHEMA_KINDS: Final = ("json_schema", "json_object", "json")
+# The kind of constraint behind each of `structured_outputs`' names.
+STRUCTURED: Final = {"json": "json_schema", "regex": "regex", "choice": "grammar", "grammar": "grammar"}
+
+
+class Matcher(Protocol):
+    """Where one answer stands in its constraint."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing may follow."""
+        ...
+
+    @property
+    def failure(self) -> str | None:
+        """Why it cannot say any more what may follow; None while it can."""
+        ...
+
+    def mask(self, logits: torch.Tensor) -> torch.Tensor:
+        """A copy of one row with every token that may not follow at minus infinity."""
+        ...
+
+    def consume(self, token_id: int) -> None:
+        """Advance by a drawn token."""
+        ...
+
+
+class Vocabulary(Protocol):
+    """Makes matchers over one tokenizer's vocabulary."""
+
+    def matcher(self, constraint: Constraint) -> Matcher: ...
+
+
+class ConstraintCompiler:
+    """Turns constraints into matchers over one vocabulary. Thread-safe."""
+
+    def __init__(self, tokenizer: Tokenizer, vocabulary_size: int) -> None:
+        self._tokenizer = tokenizer
+        self._vocabulary_size = vocabulary_size
+        self._vocabulary: Vocabulary | None = None
+        self._indexing = threading.Lock()
+
+    def prepare(self) -> None:
+        """Index the vocabulary, during which no other thread runs; nothing where the library is missing."""
+        with suppress(InvalidRequest):
+            self._indexed()
+
+    def check(self, constraint: Constraint) -> None:
+        """Raise InvalidRequest for a constraint that is malformed or that nothing can satisfy.
+
+        A large one takes a second, in which other threads run.
+        """
+        self.matcher(constraint)
+
+    def matcher(self, constraint: Constraint) -> Matcher:
+        """A fresh matcher at the beginning of an answer; raises InvalidRequest as `check` does."""
+        return self._indexed().matcher(constraint)
+
+    def _indexed(self) -> Vocabulary:
+        with self._indexing:
+            if self._vocabulary is None:
+                self._vocabulary = self._index()
+            return self._vocabulary
+
+    def _index(self) -> Vocabulary:
+        # Imported here: an engine can do without the library.
+        try:
+            from local_engine.sampling.guidance import GuidanceVocabulary
+        except ModuleNotFoundError as error:
+            raise InvalidRequest(
+                "This engine runs without the Python package llguidance, which keeps answers inside a schema, an "
+                "expression or a grammar; leave the constraint out, or install it beside the engine.",
+                parameter=FORMAT,
+            ) from error
+        return GuidanceVocabulary(self._tokenizer, self._vocabulary_size)
+
+
+def requested_constraint(
+    response_format: dict[str, Any] | None, structured_outputs: dict[str, Any] | None
+) -> Constraint | None:
+    """What the request's `response_format` (OpenAI) or `structured_outputs` (vLLM) asks for; both is one too many."""
+    form = response_format or {}
+    kind = form.get("type", "text")
+    if structured_outputs:
+        if kind != "text":
+            raise InvalidRequest("An answer takes one constraint, not response_format and another.", parameter=FORMAT)
+        return _structured(structured_outputs)
+    if kind == "text":
+        return None
+    if kind == "regex" and isinstance(form.get("value"), str):  # text-generation-inference's
+        return Constraint("regex", form["value"], FORMAT)
+    schema = _schema_in(form)
+    if kind == "json_object" and (schema is None or schema == {}):
+        schema = {"type": "object"}
+    if kind not in SCHEMA_KINDS or not isinstance(schema, dict):
+        message = "response_format is text, json_object, json_schema with a schema, or regex with a value."
+        raise InvalidRequest(message, parameter=FORMAT)
+    return _schema_constraint(schema, FORMAT)
+
+
+def _schema_in(form: dict[str, Any]) -> Any:
+    """Where OpenAI's clients write it; beside the type, as llama.cpp's, Fireworks' and Together's do; or as `value`, as
+    Hugging Face's."""
+    described = form.get("json_schema")
+    nested = described.get("schema") if isinstance(described, dict) else described
+    return next((one for one in (nested, form.get("schema"), form.get("value")) if one is not None), None)
+
+
+def _schema_constraint(schema: Any, parameter: str) -> Constraint:
+    try:
+        schema = json.loads(schema) if isinstance(schema, str) else schema
+        source = guided_schema(schema) if isinstance(schema, dict) else None
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"The JSON schema cannot be read: {error}", parameter=parameter) from error
+    if source is None:
+        raise InvalidRequest("A JSON schema to keep an answer to is an object.", parameter=parameter)
+    return Constraint("json_schema", source, parameter)
+
+
+def _structured(wanted: dict[str, Any]) -> Constraint:
+    asked = {key: wanted[key] for key in STRUCTURED if wanted.get(key) is not None}
+    if len(asked) != 1:
+        message = "structured_outputs takes one of json, regex, choice and grammar."
+        raise InvalidRequest(message, parameter=OUTPUTS)
+    [(key, source)] = asked.items()
+    if key == "choice":
+        return Constraint("grammar", _choice_grammar(source), OUTPUTS)
+    if key == "json":
+        return _schema_constraint(source, OUTPUTS)
+    return Constraint(STRUCTURED[key], source if isinstance(source, str) else json.dumps(source), OUTPUTS)
+
+
+def _choice_grammar(choices: Any) -> str:
+    if not isinstance(choices, list) or not choices or not all(isinstance(text, str) and text for text in choices):
+        raise InvalidRequest("choice takes a list of non-empty strings.", parameter=OUTPUTS)
+    return "start: " + " | ".join(json.dumps(text) for text in choices) + "\n"
+
+
+def tool_constraint(tools: list[dict[str, Any]], name: str | None) -> Constraint:
+    """A grammar of exactly one tool call: any of the tools, or the one of that name."""
+    functions = [function_of(tool) for tool in tools]
+    wanted = [function for function in functions if name is None or function.get("name") == name]
+    if not wanted:
+        raise InvalidRequest(f"tool_choice names no tool of this request: {name}.", parameter="tool_choice")
+    rules = [_call_rules(function, number) for number, function in enumerate(wanted)]
+    any_call = " | ".join(f"call{number}" for number in range(len(wanted)))
+    source = "".join([f'start: "<tool_call>\\n" ({any_call}) "\\n</tool_call>"\n', *rules])
+    return Constraint("grammar", source, "tools")
+
+
+def function_of(tool: dict[str, Any]) -> dict[str, Any]:
+    """What a tool is called and takes; raises InvalidRequest where that is not said."""
+    function = tool.get("function")
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise InvalidRequest("Every tool needs a function with a name.", parameter="tools")
+    if not isinstance(function.get("parameters") or {}, dict):
+        raise InvalidRequest("A function's parameters are a JSON schema, an object.", parameter="tools")
+    return function
+
+
+def _call_rules(function: dict[str, Any], number: int) -> str:
+    """One tool's call. Its arguments' schema is a root of its own, since its `$ref` count from there."""
+    try:
+        schema = guided_schema(function.get("parameters") or {"type": "object"})
+    except RecursionError as error:
+        raise InvalidRequest("A function's parameters are nested too deeply.", parameter="tools") from error
+    head = json.dumps(f'{{"name": {json.dumps(function["name"])}, "arguments": ')
+    return f'call{number}: {head} arguments{number} "}}"\narguments{number}: %json {schema}\n'

@@ -1,0 +1,156 @@
+"""Constraints through llguidance: one vocabulary's index, and where an answer stands in a grammar."""
+
+import re
+from decimal import Decimal, InvalidOperation, Overflow
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import torch
+from llguidance import LLMatcher, LLTokenizer
+from llguidance.gbnf_to_lark import GrammarParser, resolve
+
+from local_engine.errors import InvalidRequest
+from local_engine.sampling.sampling_params import Constraint
+from local_engine.text.tokenizer import Tokenizer
+
+KEPT_CONSTRAINTS: Final = 32
+SCHEMA_FAULT: Final = "failed to compile JSON schema: "
+NOTHING: Final = "NoExtensionBias"
+NOT_KEPT: Final = ("Unimplemented keys:", "Unknown format:")
+SEVERAL: Final = "oneOf constraints are not supported"
+WAYS_OUT: Final = 'leave it out, or put "x-guidance": {"lenient": true} into the schema, and it is passed over'
+MULTIPLES: Final = re.compile(r'"multipleOf"\s*:\s*([0-9.eE+-]+)')
+ESCAPED: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
+# The library goes through every remainder: so many take a third of a second and 11 MB, a million 10 s and 400 MB.
+MOST_REMAINDERS: Final = 50_000
+# One with no more than these before its zeros was measured to cost next to nothing, whatever its size.
+FEW_REMAINDERS: Final = 1000
+# Lines of a grammar, as the library shows where a fault is.
+QUOTED: Final = re.compile(r"\n +\d+ \| ")
+
+
+class GuidanceVocabulary:
+    """A tokenizer's vocabulary, indexed once for all grammars."""
+
+    def __init__(self, tokenizer: Tokenizer, vocabulary_size: int) -> None:
+        size = max(vocabulary_size, tokenizer.vocabulary_size)
+        # The grammar knows one end; a model may have several, and whichever it likes best ends the answer.
+        self._ends = sorted(end for end in tokenizer.eos_token_ids if end < vocabulary_size)
+        self._index = LLTokenizer(tokenizer.fast.to_str(), n_vocab=size, eos_token=min(self._ends, default=0))
+        # So that the step loop finds what a request's check has compiled.
+        self._compiled = lru_cache(KEPT_CONSTRAINTS)(self._compile)
+
+    def matcher(self, constraint: Constraint) -> "GuidanceMatcher":
+        """A fresh matcher at the beginning of an answer; raises InvalidRequest for what nothing can satisfy."""
+        return GuidanceMatcher(self._compiled(constraint).deep_copy(), self._ends)
+
+    def _compile(self, constraint: Constraint) -> LLMatcher:
+        if remainders(constraint.source) > MOST_REMAINDERS:
+            raise _refusal(
+                constraint, f"multipleOf is kept to up to {MOST_REMAINDERS}, all together; take a smaller one or none"
+            )
+        matcher = LLMatcher(self._index, _grammar(constraint))
+        # Some of what nothing can satisfy shows with the first token alone.
+        begun = matcher.deep_copy()
+        if not matcher.is_error():
+            begun.compute_bitmask()
+        if begun.get_error():
+            raise _refusal(constraint, begun.get_error())
+        return matcher
+
+
+class GuidanceMatcher:
+    """Where one answer stands in its constraint."""
+
+    def __init__(self, matcher: LLMatcher, ends: list[int]) -> None:
+        self._matcher = matcher
+        self._ends = ends
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing may follow."""
+        return self._matcher.is_stopped()
+
+    @property
+    def failure(self) -> str | None:
+        """What the library gave up at, in its first line: a limit of its own, mostly."""
+        return self._matcher.get_error().partition("\n")[0] or None
+
+    def mask(self, logits: torch.Tensor) -> torch.Tensor:
+        """A copy of one row with every token that may not follow at minus infinity."""
+        bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
+        allowed = torch.from_numpy(np.unpackbits(bits, bitorder="little")[: logits.shape[-1]].astype(bool))
+        if self._ends and allowed[self._ends[0]]:
+            allowed[[end for end in self._ends if end < len(allowed)]] = True
+        return logits.masked_fill(~allowed.to(logits.device), float("-inf"))
+
+    def consume(self, token_id: int) -> None:
+        """Advance by a drawn token."""
+        self._matcher.consume_token(self._ends[0] if token_id in self._ends else token_id)
+
+
+def remainders(source: str) -> int:
+    """Those that the library would go through for every `multipleOf` of a schema, or of one inside a grammar."""
+    plain = ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), source)
+    return sum(_remainders_of(number) for number in MULTIPLES.findall(plain))
+
+
+def _remainders_of(number: str) -> int:
+    try:
+        _, digits, exponent = Decimal(number).normalize().as_tuple()
+    except Overflow:
+        return MOST_REMAINDERS + 1
+    except InvalidOperation:
+        return 0
+    zeros = max(0, exponent) if isinstance(exponent, int) else 0
+    if len(digits) + zeros > len(str(1 << 32)):
+        return MOST_REMAINDERS + 1
+    before_zeros = int("".join(map(str, digits)))
+    return before_zeros if before_zeros <= FEW_REMAINDERS else before_zeros * 10**zeros
+
+
+def _from_grammar(source: str) -> Any:
+    """Lark, or llama.cpp's GBNF, whose rules are told by their sign."""
+    if "::=" not in source:
+        return LLMatcher.grammar_from_lark(source)
+    try:
+        return LLMatcher.grammar_from_lark(_lark(source))
+    # The library raises bare Exception for a grammar that it cannot read.
+    except Exception as error:
+        raise ValueError(str(error)) from error
+
+
+def _lark(gbnf: str) -> str:
+    """GBNF's rules as rules of a grammar, never as its tokens, which take all they can and so what should follow."""
+    rules = GrammarParser().parse(gbnf)
+    resolve(rules)
+    for number, rule in enumerate(rules.values()):
+        rule.name = rule.name if rule.name == "start" else f"{rule.name.lower()}_{number}"
+    return "\n".join(map(str, rules.values()))
+
+
+def _grammar(constraint: Constraint) -> Any:
+    builders: dict[str, Any] = {
+        "json_schema": LLMatcher.grammar_from_json_schema,
+        "regex": LLMatcher.grammar_from_regex,
+        "grammar": _from_grammar,
+    }
+    try:
+        return builders[constraint.kind](constraint.source)
+    except (ValueError, TypeError) as error:
+        raise _refusal(constraint, str(error)) from error
+
+
+def _refusal(constraint: Constraint, reason: str) -> InvalidRequest:
+    """What the library says, without the grammar that was made around a schema or an expression."""
+    is_tools = constraint.parameter == "tools"
+    if constraint.kind != "grammar" or is_tools:
+        reason = QUOTED.split(reason.rpartition(SCHEMA_FAULT)[2])[0]
+    reason = "nothing can satisfy it" if reason.startswith(NOTHING) else reason
+    if reason.startswith(SEVERAL):
+        reason = f"a value may fit several parts of a oneOf; write anyOf, {WAYS_OUT}"
+    elif reason.startswith(NOT_KEPT):
+        reason = f"{reason}; {WAYS_OUT}"
+    what = "schema of a tool's parameters" if is_tools else constraint.kind.replace("_", " ")
+    return InvalidRequest(f"No answer can be kept to this {what}: {reason}", parameter=constraint.parameter)

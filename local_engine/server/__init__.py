@@ -1,0 +1,1 @@
+"""Requests over HTTP, OpenAI's wire, and answers on their way out."""

@@ -1,0 +1,190 @@
+"""One request's answers while they are computed: all choices merged, as one body or as server-sent events. No HTTP."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from local_engine.async_engine import AsyncEngine
+from local_engine.engine_core import Delta
+from local_engine.errors import StepFailed
+from local_engine.request import Request
+from local_engine.server.chat import Prepared
+from local_engine.server.logprob_answers import LogprobWire, joined
+from local_engine.server.openai_answers import AnswerWire, Collected, ToolSplit, ending_of, error_body, usage
+
+FINISH = {"stop": "stop", "length": "length", "cancelled": "stop", "error": "stop"}
+
+
+async def deltas(engine: AsyncEngine, prepared: Prepared) -> AsyncIterator[tuple[int, Delta]]:
+    """Deltas of all answers as they come. A prompt's first answer computes it; the others start from its cache."""
+    merged: asyncio.Queue[tuple[int, Delta]] = asyncio.Queue()
+    computed = {answer: asyncio.Event() for answer in range(0, prepared.answers, len(prepared.choices))}
+
+    async def follow(answer: int) -> None:
+        first = prepared.first_of(answer)
+        if answer != first:
+            await computed[first].wait()
+        stream = engine.generate(
+            prepared.prompt_of(answer).token_ids,
+            prepared.params_of(answer),
+            cache_salt=prepared.cache_salt,
+            priority=prepared.priority,
+        )
+        async with aclosing(stream) as own:  # pyright: ignore[reportArgumentType]
+            async for delta in own:
+                computed[first].set()
+                merged.put_nowait((answer, delta))
+
+    tasks = [asyncio.create_task(follow(answer)) for answer in range(prepared.answers)]
+    open_answers = len(tasks)
+    try:
+        while open_answers:
+            answer, delta = await merged.get()
+            open_answers -= delta.finish_reason is not None
+            yield answer, delta
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def whole(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> bytes:
+    """The body of an answer that does not stream, as JSON; raises StepFailed when part of it was lost."""
+    collected = [Collected(text=prepared.echo_of(answer)) for answer in range(prepared.answers)]
+    async with aclosing(deltas(engine, prepared)) as parts:  # pyright: ignore[reportArgumentType]
+        async for choice, delta in parts:
+            collected[choice].add(delta)
+    failed = next((answer.error for answer in collected if answer.error), None)
+    if failed:
+        raise StepFailed(failed)
+    if prepared.tells_logprobs:
+        # Those of a long prompt are a hundred thousand entries.
+        return await asyncio.to_thread(_body, prepared, wire, collected)
+    return _body(prepared, wire, collected)
+
+
+def _body(prepared: Prepared, wire: AnswerWire, collected: list[Collected]) -> bytes:
+    requests = [answer.request for answer in collected if answer.request is not None]
+    choices: list[dict[str, Any]] = []
+    of_prompts: list[Any] = []
+    for index, answer in enumerate(collected):
+        logprobs = _logprobs(wire, prepared, index)
+        first = requests[prepared.first_of(index)]
+        told = joined(_of_echo(logprobs, prepared, index, first), logprobs.push(answer.logprobs))
+        choices.append(_choice(wire, index, answer, prepared) | {"logprobs": told})
+        if prepared.prompt_logprobs is not None:
+            of_prompts.append(logprobs.of_prompt(first.prompt_logprobs, prepared.prompt_logprobs))
+    body = wire.body(choices, requests, time.monotonic(), len(prepared.choices))
+    if prepared.tells_token_ids:
+        wire.tell_prompt(body, [prepared.prompt_of(answer).token_ids for answer in range(prepared.answers)])
+    if wire.kind == "chat":
+        return msgspec.json.encode(body | ({"prompt_logprobs": of_prompts[0]} if of_prompts else {}))
+    for choice, of_prompt in zip(choices, of_prompts, strict=False):
+        choice["prompt_logprobs"] = of_prompt
+    return msgspec.json.encode(body)
+
+
+def _logprobs(wire: AnswerWire, prepared: Prepared, answer: int) -> LogprobWire:
+    return wire.logprobs(
+        at=len(prepared.echo_of(answer)),
+        shows_special=prepared.shows_special,
+        by_id=prepared.names_tokens_by_id,
+    )
+
+
+def _of_echo(logprobs: LogprobWire, prepared: Prepared, answer: int, first: Request) -> dict[str, Any] | None:
+    """The log-probabilities of an echoed prompt, if they are wanted; `first` is the first answer to it, under way."""
+    if not prepared.echoes or prepared.logprobs is None:
+        return None
+    return logprobs.of_echo(prepared.prompt_of(answer), first.prompt_logprobs, prepared.logprobs)
+
+
+def _choice(wire: AnswerWire, index: int, answer: Collected, prepared: Prepared) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "index": index,
+        **ending_of(FINISH[answer.finish_reason or "stop"], answer.stop_string),
+    }
+    if prepared.tells_token_ids:
+        entry["token_ids"] = answer.token_ids
+    if wire.kind == "text":
+        return entry | {"text": answer.text}
+    message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": None}
+    if prepared.has_tools:
+        split = ToolSplit(prepared.most_calls)
+        text, calls = split.push(answer.text, is_last=True)
+        if calls:
+            entry["finish_reason"] = "tool_calls"
+            message |= {"content": text.strip() or None, "tool_calls": calls}
+    return entry | {"message": message}
+
+
+async def events(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> AsyncIterator[bytes]:
+    """Server-sent events. A failure after the first byte is an error event, and no [DONE] follows it."""
+    requests: dict[int, Request] = {}
+    splits = [ToolSplit(prepared.most_calls) if prepared.has_tools else None for _ in range(prepared.answers)]
+    logprobs = [_logprobs(wire, prepared, answer) for answer in range(prepared.answers)]
+    told = [0] * prepared.answers
+
+    def chunk(
+        choice: int,
+        delta: dict[str, Any],
+        shown: Any = None,
+        ending: dict[str, Any] | None = None,
+        *,
+        ids: list[int] | None = None,
+        is_first: bool = False,
+    ) -> bytes:
+        body = wire.chunk(choice, delta, shown, ending)
+        if prepared.tells_token_ids:
+            body["choices"][0]["token_ids"] = ids or []
+            if is_first:
+                wire.tell_prompt(body, [prepared.prompt_of(choice).token_ids])
+        if prepared.counts_in_every_chunk:
+            body["usage"] = usage(len(prepared.prompt_of(choice).token_ids), told[choice])
+        return event(body)
+
+    async with aclosing(deltas(engine, prepared)) as parts:  # pyright: ignore[reportArgumentType]
+        async for choice, delta in parts:
+            if delta.error is not None:
+                yield event(error_body(delta.error, kind="server_error", code="engine_error"))
+                return
+            is_first = choice not in requests
+            if is_first and wire.kind == "chat":
+                yield chunk(choice, {"role": "assistant", "content": ""}, is_first=True)
+            elif is_first and prepared.tells_token_ids:
+                yield chunk(choice, {}, is_first=True)
+            requests[choice] = delta.request
+            if is_first and prepared.echoes:
+                first = requests[prepared.first_of(choice)]
+                of_echo = await asyncio.to_thread(_of_echo, logprobs[choice], prepared, choice, first)
+                yield chunk(choice, {"content": prepared.echo_of(choice)}, of_echo)
+            told[choice] += len(delta.token_ids)
+            shown = logprobs[choice].push(delta.logprobs)
+            text, finish, split = delta.text, FINISH.get(delta.finish_reason or ""), splits[choice]
+            if split is not None:
+                text, calls = split.push(text, is_last=finish is not None)
+                for position, call in enumerate(calls, split.calls - len(calls)):
+                    yield chunk(choice, {"tool_calls": [{"index": position} | call]})
+                finish = "tool_calls" if finish and split.calls else finish
+            ids = delta.token_ids if prepared.tells_token_ids else []
+            ending = None if finish is None else ending_of(finish, delta.stop_string)
+            if wire.kind == "text" and ending is not None:  # a chat's end is a chunk of its own, as OpenAI has it
+                yield chunk(choice, {"content": text}, shown, ending, ids=ids)
+                continue
+            if text or shown or ids:
+                yield chunk(choice, {"content": text}, shown, ids=ids)
+            if ending is not None:
+                yield chunk(choice, {}, ending=ending)
+    if prepared.wants_usage_chunk:
+        ended = [requests[choice] for choice in sorted(requests)]
+        yield event(wire.usage_chunk(ended, time.monotonic(), len(prepared.choices)))
+    yield b"data: [DONE]\n\n"
+
+
+def event(body: Any) -> bytes:
+    """One server-sent event."""
+    return b"data: " + msgspec.json.encode(body) + b"\n\n"

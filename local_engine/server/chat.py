@@ -1,0 +1,227 @@
+"""From a request's body to what the engine runs: prompt tokens and one set of sampling parameters per choice."""
+
+from dataclasses import dataclass, replace
+
+from local_engine.errors import InvalidRequest
+from local_engine.sampling.constraints import ConstraintCompiler, function_of, requested_constraint, tool_constraint
+from local_engine.sampling.sampling_params import Constraint, SamplingParams
+from local_engine.server.logprob_answers import Kind
+from local_engine.server.openai_protocol import (
+    ChatRequest,
+    Sampled,
+    parse_chat,
+    parse_completion,
+    sampling_params,
+    template_names,
+)
+from local_engine.text.messages import plain_message
+from local_engine.text.prompts import Prompt, check_ids, read_prompts, truncated
+from local_engine.text.tokenizer import Tokenizer
+
+DEFAULT_TEXT_TOKENS = 16
+MAX_BAD_WORDS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request ready to run, once its constraint is checked: each of its prompts is answered once for each of
+    `choices`, in this order."""
+
+    kind: Kind
+    prompts: list[Prompt]
+    choices: list[SamplingParams]
+    logprobs: int | None
+    prompt_logprobs: int | None
+    is_stream: bool
+    wants_usage_chunk: bool
+    counts_in_every_chunk: bool
+    cache_salt: str
+    priority: int
+    has_tools: bool = False
+    most_calls: int | None = None
+    echoes: bool = False
+    shows_special: bool = False
+    tells_token_ids: bool = False
+    names_tokens_by_id: bool = False
+
+    @property
+    def answers(self) -> int:
+        """How many there will be."""
+        return len(self.prompts) * len(self.choices)
+
+    @property
+    def longest_prompt(self) -> list[int]:
+        """The one that leaves the least room."""
+        return max((prompt.token_ids for prompt in self.prompts), key=len)
+
+    @property
+    def constraint(self) -> Constraint | None:
+        """What every answer must match."""
+        return self.choices[0].constraint
+
+    @property
+    def draws(self) -> bool:
+        """Whether there are answers, not prompts alone."""
+        return self.choices[0].max_tokens > 0
+
+    @property
+    def tells_logprobs(self) -> bool:
+        """Whether the answers are told with log-probabilities, their own or the prompt's."""
+        return self.logprobs is not None or self.prompt_logprobs is not None
+
+    def prompt_of(self, answer: int) -> Prompt:
+        """The prompt that an answer is to."""
+        return self.prompts[answer // len(self.choices)]
+
+    def first_of(self, answer: int) -> int:
+        """The first answer to the same prompt: it alone is told the prompt's log-probabilities."""
+        return answer - answer % len(self.choices)
+
+    def params_of(self, answer: int) -> SamplingParams:
+        """How an answer is drawn; the first to a prompt asks for what all of them tell of it."""
+        params = self.choices[answer % len(self.choices)]
+        asked = [self.prompt_logprobs, self.logprobs if self.echoes else None]
+        wanted = max((top for top in asked if top is not None), default=None)
+        return replace(params, prompt_logprobs=wanted) if self.first_of(answer) == answer else params
+
+    def echo_of(self, answer: int) -> str:
+        """What an answer's text begins with."""
+        return self.prompt_of(answer).text if self.echoes else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What requests are prepared for. `vocabulary_size` is the logits'; a tokenizer may know ids beyond it."""
+
+    tokenizer: Tokenizer
+    constraints: ConstraintCompiler
+    context_window: int
+    vocabulary_size: int
+
+    @property
+    def known_tokens(self) -> int:
+        """Ids from 0 on that both the model and its tokenizer know."""
+        return min(self.tokenizer.vocabulary_size, self.vocabulary_size)
+
+
+def prepare_chat(body: bytes, model: Model) -> Prepared:
+    """Raises InvalidRequest that names the parameter."""
+    request = parse_chat(body)
+    messages = [plain_message(message, index) for index, message in enumerate(request.messages)]
+    for tool in request.tools or ():
+        function_of(tool)
+    tools = None if request.tool_choice == "none" else request.tools
+    extra = template_names(
+        request.add_generation_prompt,
+        request.continue_final_message,
+        request.documents,
+        request.chat_template_kwargs,
+    )
+    ids = model.tokenizer.encode_chat(messages, tools=tools, extra=extra, with_bos=request.add_special_tokens)
+    check_ids(ids, model.known_tokens, "messages")
+    logprobs = (request.top_logprobs or 0) if request.logprobs else None
+    prepared = _prepared(
+        "chat",
+        request,
+        [Prompt(ids)],
+        model,
+        max_tokens=request.longest,
+        logprobs=logprobs,
+        constraint=_tool_choice(request) or requested_constraint(request.response_format, request.constraints),
+    )
+    return replace(prepared, has_tools=bool(tools), most_calls=1 if request.parallel_tool_calls is False else None)
+
+
+def prepare_completion(body: bytes, model: Model) -> Prepared:
+    """Raises InvalidRequest that names the parameter."""
+    request = parse_completion(body)
+    prompts = read_prompts(
+        request.prompt,
+        model.tokenizer,
+        vocabulary_size=model.known_tokens,
+        with_bos=request.add_special_tokens,
+        shows_special=not request.skip_special_tokens,
+        echoes=bool(request.echo),
+    )
+    return _prepared(
+        "text",
+        request,
+        prompts,
+        model,
+        max_tokens=DEFAULT_TEXT_TOKENS if request.longest is None else request.longest,
+        logprobs=request.logprobs,
+        constraint=requested_constraint(request.response_format, request.constraints),
+        echoes=bool(request.echo),
+    )
+
+
+def _tool_choice(request: ChatRequest) -> Constraint | None:
+    """`required` and a named function leave the model no choice but a call."""
+    choice = request.tool_choice
+    if choice in (None, "none", "auto"):
+        return None
+    if not request.tools:
+        raise InvalidRequest("tool_choice needs tools.", parameter="tool_choice")
+    if choice == "required":
+        return tool_constraint(request.tools, None)
+    function = choice.get("function") if isinstance(choice, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(name, str):
+        raise InvalidRequest("tool_choice is none, auto, required or a function.", parameter="tool_choice")
+    return tool_constraint(request.tools, name)
+
+
+def _prepared(
+    kind: Kind,
+    request: Sampled,
+    prompts: list[Prompt],
+    model: Model,
+    *,
+    max_tokens: int | None,
+    logprobs: int | None,
+    constraint: Constraint | None,
+    echoes: bool = False,
+) -> Prepared:
+    # Without a limit the window is one; the engine core ends an answer there.
+    longest = model.context_window if max_tokens is None else min(max_tokens, model.context_window)
+    room = max(1, model.context_window - (1 if max_tokens is None else max_tokens))
+    prompts = [truncated(prompt, request.truncate_prompt_tokens, room) for prompt in prompts]
+    banned = _banned(request.bad_words or [], model)
+    choices = [
+        sampling_params(
+            request,
+            max_tokens=longest,
+            eos_token_ids=model.tokenizer.eos_token_ids,
+            vocabulary_size=model.known_tokens,
+            logprobs=logprobs,
+            constraint=constraint,
+            banned=banned,
+            choice=choice,
+        )
+        for choice in range(request.choices)
+    ]
+    return Prepared(
+        kind=kind,
+        prompts=prompts,
+        choices=choices,
+        logprobs=logprobs,
+        prompt_logprobs=request.prompt_logprobs,
+        echoes=echoes,
+        shows_special=not request.skip_special_tokens,
+        tells_token_ids=bool(request.return_token_ids),
+        names_tokens_by_id=bool(request.return_tokens_as_token_ids),
+        is_stream=bool(request.stream),
+        wants_usage_chunk=request.wants_usage_chunk,
+        counts_in_every_chunk=request.counts_in_every_chunk,
+        cache_salt=request.cache_salt or "",
+        priority=request.priority,
+    )
+
+
+def _banned(words: list[str], model: Model) -> tuple[tuple[int, ...], ...]:
+    """Each word's tokens, as it is cut alone and after a space; without those that the model cannot draw."""
+    if len(words) > MAX_BAD_WORDS or not all(word.strip() for word in words):
+        raise InvalidRequest(f"bad_words takes up to {MAX_BAD_WORDS} words.", parameter="bad_words")
+    texts = [text for word in words for text in (word, f" {word}")]
+    runs = dict.fromkeys(tuple(model.tokenizer.encode(text, with_bos=False)) for text in texts)
+    return tuple(run for run in runs if run and max(run) < model.known_tokens)

@@ -1,0 +1,63 @@
+"""`POST /v1/embeddings`: parse, encode, answer in OpenAI's shape. Takes seconds: to be called in a thread."""
+
+import base64
+import time
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from local_engine.encoder import SentenceEncoder
+from local_engine.errors import InvalidRequest
+from local_engine.server.openai_protocol import parse_body
+
+MAX_INPUTS = 2048
+
+
+class EmbeddingRequest(msgspec.Struct, kw_only=True):
+    """OpenAI's body; inputs are texts. Token ids are read only to be refused: they are of another model's tokenizer."""
+
+    input: str | list[str | int | list[int]]
+    model: str = ""
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = None
+
+
+_DECODER = msgspec.json.Decoder(EmbeddingRequest)
+
+
+def answer_embeddings(encoder: SentenceEncoder, body: bytes, chat_model: str = "") -> bytes:
+    """JSON, whatever name it is asked by, but for the chat model's. Raises InvalidRequest that names the parameter."""
+    request = parse_body(_DECODER, body)
+    if request.model and request.model == chat_model != encoder.name:
+        raise InvalidRequest(f"{chat_model} writes text; ask for embeddings with {encoder.name}.", parameter="model")
+    inputs = [request.input] if isinstance(request.input, str) else request.input
+    texts = [text for text in inputs if isinstance(text, str)]
+    if len(texts) < len(inputs):
+        raise InvalidRequest(
+            "input is text, not token ids, which are another model's (LangChain: check_embedding_ctx_length=False).",
+            parameter="input",
+        )
+    if not texts or len(texts) > MAX_INPUTS or not all(texts):
+        raise InvalidRequest(f"input is one to {MAX_INPUTS} non-empty strings.", parameter="input")
+    if request.dimensions not in (None, encoder.dimensions):
+        raise InvalidRequest(f"This model's vectors have {encoder.dimensions} dimensions.", parameter="dimensions")
+    began = time.perf_counter()
+    embedded = encoder.encode(texts)
+    seconds = time.perf_counter() - began
+    data = [
+        {"object": "embedding", "index": index, "embedding": _written(vector, request.encoding_format)}
+        for index, vector in enumerate(embedded.vectors)
+    ]
+    answer: dict[str, Any] = {
+        "object": "list",
+        "model": encoder.name,
+        "data": data,
+        "usage": {"prompt_tokens": embedded.tokens, "total_tokens": embedded.tokens},
+        "x_breakeven": {"gpu_seconds": seconds, "queue_seconds": 0.0},
+    }
+    return msgspec.json.encode(answer)
+
+
+def _written(vector: list[float], form: str | None) -> list[float] | str:
+    return vector if form != "base64" else base64.b64encode(np.array(vector, dtype="<f4").tobytes()).decode()

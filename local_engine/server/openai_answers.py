@@ -1,0 +1,154 @@
+"""OpenAI's wire, answers only: bodies, stream chunks, usage and errors as JSON values."""
+
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from local_engine.engine_core import Delta
+from local_engine.metrics import AnswerTimings, answer_timings
+from local_engine.request import Request
+from local_engine.sampling.logprobs import TokenLogprobs
+from local_engine.server.logprob_answers import Kind, LogprobWire
+from local_engine.text.tokenizer import Tokenizer
+from local_engine.text.tool_calls import ToolCall, ToolCallParser
+
+
+@dataclass
+class AnswerWire:
+    """Writes one request's answers in the shape of its endpoint."""
+
+    kind: Kind
+    model: str
+    tokenizer: Tokenizer
+    answer_id: str = field(init=False)
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def __post_init__(self) -> None:
+        self.answer_id = ("chatcmpl-" if self.kind == "chat" else "cmpl-") + uuid.uuid4().hex
+
+    def head(self, *, is_chunk: bool) -> dict[str, Any]:
+        """Fields every body and chunk begins with."""
+        name = "text_completion" if self.kind == "text" else "chat.completion.chunk" if is_chunk else "chat.completion"
+        return {"id": self.answer_id, "object": name, "created": self.created, "model": self.model}
+
+    def chunk(
+        self, choice: int, delta: dict[str, Any], logprobs: Any = None, ending: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """One stream chunk with one choice; `delta` is chat's delta, or {"text": ...}; `ending` is from `ending_of`."""
+        entry = {"index": choice, "logprobs": logprobs, **(ending or {"finish_reason": None})}
+        entry |= {"delta": delta} if self.kind == "chat" else {"text": delta.get("content", "")}
+        return self.head(is_chunk=True) | {"choices": [entry]}
+
+    def logprobs(self, *, at: int, shows_special: bool, by_id: bool) -> LogprobWire:
+        """For one answer, which begins after `at` characters of its choice's text."""
+        return LogprobWire(self.kind, self.tokenizer, at=at, shows_special=shows_special, by_id=by_id)
+
+    def tell_prompt(self, body: dict[str, Any], ids: list[list[int]]) -> None:
+        """Write prompts' ids where vLLM has them: a chat's beside its choices, a completion's inside them."""
+        for told, one in zip([body] if self.kind == "chat" else body["choices"], ids, strict=False):
+            told["prompt_token_ids"] = one
+
+    def usage_chunk(self, requests: list[Request], now: float, per_prompt: int) -> dict[str, Any]:
+        """The last chunk of a stream that asked for its usage."""
+        return self.head(is_chunk=True) | {"choices": []} | accounts(requests, now, per_prompt)
+
+    def body(
+        self, choices: list[dict[str, Any]], requests: list[Request], now: float, per_prompt: int
+    ) -> dict[str, Any]:
+        """The whole answer of a request that does not stream."""
+        return self.head(is_chunk=False) | {"choices": choices} | accounts(requests, now, per_prompt)
+
+
+def ending_of(finish: str, stop_string: str | None) -> dict[str, Any]:
+    """What a choice says of its end. `stop_reason` is vLLM's: which stop string ended it, if one did."""
+    return {"finish_reason": finish, "stop_reason": stop_string}
+
+
+@dataclass
+class Collected:
+    """One choice of an answer that does not stream, gathered from its deltas."""
+
+    request: Request | None = None
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list[int])
+    logprobs: list[TokenLogprobs] = field(default_factory=list[TokenLogprobs])
+    finish_reason: str | None = None
+    error: str | None = None
+    stop_string: str | None = None
+
+    def add(self, delta: Delta) -> None:
+        """Append one delta."""
+        self.request = delta.request
+        self.text += delta.text
+        self.token_ids += delta.token_ids
+        self.logprobs += delta.logprobs
+        self.finish_reason = delta.finish_reason
+        self.error = delta.error
+        self.stop_string = delta.stop_string
+
+
+class ToolSplit:
+    """Separates an answer's tool calls, in wire shape, from its text."""
+
+    def __init__(self, most_calls: int | None = None) -> None:
+        self._parser = ToolCallParser()
+        self._most_calls = most_calls
+        self.calls = 0
+
+    def push(self, text: str, *, is_last: bool) -> tuple[str, list[dict[str, Any]]]:
+        """Plain text and calls that became certain."""
+        plain, calls = self._parser.push(text)
+        if is_last:
+            rest, last = self._parser.finish()
+            plain, calls = plain + rest, calls + last
+        if self._most_calls is not None:
+            calls = calls[: self._most_calls - self.calls]
+        self.calls += len(calls)
+        return plain, [_call_wire(call) for call in calls]
+
+
+def _call_wire(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    number = uuid.uuid4().hex
+    return {"id": number[:9] if call.has_short_id else "call_" + number[:24], "type": "function", "function": function}
+
+
+def accounts(requests: list[Request], now: float, per_prompt: int) -> dict[str, Any]:
+    """`usage` and, beside it, what the books need; all answers add up, each prompt counted once."""
+    firsts = requests[::per_prompt]
+    prompt_tokens = sum(request.prompt_tokens for request in firsts)
+    output_tokens = sum(request.output_tokens for request in requests)
+    timings = [answer_timings(request, now) for request in requests]
+    return {
+        "usage": usage(prompt_tokens, output_tokens)
+        | {"prompt_tokens_details": {"cached_tokens": sum(request.cached_prompt_tokens or 0 for request in firsts)}},
+        "x_breakeven": {
+            "gpu_seconds": sum(timing.device_seconds for timing in timings),
+            "queue_seconds": timings[0].queue_seconds,
+            "time_to_first_token_seconds": timings[0].time_to_first_token_seconds,
+            "prefill_tokens_per_second": timings[0].prefill_tokens_per_second,
+            "decode_tokens_per_second": timings[0].decode_tokens_per_second,
+            "mean_batch_size": mean_batch_size(timings),
+        },
+    }
+
+
+def usage(prompt_tokens: int, output_tokens: int) -> dict[str, Any]:
+    """Tokens as OpenAI counts them."""
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": output_tokens,
+        "total_tokens": prompt_tokens + output_tokens,
+    }
+
+
+def mean_batch_size(timings: list[AnswerTimings]) -> float | None:
+    """Mean over the choices that ran."""
+    sizes = [timing.mean_batch_size for timing in timings if timing.mean_batch_size is not None]
+    return sum(sizes) / len(sizes) if sizes else None
+
+
+def error_body(message: str, *, kind: str, parameter: str | None = None, code: str | None = None) -> dict[str, Any]:
+    """OpenAI's error shape."""
+    return {"error": {"message": message, "type": kind, "param": parameter, "code": code}}

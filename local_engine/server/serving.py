@@ -1,0 +1,116 @@
+"""The server process: loads the model, binds, serves, drains on SIGTERM, and goes when its parent goes."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Generator
+from pathlib import Path
+
+import uvicorn
+
+from local_engine.assembly import build_engine
+from local_engine.async_engine import AsyncEngine
+from local_engine.choices import Wishes
+from local_engine.config import EngineConfig
+from local_engine.encoder import SentenceEncoder
+from local_engine.errors import EngineError
+from local_engine.loading.packages import print_progress
+from local_engine.server.http_protocol import BoundedProtocol
+from local_engine.server.long_bodies import are_unfinished
+from local_engine.server.openai_server import build_app
+
+PARENT_CHECK_SECONDS = 1.0
+# What those are given to hear of it whose answers the drain limit cuts off.
+TELLING_SECONDS = 2.0
+
+
+class QuietServer(uvicorn.Server):
+    """Leaves signals to us: uvicorn would raise SIGTERM again after stopping, and the exit status would not be 0."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+def serve(
+    path: Path,
+    config: EngineConfig,
+    wishes: Wishes,
+    *,
+    host: str,
+    port: int,
+    served_name: str | None,
+    drain_seconds: float,
+    parent: int | None = None,
+    embedding_folder: Path | None = None,
+    embedding_name: str | None = None,
+) -> int:
+    """Serve until told to stop, or until we are no longer a child of `parent`; returns the exit status.
+
+    It is 1 when the step loop died: whoever started the process may start another.
+    """
+    bound = _bind(host, port)
+    engine = build_engine(path, config, wishes=wishes, progress=print_progress)
+    encoder = SentenceEncoder(embedding_folder, name=embedding_name) if embedding_folder is not None else None
+    name = served_name or engine.model.name
+
+    async def run() -> int:
+        running = engine.serve()
+        running.start()
+        app = build_app(running, engine, model_name=name, encoder=encoder)
+        server = QuietServer(
+            uvicorn.Config(app, http=BoundedProtocol, log_level="warning", access_log=False, lifespan="off", ws="none")
+        )
+        watcher = asyncio.create_task(stop_when_told(server, running, drain_seconds, parent))
+        print_progress(f"Serving {name} on http://{host}:{bound.getsockname()[1]}")
+        await server.serve(sockets=[bound])
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
+        await running.stop()
+        return 1 if running.has_died else 0
+
+    status = asyncio.run(run())
+    if are_unfinished():
+        # A thread that comes back from a library to an interpreter that is gone would end the process by a signal.
+        os._exit(status)
+    return status
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Take the port before the weights are loaded, so that a taken one is an error at once."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise EngineError(f"Cannot listen on {host}:{port} ({error.strerror}).") from error
+    return bound
+
+
+async def stop_when_told(server: uvicorn.Server, engine: AsyncEngine, drain_seconds: float, parent: int | None) -> None:
+    """On SIGTERM or SIGINT refuse new requests, finish running ones, stop. An orphan stops at once.
+
+    An engine whose step loop died stops when its requests have been told.
+    """
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    while not told.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(told.wait(), PARENT_CHECK_SECONDS)
+        if parent is not None and os.getppid() != parent:
+            drain_seconds = 0.0
+            told.set()
+        if engine.has_died:
+            print_progress("Stopping: the step loop died, see above")
+            told.set()
+    if not await engine.drain(drain_seconds):
+        print_progress("Stopping with answers unfinished: the drain limit has passed")
+        engine.abandon("The engine was stopped before this answer was finished.")
+        server.force_exit = not await engine.drain(TELLING_SECONDS)
+    server.should_exit = True

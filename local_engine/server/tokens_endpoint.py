@@ -1,0 +1,76 @@
+"""`/tokenize`, `/detokenize` and `/tokenizer_info`, in vLLM's shape: how text is cut, and back. Knows no engine."""
+
+from typing import Any
+
+import msgspec
+
+from local_engine.errors import InvalidRequest
+from local_engine.server.chat import Model
+from local_engine.server.openai_protocol import parse_body, template_names
+from local_engine.text.messages import plain_message
+
+
+class TokenizeRequest(msgspec.Struct, kw_only=True):
+    """A text (`content` as llama.cpp calls it), or messages as the chat endpoint takes them."""
+
+    prompt: str | None = None
+    content: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    tools: list[dict[str, Any]] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    add_special_tokens: bool = True
+    return_token_strs: bool | None = None
+
+
+class DetokenizeRequest(msgspec.Struct, kw_only=True):
+    """Token ids of this model."""
+
+    tokens: list[int]
+
+
+_TOKENIZE = msgspec.json.Decoder(TokenizeRequest)
+_DETOKENIZE = msgspec.json.Decoder(DetokenizeRequest)
+
+
+def tokenized(body: bytes, model: Model) -> dict[str, Any]:
+    """Raises InvalidRequest that names the parameter."""
+    request = parse_body(_TOKENIZE, body)
+    text = request.prompt if request.prompt is not None else request.content
+    if (text is None) == (not request.messages):
+        raise InvalidRequest("Send either a prompt or messages.", parameter="prompt")
+    if text is not None:
+        ids = model.tokenizer.encode(text, with_bos=request.add_special_tokens)
+    else:
+        messages = [plain_message(message, index) for index, message in enumerate(request.messages or ())]
+        extra = template_names(
+            request.add_generation_prompt, request.continue_final_message, None, request.chat_template_kwargs
+        )
+        ids = model.tokenizer.encode_chat(
+            messages, tools=request.tools, extra=extra, with_bos=request.add_special_tokens
+        )
+    pieces = [model.tokenizer.fast.id_to_token(token) for token in ids] if request.return_token_strs else None
+    return {"count": len(ids), "max_model_len": model.context_window, "tokens": ids, "token_strs": pieces}
+
+
+def tokenizer_info(model: Model) -> dict[str, Any]:
+    """What a harness that cuts its texts here must know: the ends' texts, null for one that the model lacks."""
+    names = {name: text or None for name, text in model.tokenizer.names.items()}
+    return (
+        {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": None}
+        | names
+        | {
+            "chat_template": model.tokenizer.chat_template,
+            "model_max_length": model.context_window,
+        }
+    )
+
+
+def detokenized(body: bytes, model: Model) -> dict[str, Any]:
+    """Raises InvalidRequest that names the parameter."""
+    tokens = parse_body(_DETOKENIZE, body).tokens
+    if any(not 0 <= token < model.tokenizer.vocabulary_size for token in tokens):
+        message = f"tokens are from 0 to {model.tokenizer.vocabulary_size - 1}."
+        raise InvalidRequest(message, parameter="tokens")
+    return {"prompt": model.tokenizer.decode(tokens, skips_special=False)}

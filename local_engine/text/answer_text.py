@@ -1,0 +1,48 @@
+"""Turns one answer's tokens into text that may be shown: whole characters only, and nothing of a stop string."""
+
+from local_engine.text.tokenizer import IncrementalDetokenizer, Tokenizer
+
+
+class AnswerText:
+    """Text comes out as soon as it is certain not to begin a stop string; `includes_stop` leaves the string itself."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, stop: tuple[str, ...], *, includes_stop: bool = False, shows_special: bool = False
+    ) -> None:
+        self._detokenizer = IncrementalDetokenizer(tokenizer, shows_special=shows_special)
+        self._stop = stop
+        self._includes_stop = includes_stop
+        self._held = ""
+        self.stopped_by: str | None = None
+        """The stop string that ended it."""
+
+    def push(self, token_id: int) -> str:
+        """Text that became certain with this token; sets `stopped_by` when a stop string is complete."""
+        return self._release(self._detokenizer.push(token_id))
+
+    def finish(self) -> str:
+        """The rest, when the answer ends without a stop string."""
+        if self.stopped_by is not None:
+            return ""
+        text = self._release(self._detokenizer.finish()) + self._held
+        self._held = ""
+        return text
+
+    def _release(self, text: str) -> str:
+        held = self._held + text
+        found = [(at, at + len(stop), stop) for stop in self._stop if (at := held.find(stop)) >= 0]
+        if found:
+            self._held = ""
+            start, end, self.stopped_by = min(found)
+            return held[: end if self._includes_stop else start]
+        keep = max((overlap(held, stop) for stop in self._stop), default=0)
+        self._held = held[len(held) - keep :]
+        return held[: len(held) - keep]
+
+
+def overlap(text: str, stop: str) -> int:
+    """Length of the longest end of `text` that begins `stop`."""
+    for length in range(min(len(text), len(stop) - 1), 0, -1):
+        if text.endswith(stop[:length]):
+            return length
+    return 0

@@ -1,0 +1,170 @@
+"""Text to token ids and back: vocabulary, chat template, and a detokeniser that never emits half a character."""
+
+import codecs
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tokenizers import Tokenizer as FastTokenizer
+
+from local_engine.text.chat_template import ChatTemplate
+from local_engine.text.tool_marks import SHOWN_TOKENS
+from local_engine.text.user_markup import UserMarkup, encoded_ids
+
+# Twice the largest vocabularies there are: an id beyond it is damage, and a list up to it would take gigabytes.
+MOST_IDS = 1 << 21
+
+
+def byte_alphabet() -> dict[str, int]:
+    """GPT-2's printable stand-in for every byte: printable Latin-1 is itself, the rest follows from U+0100."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    alphabet = {chr(byte): byte for byte in printable}
+    rest = (byte for byte in range(256) if byte not in set(printable))
+    return alphabet | {chr(0x100 + i): byte for i, byte in enumerate(rest)}
+
+
+class Tokenizer:
+    """One model's vocabulary. Thread-safe: encoding holds no state."""
+
+    def __init__(
+        self,
+        fast: FastTokenizer,
+        *,
+        chat_template: str | None,
+        bos_token_id: int | None,
+        eos_token_ids: Sequence[int],
+        adds_bos: bool = False,
+        tool_template: str | None = None,
+    ) -> None:
+        self.fast = fast
+        self.bos_token_id = bos_token_id
+        self.eos_token_ids = frozenset(eos_token_ids)
+        self._adds_bos = adds_bos and bos_token_id is not None
+        self.special_token_ids = frozenset(
+            i
+            for i, token in fast.get_added_tokens_decoder().items()
+            if token.special and token.content not in SHOWN_TOKENS
+        )
+        self.token_bytes = _all_token_bytes(fast)
+        # The first end is the one that chat templates name.
+        self.names = {"bos_token": self._name(bos_token_id), "eos_token": self._name(next(iter(eos_token_ids), None))}
+        self.chat_template = chat_template
+        self._template = ChatTemplate(chat_template, tool_template, self.names)
+        self._markup = UserMarkup(fast)
+        encoded_ids(fast, "a")  # starts the library's threads: where they cannot start it fails for ever after
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The tokenizer's ids end below this; the model's logits may have more."""
+        return len(self.token_bytes)
+
+    def encode(self, text: str, *, with_bos: bool = True) -> list[int]:
+        """Token ids of `text`; markup such as `<|im_start|>` becomes its special token."""
+        return self._with_bos(encoded_ids(self.fast, text), with_bos=with_bos)
+
+    def encode_with_offsets(self, text: str, *, with_bos: bool = True) -> tuple[list[int], list[int]]:
+        """Token ids of `text`, and at which of its characters each begins; a BOS that the text lacks, at the first."""
+        [encoded] = self.fast.encode_batch([text], add_special_tokens=False)
+        begins: list[int] = []
+        before = 0
+        for start, end in encoded.offsets:
+            # Several tokens of one character begin where it does; a blank that a token's span leaves out is its own.
+            begins.append(min(start, before))
+            before = end
+        ids = self._with_bos(encoded.ids, with_bos=with_bos)
+        return ids, [0] * (len(ids) - len(begins)) + begins
+
+    def decode(self, ids: Sequence[int], *, skips_special: bool = True) -> str:
+        """Text of `ids`, with U+FFFD for bytes that are not UTF-8."""
+        return b"".join(self.bytes_of(i, skips_special=skips_special) for i in ids).decode("utf-8", errors="replace")
+
+    def bytes_of(self, token_id: int, *, skips_special: bool = True) -> bytes:
+        """The token's bytes; empty for a special token unless asked for, and for padding ids beyond the vocabulary."""
+        if token_id >= len(self.token_bytes) or (skips_special and token_id in self.special_token_ids):
+            return b""
+        return self.token_bytes[token_id]
+
+    def render_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The chat template's text; raises InvalidRequest when it refuses. `extra` are names of the template's own."""
+        return self._markup.unmark(self._rendered(messages, tools, extra))
+
+    def encode_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        with_bos: bool = True,
+    ) -> list[int]:
+        """Token ids of a rendered conversation; markup that a message contains stays text.
+
+        A BOS that the template wrote is not doubled.
+        """
+        ids = self._with_bos(self._markup.encode(self._rendered(messages, tools, extra)), with_bos=with_bos)
+        if self._adds_bos and with_bos and len(ids) > 1 and ids[0] == ids[1] == self.bos_token_id:
+            return ids[1:]
+        return ids
+
+    def _rendered(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        extra: Mapping[str, Any] | None,
+    ) -> str:
+        """With the marks of `UserMarkup` around what only reads like a special token."""
+        marked = [self._markup.mark(message) for message in messages]
+        return self._template.render(marked, tools=tools and self._markup.mark(list(tools)), extra=extra)
+
+    def _with_bos(self, ids: list[int], *, with_bos: bool) -> list[int]:
+        return [self.bos_token_id, *ids] if with_bos and self._adds_bos and self.bos_token_id is not None else ids
+
+    def _name(self, token_id: int | None) -> str:
+        return "" if token_id is None else str(self.fast.id_to_token(token_id))
+
+
+class IncrementalDetokenizer:
+    """Turns token ids into text as they come; bytes of an unfinished character wait for the next token."""
+
+    def __init__(self, tokenizer: Tokenizer, *, shows_special: bool = False) -> None:
+        self._tokenizer = tokenizer
+        self._skips_special = not shows_special
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def push(self, token_id: int) -> str:
+        """Text that became certain with this token."""
+        return self._decoder.decode(self._tokenizer.bytes_of(token_id, skips_special=self._skips_special))
+
+    def finish(self) -> str:
+        """What is left: U+FFFD for a character that never ended."""
+        return self._decoder.decode(b"", final=True)
+
+
+def _all_token_bytes(fast: FastTokenizer) -> list[bytes]:
+    """Every id's bytes: through the byte alphabet for byte-level vocabularies, else as SentencePiece writes them.
+
+    Ids that no token has are empty. Raises ValueError for ids that no vocabulary is large enough for.
+    """
+    added = fast.get_added_tokens_decoder()
+    alphabet = byte_alphabet()
+    size = 1 + max(fast.get_vocab(with_added_tokens=True).values(), default=-1)
+    if size > MOST_IDS:
+        raise ValueError(f"a token has the id {size - 1}, and vocabularies end below {MOST_IDS}")
+    is_byte_level = "ByteLevel" in str(json.loads(fast.to_str()).get("decoder"))
+    pieces: list[bytes] = []
+    for token_id in range(size):
+        token = fast.id_to_token(token_id) or ""
+        if token_id in added:
+            pieces.append(token.encode())
+        elif is_byte_level:
+            pieces.append(bytes(alphabet[c] for c in token) if all(c in alphabet for c in token) else token.encode())
+        elif len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+            pieces.append(bytes([int(token[3:5], 16)]))
+        else:
+            pieces.append(token.replace("\u2581", " ").encode())
+    return pieces

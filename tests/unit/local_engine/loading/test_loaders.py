@@ -1,0 +1,352 @@
+"""Each family and quantisation, from tiny files: logits and greedy ids as in transformers, or a reasoned refusal."""
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from gguf.constants import GGML_QUANT_SIZES
+from transformers import LlamaForCausalLM, PreTrainedModel
+
+from local_engine.assembly import Engine, assemble, build_engine, without_idle_window
+from local_engine.config import EngineConfig
+from local_engine.errors import DoesNotFit, EngineError, ModelUnavailable, ModelUnsupported
+from local_engine.loading.gguf_file import GgufTensor
+from local_engine.loading.gguf_loader import QUANTISATIONS, dequantise, load_gguf
+from local_engine.loading.safetensors_loader import load_safetensors
+from local_engine.request import Request
+from local_engine.sampling.sampling_params import Constraint, SamplingParams
+from tests.unit.local_engine.tiny_models import make_model, write_folder, write_gguf
+
+SMALL = EngineConfig(kv_blocks=32, context_window=128, max_tokens_per_step=24)
+PROMPT = [7, 80, 3, 200, 5, 5, 91, 14, 33, 2, 150, 77, 8, 9, 10, 11, 64, 32, 16, 8, 4, 2, 1, 0, 250, 128, 99, 98]
+Kind = gguf.GGMLQuantizationType
+
+
+def answer(engine: Engine) -> tuple[list[int], list[float]]:
+    """Greedy ids and their log-probabilities; the prompt takes two chunks."""
+    request = Request("r", list(PROMPT), SamplingParams(temperature=0.0, max_tokens=12, logprobs=0))
+    engine.core.add(request)
+    logprobs: list[float] = []
+    while engine.core.has_work:
+        for delta in engine.core.step().deltas:
+            logprobs += [entry.logprob for entry in delta.logprobs]
+    return request.output_token_ids, logprobs
+
+
+def assert_same(engine: Engine, model: PreTrainedModel) -> None:
+    ids, logprobs = answer(engine)
+    with torch.inference_mode():
+        theirs = model(torch.tensor([PROMPT + ids[:-1]])).logits[0, len(PROMPT) - 1 :].log_softmax(-1)
+    assert ids == theirs.argmax(-1).tolist()
+    assert logprobs == pytest.approx(theirs.max(-1).values.tolist(), abs=1e-3)
+
+
+@pytest.mark.parametrize("family", ["llama", "llama3-rope", "yarn-rope", "mistral", "mistral-window", "qwen2", "qwen3"])
+def test_a_safetensors_folder_answers_as_transformers_does(tmp_path: Path, family: str) -> None:
+    model = make_model(family)
+    folder = write_folder(model, tmp_path, shard="50KB" if family == "llama" else "1GB")
+    assert (family == "llama") == (folder / "model.safetensors.index.json").exists()
+    loaded = load_safetensors(folder)
+    assert loaded.tokenizer.decode(loaded.tokenizer.encode("naïve 😀")) == "naïve 😀"
+    assert loaded.tokenizer.eos_token_ids == {257}
+    assert loaded.tokenizer.render_chat([{"role": "user", "content": "hi"}]) == "user:hi"
+    assert_same(assemble(loaded, SMALL), model)
+
+
+@pytest.mark.parametrize(
+    ("family", "architecture"),
+    [
+        ("llama", "llama"),
+        ("llama-biases", "llama"),
+        ("llama3-rope", "llama"),
+        ("qwen2", "qwen2"),
+        ("yarn-rope", "qwen3"),
+        ("early-yarn-rope", "qwen3"),
+    ],
+)
+def test_a_gguf_file_answers_as_transformers_does(tmp_path: Path, family: str, architecture: str) -> None:
+    """For llama the writer interleaves the rotary rows as llama.cpp does; the loader must undo exactly that."""
+    model = make_model(family)
+    path = write_gguf(model, tmp_path / "tiny.gguf", architecture, Kind.F32)
+    engine = build_engine(path, SMALL)
+    assert_same(engine, model)
+    # Indexed while nobody waits: for the first schema the vocabulary itself is not asked again.
+    engine.tokenizer.fast = cast("Any", None)
+    engine.constraints.check(Constraint("regex", "a+"))
+
+
+@pytest.mark.parametrize("head_size", [64, 128])
+@pytest.mark.parametrize(
+    "family",
+    [
+        "llama-biases",
+        "linear-rope",
+        "yarn-rope",
+        "early-yarn-rope",
+        "mistral",
+        "mistral-window",
+        "qwen3",
+    ],
+)
+def test_the_native_decoder_answers_as_transformers_does(tmp_path: Path, family: str, head_size: int) -> None:
+    """Heads of its sizes; where it does not run torch answers the same."""
+    model = make_model(family, head_size)
+    assert_same(assemble(load_safetensors(write_folder(model, tmp_path)), SMALL), model)
+
+
+@pytest.mark.parametrize("name", ["attn_factor", "yarn_attn_factor", "yarn_ext_factor"])
+def test_yarn_with_weights_of_its_own_is_named(tmp_path: Path, name: str) -> None:
+    path = write_gguf(
+        make_model("yarn-rope"), tmp_path / "tiny.gguf", "qwen3", Kind.F32, extra={f"qwen3.rope.scaling.{name}": 0.5}
+    )
+    with pytest.raises(ModelUnsupported, match="yarn"):
+        load_gguf(path)
+
+
+@pytest.mark.parametrize("kind", [Kind.F16, Kind.BF16, Kind.Q8_0, Kind.Q4_0, Kind.Q4_1])
+def test_a_quantised_file_answers_as_transformers_on_its_dequantised_weights(tmp_path: Path, kind: Kind) -> None:
+    model = make_model("llama")
+    path = write_gguf(model, tmp_path / "tiny.gguf", "llama", kind)
+    loaded = load_gguf(path)
+    assert loaded.stored == {Kind.Q8_0: "int8", Kind.Q4_0: "int4", Kind.Q4_1: "int4"}.get(kind)
+    model.load_state_dict({name: loaded.weights.tensor(name) for name in model.state_dict()})
+    assert_same(assemble(loaded, SMALL), model)
+
+
+@pytest.mark.parametrize(
+    ("kind", "held"), [(Kind.F16, 2.0), (Kind.BF16, 2.0), (Kind.Q8_0, 1.25), (Kind.Q5_0, 1.25), (Kind.Q4_1, 0.75)]
+)
+def test_the_native_decoder_answers_from_what_a_file_holds(tmp_path: Path, kind: Kind, held: float) -> None:
+    """Queries and keys have rows to be put back, and with them their scales."""
+    model = make_model("mistral", head_dim=64)
+    loaded = load_gguf(write_gguf(model, tmp_path / "tiny.gguf", "llama", kind))
+    assert loaded.bytes_per_weight == held
+    model.load_state_dict({name: loaded.weights.tensor(name) for name in model.state_dict()})
+    assert_same(assemble(loaded, SMALL), model)
+
+
+@pytest.mark.parametrize("name", sorted(QUANTISATIONS))
+def test_every_quantisation_that_we_claim_is_dequantised(name: str) -> None:
+    kind = Kind[name]
+    block, block_bytes = GGML_QUANT_SIZES[kind]
+    raw = np.random.default_rng(1).integers(0, 60, (3, 2 * block_bytes), dtype=np.uint8)
+    values = dequantise(GgufTensor("t", (3, 2 * block), kind, raw))
+    assert values.shape == (3, 2 * block)
+    assert values.dtype == np.float32
+    assert np.isfinite(values).all()
+    assert np.abs(values).max() > 0
+
+
+def test_a_model_in_several_files_is_read_from_any_of_them(tmp_path: Path) -> None:
+    model = make_model("llama", head_dim=64)
+    write_gguf(model, tmp_path / "Tiny.Q8_0.gguf", "llama", Kind.F32, tensors_a_file=8)
+    paths = sorted(tmp_path.glob("*.gguf"))
+    assert [path.name for path in paths] == [f"Tiny.Q8_0-0000{part}-of-00003.gguf" for part in (1, 2, 3)]
+    assert load_gguf(paths[0]).config.name == "tiny"
+    for path in paths:
+        assert_same(assemble(load_gguf(path), SMALL), model)
+    renamed = paths[0].rename(tmp_path / "renamed.gguf")
+    with pytest.raises(ModelUnavailable, match="is one of 3 parts of a model: keep their names"):
+        load_gguf(renamed)
+    with pytest.raises(ModelUnavailable, match="00001-of-00003"):
+        load_gguf(paths[1])
+
+
+@pytest.mark.parametrize(
+    "name", ["blk.0.ffn_gate_inp.weight", "output.bias", "blk.1.attn_norm.bias", "blk.0.attn_q_norm.weight"]
+)
+def test_tensors_that_would_be_left_out_are_named(tmp_path: Path, name: str) -> None:
+    path = write_gguf(
+        make_model("llama"), tmp_path / "t.gguf", "llama", Kind.F32, added={name: np.ones(4, dtype=np.float32)}
+    )
+    with pytest.raises(
+        ModelUnsupported, match=f"t.gguf holds {name}, which a model of architecture llama has not here"
+    ):
+        load_gguf(path)
+
+
+@pytest.mark.parametrize("name", ["rope.scaling.factor", "rope.scale_linear"])
+def test_a_factor_without_a_rule_is_linear(tmp_path: Path, name: str) -> None:
+    model = make_model("linear-rope")
+    assert_same(
+        assemble(
+            load_gguf(write_gguf(model, tmp_path / "t.gguf", "llama", Kind.F32, extra={f"llama.{name}": 4.0})), SMALL
+        ),
+        model,
+    )
+
+
+def test_another_architecture_is_named(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "other.gguf", "mamba")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    with pytest.raises(ModelUnsupported, match="mamba"):
+        load_gguf(tmp_path / "other.gguf")
+
+
+def test_what_does_not_fit_is_refused_with_the_numbers(tmp_path: Path) -> None:
+    loaded = load_safetensors(write_folder(make_model("llama"), tmp_path))
+    with pytest.raises(DoesNotFit, match=r"GB for weights and \d+\.\d\d GB for 1000000000 KV-cache blocks"):
+        assemble(loaded, EngineConfig(kv_blocks=10**9))
+
+
+def test_a_window_that_no_context_outgrows_is_none(tmp_path: Path) -> None:
+    loaded = load_safetensors(write_folder(make_model("mistral-window"), tmp_path))
+    assert loaded.config.sliding_window == 11
+    assert without_idle_window(loaded, SMALL).config.sliding_window == 11
+    assert without_idle_window(loaded, EngineConfig(context_window=11)).config.sliding_window == 0
+
+
+EVERY = {"use_sliding_window": True, "sliding_window": 11, "max_window_layers": 0, "layer_types": None}
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "window", "sliding"),
+    [
+        ("qwen2", EVERY, 256, 11),
+        ("qwen2", EVERY | {"max_window_layers": 1}, 11, 0),
+        ("qwen2", EVERY | {"max_window_layers": 2}, 256, 0),
+        ("qwen3", EVERY | {"layer_types": ["full_attention", "sliding_attention"]}, 11, 0),
+        ("qwen3", EVERY | {"layer_types": ["full_attention", "full_attention"]}, 256, 0),
+        ("qwen2", EVERY | {"use_sliding_window": False}, 256, 0),
+        ("qwen2", {"sliding_window": 11, "layer_types": None}, 256, 0),
+        ("mistral", {"sliding_window": 11}, 256, 11),
+        ("mistral", {"sliding_window": None}, 256, 0),
+        ("llama", {"sliding_window": 11}, 256, 0),
+    ],
+)
+def test_windows_are_read_as_transformers_reads_them(
+    tmp_path: Path, family: str, settings: dict[str, Any], window: int, sliding: int
+) -> None:
+    """A model of mixed layers is served up to its window, where full attention is the same."""
+    folder = write_folder(make_model(family), tmp_path)
+    described = json.loads((folder / "config.json").read_text())
+    for name in ("use_sliding_window", "max_window_layers", "layer_types"):
+        described.pop(name, None)
+    (folder / "config.json").write_text(json.dumps(described | settings))
+    config = load_safetensors(folder).config
+    assert (config.context_window, config.sliding_window) == (window, sliding)
+
+
+def test_layers_of_another_kind_are_named(tmp_path: Path) -> None:
+    folder = write_folder(make_model("qwen3"), tmp_path)
+    described = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(
+        json.dumps(described | {"layer_types": ["full_attention", "chunked_attention"]})
+    )
+    with pytest.raises(ModelUnsupported, match="chunked_attention"):
+        load_safetensors(folder)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "pattern", "window", "sliding"),
+    [
+        ("llama", None, 256, 11),
+        ("llama", [True, True], 256, 11),
+        ("llama", [True, False], 11, 0),
+        ("qwen2", None, 11, 0),
+        ("qwen2", [True, True], 256, 11),
+    ],
+)
+def test_a_gguf_files_window(
+    tmp_path: Path, architecture: str, pattern: list[bool] | None, window: int, sliding: int
+) -> None:
+    model = make_model("llama" if architecture == "llama" else "qwen2")
+    path = write_gguf(model, tmp_path / "t.gguf", architecture, Kind.F32, sliding_window=11, sliding_pattern=pattern)
+    config = load_gguf(path).config
+    assert (config.context_window, config.sliding_window) == (window, sliding)
+
+
+@pytest.mark.parametrize("head_size", [32, 64])
+def test_a_gguf_file_with_a_window_answers_as_transformers_does(tmp_path: Path, head_size: int) -> None:
+    """Heads of 64 run in the native decoder, where there is one."""
+    model = make_model("mistral-window", head_dim=head_size)
+    assert_same(
+        build_engine(write_gguf(model, tmp_path / "t.gguf", "llama", Kind.F32, sliding_window=11), SMALL), model
+    )
+
+
+def change(path: Path, changes: dict[str, Any]) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_attention_heads": 3},
+        {"num_attention_heads": 0},
+        {"num_key_value_heads": 3},
+        {"num_key_value_heads": 4},
+        {"head_dim": 17},
+        {"vocab_size": 100},
+        {"hidden_size": 32, "head_dim": 16},
+        {"intermediate_size": 95},
+        {"intermediate_size": 1e308},
+        {"num_hidden_layers": 0},
+        {"num_hidden_layers": 2**62},
+        {"max_position_embeddings": 0},
+        {"rope_parameters": {"rope_type": "linear", "factor": 0}},
+        {"rope_parameters": [1]},
+        {"hidden_size": "wide"},
+        {"eos_token_id": "end"},
+    ],
+)
+def test_a_configuration_of_another_model_is_a_clear_error(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """A product over a tensor of another shape would read beyond its end."""
+    folder = write_folder(make_model("llama"), tmp_path)
+    (folder / "generation_config.json").unlink()
+    change(folder / "config.json", changes)
+    with pytest.raises(EngineError):
+        build_engine(folder, SMALL)
+
+
+@pytest.mark.parametrize("head_count", [1, 2, 3, 6, 8])
+def test_a_gguf_file_that_says_other_heads_is_a_clear_error(tmp_path: Path, head_count: int) -> None:
+    path = write_gguf(make_model("llama"), tmp_path / "tiny.gguf", "llama", Kind.Q4_0)
+    raw = path.read_bytes()
+    key = b"llama.attention.head_count" + (4).to_bytes(4, "little")
+    assert raw.count(key) == 1
+    path.write_bytes(raw.replace(key + (4).to_bytes(4, "little"), key + head_count.to_bytes(4, "little")))
+    with pytest.raises(ModelUnavailable, match="damaged"):
+        build_engine(path, SMALL)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"hidden_act": "gelu"}, "gelu"),
+        ({"partial_rotary_factor": 0.5}, "part of each head"),
+        ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "part of each head"),
+        ({"rope_parameters": {"rope_type": "longrope"}}, "longrope"),
+    ],
+)
+def test_what_would_be_computed_wrongly_is_named(tmp_path: Path, changes: dict[str, Any], named: str) -> None:
+    folder = write_folder(make_model("llama"), tmp_path)
+    change(folder / "config.json", changes)
+    with pytest.raises(ModelUnsupported, match=named):
+        load_safetensors(folder)
+
+
+def test_frequencies_that_change_beyond_the_window_are_the_plain_ones_within_it(tmp_path: Path) -> None:
+    folder = write_folder(make_model("llama"), tmp_path)
+    rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}
+    change(folder / "config.json", {"rope_parameters": rope})
+    model = LlamaForCausalLM.from_pretrained(folder).eval()  # pyright: ignore[reportUnknownMemberType]
+    loaded = load_safetensors(folder)
+    assert loaded.config.context_window == 256
+    assert_same(assemble(loaded, SMALL), model)
+
+
+def test_conversations_with_tools_have_a_template_of_their_own(tmp_path: Path) -> None:
+    folder = write_folder(make_model("llama"), tmp_path)
+    named = [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools {{ tools[0].name }}"}]
+    change(folder / "tokenizer_config.json", {"chat_template": named})
+    tokenizer = load_safetensors(folder).tokenizer
+    hi = [{"role": "user", "content": "hi"}]
+    assert tokenizer.render_chat(hi) == "plain"
+    assert tokenizer.render_chat(hi, tools=[{"name": "f"}]) == "tools f"

@@ -1,0 +1,153 @@
+"""Constraints at work: what a required tool call may say, and what a ban may not take from a schema."""
+
+import json
+import threading
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+import torch
+
+from local_engine.request import Request
+from local_engine.sampling.constraints import ConstraintCompiler, Matcher, tool_constraint
+from local_engine.sampling.sampler import Sampler
+from local_engine.sampling.sampling_params import Constraint, SamplingParams
+from local_engine.text.tokenizer import Tokenizer
+from tests.unit.local_engine.tiny_models import byte_level
+
+VOCABULARY, END = 260, 257
+# More properties that may be left out than the library follows at once.
+TOO_WIDE: dict[str, Any] = {
+    "type": "object",
+    "properties": {f"p{number}": {"type": "boolean"} for number in range(1000)},
+    "additionalProperties": False,
+}
+TOWN: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "additionalProperties": False}
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer(byte_level(), chat_template=None, bos_token_id=None, eos_token_ids=[END])
+
+
+@pytest.fixture(scope="module")
+def constraints(tokenizer: Tokenizer) -> ConstraintCompiler:
+    return ConstraintCompiler(tokenizer, VOCABULARY)
+
+
+def tool(name: str, parameters: dict[str, Any] | None) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name} | ({"parameters": parameters} if parameters else {})}
+
+
+def takes(matcher: Matcher, token_ids: list[int]) -> bool:
+    """Whether the constraint allows these tokens, one after another, and an end after them."""
+    for token in (*token_ids, END):
+        if not matcher.mask(torch.zeros(VOCABULARY))[token].isfinite():
+            return False
+        matcher.consume(token)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("call", "is_allowed"),
+    [
+        ({"name": "visit", "arguments": {"town": {"name": "Ulm"}, "next": {"town": {"name": "Bonn"}}}}, True),
+        ({"name": "visit", "arguments": {"town": {"nom": "Ulm"}}}, False),
+        ({"name": 'a "quoted"\nname', "arguments": {"count": 3}}, True),
+        ({"name": 'a "quoted"\nname', "arguments": {"town": {"name": "Ulm"}}}, False),
+        ({"name": "anything", "arguments": {"x": [1, None]}}, True),
+        ({"name": "unheard-of", "arguments": {}}, False),
+    ],
+    ids=json.dumps,
+)
+def test_a_tools_schema_may_refer_to_its_own_definitions(
+    tokenizer: Tokenizer, constraints: ConstraintCompiler, call: dict[str, Any], *, is_allowed: bool
+) -> None:
+    """Pydantic writes `$defs` for every model within a model; and a schema may hold itself."""
+    visit: dict[str, Any] = {
+        "type": "object",
+        "properties": {"town": {"$ref": "#/$defs/Town"}, "next": {"$ref": "#"}},
+        "additionalProperties": False,
+        "$defs": {"Town": TOWN},
+    }
+    counts = {"type": "object", "properties": {"count": {"type": "integer"}}, "additionalProperties": False}
+    tools = [tool("visit", visit), tool('a "quoted"\nname', counts), tool("anything", None)]
+    text = f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
+    matcher = constraints.matcher(tool_constraint(tools, None))
+    assert takes(matcher, tokenizer.encode(text)) is is_allowed
+
+
+@dataclass
+class Counted:
+    """A tokenizer that counts how often its vocabulary is indexed."""
+
+    tokenizer: Tokenizer
+    indexed: list[int] = field(default_factory=list[int])
+
+    @property
+    def fast(self) -> "Counted":
+        return self
+
+    def to_str(self) -> str:
+        self.indexed.append(threading.get_ident())
+        return self.tokenizer.fast.to_str()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tokenizer, name)
+
+
+def test_the_first_requests_index_the_vocabulary_once(tokenizer: Tokenizer) -> None:
+    counted, together = Counted(tokenizer), threading.Barrier(4)
+    compiler = ConstraintCompiler(cast(Tokenizer, counted), VOCABULARY)
+
+    def ask() -> None:
+        together.wait()
+        compiler.check(Constraint("regex", "a+"))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(counted.indexed) == 1
+
+
+def test_matchers_of_one_constraint_know_nothing_of_one_another(
+    tokenizer: Tokenizer, constraints: ConstraintCompiler
+) -> None:
+    """They come of one compilation."""
+    first, second = (constraints.matcher(Constraint("regex", "ab")) for _ in range(2))
+    a, b = tokenizer.encode("ab")
+    first.consume(a)
+    assert takes(second, [a, b])
+    assert takes(first, [b])
+
+
+def test_a_matcher_that_gave_up_says_why(tokenizer: Tokenizer, constraints: ConstraintCompiler) -> None:
+    """The library allows an end then, which would be taken for the answer's own."""
+    matcher = constraints.matcher(Constraint("json_schema", json.dumps(TOO_WIDE)))
+    assert matcher.failure is None
+    for token in tokenizer.encode('{"p'):
+        matcher.consume(token)
+    matcher.mask(torch.zeros(VOCABULARY))
+    assert "items" in (matcher.failure or "")
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_ban_that_leaves_a_schema_nothing_gives_way(
+    tokenizer: Tokenizer, constraints: ConstraintCompiler, temperature: float
+) -> None:
+    """Where it leaves something, it holds."""
+    banned = tuple((token,) for token in tokenizer.encode("{b"))
+    params = SamplingParams(
+        temperature=temperature, seed=1, banned=banned, constraint=Constraint("regex", r"\{(a|b)\}"), max_tokens=8
+    )
+    sampler, request = Sampler(torch.device("cpu"), constraints), Request("answer", [0], params)
+    logits = torch.zeros(1, VOCABULARY)
+    logits[0, tokenizer.encode("b")] = 9.0
+    is_complete = False
+    while not is_complete and request.output_tokens < params.max_tokens:
+        [drawn] = sampler.draw(logits, [request])
+        request.token_ids += drawn.token_ids
+        is_complete = drawn.is_complete
+    assert tokenizer.decode(request.output_token_ids) == "{a}"

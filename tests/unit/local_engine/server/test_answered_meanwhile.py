@@ -1,0 +1,130 @@
+"""What takes long is done in other threads, while others are answered."""
+
+import asyncio
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from local_engine.assembly import Engine
+from local_engine.sampling.constraints import ConstraintCompiler
+from local_engine.sampling.sampling_params import Constraint
+from local_engine.server.long_bodies import AT_ONCE, are_unfinished
+from local_engine.server.openai_server import build_app
+from local_engine.text.tokenizer import Tokenizer
+from tests.unit.local_engine.asking import TEXT, VOCABULARY, chat, client_of
+from tests.unit.local_engine.tiny_models import byte_level
+
+
+class WatchedTokenizer(Tokenizer):
+    """Remembers which threads wrote tokens as text."""
+
+    def __init__(self) -> None:
+        super().__init__(byte_level(), chat_template=None, bos_token_id=None, eos_token_ids=[])
+        self.threads: set[int] = set()
+
+    def bytes_of(self, token_id: int, *, skips_special: bool = True) -> bytes:
+        self.threads.add(threading.get_ident())
+        return super().bytes_of(token_id, skips_special=skips_special)
+
+
+async def test_ids_are_written_as_text_for_whoever_echoes_them(engine: Engine) -> None:
+    """Twelve million of them took a minute, and were then too many."""
+    watched = WatchedTokenizer()
+    app = build_app(engine.serve(), replace(engine, tokenizer=watched), model_name="tiny")
+    async with client_of(app) as client:
+        refused = await client.post("/v1/completions", json=TEXT | {"prompt": [5] * 1000})
+        assert refused.json()["error"]["code"] == "context_length_exceeded"
+    assert not watched.threads
+
+
+@pytest.mark.parametrize("asked", [{"prompt_logprobs": 5}, {"logprobs": 5, "echo": True}])
+async def test_log_probabilities_are_written_while_others_are_answered(engine: Engine, asked: dict[str, Any]) -> None:
+    """Those of a long prompt take a second to write."""
+    watched = WatchedTokenizer()
+    running = engine.serve()
+    running.start()
+    app = build_app(running, replace(engine, tokenizer=watched), model_name="tiny")
+    async with client_of(app) as client:
+        body = TEXT | {"max_tokens": 0} | asked
+        assert (await client.post("/v1/completions", json=body)).status_code == 200
+        if "echo" in asked:
+            assert (await client.post("/v1/completions", json=body | {"stream": True})).text.endswith("[DONE]\n\n")
+    await running.stop()
+    assert watched.threads
+    assert threading.get_ident() not in watched.threads
+
+
+class HeldConstraints(ConstraintCompiler):
+    """Stands still before it compiles until it may go on."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(tokenizer, VOCABULARY)
+        self.has_begun, self.may_go_on = threading.Event(), threading.Event()
+
+    def check(self, constraint: Constraint) -> None:
+        self.has_begun.set()
+        assert self.may_go_on.wait(60), "whoever would let it go on waits for it"
+        super().check(constraint)
+
+
+async def test_a_constraint_is_compiled_while_others_are_answered(engine: Engine) -> None:
+    held = HeldConstraints(engine.tokenizer)
+    running = engine.serve()
+    running.start()
+    app = build_app(running, replace(engine, constraints=held), model_name="tiny")
+    async with client_of(app) as client:
+        asked = asyncio.create_task(client.post("/v1/completions", json=TEXT | {"guided_regex": "("}))
+        assert await asyncio.to_thread(held.has_begun.wait, 60)
+        assert (await chat(client))["choices"][0]["message"]["content"]
+        held.may_go_on.set()
+        assert (await asked).json()["error"]["param"] == "structured_outputs"
+    await running.stop()
+
+
+class HeldTokenizer(Tokenizer):
+    """Stands still inside a text until it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__(byte_level(), chat_template=None, bos_token_id=None, eos_token_ids=[])
+        self.has_begun, self.may_go_on = threading.Event(), threading.Event()
+
+    def encode(self, text: str, *, with_bos: bool = True) -> list[int]:
+        self.has_begun.set()
+        assert self.may_go_on.wait(60), "whoever would let it go on waits for it"
+        return super().encode(text, with_bos=with_bos)
+
+
+async def test_a_drain_waits_for_no_prompt_that_is_cut_into_tokens(engine: Engine) -> None:
+    """Sixteen megabytes take long; neither those on their way nor those behind them hold up the end."""
+    held = HeldTokenizer()
+    running = engine.serve()
+    running.start()
+    app = build_app(running, replace(engine, tokenizer=held), model_name="tiny")
+    async with client_of(app) as client:
+        body = TEXT | {"prompt": "a" * 100_000}
+        asked = [asyncio.create_task(client.post("/v1/completions", json=body)) for _ in range(AT_ONCE + 2)]
+        assert await asyncio.to_thread(held.has_begun.wait, 60)
+        assert await running.drain(60)
+        answers = await asyncio.wait_for(asyncio.gather(*asked), 60)
+        assert {answer.json()["error"]["code"] for answer in answers} == {"engine_draining"}
+        assert {answer.status_code for answer in answers} == {503}
+        assert are_unfinished()
+        held.may_go_on.set()
+    await running.stop()
+
+
+async def test_a_long_prompt_is_cut_into_tokens_while_others_are_answered(engine: Engine) -> None:
+    held = HeldTokenizer()
+    running = engine.serve()
+    running.start()
+    app = build_app(running, replace(engine, tokenizer=held), model_name="tiny")
+    async with client_of(app) as client:
+        long = asyncio.create_task(client.post("/v1/completions", json=TEXT | {"prompt": "a" * 100_000}))
+        assert await asyncio.to_thread(held.has_begun.wait, 60)
+        assert (await client.get("/health")).status_code == 200
+        assert (await chat(client))["choices"][0]["message"]["content"]
+        held.may_go_on.set()
+        assert (await long).json()["error"]["code"] == "context_length_exceeded"
+    await running.stop()

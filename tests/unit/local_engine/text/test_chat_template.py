@@ -1,0 +1,56 @@
+"""Turns of tool calls as different models' templates read them: without content, their arguments objects or text."""
+
+from typing import Any
+
+import pytest
+
+from local_engine.text.chat_template import ChatTemplate
+from local_engine.text.messages import plain_message
+
+CALL: dict[str, Any] = {"type": "function", "function": {"name": "f", "arguments": '{"city":"Köln"}'}}
+# As DeepSeek's distilled models write calls: only where there is no content, arguments between texts.
+ASKING = (
+    "{% for m in messages %}{% if m['role'] == 'assistant' and m['content'] is none %}"
+    "{% for call in m['tool_calls'] %}"
+    "{{ '[' + call['function']['name'] + ' ' + call['function']['arguments'] + ']' }}{% endfor %}{% endif %}"
+    "{% if m['content'] is not none %}{{ m['content'] }};{% endif %}{% endfor %}"
+)
+# As Hermes and Qwen: content first, whatever it is, then calls as JSON.
+WRITING = (
+    "{% for m in messages %}{{ m.content }}{% for call in m.tool_calls or [] %}"
+    "[{{ call.function.name }} {{ call.function.arguments | tojson }}]{% endfor %};{% endfor %}"
+)
+PRINTING = "{% for call in messages[0].tool_calls %}{{ call.function.arguments }}{% endfor %}"
+
+
+def rendered(template: str, *messages: dict[str, Any]) -> str:
+    return ChatTemplate(template, None, {}).render([plain_message(message, 0) for message in messages])
+
+
+@pytest.mark.parametrize(
+    ("template", "content", "text"),
+    [
+        (ASKING, {"content": None}, '[f {"city": "Köln"}]'),
+        (ASKING, {}, '[f {"city": "Köln"}]'),
+        (ASKING, {"content": "I look"}, "I look;"),
+        (WRITING, {"content": None}, '[f {"city": "Köln"}];'),
+        (WRITING, {"content": "I look"}, 'I look[f {"city": "Köln"}];'),
+        (PRINTING, {"content": None}, '{"city": "Köln"}'),
+    ],
+)
+def test_calls_without_content_are_written_as_the_template_was_written_for(
+    template: str, content: dict[str, Any], text: str
+) -> None:
+    assert rendered(template, {"role": "assistant", "tool_calls": [CALL], **content}) == text
+
+
+@pytest.mark.parametrize("template", [ASKING, WRITING])
+def test_a_message_of_nothing_is_empty(template: str) -> None:
+    """Without calls there is no turn of another shape."""
+    assert rendered(template, {"role": "assistant", "content": None}, {"role": "user", "content": "x"}) == ";x;"
+
+
+def test_a_tools_own_template_is_asked_too() -> None:
+    template = ChatTemplate("plain", ASKING, {})
+    message = plain_message({"role": "assistant", "content": None, "tool_calls": [CALL]}, 0)
+    assert template.render([message], tools=[{"type": "function"}]) == '[f {"city": "Köln"}]'

@@ -1,0 +1,146 @@
+"""Text out of tokens: never half a character, never part of a stop string, and drafts from the text so far."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import AddedToken, decoders, pre_tokenizers
+from tokenizers import Tokenizer as FastTokenizer
+from tokenizers.models import BPE
+
+from local_engine.errors import InvalidRequest
+from local_engine.spec_decode import NgramDrafter
+from local_engine.text.answer_text import AnswerText, overlap
+from local_engine.text.tokenizer import IncrementalDetokenizer, Tokenizer, byte_alphabet
+
+
+def make_tokenizer(template: str | None = None) -> Tokenizer:
+    """One token per byte, and two special ones."""
+    alphabet = byte_alphabet()
+    fast = FastTokenizer(BPE(vocab=dict(alphabet.items()), merges=[]))
+    fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    fast.decoder = decoders.ByteLevel()
+    fast.add_special_tokens([AddedToken("<s>", special=True), AddedToken("</s>", special=True)])
+    return Tokenizer(fast, chat_template=template, bos_token_id=256, eos_token_ids=[257])
+
+
+TOKENIZER = make_tokenizer()
+
+
+@given(st.text(max_size=30))
+def test_text_survives_tokens_and_every_piece_is_whole_characters(text: str) -> None:
+    ids = TOKENIZER.encode(text)
+    detokenizer = IncrementalDetokenizer(TOKENIZER)
+    pieces = [detokenizer.push(token) for token in ids] + [detokenizer.finish()]
+    assert "".join(pieces) == text
+    assert "\ufffd" not in "".join(pieces) or "\ufffd" in text
+
+
+@given(st.binary(max_size=20))
+def test_bytes_that_are_not_text_become_the_same_as_decoded_at_once(raw: bytes) -> None:
+    detokenizer = IncrementalDetokenizer(TOKENIZER)
+    pieces = "".join(detokenizer.push(byte) for byte in raw) + detokenizer.finish()
+    assert pieces == raw.decode("utf-8", errors="replace") == TOKENIZER.decode(list(raw))
+
+
+def test_special_tokens_are_not_shown() -> None:
+    ids = TOKENIZER.encode("a<s>b</s>")
+    assert ids == [97, 256, 98, 257]
+    assert TOKENIZER.decode(ids) == "ab"
+    assert TOKENIZER.decode(ids, skips_special=False) == "a<s>b</s>"
+
+
+@given(st.text("abx", max_size=24), st.lists(st.text("abx", min_size=1, max_size=4), max_size=3).map(tuple))
+def test_stop_strings_cut_exactly_at_their_first_appearance(text: str, stops: tuple[str, ...]) -> None:
+    answer = AnswerText(TOKENIZER, stops)
+    shown = ""
+    for token in TOKENIZER.encode(text):
+        shown += answer.push(token)
+        assert not any(stop in shown for stop in stops)
+        if answer.stopped_by is not None:
+            break
+    shown += answer.finish()
+    # The stop string that is complete first ends the answer; of several complete at once, the one that starts first.
+    ends = [text.find(stop) + len(stop) for stop in stops if stop in text]
+    if not ends:
+        assert shown == text
+        assert answer.stopped_by is None
+        return
+    assert answer.stopped_by in stops
+    seen = text[: min(ends)]
+    assert shown == seen[: min(seen.find(stop) for stop in stops if stop in seen)]
+
+
+@pytest.mark.parametrize(
+    ("text", "stop", "length"), [("abc", "cd", 1), ("abc", "bcd", 2), ("abc", "abc", 0), ("", "x", 0), ("xx", "xxx", 2)]
+)
+def test_overlap(text: str, stop: str, length: int) -> None:
+    assert overlap(text, stop) == length
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ raise_exception('roles must alternate') }}",
+        "{{ messages[0].nothing.more }}",
+        "{{ ''.__class__.__mro__[1] }}",
+    ],
+)
+def test_a_template_that_refuses_or_escapes_is_the_callers_error(template: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        make_tokenizer(template).render_chat([{"role": "user", "content": "x"}])
+    assert caught.value.parameter == "messages"
+
+
+def test_drafts_continue_the_latest_earlier_occurrence() -> None:
+    drafter = NgramDrafter(max_depth=4)
+    assert drafter.propose([1, 2, 3, 4, 5, 9, 2, 3]) == [4, 5, 9, 2]
+    assert drafter.propose([1, 2, 3, 4, 5, 9, 2, 3, 7]) == []
+
+
+def test_depth_grows_with_success_and_pauses_after_failure() -> None:
+    drafter, tokens = NgramDrafter(max_depth=4), [1, 2, 3, 1, 2]
+    assert drafter.propose(tokens) == [3, 1, 2]
+    drafter.learn(3, 0, 5)
+    assert drafter.propose(tokens) == []
+    longer = [*tokens, 3, 1, 2]
+    assert drafter.propose(longer) == [3]
+    drafter.learn(1, 1, 8)
+    assert drafter.propose([*longer, 3, 1]) == [2, 3]
+
+
+def test_a_template_may_ask_for_the_date() -> None:
+    rendered = make_tokenizer("{{ strftime_now('%Y') }}").render_chat([{"role": "user", "content": "x"}])
+    assert rendered.isdecimal()
+    assert len(rendered) == 4
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{% generation %}{{ messages[0].content }}{% endgeneration %}!", "é!"),
+        ("{{ messages[0] | tojson(ensure_ascii=True, sort_keys=True) }}", '{"content": "\\u00e9", "role": "user"}'),
+        ("{{ messages[0] | tojson(separators=(',', ':')) }}", '{"role":"user","content":"é"}'),
+    ],
+)
+def test_templates_may_say_what_transformers_reads(template: str, text: str) -> None:
+    assert make_tokenizer(template).render_chat([{"role": "user", "content": "é"}]) == text
+
+
+def test_an_answer_may_continue_the_last_message() -> None:
+    template = "{% for m in messages %}[{{ m.role }}]{{ m.content | trim }}[end]{% endfor %}" + (
+        "{% if add_generation_prompt %}[assistant]{% endif %}"
+    )
+    tokenizer = make_tokenizer(template)
+    talk = [{"role": "user", "content": "1 2"}, {"role": "assistant", "content": "1 2"}]
+    assert tokenizer.render_chat(talk) == "[user]1 2[end][assistant]1 2[end][assistant]"
+    assert tokenizer.render_chat(talk, extra={"add_generation_prompt": False}).endswith("1 2[end]")
+    assert tokenizer.render_chat(talk, extra={"continue_final_message": True}) == "[user]1 2[end][assistant]1 2"
+    # A template that trims would never show a blank before what it lets a model say.
+    trailing = [talk[0], {"role": "assistant", "content": "1 2 "}]
+    assert tokenizer.render_chat(trailing, extra={"continue_final_message": True}) == "[user]1 2[end][assistant]1 2"
+    plain = make_tokenizer(template.replace(" | trim", ""))
+    assert plain.render_chat(trailing, extra={"continue_final_message": True}) == "[user]1 2[end][assistant]1 2 "
+    with pytest.raises(InvalidRequest, match="leave out"):
+        tokenizer.render_chat(talk, extra={"continue_final_message": True, "add_generation_prompt": True})
+    with pytest.raises(InvalidRequest, match="leaves the last message out"):
+        make_tokenizer("nothing").render_chat(talk, extra={"continue_final_message": True})
