@@ -253,7 +253,7 @@ def sampling_params(
         presence_penalty=request.presence_penalty or 0.0,
         frequency_penalty=request.frequency_penalty or 0.0,
         repetition_penalty=request.repetition_penalty or 1.0,
-        seed=None if request.seed is None else request.seed + choice,
+        seed=None if request.seed is None else _next_seed(request.seed, choice),
         max_tokens=max_tokens,
         min_tokens=request.min_tokens or 0,
         stop=stop,
@@ -266,6 +266,11 @@ def sampling_params(
         logprobs=logprobs,
         constraint=constraint,
     )
+
+
+def _next_seed(seed: int, choice: int) -> int:
+    """Of an answer after the first. After the highest of 64 bits comes the lowest; a seed out of bounds stays so."""
+    return (seed + choice + 2**63) % 2**64 - 2**63 if -(2**63) <= seed < 2**63 else seed
 
 
 def _logit_bias(raw: dict[str, float], vocabulary_size: int) -> dict[int, float]:

@@ -23,7 +23,7 @@ GENERATION, CONTINUES = "add_generation_prompt", "continue_final_message"
 # A template that asks this writes a turn of calls without content in its own way; others would write "None".
 ASKS_FOR_NONE: Final = re.compile(r"content['\"\]]*\s+is\s+(not\s+)?none", re.IGNORECASE)
 # What a template raises for a conversation that it was not written for.
-REFUSALS = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError)
+REFUSALS = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError, ArithmeticError)
 
 
 class ChatTemplate:

@@ -130,3 +130,11 @@ async def test_one_call_where_several_are_not_wanted(client: httpx.AsyncClient) 
     assert both["finish_reason"] == "tool_calls"
     one = (await chat(client, **forced, parallel_tool_calls=False))["choices"][0]
     assert [call["function"]["name"] for call in one["message"]["tool_calls"]] == ["weather"]
+
+
+async def test_the_highest_seed_is_one_for_several_answers_too(client: httpx.AsyncClient) -> None:
+    highest = 2**63 - 1
+    body = {"temperature": 1.0, "max_tokens": 4, "seed": highest}
+    both = (await complete(client, **body, n=2))["choices"]
+    assert both[0]["text"] == (await complete(client, **body))["choices"][0]["text"]
+    assert both[1]["text"] == (await complete(client, **body | {"seed": -highest - 1}))["choices"][0]["text"]

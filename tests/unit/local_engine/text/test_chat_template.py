@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from local_engine.errors import InvalidRequest
 from local_engine.text.chat_template import ChatTemplate
 from local_engine.text.messages import plain_message
 
@@ -54,3 +55,9 @@ def test_a_tools_own_template_is_asked_too() -> None:
     template = ChatTemplate("plain", ASKING, {})
     message = plain_message({"role": "assistant", "content": None, "tool_calls": [CALL]}, 0)
     assert template.render([message], tools=[{"type": "function"}]) == '[f {"city": "Köln"}]'
+
+
+@pytest.mark.parametrize("template", ["{{ 1 // (messages | length - 1) }}", "{{ range(999999999) | length }}"])
+def test_a_template_that_cannot_reckon_with_the_messages_refuses_them(template: str) -> None:
+    with pytest.raises(InvalidRequest, match="template refused the messages"):
+        rendered(template, {"role": "user", "content": "Hi"})
