@@ -138,7 +138,7 @@ def meant(found: ErrorDetails, schema: type[BaseModel]) -> str:
     belong."""
     if found["type"] != "extra_forbidden":
         return ""
-    *place, name = path_of(found["loc"])
+    place, name = path_of(found["loc"][:-1]), found["loc"][-1]
     whole = schema.model_json_schema()
     here = _fields_at(whole, whole, place)
     if close := get_close_matches(str(name), here, n=1):

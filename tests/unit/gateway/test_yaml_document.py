@@ -105,6 +105,7 @@ def test_a_long_file_is_not_a_deep_one() -> None:
         ("listed: [{wdith: 1}]", "; do you mean `width`?"),
         ("width: 1", "width: is not a known field; it belongs into `inner`"),
         ("inner: {listed: 1}", "inner.listed: is not a known field"),
+        ("inner: {'width[0]': 1}", "; do you mean `width`?"),
     ],
 )
 def test_a_misspelt_field_is_told_which_is_meant(text: str, said: str) -> None:
