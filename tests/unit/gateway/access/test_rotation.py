@@ -9,7 +9,7 @@ from gateway.access.rotation import Overlaps
 from gateway.errors import DatabaseDown
 from gateway.stores import NewKey
 from tests.unit.gateway.access.test_keys import Uptime
-from tests.unit.gateway.api.fakes import NOW_US, PEPPER, MemoryKeys, MemorySecrets
+from tests.unit.gateway.api.memory_stores import NOW_US, PEPPER, MemoryKeys, MemorySecrets
 
 
 class FailingOnce(MemorySecrets):

@@ -9,7 +9,8 @@ import pytest
 from gateway.ledger.entry import Cost, Decision, Entry, Intent, Status
 from gateway.stores import Adjustment, AdjustmentKind, Correction
 from tests.builders import make_facts
-from tests.unit.gateway.api.fakes import NOW_US, ROLES, AdminRig
+from tests.unit.gateway.api.fakes import ROLES, AdminRig
+from tests.unit.gateway.api.memory_stores import NOW_US
 
 
 def make_entry(request_id: str = "0" * 32, key_id: str = "key-0", **changes: Any) -> Entry:

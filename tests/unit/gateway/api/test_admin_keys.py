@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.gateway.api.fakes import NOW_US, AdminRig
+from tests.unit.gateway.api.fakes import AdminRig
+from tests.unit.gateway.api.memory_stores import NOW_US
 
 KEYS = "/admin/v1/keys"
 

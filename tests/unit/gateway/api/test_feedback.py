@@ -14,7 +14,8 @@ from gateway.limits.local_counters import LocalCounters
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import parse_limits
 from gateway.stores import Feedback, ShadowCall
-from tests.unit.gateway.api.fakes import NOW_US, AdminRig
+from tests.unit.gateway.api.fakes import AdminRig
+from tests.unit.gateway.api.memory_stores import NOW_US
 from tests.unit.gateway.api.test_admin_entries import make_entry
 
 REQUEST = "0" * 32

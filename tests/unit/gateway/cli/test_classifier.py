@@ -18,7 +18,7 @@ from gateway.errors import ConfigurationError, StateError
 from gateway.storage.sql_entries import SqlEntries
 from gateway.storage.sql_feedback import SqlFeedback
 from gateway.stores import EntryOrder, Feedback
-from tests.unit.gateway.api.fakes import NOW_US
+from tests.unit.gateway.api.memory_stores import NOW_US
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from gateway.access.keys import KeyRecord, hash_key
 from gateway.composition.web_ui import allow_company_sign_in, ui_supervisor
 from gateway.config.home import Home
 from gateway.config.sign_in import OidcSignIn
-from tests.unit.gateway.api.fakes import MemoryKeys
+from tests.unit.gateway.api.memory_stores import MemoryKeys
 
 OIDC = OidcSignIn(
     issuer="https://id.example", client_id="x", client_secret_env="SECRET", public_url="https://ui.example"

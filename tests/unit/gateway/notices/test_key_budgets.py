@@ -8,7 +8,7 @@ from gateway.limits.values import Limits
 from gateway.notices.key_budgets import spent_by_keys
 from gateway.stores import NewKey
 from gateway.sums import Sums, SumsQuery
-from tests.unit.gateway.api.fakes import MemoryKeys, OneSum
+from tests.unit.gateway.api.memory_stores import MemoryKeys, OneSum
 
 USD = 10**12
 NOW_US = round(datetime(2026, 11, 11, 15, tzinfo=UTC).timestamp()) * 1_000_000

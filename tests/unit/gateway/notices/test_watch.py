@@ -15,7 +15,7 @@ from gateway.notices.notice import BudgetSpent, Document, Mark
 from gateway.notices.watch import LOOK_US, BudgetNotices, NoticeState
 from gateway.stores import Budget, NewKey
 from gateway.sums import Dimension, Sums, SumsQuery
-from tests.unit.gateway.api.fakes import MemoryBudgets, MemoryKeys
+from tests.unit.gateway.api.memory_stores import MemoryBudgets, MemoryKeys
 
 USD = 10**12
 NOVEMBER = datetime(2026, 11, 11, 15, tzinfo=UTC)

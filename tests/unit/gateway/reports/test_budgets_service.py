@@ -14,7 +14,7 @@ from gateway.reports.daily_costs import BudgetBurn, DailyCost, DailyHistory, Ran
 from gateway.reports.outlook import burn_of_month
 from gateway.stores import Budget
 from gateway.sums import Sums, SumsQuery
-from tests.unit.gateway.api.fakes import MemoryBudgets
+from tests.unit.gateway.api.memory_stores import MemoryBudgets
 
 USD = 10**12
 NOW = datetime(2026, 11, 11, 15, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from gateway.reports.daily_costs import DailyCost, DailyHistory
 from gateway.reports.daily_history import read_daily_costs
 from gateway.sums import Sums, SumsQuery
-from tests.unit.gateway.api.fakes import OneSum
+from tests.unit.gateway.api.memory_stores import OneSum
 
 COSTS = {date(2026, 11, 1): 1, date(2026, 11, 2): 2, date(2026, 11, 4): 4}
 

@@ -8,7 +8,7 @@ from gateway.reports.daily_costs import DailyHistory
 from gateway.reports.foreseen import foresee
 from gateway.reports.outlook import burn_of_month
 from gateway.stores import Budget
-from tests.unit.gateway.api.fakes import MemoryBudgets
+from tests.unit.gateway.api.memory_stores import MemoryBudgets
 from tests.unit.gateway.reports.test_month_forecast import NOW, USD, Months, us
 
 

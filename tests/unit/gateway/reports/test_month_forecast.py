@@ -15,7 +15,7 @@ from gateway.reports.forecast_views import ForecastQuery
 from gateway.reports.outlook import SEED, burn_of_month
 from gateway.stores import Budget
 from gateway.sums import Sums, SumsQuery
-from tests.unit.gateway.api.fakes import MemoryBudgets, OneSum
+from tests.unit.gateway.api.memory_stores import MemoryBudgets, OneSum
 
 USD = 10**12
 NOW = datetime(2026, 11, 11, 15, tzinfo=UTC)

@@ -8,7 +8,8 @@ import pytest
 
 from gateway.errors import ConfigurationError, Conflict, DatabaseDown, NotFound
 from gateway.rulebook.service import RulesService, StoredRules, text_version
-from tests.unit.gateway.api.fakes import FIRST_RULES, OTHER_RULES, AdminRig, MemoryRules, catalogue
+from tests.unit.gateway.api.fakes import FIRST_RULES, OTHER_RULES, AdminRig, catalogue
+from tests.unit.gateway.api.memory_stores import MemoryRules
 
 BROKEN = FIRST_RULES.replace("choose:", "chose:")
 FIRST, OTHER = text_version(FIRST_RULES), text_version(OTHER_RULES)
