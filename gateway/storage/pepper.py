@@ -2,8 +2,8 @@
 
 import os
 
-from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.access.keys import hash_key
 from gateway.config.home import Home
@@ -35,10 +35,14 @@ async def require_pepper(database: AsyncEngine, home: Home) -> None:
 async def require_same_pepper(database: AsyncEngine, home: Home) -> None:
     """Raises StateError where keys of this database were made with a pepper, and none with that of this home.
 
-    A key that was made before the audit log said with which is no witness.
+    A key that was made before the audit log said with which may be this home's.
     """
-    if await _is_marked(database, pepper_mark(home.pepper())) or not await _is_marked(database, ""):
-        return
+    made = audit_log.c.action.in_(("key.create", "key.rotate"))
+    ours = audit_log.c.detail.contains(_named(pepper_mark(home.pepper())))
+    perhaps_ours = made & (ours | ~audit_log.c.detail.contains(_named("")))
+    async with database.connect() as connection:
+        if await _has(connection, perhaps_ours) or not await _has(connection, made):
+            return
     given = "BREAKEVEN_PEPPER" if os.environ.get("BREAKEVEN_PEPPER") else str(home.pepper_file)
     raise StateError(
         f"{given} is not what the API keys of this database were made with, so that none of them would be known: take "
@@ -47,12 +51,14 @@ async def require_same_pepper(database: AsyncEngine, home: Home) -> None:
     )
 
 
-async def _is_marked(database: AsyncEngine, mark: str) -> bool:
-    """Whether any secret was made with a pepper of that mark; with any that has one, where it is empty."""
-    made = audit_log.c.action.in_(("key.create", "key.rotate"))
-    marked = audit_log.c.detail.contains(f'"pepper": "{mark}')
-    async with database.connect() as connection:
-        return (await connection.execute(select(audit_log.c.sequence).where(made, marked).limit(1))).first() is not None
+def _named(mark: str) -> str:
+    """How a record's detail begins to name a pepper of that mark; any, where it is empty."""
+    return f'"pepper": "{mark}'
+
+
+async def _has(connection: AsyncConnection, wanted: ColumnElement[bool]) -> bool:
+    """Whether the audit log has such a record."""
+    return (await connection.execute(select(audit_log.c.sequence).where(wanted).limit(1))).first() is not None
 
 
 async def _has_keys(database: AsyncEngine) -> bool:

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.config.home import Home
 from gateway.errors import StateError
 from gateway.storage.pepper import require_pepper, require_same_pepper
+from gateway.storage.sql_audit import append_audit
 from gateway.storage.sql_keys import SqlKeyStore
 from gateway.storage.sql_secrets import SqlSecrets
 from gateway.stores import NewKey
@@ -58,3 +59,13 @@ async def test_a_home_with_another_pepper_than_the_keys_is_refused_until_a_key_i
     assert await SqlSecrets(engine, other.pepper()).rotate(key.record.id, overlap_seconds=0, author="test")
     await require_same_pepper(engine, other)
     await require_same_pepper(engine, first)
+
+
+async def test_keys_from_before_the_log_named_peppers_may_be_this_homes(engine: AsyncEngine, tmp_path: Path) -> None:
+    """One key made elsewhere with a wrong pepper must not keep the home that made all the others from starting."""
+    async with engine.begin() as connection:
+        await append_audit(
+            connection, at_us=1, actor="before", action="key.create", subject="key-0", detail='{"name": "app"}'
+        )
+    await SqlKeyStore(engine, b"of another home").create(NewKey("app", "app"), author="test")
+    await require_same_pepper(engine, Home(tmp_path))
