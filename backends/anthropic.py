@@ -7,21 +7,21 @@ from typing import Final
 
 import msgspec
 
-from backends.anthropic_format import AnthropicStreamReader, openai_error, read_message
-from backends.anthropic_messages import NativeMessagesReader, read_native_message
-from backends.anthropic_request import build_messages_body
-from backends.chat_fields import untranslatable
-from backends.chat_view import parse_chat
+from backends.endpoints.messages_events import messages_error
 from backends.errors import UpstreamRejected, UpstreamUnavailable
+from backends.formats.anthropic import AnthropicStreamReader, openai_error, read_message
+from backends.formats.anthropic_messages import NativeMessagesReader, read_native_message
+from backends.formats.anthropic_request import build_messages_body
+from backends.formats.chat_fields import untranslatable
+from backends.formats.chat_view import parse_chat
+from backends.formats.json_objects import decode_object
+from backends.formats.json_splice import NotAnObject, find_members, splice
+from backends.formats.past_thinking import UNSIGNED_MARK, without_unsigned
+from backends.formats.usage_wire import MalformedUsage, token_count
+from backends.http.client import HttpClient
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
-from backends.http_client import HttpClient
-from backends.json_objects import decode_object
-from backends.json_splice import NotAnObject, find_members, splice
-from backends.messages_endpoint_events import messages_error
-from backends.past_thinking import UNSIGNED_MARK, without_unsigned
 from backends.protocol import VENDOR_HEADERS, BackendHealth, Call, Chunk, Operation, Reply
 from backends.usage import Usage
-from backends.usage_wire import MalformedUsage, token_count
 
 API_VERSION: Final = "2023-06-01"
 BETA: Final = "anthropic-beta"

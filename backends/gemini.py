@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 from functools import partial
 from urllib.parse import quote
 
-from backends.chat_fields import untranslatable
-from backends.chat_view import parse_chat
-from backends.gemini_format import GeminiStreamReader, build_content_body, openai_error, read_content
+from backends.formats.chat_fields import untranslatable
+from backends.formats.chat_view import parse_chat
+from backends.formats.gemini import GeminiStreamReader, build_content_body, openai_error, read_content
+from backends.http.client import HttpClient
+from backends.http.errors import google_status
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
-from backends.http_client import HttpClient
-from backends.http_errors import google_status
 from backends.protocol import BackendHealth, Call, Reply
 
 

@@ -11,18 +11,18 @@ from typing import Final
 import msgspec
 
 from backends.errors import BackendError, UnreadableAnswer, Untranslatable, UpstreamRejected
-from backends.http1_client import Http1Client
-from backends.http_client import HttpClient
-from backends.http_errors import error_from_status
-from backends.http_reply import (
+from backends.http.client import HttpClient
+from backends.http.errors import error_from_status
+from backends.http.http1_client import Http1Client
+from backends.http.reply import (
     MAX_ANSWER_BYTES,
     MAX_ERROR_BYTES,
     PlainReply,
     StreamReply,
     TimedResponse,
 )
+from backends.http.stream_reader import StreamReader
 from backends.protocol import BackendHealth, Call, Chunk, Reply, Timeouts, trace_of
-from backends.stream_reader import StreamReader
 
 _SECRET_HEADERS: Final = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
 _HEALTH_TIMEOUTS = Timeouts(connect_seconds=2.0, first_byte_seconds=5.0, idle_seconds=2.0)

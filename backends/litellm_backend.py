@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Protocol, cast
 
-from backends.chat_fields import invalid, untranslatable
 from backends.errors import (
     BackendError,
     StreamBroken,
@@ -22,10 +21,11 @@ from backends.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from backends.http_errors import error_from_status
-from backends.http_reply import PlainReply
-from backends.json_objects import decode_object
-from backends.openai_format import OpenAIStreamReader, error_body, read_answer
+from backends.formats.chat_fields import invalid, untranslatable
+from backends.formats.json_objects import decode_object
+from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
+from backends.http.errors import error_from_status
+from backends.http.reply import PlainReply
 from backends.protocol import BackendHealth, Call, Chunk, Reply, trace_of
 
 CHAT_FIELDS: Final = frozenset(

@@ -5,11 +5,19 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Literal
 
-from backends.chat_fields import in_background
 from backends.dialects import PLAIN, Dialect
 from backends.engine_health import parse_engine_health, parse_sglang_metrics, parse_vllm_metrics
-from backends.error_bodies import in_openai_shape
 from backends.errors import Untranslatable
+from backends.formats.chat_fields import in_background
+from backends.formats.error_bodies import in_openai_shape
+from backends.formats.json_objects import decode_object
+from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
+from backends.formats.openai_request import build_body
+from backends.formats.responses import ResponsesStreamReader, as_asked, read_response
+from backends.http.client import HttpClient
+from backends.http.errors import error_from_status, google_status
+from backends.http.reply import MAX_ANSWER_BYTES
+from backends.http.stream_reader import StreamReader
 from backends.http_backend import (
     Exchange,
     HttpBackend,
@@ -18,15 +26,7 @@ from backends.http_backend import (
     join_url,
     origin_of,
 )
-from backends.http_client import HttpClient
-from backends.http_errors import error_from_status, google_status
-from backends.http_reply import MAX_ANSWER_BYTES
-from backends.json_objects import decode_object
-from backends.openai_format import OpenAIStreamReader, error_body, read_answer
-from backends.openai_request import build_body
 from backends.protocol import BackendHealth, Call, Operation, Reply, Timeouts
-from backends.responses_format import ResponsesStreamReader, as_asked, read_response
-from backends.stream_reader import StreamReader
 
 HealthSource = Literal["models", "engine", "vllm", "sglang"]
 

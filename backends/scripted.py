@@ -11,7 +11,6 @@ from typing import Final, Literal
 
 import msgspec
 
-from backends.chat_chunks import usage_wire
 from backends.errors import (
     BackendError,
     ConnectFailed,
@@ -24,7 +23,8 @@ from backends.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from backends.openai_format import DONE, error_body, event_bytes
+from backends.formats.chat_chunks import usage_wire
+from backends.formats.openai import DONE, error_body, event_bytes
 from backends.protocol import BackendHealth, Call, Chunk, Reply
 from backends.usage import Usage
 

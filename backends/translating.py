@@ -9,20 +9,20 @@ from typing import cast
 
 import msgspec
 
-from backends.errors import Untranslatable, UpstreamRejected
-from backends.http_reply import PlainReply
-from backends.json_objects import decode_object
-from backends.messages_endpoint_events import (
+from backends.endpoints.messages_events import (
     MessagesEventWriter,
     message_from_answer,
     messages_error,
     messages_error_from,
 )
-from backends.messages_endpoint_format import InvalidMessages, UnsayableMessages, chat_body_from_messages
+from backends.endpoints.messages_format import InvalidMessages, UnsayableMessages, chat_body_from_messages
+from backends.endpoints.responses_events import ResponsesEventWriter, response_from_answer
+from backends.endpoints.responses_format import chat_body_from_responses
+from backends.endpoints.responses_items import ResponseHead
+from backends.errors import Untranslatable, UpstreamRejected
+from backends.formats.json_objects import decode_object
+from backends.http.reply import PlainReply
 from backends.protocol import Backend, BackendHealth, Call, Chunk, Operation, Reply
-from backends.responses_endpoint_events import ResponsesEventWriter, response_from_answer
-from backends.responses_endpoint_format import chat_body_from_responses
-from backends.responses_endpoint_items import ResponseHead
 from backends.stored_responses import KeepsResponses
 from backends.usage import Usage
 

@@ -21,7 +21,7 @@ from gateway.limits.counters import Account, Booked, Counters, Grant, Holding, R
 from gateway.limits.local_counters import LocalCounters
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import window_id
-from gateway.storage.redis_counters import RedisCounters, connect
+from gateway.storage.redis.counters import RedisCounters, connect
 from tests.redis_server import RedisServer
 
 NOW_US = 1_795_000_000_000_000

@@ -24,7 +24,7 @@ from gateway.composition.first_keys import create_first_keys
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.storage.database import migrate_engine, open_database
-from gateway.storage.sql_keys import SqlKeyStore
+from gateway.storage.sql.keys import SqlKeyStore
 from tests.browser.conftest import child
 from tests.ports import free_port
 

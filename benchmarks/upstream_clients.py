@@ -19,7 +19,7 @@ from importlib.metadata import distributions
 
 import aiohttp
 
-from backends.http1_client import Http1Client
+from backends.http.http1_client import Http1Client
 from backends.openai_compatible import OpenAICompatibleBackend
 from backends.protocol import Call, Timeouts
 from benchmarks.report import Bar, build_report

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from backends.errors import BackendError
-from backends.http_reply import StreamReader
+from backends.http.reply import StreamReader
+from backends.http.sse import SseParser
 from backends.protocol import Chunk
-from backends.sse import SseParser
 
 
 def read_stream(reader: StreamReader, pieces: Sequence[bytes]) -> tuple[list[Chunk], str]:

@@ -20,13 +20,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from benchmarks.ledger.traffic import START_US, make_entry, request_number
 from gateway.storage.database import migrate, open_database, writing
-from gateway.storage.entry_rows import entry_rows
-from gateway.storage.interned import Interned
-from gateway.storage.rollup import Rows, roll_up
 from gateway.storage.row_writer import COLUMNS, SQLITE_INSERT
-from gateway.storage.sql_ledger import SqlLedger
-from gateway.storage.sql_reports import SqlReports
-from gateway.storage.sql_rollups import add_to_rollups
+from gateway.storage.rows.entry_rows import entry_rows
+from gateway.storage.rows.interned import Interned
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.reports import SqlReports
+from gateway.storage.sums.add_to_rollups import add_to_rollups
+from gateway.storage.sums.rollup import Rows, roll_up
 from gateway.storage.tables import circumstances, dimensions
 from gateway.sums import Dimension, SumsQuery
 

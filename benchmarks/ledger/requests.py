@@ -17,7 +17,7 @@ from gateway.ledger.journal import Journal
 from gateway.ledger.remote_sink import RemoteSink
 from gateway.ledger.shipper import Shipper
 from gateway.storage.database import migrate, open_database
-from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql.ledger import SqlLedger
 
 RATE = 2000
 IN_FLIGHT = (16, 64, 256)

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from backends.messages_endpoint_events import messages_error
+from backends.endpoints.messages_events import messages_error
 from gateway import __version__
 from gateway.api.addresses import advice, is_elsewhere
 from gateway.api.documentation import build_documentation_router

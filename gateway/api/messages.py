@@ -2,7 +2,7 @@
 
 from starlette.types import Send
 
-from backends.messages_endpoint_events import OpenBlock, messages_error
+from backends.endpoints.messages_events import OpenBlock, messages_error
 from backends.protocol import Chunk, Operation
 from gateway.api.asgi_caller import AsgiCaller
 from gateway.api.openai_errors import status_of

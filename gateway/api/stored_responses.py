@@ -6,9 +6,9 @@ from urllib.parse import parse_qsl, urlencode
 from fastapi import APIRouter, Path, Request, Response
 
 from backends.errors import BackendError, UpstreamRejected
-from backends.json_objects import decode_object
+from backends.formats.json_objects import decode_object
+from backends.formats.responses import as_shown
 from backends.response_names import ResponseNames
-from backends.responses_format import as_shown
 from backends.stored_responses import KeepsResponses
 from gateway.access.keys import require_model_access
 from gateway.api.token_path import credential_of

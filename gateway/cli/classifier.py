@@ -19,8 +19,8 @@ from gateway.errors import ConfigurationError, StateError
 from gateway.learning.classifier_versions import Active, ClassifierVersions
 from gateway.learning.correction import Judged, Verdict, by_request, correction_name, judge, outcomes, word_on
 from gateway.rulebook.catalogue import profiles
-from gateway.storage.sql_entries import SqlEntries
-from gateway.storage.sql_feedback import SqlFeedback
+from gateway.storage.sql.entries import SqlEntries
+from gateway.storage.sql.feedback import SqlFeedback
 from gateway.stores import Feedback
 
 app = typer.Typer(help="The classifier in force: learn, promote, roll back.", no_args_is_help=True)

@@ -20,11 +20,11 @@ from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.rulebook.service import RulesService
 from gateway.storage.database import migrate_engine, open_database
-from gateway.storage.sql_budgets import SqlBudgets
-from gateway.storage.sql_keys import SqlKeyStore
-from gateway.storage.sql_ledger import SqlLedger
-from gateway.storage.sql_reports import SqlReports
-from gateway.storage.sql_rules import SqlRulesStore
+from gateway.storage.sql.budgets import SqlBudgets
+from gateway.storage.sql.keys import SqlKeyStore
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.reports import SqlReports
+from gateway.storage.sql.rules import SqlRulesStore
 from gateway.stores import Budget, NewKey
 from gateway.sums import SumsQuery
 

@@ -29,7 +29,7 @@ from gateway.ledger.syncing import why_no_kernel
 from gateway.moments import moment_of
 from gateway.notices.watch import NoticeState
 from gateway.storage.database import require_writable
-from gateway.storage.sql_notices import SqlNotices
+from gateway.storage.sql.notices import SqlNotices
 
 LEAST_FREE_BYTES = 2 << 30
 TRIED, TRIAL = "{breakeven}:doctor", "return redis.call('SET', KEYS[1], '', 'PX', 1000)"
@@ -198,7 +198,7 @@ def _redis(home: Home) -> str:
         return "not configured; more than one worker or replica needs it"
     if not _is_installed("redis"):
         raise StateError(f"configured, and its client is missing: {install_command('redis')}")
-    from gateway.storage.redis_bytes import answering, connect_bytes
+    from gateway.storage.redis.bytes import answering, connect_bytes
 
     async def write() -> None:
         client = connect_bytes(url)

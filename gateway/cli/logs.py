@@ -14,8 +14,8 @@ from gateway.cli.asked import read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.moments import moment_of
-from gateway.storage.sql_bodies import SqlBodies
-from gateway.storage.sql_entries import SqlEntries
+from gateway.storage.sql.bodies import SqlBodies
+from gateway.storage.sql.entries import SqlEntries
 
 
 def command(

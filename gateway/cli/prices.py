@@ -25,7 +25,7 @@ from gateway.pricing.price_text import start_of_day_us
 from gateway.pricing.price_update import Change, append, compare, describe
 from gateway.pricing.price_yaml import decimal_text
 from gateway.reports.reprice_service import RepricedModel, RepriceQuery, Repricing, reprice_period
-from gateway.storage.sql_adjustments import SqlAdjustments
+from gateway.storage.sql.adjustments import SqlAdjustments
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -15,7 +15,7 @@ from gateway.errors import ConfigurationError
 from gateway.reports.reconcile_service import book_differences, view_of
 from gateway.reports.reconcile_views import ReconciliationView
 from gateway.reports.reconciliation import Why
-from gateway.storage.sql_adjustments import SqlAdjustments
+from gateway.storage.sql.adjustments import SqlAdjustments
 
 
 def command(

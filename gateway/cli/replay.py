@@ -14,7 +14,7 @@ from gateway.clock import now_us
 from gateway.config.settings import read_text
 from gateway.reports.replay_service import ReplayService
 from gateway.reports.replay_views import ReplayMove, ReplayResult
-from gateway.storage.sql_feedback import SqlFeedback
+from gateway.storage.sql.feedback import SqlFeedback
 from gateway.sums import SumsQuery
 
 DAY_US = 86_400_000_000

@@ -26,7 +26,7 @@ from gateway.process.stop_signals import TOLD_TO_STOP, stop_at_hangup
 from gateway.process.supervisor import Supervisor
 from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.pepper import require_pepper, require_same_pepper
-from gateway.storage.sql_keys import SqlKeyStore
+from gateway.storage.sql.keys import SqlKeyStore
 
 POLL_SECONDS = 0.1
 WORKER_STOP_SECONDS = 75.0

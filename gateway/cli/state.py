@@ -18,12 +18,12 @@ from gateway.rulebook.catalogue import profiles
 from gateway.rulebook.service import text_version
 from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.pepper import require_pepper
-from gateway.storage.sql_keys import SqlKeyStore
-from gateway.storage.sql_ledger import SqlLedger
-from gateway.storage.sql_rents import SqlRents
-from gateway.storage.sql_reports import SqlReports
-from gateway.storage.sql_rules import SqlRulesStore
-from gateway.storage.sql_secrets import SqlSecrets
+from gateway.storage.sql.keys import SqlKeyStore
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.rents import SqlRents
+from gateway.storage.sql.reports import SqlReports
+from gateway.storage.sql.rules import SqlRulesStore
+from gateway.storage.sql.secrets import SqlSecrets
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,9 @@ def open_kept_answers(url: str | None, settings: KeptAnswerSettings) -> KeptAnsw
             MemoryIdempotency(seconds=seconds, max_bytes=most), MemoryResponses(max_bytes=most), _nothing_to_close
         )
     try:
-        from gateway.storage.redis_bytes import connect_bytes
-        from gateway.storage.redis_idempotency import RedisIdempotency
-        from gateway.storage.redis_responses import RedisResponses
+        from gateway.storage.redis.bytes import connect_bytes
+        from gateway.storage.redis.idempotency import RedisIdempotency
+        from gateway.storage.redis.responses import RedisResponses
     except ModuleNotFoundError as error:
         raise StateError(f"Redis is configured and {error.name} is missing: {install_command('redis')}") from error
     client = connect_bytes(url)

@@ -7,7 +7,7 @@ from gateway.config.settings import Settings
 from gateway.limits.values import Limits
 from gateway.notices.watch import BudgetNotices
 from gateway.notices.webhook import Webhook
-from gateway.storage.sql_stores import SqlStores
+from gateway.storage.sql.stores import SqlStores
 from gateway.telemetry.metrics import Metrics
 
 

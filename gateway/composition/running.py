@@ -52,7 +52,7 @@ from gateway.rulebook.catalogue import profiles
 from gateway.rulebook.service import RulesService
 from gateway.rulebook.watch import RuleWatch
 from gateway.storage.retention import apply_retention
-from gateway.storage.sql_stores import SqlStores
+from gateway.storage.sql.stores import SqlStores
 from gateway.telemetry.fleet_metrics import WRITE_SECONDS, FleetRegistry
 from gateway.telemetry.metrics import Metrics
 from gateway.upstreams.shared_prefixes import SharedWarmPrefixes

@@ -35,10 +35,10 @@ def open_sharing(url: str | None, *, home: Home, journal: Path, workers: int) ->
     if url is None:
         return Sharing(LocalCounters(), NoNews())
     try:
-        from gateway.storage.redis_bytes import connect_bytes
-        from gateway.storage.redis_counters import RedisCounters, connect
-        from gateway.storage.redis_news import RedisNews
-        from gateway.storage.redis_prefixes import RedisPrefixes
+        from gateway.storage.redis.bytes import connect_bytes
+        from gateway.storage.redis.counters import RedisCounters, connect
+        from gateway.storage.redis.news import RedisNews
+        from gateway.storage.redis.prefixes import RedisPrefixes
     except ModuleNotFoundError as error:
         raise StateError(f"Redis is configured and {error.name} is missing: {install_command('redis')}") from error
     # A worker that is started again claims the same directory and so finds what it held under the same name.

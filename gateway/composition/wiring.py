@@ -45,7 +45,7 @@ from gateway.rulebook.state import ExplorationSpend
 from gateway.rulebook.watch import RuleWatch
 from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.pepper import require_pepper
-from gateway.storage.sql_stores import SqlStores, open_stores
+from gateway.storage.sql.stores import SqlStores, open_stores
 from gateway.stores import FeedbackStore
 from gateway.telemetry.fleet_metrics import FleetRegistry
 from gateway.telemetry.metrics import Metrics

@@ -14,8 +14,8 @@ from typing import Protocol
 
 import msgspec
 
+from backends.formats.responses import needs_its_provider
 from backends.protocol import VENDOR_HEADERS, Chunk
-from backends.responses_format import needs_its_provider
 from gateway.errors import StoreDown
 from gateway.ledger.entry import Cost, Entry, Status
 from gateway.request.answer_parts import answer_headers, cost_text

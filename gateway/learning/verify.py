@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from backends.answer_schema import JSON_KINDS
+from backends.formats.answer_schema import JSON_KINDS
 
 SHORT_CHARACTERS = 60
 """Two answers this short that say the same are both as good as each other; long ones never match by letter."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import msgspec
 
-from backends.json_splice import NotAnObject, splice
+from backends.formats.json_splice import NotAnObject, splice
 from backends.protocol import Operation
 from gateway.access.keys import KeyRecord
 from gateway.errors import Forbidden, InvalidRequest, ModelLimited, ModelNotFound, NoEligibleModel

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from backends.answer_schema import JSON_KINDS, schema_in
+from backends.formats.answer_schema import JSON_KINDS, schema_in
 from gateway.request.schema_check import fits
 from gateway.routing.rules import Verify
 

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from backends.endpoints.messages_events import error_event, last_events
+from backends.endpoints.responses_items import ResponseHead
 from backends.errors import (
     BackendError,
     NoFilesLeft,
@@ -10,10 +12,8 @@ from backends.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from backends.json_objects import decode_object, part_of, text_of
-from backends.messages_endpoint_events import error_event, last_events
+from backends.formats.json_objects import decode_object, part_of, text_of
 from backends.protocol import Operation
-from backends.responses_endpoint_items import ResponseHead
 from gateway.errors import UpstreamFailed
 from gateway.ledger.entry import ESCALATED
 from gateway.request.run import Run

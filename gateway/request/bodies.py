@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from backends.answer_schema import JSON_KINDS
-from backends.anthropic_format import service_tier
+from backends.formats.answer_schema import JSON_KINDS
+from backends.formats.anthropic import service_tier
 from backends.protocol import Operation
 
 ABSENT: Final = msgspec.Raw(b"")

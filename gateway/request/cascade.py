@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from backends.errors import BackendError
-from backends.json_splice import NotAnObject, splice
+from backends.formats.json_splice import NotAnObject, splice
 from gateway.ledger.entry import ESCALATED
 from gateway.request.answer_checks import is_asked_for_logprobs, objection, without_logprobs
 from gateway.request.dispatch import Dispatcher

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, cast
 
 import msgspec
 
-from backends.json_splice import find_members, splice
+from backends.formats.json_splice import find_members, splice
 from gateway.pricing.price import ToolKind
 from gateway.request.bodies import ABSENT, AnyBody, ChatBody, MessagesBody, ResponsesBody
 

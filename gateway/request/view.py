@@ -4,7 +4,7 @@ from itertools import compress
 
 import msgspec
 
-from backends.messages_endpoint_format import without_billing_line
+from backends.endpoints.messages_format import without_billing_line
 from backends.protocol import Operation
 from classifier.protocol import Conversation
 from gateway.errors import InvalidRequest

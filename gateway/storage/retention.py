@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.storage.database import RETENTION_LOCK, lock
 from gateway.storage.partitions import Partitions, bodies_before, drop_bodies_before
-from gateway.storage.sql_audit import SqlAuditLog
+from gateway.storage.sql.audit import SqlAuditLog
 
 DAY_US = 86_400_000_000
 

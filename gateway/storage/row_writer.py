@@ -12,10 +12,10 @@ import msgspec
 from sqlalchemy import Connection, text
 
 from gateway.ledger.entry import Entry
-from gateway.storage.entry_rows import ROW, EntryRows
-from gateway.storage.interned import Interned, insert_or_ignore
-from gateway.storage.rollup import roll_up
-from gateway.storage.sql_rollups import add_to_rollups
+from gateway.storage.rows.entry_rows import ROW, EntryRows
+from gateway.storage.rows.interned import Interned, insert_or_ignore
+from gateway.storage.sums.add_to_rollups import add_to_rollups
+from gateway.storage.sums.rollup import roll_up
 from gateway.storage.tables import attempts, circumstances, dimensions
 
 CHUNK = 300

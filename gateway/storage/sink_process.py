@@ -12,9 +12,9 @@ import msgspec
 from gateway.ledger.entry import Entry
 from gateway.ledger.remote_sink import LENGTH
 from gateway.storage.database import is_sqlite, open_blocking_sqlite, open_database, writing_here
-from gateway.storage.entry_rows import entry_rows
 from gateway.storage.row_writer import RowWriter, once_each
-from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.rows.entry_rows import entry_rows
+from gateway.storage.sql.ledger import SqlLedger
 from native import huge_pages
 
 NICER = 5  # the token path comes first

@@ -15,7 +15,7 @@ from gateway.composition.first_keys import create_first_keys
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.storage.database import migrate_engine, open_database
-from gateway.storage.sql_keys import SqlKeyStore
+from gateway.storage.sql.keys import SqlKeyStore
 from tests.browser.conftest import ROOT, child, ui_command
 from tests.browser.pictures import LAPTOP, open_browser, picture, sign_in, take_all
 from tests.ports import free_port

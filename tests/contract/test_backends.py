@@ -21,10 +21,10 @@ from backends.errors import (
     UpstreamUnavailable,
 )
 from backends.gemini import GeminiBackend
+from backends.http.sse import SseParser
 from backends.openai_compatible import OpenAICompatibleBackend
 from backends.protocol import Backend, Call, Chunk, Operation, Timeouts
 from backends.scripted import Fault, Outcome, ScriptedBackend, follow
-from backends.sse import SseParser
 from backends.usage import Usage
 from tests.ports import refusing_port
 from tests.scripted_provider import ScriptedProvider

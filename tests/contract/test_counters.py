@@ -8,7 +8,7 @@ import pytest
 
 from gateway.limits.counters import Account, Booked, Counters, CountersDown, Grant, Holding, Rate
 from gateway.limits.local_counters import LocalCounters
-from gateway.storage.redis_counters import RedisCounters, connect
+from gateway.storage.redis.counters import RedisCounters, connect
 from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.integration

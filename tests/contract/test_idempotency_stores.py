@@ -10,8 +10,8 @@ from redis.asyncio import Redis
 from gateway.errors import IdempotencyMismatch, InvalidRequest, Overloaded
 from gateway.kept_answers.idempotency import Found, Headers, Idempotency, IdempotencyStore, Recorded, Sink
 from gateway.kept_answers.memory_idempotency import MemoryIdempotency
-from gateway.storage.redis_bytes import connect_bytes
-from gateway.storage.redis_idempotency import RedisIdempotency
+from gateway.storage.redis.bytes import connect_bytes
+from gateway.storage.redis.idempotency import RedisIdempotency
 from tests.redis_server import PATIENCE_SECONDS, RedisServer
 
 ANSWER = Recorded(200, ((b"content-type", b"application/json"),), b"{}")

@@ -10,7 +10,7 @@ from gateway.limits.counters import Account, Booked, CountersDown, Grant, Holdin
 from gateway.limits.purse import Purse
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import window_id
-from gateway.storage.redis_counters import RedisCounters, connect
+from gateway.storage.redis.counters import RedisCounters, connect
 from tests.redis_server import RedisServer
 
 NANO = 1000

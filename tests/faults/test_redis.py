@@ -26,8 +26,8 @@ from gateway.limits.local_counters import MINUTE_SECONDS
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import window_id
 from gateway.process.tasks import end_tasks
-from gateway.storage.redis_client import CONNECTIONS
-from gateway.storage.redis_counters import PREFIX, RedisCounters, connect
+from gateway.storage.redis.client import CONNECTIONS
+from gateway.storage.redis.counters import PREFIX, RedisCounters, connect
 from tests.faults.budget_worker import ACCOUNT, NANO, NOW_US, Worker
 from tests.redis_server import RedisServer
 from tests.rig import Rig

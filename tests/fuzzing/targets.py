@@ -12,24 +12,24 @@ from typing import Any, Final, get_args
 
 from starlette.types import Message
 
-from backends.anthropic_format import AnthropicStreamReader, read_message
-from backends.anthropic_messages import NativeMessagesReader, read_native_message
-from backends.anthropic_request import build_messages_body
-from backends.chat_view import parse_chat
+from backends.endpoints.messages_events import MessagesEventWriter, OpenBlock, message_from_answer
+from backends.endpoints.messages_format import InvalidMessages, chat_body_from_messages
+from backends.endpoints.responses_events import ResponsesEventWriter, response_from_answer
+from backends.endpoints.responses_format import chat_body_from_responses
+from backends.endpoints.responses_items import ResponseHead
 from backends.errors import BackendError, UpstreamRejected, UpstreamUnavailable
-from backends.gemini_format import GeminiStreamReader, build_content_body, read_content
-from backends.http1_connection import Http1Connection
-from backends.http_reply import StreamReader
-from backends.messages_endpoint_events import MessagesEventWriter, OpenBlock, message_from_answer
-from backends.messages_endpoint_format import InvalidMessages, chat_body_from_messages
-from backends.openai_format import OpenAIStreamReader, read_answer
-from backends.openai_request import build_body
+from backends.formats.anthropic import AnthropicStreamReader, read_message
+from backends.formats.anthropic_messages import NativeMessagesReader, read_native_message
+from backends.formats.anthropic_request import build_messages_body
+from backends.formats.chat_view import parse_chat
+from backends.formats.gemini import GeminiStreamReader, build_content_body, read_content
+from backends.formats.openai import OpenAIStreamReader, read_answer
+from backends.formats.openai_request import build_body
+from backends.formats.responses import ResponsesStreamReader, read_response
+from backends.http.http1_connection import Http1Connection
+from backends.http.reply import StreamReader
+from backends.http.sse import EventTooLarge, SseParser
 from backends.protocol import Call, Chunk, Operation
-from backends.responses_endpoint_events import ResponsesEventWriter, response_from_answer
-from backends.responses_endpoint_format import chat_body_from_responses
-from backends.responses_endpoint_items import ResponseHead
-from backends.responses_format import ResponsesStreamReader, read_response
-from backends.sse import EventTooLarge, SseParser
 from gateway.api.token_path import read_body
 from gateway.errors import BodyTooLarge, InvalidRequest
 from gateway.request.view import parse_request

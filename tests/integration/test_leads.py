@@ -13,7 +13,7 @@ from gateway.composition.deployment import load_deployment
 from gateway.composition.wiring import open_gateway
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
-from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql.ledger import SqlLedger
 from gateway.stores import Budget, NewKey
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from backends.http1_client import Http1Client
+from backends.http.http1_client import Http1Client
 from backends.protocol import Timeouts
 from gateway.process.patient_protocol import patient_protocol
 from gateway.process.server import loop_factory

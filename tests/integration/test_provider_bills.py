@@ -13,8 +13,8 @@ from backends.usage import Usage
 from gateway.errors import RequestError
 from gateway.pricing.price import price
 from gateway.storage.database import migrate, open_database
-from gateway.storage.sql_ledger import SqlLedger
-from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.reports import SqlReports
 from gateway.sums import SumsQuery
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.rig import Rig

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from backends.sse import MAX_EVENT_BYTES
+from backends.http.sse import MAX_EVENT_BYTES
 
 End = Literal["completed", "broken", "refused"]
 

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from backends.chat_chunks import usage_wire
-from backends.openai_format import error_body
+from backends.formats.chat_chunks import usage_wire
+from backends.formats.openai import error_body
 from backends.scripted import Outcome
 from tests.scripted_provider.wire import Request, event
 

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from backends.errors import BackendError
-from backends.http_reply import MAX_ANSWER_BYTES
+from backends.http.reply import MAX_ANSWER_BYTES
 from backends.openai_compatible import OpenAICompatibleBackend
 from backends.protocol import Call, Chunk
 from gateway.errors import RequestError

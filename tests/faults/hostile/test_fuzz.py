@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.openai_format import OpenAIStreamReader
+from backends.formats.openai import OpenAIStreamReader
+from backends.formats.usage_wire import MalformedUsage, parse_openai_usage
 from backends.protocol import Chunk, Operation
 from backends.usage import Usage
-from backends.usage_wire import MalformedUsage, parse_openai_usage
 from gateway.errors import ConfigurationError, InvalidRequest
 from gateway.request.view import RequestView, parse_request
 from gateway.routing.rules import RulesDocument, parse_rules

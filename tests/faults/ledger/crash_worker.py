@@ -16,7 +16,7 @@ from gateway.ledger.journal import Journal
 from gateway.ledger.remote_sink import RemoteSink
 from gateway.ledger.shipper import Shipper
 from gateway.storage.database import open_database
-from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql.ledger import SqlLedger
 from tests.unit.gateway.ledger.builders import make_checkpoint, make_entry, make_intent
 
 IN_FLIGHT = 20

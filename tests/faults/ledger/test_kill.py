@@ -15,7 +15,7 @@ from gateway.ledger.entry import Status
 from gateway.ledger.journal import Journal
 from gateway.ledger.shipper import Shipper
 from gateway.storage.database import migrate, open_database
-from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.tables import entries, hourly
 from tests.unit.gateway.ledger.builders import make_entry, request_id
 

@@ -21,11 +21,11 @@ from gateway.notices.watch import ABANDONED_US, BudgetNotices, NoticeState
 from gateway.notices.webhook import Webhook
 from gateway.reports.budgets_service import BudgetsService
 from gateway.reports.daily_costs import DailyHistory
-from gateway.storage.sql_budgets import SqlBudgets
-from gateway.storage.sql_keys import SqlKeyStore
-from gateway.storage.sql_ledger import SqlLedger
-from gateway.storage.sql_notices import SqlNotices
-from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql.budgets import SqlBudgets
+from gateway.storage.sql.keys import SqlKeyStore
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.notices import SqlNotices
+from gateway.storage.sql.reports import SqlReports
 from gateway.storage.tables import budget_notices
 from gateway.stores import Budget, NewKey
 from tests.unit.gateway.ledger.builders import make_entry, make_intent

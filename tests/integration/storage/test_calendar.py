@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.limits.admission import Admission, parse_limits
 from gateway.limits.counters import budget_account
 from gateway.limits.spending import Spending
-from gateway.storage.sql_ledger import SqlLedger
-from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.reports import SqlReports
 from gateway.sums import Dimension, SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 

@@ -9,9 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dashboards.grafana_boards import BOARDS
 from gateway.money import usd
-from gateway.storage.sql_budgets import SqlBudgets
-from gateway.storage.sql_ledger import SqlLedger
-from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql.budgets import SqlBudgets
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.reports import SqlReports
 from gateway.stores import Budget
 from gateway.sums import SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent

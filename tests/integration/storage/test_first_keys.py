@@ -7,8 +7,8 @@ import pytest
 from gateway.access.keys import hash_key
 from gateway.composition.first_keys import FirstKeys, create_first_keys
 from gateway.storage.database import migrate_engine, open_database
-from gateway.storage.sql_audit import SqlAuditLog
-from gateway.storage.sql_keys import SqlKeyStore
+from gateway.storage.sql.audit import SqlAuditLog
+from gateway.storage.sql.keys import SqlKeyStore
 
 pytestmark = pytest.mark.integration
 PEPPER = b"p" * 32

@@ -15,8 +15,8 @@ from gateway.errors import StateError
 from gateway.process.sole_use import sole_use
 from gateway.storage.database import migrate, open_database, writing
 from gateway.storage.schema import present_revision, revisions
-from gateway.storage.sql_keys import SqlKeyStore
-from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql.keys import SqlKeyStore
+from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.tables import budgets, gpu_rents
 from gateway.stores import NewKey
 from tests.unit.gateway.ledger.builders import make_entry

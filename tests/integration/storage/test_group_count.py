@@ -5,9 +5,9 @@ import random
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.storage.group_count import refuse_too_many
-from gateway.storage.sql_ledger import SqlLedger
-from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.reports import SqlReports
+from gateway.storage.sums.group_count import refuse_too_many
 from gateway.sums import Dimension, SumsQuery, TooManyGroups
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 

@@ -10,10 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.access.keys import KeyRing, hash_key
 from gateway.errors import Unauthenticated
 from gateway.rulebook.service import Activation, RulesStore, StoredRules
-from gateway.storage.sql_audit import SqlAuditLog
-from gateway.storage.sql_budgets import SqlBudgets
-from gateway.storage.sql_keys import SqlKeyStore
-from gateway.storage.sql_rules import SqlRulesStore
+from gateway.storage.sql.audit import SqlAuditLog
+from gateway.storage.sql.budgets import SqlBudgets
+from gateway.storage.sql.keys import SqlKeyStore
+from gateway.storage.sql.rules import SqlRulesStore
 from gateway.storage.tables import api_keys, audit_log
 from gateway.stores import AuditLog, Budget, BudgetStore, KeyChange, KeyStore, NewKey
 

@@ -12,8 +12,8 @@ from sqlalchemy import Connection, inspect
 from gateway.errors import StateError
 from gateway.storage.database import migrate, open_database
 from gateway.storage.schema import present_revision
-from gateway.storage.sql_ledger import SqlLedger
-from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.reports import SqlReports
 from gateway.storage.tables import metadata
 from gateway.sums import SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.ledger.entry import Attempt, Cost, Entry, PaidTo
-from gateway.storage.sql_ledger import SqlLedger
-from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.reports import SqlReports
 from gateway.sums import Dimension, Sums, SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 

@@ -8,9 +8,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.config.home import Home
 from gateway.errors import StateError
 from gateway.storage.pepper import require_pepper, require_same_pepper
-from gateway.storage.sql_audit import append_audit
-from gateway.storage.sql_keys import SqlKeyStore
-from gateway.storage.sql_secrets import SqlSecrets
+from gateway.storage.sql.audit import append_audit
+from gateway.storage.sql.keys import SqlKeyStore
+from gateway.storage.sql.secrets import SqlSecrets
 from gateway.stores import NewKey
 
 pytestmark = pytest.mark.integration

@@ -19,11 +19,11 @@ from gateway.ledger.entry import Entry
 from gateway.reports.books import Books, BooksOf
 from gateway.reports.views import CostQuery
 from gateway.storage.database import migrate, open_database
-from gateway.storage.periods import HOUR_US
-from gateway.storage.sql_entries import SqlEntries
-from gateway.storage.sql_keys import SqlKeyStore
-from gateway.storage.sql_ledger import SqlLedger, entry_select
-from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql.entries import SqlEntries
+from gateway.storage.sql.keys import SqlKeyStore
+from gateway.storage.sql.ledger import SqlLedger, entry_select
+from gateway.storage.sql.reports import SqlReports
+from gateway.storage.sums.periods import HOUR_US
 from gateway.storage.tables import entries
 from gateway.stores import NewKey
 from gateway.sums import Dimension, Sums, SumsQuery
@@ -139,7 +139,7 @@ async def test_groups_are_ordered_and_made_in_another_thread(
         threads.add(threading.get_ident())
         return Sums(*given, **numbers)
 
-    monkeypatch.setattr("gateway.storage.sql_reports.Sums", noting)
+    monkeypatch.setattr("gateway.storage.sql.reports.Sums", noting)
     await SqlLedger(sqlite).insert(MANY)
     assert len(await SqlReports(sqlite).sums(SumsQuery(0, 2**62, ("team",)))) == len(MANY)
     assert threads

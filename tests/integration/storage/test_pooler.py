@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from gateway.storage.database import open_database
-from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql.ledger import SqlLedger
 from tests.newest_schema import make_newest
 from tests.pooled_postgres import pooled_postgres
 from tests.postgres_server import empty_postgres

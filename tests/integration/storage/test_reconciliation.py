@@ -8,10 +8,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.errors import InvalidRequest
 from gateway.reports.reconcile_service import ReconcileService, book_differences, view_of
 from gateway.reports.reconcile_views import ReconcileBody
-from gateway.storage.sql_adjustments import SqlAdjustments
-from gateway.storage.sql_audit import SqlAuditLog
-from gateway.storage.sql_ledger import SqlLedger
-from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql.adjustments import SqlAdjustments
+from gateway.storage.sql.audit import SqlAuditLog
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.reports import SqlReports
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.ledger.batch import Batch
 from gateway.ledger.remote_sink import RemoteSink, SinkFailed
-from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql.ledger import SqlLedger
 from tests.unit.gateway.ledger.builders import make_entry, request_id
 
 pytestmark = pytest.mark.integration

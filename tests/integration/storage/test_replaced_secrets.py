@@ -14,9 +14,9 @@ from gateway.access.rotation import NewSecret, Overlaps
 from gateway.errors import Conflict, Unauthenticated
 from gateway.storage.database import migrate, writing
 from gateway.storage.pepper import pepper_mark
-from gateway.storage.sql_audit import SqlAuditLog
-from gateway.storage.sql_keys import SqlKeyStore
-from gateway.storage.sql_secrets import MOST_WORKING, REMEMBERED, SqlSecrets
+from gateway.storage.sql.audit import SqlAuditLog
+from gateway.storage.sql.keys import SqlKeyStore
+from gateway.storage.sql.secrets import MOST_WORKING, REMEMBERED, SqlSecrets
 from gateway.storage.tables import api_keys, audit_log, replaced_secrets
 from gateway.stores import NewKey
 

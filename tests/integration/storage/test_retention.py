@@ -16,9 +16,9 @@ from gateway.ledger.journal import Journal
 from gateway.ledger.shipper import Shipper
 from gateway.storage.database import migrate, open_database
 from gateway.storage.retention import DAY_US, Forgotten, apply_retention
-from gateway.storage.sql_audit import SqlAuditLog
-from gateway.storage.sql_bodies import SqlBodies
-from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql.audit import SqlAuditLog
+from gateway.storage.sql.bodies import SqlBodies
+from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.tables import entries, hourly
 from tests.postgres_server import empty_postgres
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id

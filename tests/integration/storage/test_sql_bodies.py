@@ -9,8 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.errors import StateError
 from gateway.kept_answers.body_keeper import Bodies
 from gateway.storage.partitions import drop_bodies_before
-from gateway.storage.sql_audit import SqlAuditLog
-from gateway.storage.sql_bodies import SqlBodies
+from gateway.storage.sql.audit import SqlAuditLog
+from gateway.storage.sql.bodies import SqlBodies
 from gateway.storage.tables import request_bodies
 from tests.unit.gateway.ledger.builders import request_id
 

@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.economics.replay_outcome import ShadowPair
-from gateway.storage.sql_feedback import SqlFeedback
-from gateway.storage.sql_ledger import SqlLedger
-from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql.feedback import SqlFeedback
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.reports import SqlReports
 from gateway.stores import SHADOW, Feedback, ShadowCall
 from gateway.sums import SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id

@@ -9,9 +9,9 @@ from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.ledger.entry import Attempt, Entry, Status
-from gateway.storage.bounded import MOST_TOKENS
-from gateway.storage.sql_ledger import SqlLedger
-from gateway.storage.sql_reports import SqlReports
+from gateway.storage.rows.bounded import MOST_TOKENS
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.reports import SqlReports
 from gateway.storage.tables import entries, hourly
 from gateway.sums import SumsQuery
 from tests.unit.gateway.ledger.builders import (

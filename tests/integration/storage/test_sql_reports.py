@@ -12,11 +12,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.ledger.entry import Cost, Entry, Status
 from gateway.pricing.reprice import Booked
-from gateway.storage.sql_adjustments import SqlAdjustments
-from gateway.storage.sql_audit import SqlAuditLog
-from gateway.storage.sql_entries import SqlEntries
-from gateway.storage.sql_ledger import SqlLedger
-from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql.adjustments import SqlAdjustments
+from gateway.storage.sql.audit import SqlAuditLog
+from gateway.storage.sql.entries import SqlEntries
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.reports import SqlReports
 from gateway.stores import Adjustment, EntryOrder, EntryStore
 from gateway.sums import Dimension, ReportStore, SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, make_local_entry, request_id
@@ -145,7 +145,7 @@ async def test_sketches_of_a_long_period_are_joined_part_by_part(
         query = SumsQuery(us(START), us(START) + 10**12, by, with_latencies=True)
         whole = await reports.sums(query)
         with monkeypatch.context() as patch:
-            patch.setattr("gateway.storage.sum_rows.SKETCH_HOURS", 24)
+            patch.setattr("gateway.storage.sums.sum_rows.SKETCH_HOURS", 24)
             assert await reports.sums(query) == whole
 
 

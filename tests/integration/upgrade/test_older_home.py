@@ -23,7 +23,7 @@ from gateway.errors import StateError
 from gateway.ledger.entry import Status
 from gateway.ledger.journal import SEGMENT_BYTES
 from gateway.storage.database import migrate, open_database
-from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql.ledger import SqlLedger
 from gateway.sums import SumsQuery
 from tests.integration.upgrade.make_home import ENTRIES, SUMS, rows
 from tests.postgres_server import empty_postgres

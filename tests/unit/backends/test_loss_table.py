@@ -9,11 +9,11 @@ from anthropic.types.beta.message_create_params import MessageCreateParamsBase
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
-from backends.anthropic_request import build_messages_body
-from backends.chat_view import parse_chat
+from backends.endpoints.messages_format import InvalidMessages, chat_body_from_messages
 from backends.errors import UpstreamRejected
-from backends.gemini_format import build_content_body
-from backends.messages_endpoint_format import InvalidMessages, chat_body_from_messages
+from backends.formats.anthropic_request import build_messages_body
+from backends.formats.chat_view import parse_chat
+from backends.formats.gemini import build_content_body
 from backends.protocol import Call
 
 Json = dict[str, object]

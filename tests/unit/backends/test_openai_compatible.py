@@ -17,8 +17,8 @@ from backends.errors import (
     UpstreamRejected,
     UpstreamUnavailable,
 )
-from backends.http1_client import Http1Client
-from backends.http1_response import Http1Response
+from backends.http.http1_client import Http1Client
+from backends.http.http1_response import Http1Response
 from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.protocol import BackendHealth, Call, Chunk, Timeouts
 from backends.scripted import Outcome

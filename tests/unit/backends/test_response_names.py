@@ -3,8 +3,8 @@
 import pytest
 
 from backends.errors import Untranslatable, UpstreamRejected
+from backends.formats.responses import as_asked, as_shown
 from backends.response_names import PREFIX, Named, ResponseNames
-from backends.responses_format import as_asked, as_shown
 
 RED, BLUE = ResponseNames(b"r" * 64), ResponseNames(b"b" * 64)
 NAME = RED.outward("resp_1", "openai")

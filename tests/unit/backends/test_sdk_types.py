@@ -6,7 +6,10 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseCompletedEvent, ResponseIncompleteEvent, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from backends.chat_chunks import (
+from backends.endpoints.messages_events import MessagesEventWriter, message_from_answer
+from backends.endpoints.responses_events import ResponsesEventWriter, response_from_answer
+from backends.endpoints.responses_items import ResponseHead
+from backends.formats.chat_chunks import (
     Answer,
     Head,
     delta_chunk,
@@ -19,11 +22,8 @@ from backends.chat_chunks import (
     tool_start_chunk,
     usage_chunk,
 )
-from backends.messages_endpoint_events import MessagesEventWriter, message_from_answer
+from backends.http.sse import SseParser
 from backends.protocol import Chunk
-from backends.responses_endpoint_events import ResponsesEventWriter, response_from_answer
-from backends.responses_endpoint_items import ResponseHead
-from backends.sse import SseParser
 from backends.usage import Usage
 
 HEAD = Head("chatcmpl-1", "m", 7)

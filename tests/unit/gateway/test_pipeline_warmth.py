@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from backends.openai_request import build_body
+from backends.formats.openai_request import build_body
 from backends.protocol import BackendHealth
 from gateway.errors import (
     NoEligibleModel,

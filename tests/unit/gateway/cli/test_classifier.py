@@ -15,8 +15,8 @@ from gateway.cli.demo_month import write_demo_month
 from gateway.cli.state import open_state
 from gateway.config.home import Home
 from gateway.errors import ConfigurationError, StateError
-from gateway.storage.sql_entries import SqlEntries
-from gateway.storage.sql_feedback import SqlFeedback
+from gateway.storage.sql.entries import SqlEntries
+from gateway.storage.sql.feedback import SqlFeedback
 from gateway.stores import EntryOrder, Feedback
 from tests.unit.gateway.api.memory_stores import NOW_US
 

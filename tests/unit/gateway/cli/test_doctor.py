@@ -17,8 +17,8 @@ from gateway.config.home import Home, create_home
 from gateway.config.providers import load_providers
 from gateway.errors import DatabaseDown
 from gateway.storage.database import migrate, open_database, require_writable
-from gateway.storage.redis_bytes import connect_bytes
-from gateway.storage.sql_notices import SqlNotices
+from gateway.storage.redis.bytes import connect_bytes
+from gateway.storage.sql.notices import SqlNotices
 from tests.redis_server import RedisServer
 from tests.webhook_receiver import webhook_receiver
 

@@ -16,7 +16,7 @@ from gateway.cli.state import open_state
 from gateway.config.home import Home
 from gateway.errors import ConfigurationError, NotFound
 from gateway.rulebook.service import text_version
-from gateway.storage.sql_adjustments import SqlAdjustments
+from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.stores import Adjustment
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.composition.sharing import open_sharing
 from gateway.config.home import Home, create_home
-from gateway.storage.redis_counters import RedisCounters
+from gateway.storage.redis.counters import RedisCounters
 
 URL = "redis://127.0.0.1:1/0"
 

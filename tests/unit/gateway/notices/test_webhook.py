@@ -7,7 +7,7 @@ import pytest
 from gateway.errors import NoticeNotTaken
 from gateway.notices.webhook import WAITS_SECONDS, Webhook
 from tests.ports import refusing_port
-from tests.unit.backends.test_http1_tls import self_signed
+from tests.unit.backends.http.test_http1_tls import self_signed
 from tests.webhook_receiver import webhook_receiver
 
 

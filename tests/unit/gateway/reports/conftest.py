@@ -9,7 +9,7 @@ from gateway.cli.demo_month import write_demo_month
 from gateway.composition.deployment import load_deployment
 from gateway.config.home import Home
 from gateway.storage.database import open_database
-from gateway.storage.sql_ledger import SqlLedger
+from gateway.storage.sql.ledger import SqlLedger
 from tests.unit.gateway.reports.month import END, NOW_US, REQUESTS, Month
 
 

@@ -15,7 +15,7 @@ from gateway.reports.break_even_service import BreakEvenOf, BreakEvenService
 from gateway.reports.plans import own_engine_plan
 from gateway.reports.services import ReportServices, build_report_services
 from gateway.routing.snapshot import Snapshot
-from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql.reports import SqlReports
 
 END = datetime(2026, 11, 20, 12, tzinfo=UTC)
 NOW_US = round(END.timestamp()) * 1_000_000

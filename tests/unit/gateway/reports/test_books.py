@@ -15,9 +15,9 @@ from gateway.reports.replay_service import ReplayService
 from gateway.reports.tables import encode
 from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
 from gateway.reports.what_if_views import WhatIfQuery
-from gateway.storage.sql_feedback import SqlFeedback
-from gateway.storage.sql_ledger import SqlLedger
-from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql.feedback import SqlFeedback
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.reports import SqlReports
 from tests.unit.gateway.reports.month import END, NOW_US, REQUESTS, Month, services
 
 

@@ -13,7 +13,7 @@ from gateway.money import format_usd
 from gateway.reports.break_even_service import BreakEvenOf, BreakEvenService
 from gateway.reports.plans import own_engine_plan
 from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
-from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql.reports import SqlReports
 from tests.builders import make_local
 from tests.unit.gateway.reports.month import END, NOW_US, Month, Recorded, services
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gateway.reports.books import Books, BooksOf
 from gateway.reports.views import CostQuery
-from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql.reports import SqlReports
 from gateway.sums import Dimension, Sums, SumsQuery
 from tests.unit.gateway.reports.month import END, NOW_US, Month
 

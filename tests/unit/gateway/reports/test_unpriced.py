@@ -15,9 +15,9 @@ from gateway.money import format_usd
 from gateway.reports.books import Books, BooksOf
 from gateway.reports.views import CostQuery, CostRow, PeriodQuery
 from gateway.storage.database import open_database
-from gateway.storage.sql_adjustments import SqlAdjustments
-from gateway.storage.sql_ledger import SqlLedger
-from gateway.storage.sql_reports import SqlReports
+from gateway.storage.sql.adjustments import SqlAdjustments
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.reports import SqlReports
 from gateway.stores import Adjustment
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.newest_schema import make_newest_file

@@ -4,7 +4,7 @@ import json
 from collections.abc import MutableMapping
 from typing import Any
 
-from backends.messages_endpoint_events import OpenBlock
+from backends.endpoints.messages_events import OpenBlock
 from backends.scripted import Outcome, ScriptedBackend, follow
 from backends.translating import TranslatingBackend
 from gateway.api.messages import MessagesCaller

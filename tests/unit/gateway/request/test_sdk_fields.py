@@ -16,13 +16,13 @@ from openai.types.embedding_create_params import EmbeddingCreateParams
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 from typing_extensions import is_typeddict
 
-from backends.anthropic_request import build_messages_body
-from backends.chat_view import parse_chat
+from backends.endpoints.messages_format import InvalidMessages, chat_body_from_messages
+from backends.endpoints.responses_format import chat_body_from_responses
 from backends.errors import UpstreamRejected
-from backends.gemini_format import build_content_body
-from backends.messages_endpoint_format import InvalidMessages, chat_body_from_messages
+from backends.formats.anthropic_request import build_messages_body
+from backends.formats.chat_view import parse_chat
+from backends.formats.gemini import build_content_body
 from backends.protocol import Call, Operation
-from backends.responses_endpoint_format import chat_body_from_responses
 from gateway.request.view import parse_request
 
 Json = dict[str, Any]

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from backends.formats.responses import read_response
 from backends.protocol import Chunk
-from backends.responses_format import read_response
 from backends.usage import Usage
 from gateway.ledger.entry import Entry, Status
 from gateway.request.metering import Meter

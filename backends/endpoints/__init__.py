@@ -1,0 +1,1 @@
+"""Messages and Responses, translated to chat and back for backends that do not have them."""

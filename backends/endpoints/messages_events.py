@@ -1,0 +1,273 @@
+"""A backend's answer, in OpenAI's chunks, as Anthropic's messages and events for a caller who speaks those. Pure."""
+
+import json
+from collections.abc import Collection, Mapping, Sized
+from typing import Final, Literal, cast
+
+import msgspec
+
+from backends.endpoints.chat_text import said_in
+from backends.endpoints.tool_call_deltas import ToolCallNumbers, is_whole
+from backends.formats.json_objects import Fields, decode_object, part_of, text_of
+from backends.formats.past_thinking import UNSIGNED
+from backends.protocol import Chunk
+from backends.usage import Usage
+
+STOP_REASONS: Final[Mapping[str, str]] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "content_filter": "refusal",
+}
+NOT_STOPPED: Final[Fields] = {"stop_reason": None, "stop_sequence": None}
+_BLOCK_START: Final = b"event: content_block_start\n"
+_BLOCK_STOP: Final = b"event: content_block_stop\n"
+ERROR_TYPES: Final[Mapping[int, str]] = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+def messages_error(status: int, message: str, *, request_id: str | None = None, details: Fields | None = None) -> bytes:
+    """An error body in Anthropic's shape; its type follows the status."""
+    kind = ERROR_TYPES.get(status, "invalid_request_error" if 400 <= status < 500 else "api_error")
+    said: Fields = {"type": kind, "message": message}
+    if details:
+        said["details"] = details
+    error: Fields = {"type": "error", "error": said}
+    return msgspec.json.encode(error | ({"request_id": request_id} if request_id else {}))
+
+
+def messages_error_from(body: bytes, status: int, otherwise: str) -> bytes:
+    """An OpenAI error body in Anthropic's shape; `otherwise` is the message where it has none."""
+    message = text_of(part_of(decode_object(body) or {}, "error"), "message")
+    return messages_error(status, message or otherwise)
+
+
+def error_event(status: int, message: str) -> bytes:
+    """The same as the last event of a stream."""
+    return b"event: error\ndata: " + messages_error(status, message) + b"\n\n"
+
+
+def message_from_answer(
+    body: bytes, usage: Usage | None, *, message_id: str, model: str, stop_sequences: Collection[object] = ()
+) -> bytes:
+    """A whole OpenAI chat answer as a message. `usage` is the metered one; without it the counts are 0."""
+    document = decode_object(body) or {}
+    choice = _first(document.get("choices"))
+    message = part_of(choice, "message")
+    content: list[Fields] = []
+    reasoning, text = said_in(message)
+    if reasoning:
+        content.append({"type": "thinking", "thinking": reasoning, "signature": UNSIGNED})
+    if text := text or text_of(message, "refusal") or "":
+        content.append({"type": "text", "text": text})
+    for call in _calls(message):
+        function = part_of(call, "function")
+        tool_input = decode_object((text_of(function, "arguments") or "").encode()) or {}
+        content.append({"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": tool_input})
+    stop = _stop(_with_calls(choice.get("finish_reason"), _calls(message)), _stop_sequence(choice, stop_sequences))
+    return msgspec.json.encode(_message(message_id, model, content, usage_wire(usage), stop))
+
+
+def usage_wire(usage: Usage | None) -> Fields:
+    """Our usage in Anthropic's words, where cached tokens lie beside the input."""
+    counted = usage or Usage()
+    written = counted.cache_write_5m_tokens + counted.cache_write_1h_tokens
+    return {
+        "input_tokens": counted.input_tokens - counted.cached_input_tokens - written,
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": counted.cached_input_tokens,
+        "output_tokens": counted.output_tokens,
+    }
+
+
+def last_events(finish_reason: object, usage: Usage, stop_sequence: str | None = None) -> bytes:
+    """The end of a stream whose blocks are closed."""
+    delta = _stop(finish_reason, stop_sequence)
+    return _event("message_delta", delta=delta, usage=usage_wire(usage)) + _event("message_stop")
+
+
+class OpenBlock:
+    """Which content block a stream of Anthropic's events has open, so that whoever ends it early can close it.
+
+    Feed it every payload in order. A raw newline never stands inside JSON, so what is searched for is an event's name.
+    """
+
+    def __init__(self) -> None:
+        self._start = b""
+
+    def note(self, payload: bytes) -> None:
+        started, stopped = payload.rfind(_BLOCK_START), payload.rfind(_BLOCK_STOP)
+        if started > stopped:
+            self._start = payload[started + len(_BLOCK_START) :].split(b"\n", 1)[0]
+        elif stopped >= 0:
+            self._start = b""
+
+    def close(self) -> bytes:
+        """The event that closes it, or nothing."""
+        start = decode_object(self._start.removeprefix(b"data: ")) if self._start else None
+        self._start = b""
+        return b"" if start is None else _event("content_block_stop", index=start.get("index"))
+
+
+class MessagesEventWriter:
+    """Turns the chunks of one stream into events. Feed it every chunk in order; the last one brings `message_stop`.
+
+    `input_tokens` is the estimate that the first event carries: the true count is only known at the end, and stands in
+    the event before the last.
+    """
+
+    def __init__(
+        self, *, message_id: str, model: str, input_tokens: int, stop_sequences: Collection[object] = ()
+    ) -> None:
+        self._message_id = message_id
+        self._model = model
+        self._input_tokens = input_tokens
+        self._is_started = False
+        self._open: Literal["text", "thinking", "tool"] | None = None
+        self._next_index = 0
+        self._numbers = ToolCallNumbers()
+        self._tools: dict[int, int] = {}  # tool call -> content block index
+        self._open_tools: dict[int, list[str]] = {}  # content block index -> arguments so far
+        self._finish_reason = "stop"
+        self._stop_sequences = stop_sequences
+        self._stop_sequence: str | None = None
+        self._usage: Usage | None = None
+
+    def write(self, chunk: Chunk) -> bytes:
+        """The events for one chunk, possibly none (empty)."""
+        events: list[bytes] = []
+        if not self._is_started:
+            self._is_started = True
+            events.append(self._start())
+        if chunk.usage is not None:
+            self._usage = chunk.usage
+        if chunk.finish_reason is not None:
+            self._finish_reason = chunk.finish_reason
+        if chunk.is_done:
+            return b"".join([*events, *self._end()])
+        document = decode_object(chunk.payload[6:]) if chunk.payload else None
+        if document is not None:
+            choice = _first(document.get("choices"))
+            self._stop_sequence = _stop_sequence(choice, self._stop_sequences) or self._stop_sequence
+            events += self._delta(part_of(choice, "delta"))
+        return b"".join(events)
+
+    def _start(self) -> bytes:
+        usage = usage_wire(Usage(input_tokens=self._input_tokens))
+        return _event("message_start", message=_message(self._message_id, self._model, [], usage, NOT_STOPPED))
+
+    def _end(self) -> list[bytes]:
+        usage = self._usage or Usage(input_tokens=self._input_tokens)
+        reason = _with_calls(self._finish_reason, self._tools)
+        return [*self._close(is_last=True), last_events(reason, usage, self._stop_sequence)]
+
+    def _delta(self, delta: Mapping[str, object]) -> list[bytes]:
+        events: list[bytes] = []
+        thinking, text = said_in(delta)
+        if thinking:
+            events += self._text("thinking", {"type": "thinking", "thinking": "", "signature": ""})
+            events.append(self._said({"type": "thinking_delta", "thinking": thinking}))
+        if text := text or text_of(delta, "refusal") or "":
+            events += self._text("text", {"type": "text", "text": ""})
+            events.append(self._said({"type": "text_delta", "text": text}))
+        for call in _calls(delta):
+            events += self._tool(call)
+        return events
+
+    def _text(self, kind: Literal["text", "thinking"], block: Fields) -> list[bytes]:
+        return [] if self._open == kind else self._begin(kind, block)
+
+    def _tool(self, call: Fields) -> list[bytes]:
+        number, function = self._numbers.number(call), part_of(call, "function")
+        events: list[bytes] = []
+        if number not in self._tools:
+            call_id = text_of(call, "id") or f"toolu_{self._message_id}_{number}"
+            block: Fields = {"type": "tool_use", "id": call_id, "name": function.get("name"), "input": {}}
+            events += self._begin("tool", block)
+            self._tools[number] = self._next_index - 1
+            self._open_tools[self._next_index - 1] = []
+        index, arguments = self._tools[number], text_of(function, "arguments")
+        if arguments and index in self._open_tools:
+            self._open_tools[index].append(arguments)
+            said: Fields = {"type": "input_json_delta", "partial_json": arguments}
+            events.append(_event("content_block_delta", index=index, delta=said))
+        return events
+
+    def _begin(self, kind: Literal["text", "thinking", "tool"], block: Fields) -> list[bytes]:
+        closed = self._close()
+        self._open = kind
+        self._next_index += 1
+        return [*closed, _event("content_block_start", index=self._next_index - 1, content_block=block)]
+
+    def _close(self, *, is_last: bool = False) -> list[bytes]:
+        """What is open; a tool call of which more may come stays so until the end."""
+        ended = [index for index, said in self._open_tools.items() if is_last or is_whole(said)]
+        for index in ended:
+            del self._open_tools[index]
+        signed: list[bytes] = []
+        if self._open in ("text", "thinking"):
+            ended.append(self._next_index - 1)
+            signed = [self._said({"type": "signature_delta", "signature": UNSIGNED})] * (self._open == "thinking")
+        self._open = None
+        return [*signed, *(_event("content_block_stop", index=index) for index in ended)]
+
+    def _said(self, delta: Fields) -> bytes:
+        return _event("content_block_delta", index=self._next_index - 1, delta=delta)
+
+
+def _message(message_id: str, model: str, content: list[Fields], usage: Fields, stop: Fields) -> Fields:
+    return {
+        "id": message_id,
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": content,
+        **stop,
+        "usage": usage,
+    }
+
+
+def _event(kind: str, **fields: object) -> bytes:
+    return f"event: {kind}\ndata: ".encode() + json.dumps({"type": kind, **fields}).encode() + b"\n\n"
+
+
+def _stop(finish_reason: object, stop_sequence: str | None) -> Fields:
+    """Why an answer ended."""
+    if finish_reason == "stop" and stop_sequence is not None:
+        return {"stop_reason": "stop_sequence", "stop_sequence": stop_sequence}
+    reason = STOP_REASONS.get(finish_reason, "end_turn") if isinstance(finish_reason, str) else "end_turn"
+    return {"stop_reason": reason, "stop_sequence": None}
+
+
+def _stop_sequence(choice: Mapping[str, object], asked: Collection[object]) -> str | None:
+    """Which of the caller's ended the answer, where a server says so: OpenAI's format has no place for it, vLLM and
+    SGLang each have their own."""
+    found = (text_of(choice, name) for name in ("stop_reason", "matched_stop"))
+    return next((text for text in found if text is not None and text in asked), None)
+
+
+def _with_calls(finish_reason: object, calls: Sized) -> object:
+    """Some providers end an answer with `stop` although it calls tools; Anthropic's clients would not run them."""
+    return "tool_calls" if finish_reason == "stop" and len(calls) else finish_reason
+
+
+def _first(choices: object) -> Fields:
+    found = cast(list[object], choices) if isinstance(choices, list) else []
+    return cast(Fields, found[0]) if found and isinstance(found[0], dict) else {}
+
+
+def _calls(message: Mapping[str, object]) -> list[Fields]:
+    calls = message.get("tool_calls")
+    found = cast(list[object], calls) if isinstance(calls, list) else []
+    return [cast(Fields, call) for call in found if isinstance(call, dict)]

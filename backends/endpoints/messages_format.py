@@ -1,0 +1,308 @@
+"""Anthropic's Messages as an endpoint of ours, in front of any backend: the request as an OpenAI chat body. Pure.
+
+The way back is messages_events.py. What is lost on the way is listed in docs/backends.md.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final, cast
+
+import msgspec
+
+from backends.formats.json_objects import Fields, decode_object, number, part_of, text_of
+from backends.formats.past_thinking import THOUGHT, name_thoughts
+
+_CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
+_CONTINUES: Final[Fields] = {"continue_final_message": True, "add_generation_prompt": False}
+"""Of vLLM, SGLang and our engine; the second, true where it is not said, would contradict the first."""
+_BILLING_LINE: Final = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
+
+_BOUND: Final = {
+    "mcp_servers": "an MCP server's tools run at the provider; this model cannot call them",
+    "compaction": "only Anthropic's models summarise a conversation so",
+    "inference_geo": "where an answer is computed can only be chosen at Anthropic",
+    "billing_policy": "who is billed can only be chosen at Anthropic",
+}
+"""Fields without which the answer would be another one, or another than was allowed."""
+
+
+class InvalidMessages(ValueError):
+    """The caller's request is wrong in any format; `param` names where."""
+
+    def __init__(self, param: str, why: str) -> None:
+        super().__init__(f"{param}: {why}")
+        self.param = param
+
+
+class UnsayableMessages(InvalidMessages):
+    """It says something that no other format can; `details` are for a client that knows what to do then."""
+
+    def __init__(self, param: str, why: str, details: Fields | None = None) -> None:
+        super().__init__(param, why)
+        self.details = details
+
+
+def chat_body_from_messages(
+    body: bytes, *, keeps_cache_marks: bool = False, continues_last: bool = False, thoughts: tuple[str, ...] = ()
+) -> bytes:
+    """An OpenAI chat body that asks the same, with `cache_control`, the wish that an answer go on inside the
+    assistant's last message, and past thinking under the names in `thoughts`, only for those who are known to take it:
+    others refuse what they do not know. Raises InvalidMessages."""
+    fields = decode_object(body)
+    if fields is None:
+        raise InvalidMessages("body", "must be a JSON object")
+    for name, why in _BOUND.items():
+        if fields.get(name):
+            raise UnsayableMessages(name, why)
+    if part_of(fields, "thread").get("type", "create") != "create":
+        why = "what was said before is kept at Anthropic; send the whole conversation, or ask one of its models"
+        raise UnsayableMessages("thread", why, {"error_code": "thread_not_found"})
+    limit = fields.get("max_tokens")
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+        raise InvalidMessages("max_tokens", "must be a positive integer")
+    if not limit:
+        raise UnsayableMessages("max_tokens", "0, to fill a prompt cache, can only be asked of Anthropic's models")
+    if not isinstance(fields.get("model"), str):
+        raise InvalidMessages("model", "must be a string")
+    messages = [name_thoughts(message, thoughts) for message in _messages(fields)]
+    if not messages:
+        raise InvalidMessages("messages", "none says anything; send at least one text")
+    chat: Fields = {"model": fields["model"], "messages": messages, "max_tokens": limit}
+    last = messages[-1]
+    if continues_last and last["role"] == "assistant" and last["content"] and "tool_calls" not in last:
+        chat |= _CONTINUES
+    for name in ("temperature", "top_p"):
+        if fields.get(name) is not None:
+            chat[name] = _share(fields, name)
+    if stop := _list(fields, "stop_sequences"):
+        if not all(isinstance(item, str) for item in stop):
+            raise InvalidMessages("stop_sequences", "must be strings")
+        chat["stop"] = stop
+    if fields.get("stream") is True:
+        chat |= {"stream": True, "stream_options": {"include_usage": True}}
+    user = text_of(part_of(fields, "metadata"), "user_id")
+    tools = [_tool(tool, f"tools[{place}]") for place, tool in enumerate(_list(fields, "tools"))]
+    optional: Fields = {"user": user, "tools": tools, "response_format": _response_format(fields)}
+    if not keeps_cache_marks:
+        _unmark(messages, tools)
+    return msgspec.json.encode(chat | _tool_choice(fields) | {name: value for name, value in optional.items() if value})
+
+
+def _messages(fields: Fields) -> Iterator[Fields]:
+    yield from _system(fields)
+    messages = _list(fields, "messages")
+    if not messages:
+        raise InvalidMessages("messages", "needs at least one message")
+    for place, item in enumerate(messages):
+        where = f"messages[{place}]"
+        message = _object(item, where)
+        role, content = message.get("role"), message.get("content")
+        if role not in ("user", "assistant", "system"):
+            raise InvalidMessages(f"{where}.role", "must be user or assistant")
+        if isinstance(content, str):
+            yield {"role": role, "content": content}
+            continue
+        if content is None and role == "system":  # only says how hard to think from here on
+            continue
+        blocks = [_object(block, f"{where}.content") for block in _list(message, "content", where)]
+        yield from _assistant(blocks, where) if role == "assistant" else _user(cast(str, role), blocks, where)
+
+
+def without_billing_line(system: str) -> str:
+    """A system text without the line at its head that some agents write for Anthropic's billing. It differs in every
+    conversation, or request, so no prompt cache would find what stands behind it."""
+    return _BILLING_LINE.sub("", system)
+
+
+def _system(fields: Fields) -> Iterator[Fields]:
+    system = fields.get("system")
+    if isinstance(system, str):
+        content: object = without_billing_line(system)
+    else:
+        parts = [_text_part(block, "system") for block in _list(fields, "system")]
+        if parts:
+            first = without_billing_line(cast(str, parts[0]["text"]))
+            parts = [parts[0] | {"text": first}, *parts[1:]] if first else parts[1:]
+        content = parts
+    if content:
+        yield {"role": "system", "content": content}
+
+
+def _assistant(blocks: list[Fields], where: str) -> Iterator[Fields]:
+    text: list[str] = []
+    thought: list[str] = []
+    calls: list[Fields] = []
+    for block in blocks:
+        kind = block.get("type")
+        if kind == "text":
+            text.append(text_of(block, "text") or "")
+        elif kind == "tool_use":
+            arguments = msgspec.json.encode(block.get("input") or {}).decode()
+            function = {"name": _named(block, "name", f"{where}.content"), "arguments": arguments}
+            calls.append({"id": _named(block, "id", f"{where}.content"), "type": "function", "function": function})
+        elif kind == "thinking":  # without its signature, which means nothing to another provider
+            thought.append(text_of(block, "thinking") or "")
+        elif kind != "redacted_thinking":
+            raise UnsayableMessages(f"{where}.content", f"a block of type {kind!r} cannot be sent to this model")
+    message: Fields = {"role": "assistant", "content": "".join(text) or None, THOUGHT: "\n\n".join(thought)}
+    if calls:
+        yield message | {"tool_calls": calls}
+    elif text:
+        yield message
+
+
+def _user(role: str, blocks: list[Fields], where: str) -> Iterator[Fields]:
+    """Tool results first, as messages of their own: that is where the other format wants them."""
+    parts: list[Fields] = []
+    for block in blocks:
+        if block.get("type") == "tool_result":
+            text, media = _tool_result(block, where)
+            cache = block.get("cache_control")
+            content = [{"type": "text", "text": text, "cache_control": cache}] if isinstance(cache, dict) else text
+            yield {"role": "tool", "tool_call_id": _named(block, "tool_use_id", f"{where}.content"), "content": content}
+            parts += media
+        else:
+            context = text_of(block, "context") if block.get("type") == "document" else None
+            if context:
+                parts.append({"type": "text", "text": context})
+            parts.append(_part(block, where))
+    if parts:
+        yield {"role": role, "content": parts}
+
+
+def _tool_result(block: Fields, where: str) -> tuple[str, list[Fields]]:
+    """(the result's text, its images). Only user messages may hold images, so they follow in one."""
+    content = block.get("content")
+    failed = "Error: " if block.get("is_error") is True else ""
+    if content is None or isinstance(content, str):
+        return failed + (content or ""), []
+    items = [_object(item, f"{where}.content") for item in _list(block, "content", where)]
+    text = "".join(text_of(item, "text") or "" for item in items if item.get("type") == "text")
+    return failed + text, [_part(item, where) for item in items if item.get("type") != "text"]
+
+
+def _part(block: Fields, where: str) -> Fields:
+    kind = block.get("type")
+    if kind == "text":
+        return _text_part(block, where)
+    if kind == "search_result":
+        return {"type": "text", "text": _search_result(block, where)}
+    if kind not in ("image", "document"):
+        raise UnsayableMessages(f"{where}.content", f"a block of type {kind!r} cannot be sent to this model")
+    source = part_of(block, "source")
+    if source.get("type") == "file":
+        raise UnsayableMessages(f"{where}.content", "a file's id means nothing to this model; send what is in it")
+    if source.get("type") in ("text", "content"):
+        is_text = source.get("type") == "text"
+        text = (text_of(source, "data") or "") if is_text else _plain(dict(source), f"{where}.content")
+        return {"type": "text", "text": "\n".join(filter(None, (text_of(block, "title"), text)))}
+    inline = f"data:{source.get('media_type')};base64,{source.get('data')}"
+    url = text_of(source, "url") if source.get("type") == "url" else inline
+    if source.get("type") not in ("url", "base64") or not url:
+        raise InvalidMessages(f"{where}.content", "its source must be base64, url or text")
+    if kind == "image":
+        return {"type": "image_url", "image_url": {"url": url}}
+    if source.get("type") == "url":
+        raise UnsayableMessages(f"{where}.content", "a document by address cannot be sent to this model")
+    return {"type": "file", "file": {"filename": text_of(block, "title") or "document.pdf", "file_data": url}}
+
+
+def _share(fields: Fields, name: str) -> float:
+    value = number(fields, name)
+    if value is None or not 0 <= value <= 1:
+        raise InvalidMessages(name, "must be a number from 0 to 1")
+    return value
+
+
+def _search_result(block: Fields, where: str) -> str:
+    """With what it is called and where it was found, so that an answer can name them."""
+    head = [text for name in ("title", "source") if (text := text_of(block, name))]
+    return "\n".join([*head, _plain(block, where)])
+
+
+def _plain(fields: Fields, where: str) -> str:
+    """The text of a content that is one, or text blocks."""
+    content = fields.get("content")
+    if isinstance(content, str):
+        return content
+    blocks = [_object(block, where) for block in _list(fields, "content", where)]
+    if any(block.get("type") != "text" for block in blocks):
+        raise UnsayableMessages(where, "only text in it can be sent to this model")
+    return "".join(text_of(block, "text") or "" for block in blocks)
+
+
+def _text_part(block: object, where: str) -> Fields:
+    fields = _object(block, where)
+    text = text_of(fields, "text")
+    if text is None:
+        raise InvalidMessages(where, "a text block needs a text")
+    cache = fields.get("cache_control")
+    part: Fields = {"type": "text", "text": text}
+    return part | ({"cache_control": cache} if isinstance(cache, dict) else {})
+
+
+def _tool(tool: object, where: str) -> Fields:
+    fields = _object(tool, where)
+    if fields.get("type") not in (None, "custom"):
+        raise UnsayableMessages(f"{where}.type", "a tool that runs at the provider cannot be sent to this model")
+    schema = _object(fields.get("input_schema") or {"type": "object"}, f"{where}.input_schema")
+    function: Fields = {"name": _named(fields, "name", where), "parameters": schema}
+    if isinstance(fields.get("description"), str):
+        function["description"] = fields["description"]
+    if fields.get("strict") is True:
+        function["strict"] = True
+    made: Fields = {"type": "function", "function": function}
+    return made | ({"cache_control": fields["cache_control"]} if isinstance(fields.get("cache_control"), dict) else {})
+
+
+def _unmark(messages: list[Fields], tools: list[Fields]) -> None:
+    """Take the cache marks away; a content that was in parts for its mark alone is a text again."""
+    for tool in tools:
+        tool.pop("cache_control", None)
+    for message in messages:
+        content = message["content"]
+        for part in cast(list[Fields], content) if isinstance(content, list) else []:
+            part.pop("cache_control", None)
+            if message["role"] == "tool":
+                message["content"] = part["text"]
+
+
+def _tool_choice(fields: Fields) -> Fields:
+    choice = part_of(fields, "tool_choice")
+    kind = choice.get("type")
+    if kind is None:
+        return {}
+    parallel: Fields = {"parallel_tool_calls": False} if choice.get("disable_parallel_tool_use") is True else {}
+    if kind == "tool":
+        return {"tool_choice": {"type": "function", "function": {"name": choice.get("name")}}} | parallel
+    if not isinstance(kind, str) or kind not in _CHOICES:
+        raise InvalidMessages("tool_choice.type", "must be auto, any, tool or none")
+    return {"tool_choice": _CHOICES[kind]} | parallel
+
+
+def _response_format(fields: Fields) -> Fields | None:
+    wanted = part_of(part_of(fields, "output_config"), "format") or part_of(fields, "output_format")
+    if wanted.get("type") != "json_schema":
+        return None
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": wanted.get("schema"), "strict": True}}
+
+
+def _named(fields: Fields, name: str, where: str) -> str:
+    if not (value := text_of(fields, name)):
+        raise InvalidMessages(f"{where}.{name}", "must be a text that is not empty")
+    return value
+
+
+def _object(value: object, where: str) -> Fields:
+    if not isinstance(value, dict):
+        raise InvalidMessages(where, "must be an object")
+    return cast(Fields, value)
+
+
+def _list(fields: Fields, name: str, where: str = "") -> list[object]:
+    value = fields.get(name)
+    if value is None and not where:
+        return []
+    if not isinstance(value, list):
+        raise InvalidMessages(f"{where}.{name}" if where else name, "must be a list")
+    return cast(list[object], value)

@@ -1,0 +1,222 @@
+"""A backend's answer, in OpenAI's chat chunks, as the items and events of the Responses API. Pure."""
+
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+import msgspec
+
+from backends.endpoints.chat_text import said_in
+from backends.endpoints.responses_items import Item, ItemKind, Part, PartKind, ResponseHead, logprobs_of, status_of
+from backends.endpoints.responses_tools import Tool, Tools, parse_tools
+from backends.endpoints.tool_call_deltas import ToolCallNumbers, is_whole
+from backends.formats.json_objects import Fields, decode_object, part_of, text_of
+from backends.protocol import Chunk
+from backends.usage import Usage
+
+_NO_ARGUMENTS: Final = "{}"
+"""What clients parse; some providers say nothing at all."""
+
+
+def response_from_answer(body: bytes, usage: Usage | None, head: ResponseHead, *, now: float) -> bytes:
+    """A whole OpenAI chat answer as a response. `usage` is the metered one, `now` Unix seconds."""
+    document = decode_object(body) or {}
+    choice = _first(document.get("choices"))
+    items = _items(choice, head, parse_tools(head.asked))
+    reason = choice.get("finish_reason")
+    output = [item.wire() for item in items[:-1]] + [item.wire(status_of(reason)) for item in items[-1:]]
+    model = text_of(document, "model") or ""
+    return msgspec.json.encode(head.finished(model, output, reason, usage, at=int(now)))
+
+
+def _items(choice: Mapping[str, object], head: ResponseHead, tools: Tools) -> list[Item]:
+    message, response_id = part_of(choice, "message"), head.response_id
+    items: list[Item] = []
+    reasoning, text = said_in(message)
+    if reasoning:
+        thoughts = [Part("reasoning_text", [reasoning])]
+        items.append(Item("reasoning", response_id, 0, parts=thoughts, is_sealed=head.seals_thoughts))
+    parts = [Part("output_text", [text], logprobs_of(choice))] if text else []
+    parts += [Part("refusal", [refusal])] if (refusal := text_of(message, "refusal")) else []
+    if parts:
+        items.append(Item("message", response_id, len(items), parts=parts))
+    for call in _calls(message):
+        function, place = part_of(call, "function"), len(items)
+        name, arguments = text_of(function, "name") or "", text_of(function, "arguments") or _NO_ARGUMENTS
+        call_id = text_of(call, "id") or f"call_{place}"
+        items.append(Item("call", response_id, place, call_id, tools.called(name), [arguments]))
+    return items
+
+
+class ResponsesEventWriter:
+    """Turns the chunks of one stream into events. Feed it every chunk in order; the last one ends the response.
+
+    `now` is Unix seconds.
+    """
+
+    def __init__(self, head: ResponseHead, *, now: Callable[[], float]) -> None:
+        self._head = head
+        self._now = now
+        self._tools = parse_tools(head.asked)
+        self._model = text_of(head.asked, "model") or ""
+        self._sequence = 0
+        self._is_started = False
+        self._done: dict[int, Fields] = {}  # by their places in the output
+        self._open: Item | None = None
+        self._part: Part | None = None  # the open one of the open item
+        self._numbers = ToolCallNumbers()
+        self._calls: dict[int, Item] = {}  # tool call -> item
+        self._open_calls: list[Item] = []
+        self._begun = 0
+        self._finish_reason: str | None = None
+        self._usage: Usage | None = None
+
+    def write(self, chunk: Chunk) -> bytes:
+        """The events for one chunk, possibly none (empty)."""
+        document = decode_object(chunk.payload[6:]) if chunk.payload and not chunk.is_done else None
+        events: list[bytes] = []
+        self._model = text_of(document or {}, "model") or self._model  # Azure's first chunk has an empty one
+        if not self._is_started:
+            self._is_started = True
+            started = self._head.document(self._model, [], "in_progress", None)
+            events += [self._event("response.created", response=started)]
+            events += [self._event("response.in_progress", response=started)]
+        self._usage = chunk.usage or self._usage
+        self._finish_reason = chunk.finish_reason or self._finish_reason
+        if document is not None:
+            events += self._delta(_first(document.get("choices")))
+        if chunk.is_done:
+            events += self._end()
+        return b"".join(events)
+
+    def _end(self) -> list[bytes]:
+        closed = self._close(is_last=True)
+        output = [self._done[index] for index in sorted(self._done)]
+        whole = self._head.finished(self._model, output, self._finish_reason, self._usage, at=int(self._now()))
+        return [*closed, self._event(f"response.{whole['status']}", response=whole)]
+
+    def _delta(self, choice: Mapping[str, object]) -> list[bytes]:
+        delta = part_of(choice, "delta")
+        events: list[bytes] = []
+        reasoning, text = said_in(delta)
+        if reasoning:
+            events += self._text("reasoning", "reasoning_text", reasoning)
+        if text:
+            events += self._text("message", "output_text", text, logprobs_of(choice))
+        if refusal := text_of(delta, "refusal"):
+            events += self._text("message", "refusal", refusal)
+        for call in _calls(delta):
+            events += self._call(call)
+        return events
+
+    def _text(
+        self, kind: ItemKind, part_kind: PartKind, text: str, logprobs: list[object] | None = None
+    ) -> list[bytes]:
+        events: list[bytes] = []
+        if self._open is None or self._open.kind != kind:
+            events = self._begin(kind)[0]
+        if self._part is None or self._part.kind != part_kind:
+            events += self._begin_part(part_kind)
+        item, part = self._open, self._part
+        assert item is not None, "was begun"
+        assert part is not None, "was begun"
+        part.pieces.append(text)
+        part.logprobs += logprobs or []
+        extra: Fields = {"logprobs": logprobs or []} if part_kind == "output_text" else {}
+        return [*events, self._in_part(f"response.{part_kind}.delta", item, delta=text, **extra)]
+
+    def _call(self, call: Fields) -> list[bytes]:
+        number, function = self._numbers.number(call), part_of(call, "function")
+        events: list[bytes] = []
+        item = self._calls.get(number)
+        if item is None:
+            call_id, name = text_of(call, "id") or f"call_{number}", text_of(function, "name") or ""
+            events, item = self._begin("call", call_id, self._tools.called(name))
+            self._calls[number] = item
+        if (arguments := text_of(function, "arguments")) and item in self._open_calls:
+            events.append(self._argue(item, arguments))
+        return events
+
+    def _argue(self, item: Item, arguments: str) -> bytes:
+        item.arguments.append(arguments)
+        if item.tool_kind == "custom":  # what it says can be read once it is whole
+            return b""
+        return self._event("response.function_call_arguments.delta", **_place(item), delta=arguments)
+
+    def _begin(self, kind: ItemKind, call_id: str = "", tool: Tool | None = None) -> tuple[list[bytes], Item]:
+        events = self._close()
+        place = self._begun
+        self._begun += 1
+        item = Item(kind, self._head.response_id, place, call_id, tool, is_sealed=self._head.seals_thoughts)
+        if kind == "call":
+            self._open_calls.append(item)
+        else:
+            self._open = item
+        events.append(self._event("response.output_item.added", output_index=place, item=item.wire("in_progress")))
+        return events, item
+
+    def _begin_part(self, kind: PartKind) -> list[bytes]:
+        item = self._open
+        assert item is not None, "a part belongs to an item"
+        events = self._close_part(item)
+        self._part = Part(kind)
+        item.parts.append(self._part)
+        return [*events, self._in_part("response.content_part.added", item, part=self._part.wire())]
+
+    def _close(self, *, is_last: bool = False) -> list[bytes]:
+        """What is open; a call of which more may come stays so until the end."""
+        ended = [item for item in self._open_calls if is_last or is_whole(item.arguments)]
+        self._open_calls = [item for item in self._open_calls if item not in ended]
+        if self._open is not None:
+            ended.append(self._open)
+            self._open = None
+        return [event for item in ended for event in self._end_item(item, is_last=is_last)]
+
+    def _end_item(self, item: Item, *, is_last: bool) -> list[bytes]:
+        events = self._end_call(item) if item.kind == "call" else self._close_part(item)
+        wire = item.wire(status_of(self._finish_reason) if is_last and item.index == self._begun - 1 else "completed")
+        self._done[item.index] = wire
+        return [*events, self._event("response.output_item.done", output_index=item.index, item=wire)]
+
+    def _end_call(self, item: Item) -> list[bytes]:
+        events = [] if item.arguments else [self._argue(item, _NO_ARGUMENTS)]
+        said = item.said()
+        if item.tool_kind == "custom":
+            events.append(self._event("response.custom_tool_call_input.delta", **_place(item), delta=said["input"]))
+            return [*events, self._event("response.custom_tool_call_input.done", **_place(item), **said)]
+        name = item.tool.name if item.tool else ""
+        return [*events, self._event("response.function_call_arguments.done", **_place(item), name=name, **said)]
+
+    def _close_part(self, item: Item) -> list[bytes]:
+        part = self._part
+        if part is None:
+            return []
+        said: Fields = {"refusal" if part.kind == "refusal" else "text": part.text}
+        extra: Fields = {"logprobs": part.logprobs} if part.kind == "output_text" else {}
+        events = [self._in_part(f"response.{part.kind}.done", item, **said, **extra)]
+        events.append(self._in_part("response.content_part.done", item, part=part.wire()))
+        self._part = None
+        return events
+
+    def _in_part(self, kind: str, item: Item, **fields: object) -> bytes:
+        place = len(item.parts) - 1
+        return self._event(kind, item_id=item.item_id, output_index=item.index, content_index=place, **fields)
+
+    def _event(self, kind: str, **fields: object) -> bytes:
+        event = {"type": kind, "sequence_number": self._sequence, **fields}
+        self._sequence += 1
+        return b"event: " + kind.encode() + b"\ndata: " + msgspec.json.encode(event) + b"\n\n"
+
+
+def _place(item: Item) -> Fields:
+    return {"item_id": item.item_id, "output_index": item.index}
+
+
+def _first(choices: object) -> Fields:
+    found = cast(list[object], choices) if isinstance(choices, list) else []
+    return cast(Fields, found[0]) if found and isinstance(found[0], dict) else {}
+
+
+def _calls(message: Mapping[str, object]) -> list[Fields]:
+    calls = message.get("tool_calls")
+    found = cast(list[object], calls) if isinstance(calls, list) else []
+    return [cast(Fields, call) for call in found if isinstance(call, dict)]

@@ -1,0 +1,206 @@
+"""OpenAI's Responses as an endpoint in front of any backend: the request as an OpenAI chat body. Pure.
+
+The way back is responses_events.py. What is lost on the way is listed in docs/backends.md.
+"""
+
+from collections.abc import Iterator
+from typing import Final, cast
+
+import msgspec
+
+from backends.endpoints.responses_tools import Tools, arguments_of, is_among_some, parse_tools
+from backends.formats.chat_fields import in_background, invalid, list_of, object_of, untranslatable
+from backends.formats.json_objects import Fields, decode_object, part_of, text_of
+from backends.formats.past_thinking import THOUGHT, is_our_reasoning, name_thoughts, thought_of
+
+SAME: Final = (
+    "model",
+    "temperature",
+    "top_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "parallel_tool_calls",
+    "user",
+    "safety_identifier",
+    "prompt_cache_key",
+    "service_tier",
+    "metadata",
+)
+"""Fields that are called the same in both."""
+LOGPROBS: Final = "message.output_text.logprobs"
+"""How `include` asks for them."""
+KEPT_ELSEWHERE: Final = ("previous_response_id", "conversation", "prompt")
+"""Fields that lean on what one provider keeps."""
+CALLS: Final = ("function_call", "custom_tool_call")
+OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
+
+
+def chat_body_from_responses(body: bytes, *, thoughts: tuple[str, ...] = ()) -> bytes:
+    """An OpenAI chat body that asks the same, with past reasoning under the names in `thoughts`, which others refuse.
+    Raises UpstreamRejected, naming the field; Untranslatable where other backends could be asked it."""
+    fields = decode_object(body)
+    if fields is None:
+        raise invalid("body", "must be a JSON object")
+    if fields.get("background"):
+        raise in_background()
+    for name in KEPT_ELSEWHERE:
+        if fields.get(name):
+            why = (
+                "is kept at a provider; send what it stands for, or ask a model whose provider offers the Responses API"
+            )
+            raise untranslatable(name, why)
+    if fields.get("moderation"):
+        raise untranslatable("moderation", "only OpenAI moderates an answer on the way; ask one of its models")
+    chat: Fields = {name: fields[name] for name in SAME if fields.get(name) is not None}
+    tools = parse_tools(fields)
+    chat["messages"] = [name_thoughts(message, thoughts) for message in _messages(fields, tools)]
+    if not chat["messages"]:
+        raise invalid("input", "needs at least one item")
+    if fields.get("stream") is True:
+        chat |= {"stream": True, "stream_options": {"include_usage": True}}
+    text = part_of(fields, "text")
+    choice = fields.get("tool_choice")
+    optional: Fields = {
+        "max_tokens": fields.get("max_output_tokens"),
+        "tools": tools.functions(choice),
+        "tool_choice": _tool_choice(choice, tools),
+        "response_format": _response_format(part_of(text, "format")),
+        "verbosity": text.get("verbosity"),
+        "reasoning_effort": part_of(fields, "reasoning").get("effort"),
+    }
+    if isinstance(fields.get("top_logprobs"), int):
+        optional |= {"logprobs": True, "top_logprobs": fields["top_logprobs"]}
+    elif LOGPROBS in list_of(fields.get("include"), "include"):
+        optional["logprobs"] = True
+    return msgspec.json.encode(chat | {name: value for name, value in optional.items() if value})
+
+
+def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
+    if instructions := text_of(fields, "instructions"):
+        yield {"role": "system", "content": instructions}
+    given = fields.get("input")
+    if isinstance(given, str):
+        yield {"role": "user", "content": given}
+        return
+    answer: Fields | None = None
+    thought = ""
+    for place, item in enumerate(list_of(given, "input")):
+        where = f"input[{place}]"
+        fields = object_of(item, where)
+        kind = fields.get("type") or ("message" if "role" in fields else "item_reference")
+        if kind == "reasoning":
+            thought = thought_of(fields)
+            continue
+        if is_our_reasoning(fields):  # a reference to it, and nothing is kept
+            continue
+        message = _call(fields, tools, where) if kind in CALLS else _message(fields, str(kind), where)
+        if thought and message["role"] == "assistant":
+            message[THOUGHT] = thought
+        thought = ""
+        joined = _joined(answer, message) if answer is not None else None
+        if joined is None and answer is not None:
+            yield answer
+        answer = joined or message
+    if answer is not None:
+        yield answer
+
+
+def _joined(answer: Fields, message: Fields) -> Fields | None:
+    """One message of two, where a model's calls and what it says with them are items of one answer.
+
+    Many backends want a call's result right behind the message with the call, and no two answers in a row.
+    """
+    if answer["role"] != "assistant" or message["role"] != "assistant":
+        return None
+    calls = [cast(list[Fields], one.get("tool_calls") or []) for one in (answer, message)]
+    if not any(calls):
+        return None
+    content, thought = (
+        "\n\n".join(str(text) for one in (answer, message) if (text := one.get(name))) for name in ("content", THOUGHT)
+    )
+    return {"role": "assistant", "content": content or None, "tool_calls": calls[0] + calls[1], THOUGHT: thought}
+
+
+def _call(fields: Fields, tools: Tools, where: str) -> Fields:
+    _require_name(fields, "name", where)
+    _require_name(fields, "call_id", where)
+    is_custom = fields.get("type") == "custom_tool_call"
+    arguments = arguments_of(fields.get("input")) if is_custom else fields.get("arguments")
+    function = {"name": tools.function_of(fields), "arguments": arguments}
+    call = {"id": fields.get("call_id"), "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+def _require_name(fields: Fields, name: str, where: str) -> None:
+    if not text_of(fields, name):
+        raise invalid(f"{where}.{name}", "must be a text that is not empty")
+
+
+def _message(fields: Fields, kind: str, where: str) -> Fields:
+    if kind in OUTPUTS:
+        _require_name(fields, "call_id", where)
+        output = fields.get("output")
+        parts = [] if isinstance(output, str) else list(_parts(output, f"{where}.output"))
+        content = output if isinstance(output, str) else parts
+        return {"role": "tool", "tool_call_id": fields.get("call_id"), "content": content}
+    if kind == "item_reference":
+        raise untranslatable(
+            f"{where}.type", "no item is kept for this model; have your client send it whole (store: false)"
+        )
+    if kind != "message":
+        raise untranslatable(f"{where}.type", f"an item of type {kind!r} cannot be sent to this model")
+    role, content = fields.get("role"), fields.get("content")
+    if role not in ("user", "assistant", "system", "developer"):
+        raise invalid(f"{where}.role", "must be user, assistant, system or developer")
+    # Many backends know no developer.
+    role = "system" if role == "developer" else role
+    if isinstance(content, str):
+        return {"role": role, "content": content}
+    parts = list(_parts(content, f"{where}.content"))
+    if role == "assistant":
+        return {"role": role, "content": "".join(text_of(part, "text") or "" for part in parts)}
+    return {"role": role, "content": parts}
+
+
+def _parts(content: object, where: str) -> Iterator[Fields]:
+    for place, item in enumerate(list_of(content, where)):
+        here = f"{where}[{place}]"
+        part = object_of(item, here)
+        kind = part.get("type")
+        if kind in ("input_text", "output_text", "text"):
+            yield {"type": "text", "text": text_of(part, "text") or ""}
+        elif kind == "refusal":
+            yield {"type": "text", "text": text_of(part, "refusal") or ""}
+        elif kind == "input_image" and (url := text_of(part, "image_url")):
+            detail = part.get("detail")
+            yield {"type": "image_url", "image_url": {"url": url} | ({"detail": detail} if detail else {})}
+        elif kind == "input_file" and (data := text_of(part, "file_data")):
+            yield {"type": "file", "file": {"filename": text_of(part, "filename") or "file", "file_data": data}}
+        elif kind == "input_audio":
+            yield {"type": "input_audio", "input_audio": part.get("input_audio")}
+        else:
+            raise untranslatable(here, f"a part of type {kind!r} that is not sent along cannot reach this model")
+
+
+def _tool_choice(choice: object, tools: Tools) -> object:
+    if is_among_some(choice):
+        choice = cast(Fields, choice).get("mode") or choice
+    if choice is None or choice in ("auto", "none", "required"):
+        return choice
+    if not isinstance(choice, dict):
+        raise invalid("tool_choice", "must be auto, none, required or an object")
+    fields = cast(Fields, choice)
+    if fields.get("type") not in ("function", "custom"):
+        raise untranslatable("tool_choice", "only auto, none, required or a function can be asked of this model")
+    if not text_of(fields, "name"):
+        raise invalid("tool_choice.name", "must be a function's name")
+    return {"type": "function", "function": {"name": tools.function_of(fields)}}
+
+
+def _response_format(wanted: object) -> Fields | None:
+    fields = cast(Fields, wanted)
+    kind = fields.get("type")
+    if kind == "json_schema":
+        described = ("name", "description", "schema", "strict")
+        return {"type": kind, "json_schema": {name: fields[name] for name in described if fields.get(name) is not None}}
+    return {"type": kind} if kind == "json_object" else None

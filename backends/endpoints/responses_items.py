@@ -1,0 +1,177 @@
+"""What a response of the Responses API is made of: its head, and the items of its output under construction. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, cast
+
+from backends.endpoints.responses_tools import Tool, ToolKind, echo, input_of
+from backends.formats.json_objects import Fields, part_of
+from backends.formats.past_thinking import seal
+from backends.usage import Usage
+
+Status = Literal["in_progress", "completed", "incomplete"]
+ItemKind = Literal["message", "reasoning", "call"]
+PartKind = Literal["output_text", "refusal", "reasoning_text"]
+
+ECHOED: Final[Fields] = {
+    "background": False,
+    "frequency_penalty": 0,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "presence_penalty": 0,
+    "prompt_cache_key": None,
+    "safety_identifier": None,
+    "service_tier": "default",
+    "temperature": 1,
+    "tool_choice": "auto",
+    "top_logprobs": 0,
+    "top_p": 1,
+    "truncation": "disabled",
+}
+"""Fields of the request that a response repeats, as they are when they were not given: OpenAI's defaults, since the
+types of some clients want a number."""
+INCOMPLETE: Final[Mapping[object, str]] = {"length": "max_output_tokens", "content_filter": "content_filter"}
+"""Why a response is not complete, by the chat's finish reason; with any other it is."""
+ENCRYPTED: Final = "reasoning.encrypted_content"
+"""How `include` asks that reasoning can be sent back to a provider that keeps none."""
+PREFIXES: Final[Mapping[ItemKind, str]] = {"message": "msg", "reasoning": "rs"}
+CALL_PREFIXES: Final[Mapping[ToolKind, str]] = {"function": "fc", "custom": "ctc"}
+CALL_TYPES: Final[Mapping[ToolKind, str]] = {"function": "function_call", "custom": "custom_tool_call"}
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseHead:
+    """What every response of one request repeats. `created_at` is Unix seconds; `asked` the caller's own fields."""
+
+    response_id: str
+    created_at: int
+    asked: Fields
+
+    @property
+    def seals_thoughts(self) -> bool:
+        """Whether the caller keeps reasoning itself, in the one place that such clients send back."""
+        include = self.asked.get("include")
+        return isinstance(include, list) and ENCRYPTED in include
+
+    def document(
+        self, model: str, output: list[Fields], status: Status, usage: Usage | None, *, reason: str | None = None
+    ) -> Fields:
+        """A whole response. `reason` says why it is incomplete."""
+        tools = self.asked.get("tools")
+        return {
+            "id": self.response_id,
+            "object": "response",
+            "created_at": self.created_at,
+            "completed_at": None,
+            "status": status,
+            "error": None,
+            "incomplete_details": {"reason": reason} if reason else None,
+            "model": model,
+            "output": output,
+            "previous_response_id": None,
+            "store": False,
+            **{name: absent if (said := self.asked.get(name)) is None else said for name, absent in ECHOED.items()},
+            **({"user": user} if (user := self.asked.get("user")) is not None else {}),
+            "tools": [echo(tool) for tool in cast(list[object], tools)] if isinstance(tools, list) else [],
+            "reasoning": {"effort": None, "summary": None, **part_of(self.asked, "reasoning")},
+            "text": {"format": {"type": "text"}, **part_of(self.asked, "text")},
+            "usage": None if usage is None else usage_wire(usage),
+        }
+
+    def finished(
+        self, model: str, output: list[Fields], finish_reason: object, usage: Usage | None, *, at: int | None = None
+    ) -> Fields:
+        """A whole response as the chat's finish reason leaves it. `at` is Unix seconds."""
+        reason, status = INCOMPLETE.get(finish_reason), status_of(finish_reason)
+        document = self.document(model, output, status, usage, reason=reason)
+        return document | {"completed_at": at if status == "completed" else None}
+
+
+def status_of(finish_reason: object) -> Literal["completed", "incomplete"]:
+    """A response's status, by the chat's finish reason."""
+    return "incomplete" if finish_reason in INCOMPLETE else "completed"
+
+
+def usage_wire(usage: Usage) -> Fields:
+    """Our usage in the words of the Responses API, all of which its types demand."""
+    written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
+    return {
+        "input_tokens": usage.input_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cached_input_tokens, "cache_write_tokens": written},
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+    }
+
+
+@dataclass(slots=True)
+class Part:
+    """One part of an item's content under construction. `logprobs` are those of a text's tokens."""
+
+    kind: PartKind
+    pieces: list[str] = field(default_factory=list[str])
+    logprobs: list[object] = field(default_factory=list[object])
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    def wire(self) -> Fields:
+        if self.kind == "refusal":
+            return {"type": self.kind, "refusal": self.text}
+        if self.kind == "reasoning_text":
+            return {"type": self.kind, "text": self.text}
+        return {"type": self.kind, "text": self.text, "annotations": [], "logprobs": list(self.logprobs)}
+
+
+@dataclass(slots=True)
+class Item:
+    """One item of the output under construction; `tool` and `arguments` are a call's, `parts` what others hold.
+    `is_sealed`: what was thought stands in `encrypted_content` too."""
+
+    kind: ItemKind
+    response_id: str
+    index: int
+    call_id: str = ""
+    tool: Tool | None = None
+    arguments: list[str] = field(default_factory=list[str])
+    parts: list[Part] = field(default_factory=list[Part])
+    is_sealed: bool = False
+
+    @property
+    def item_id(self) -> str:
+        return f"{PREFIXES.get(self.kind) or CALL_PREFIXES[self.tool_kind]}_{self.response_id}_{self.index}"
+
+    @property
+    def tool_kind(self) -> ToolKind:
+        return "function" if self.tool is None else self.tool.kind
+
+    @property
+    def thought(self) -> str:
+        return "".join(part.text for part in self.parts)
+
+    def said(self) -> Fields:
+        """What a call says."""
+        arguments = "".join(self.arguments)
+        return {"input": input_of(arguments)} if self.tool_kind == "custom" else {"arguments": arguments}
+
+    def wire(self, status: Status = "completed") -> Fields:
+        head: Fields = {"type": self.kind, "id": self.item_id, "status": status}
+        if self.tool is not None:
+            place: Fields = {} if self.tool.namespace is None else {"namespace": self.tool.namespace}
+            named: Fields = {"type": CALL_TYPES[self.tool.kind], "call_id": self.call_id, "name": self.tool.name}
+            return head | named | place | self.said()
+        content = [part.wire() for part in self.parts]
+        if self.kind == "message":
+            return head | {"role": "assistant", "content": content}
+        sealed: Fields = {"encrypted_content": seal(self.thought)} if self.is_sealed else {}
+        return head | {"summary": [], "content": content} | sealed
+
+
+def logprobs_of(choice: Mapping[str, object]) -> list[object]:
+    """Those of a choice's tokens; the two formats write them alike."""
+    found = part_of(choice, "logprobs").get("content")
+    return cast(list[object], found) if isinstance(found, list) else []

@@ -1,0 +1,134 @@
+"""The tools of a Responses request as a chat's functions, and which of them a chat's call means. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, cast
+
+import msgspec
+
+from backends.formats.chat_fields import invalid, list_of, object_of, untranslatable
+from backends.formats.json_objects import Fields, decode_object, part_of, text_of
+
+ToolKind = Literal["function", "custom"]
+FREE_TEXT: Final[Fields] = {
+    "type": "object",
+    "properties": {"input": {"type": "string"}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
+"""What a custom tool takes, as a function: one text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool as it was asked for; `fields` are its own."""
+
+    kind: ToolKind
+    name: str
+    namespace: str | None
+    fields: Fields
+
+
+class Tools:
+    """The tools of one request, each with the name that its chat function has: its own, and where two share that, with
+    its namespace before it."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        found = list(tools)
+        names = [tool.name for tool in found]
+        self._by_function = {
+            tool.name
+            if names.count(tool.name) == 1 or tool.namespace is None
+            else f"{tool.namespace}__{tool.name}": tool
+            for tool in found
+        }
+
+    def functions(self, choice: object = None) -> list[Fields]:
+        """The chat's tools; those that a choice among some of them allows."""
+        allowed = None if not is_among_some(choice) else list_of(cast(Fields, choice).get("tools"), "tool_choice.tools")
+        names = None if allowed is None else [object_of(tool, "tool_choice.tools").get("name") for tool in allowed]
+        return [
+            _function(name, tool) for name, tool in self._by_function.items() if names is None or tool.name in names
+        ]
+
+    def function_of(self, item: Mapping[str, object]) -> object:
+        """What the function is called that a call, or a choice, names."""
+        name, namespace = item.get("name"), item.get("namespace")
+        for function, tool in self._by_function.items():
+            if tool.name == name and (tool.namespace == namespace or namespace is None):
+                return function
+        return name
+
+    def called(self, function: str) -> Tool:
+        """Which tool is meant; a function that nobody asked for stands for itself."""
+        return self._by_function.get(function) or Tool("function", function, None, {})
+
+
+def parse_tools(fields: Fields) -> Tools:
+    """Raises UpstreamRejected; Untranslatable for a tool that only its provider can run."""
+    return Tools(_tools(list_of(fields.get("tools"), "tools"), "tools", None))
+
+
+def _tools(tools: list[object], where: str, namespace: str | None) -> Iterator[Tool]:
+    for place, tool in enumerate(tools):
+        here = f"{where}[{place}]"
+        fields = object_of(tool, here)
+        kind = fields.get("type")
+        if kind == "namespace" and namespace is None:
+            yield from _tools(list_of(fields.get("tools"), f"{here}.tools"), f"{here}.tools", _name(fields, here))
+        elif kind in ("function", "custom"):
+            yield Tool(kind, _name(fields, here), namespace, fields)
+        elif not _is_search_of_nothing_live(fields):
+            raise untranslatable(
+                f"{here}.type",
+                f"a tool of type {kind!r} works at its provider alone; leave it out, or ask a model whose provider "
+                "offers the Responses API",
+            )
+
+
+def _is_search_of_nothing_live(fields: Fields) -> bool:
+    """A search that may not reach the web, which coding agents offer with every request: an answer can do without."""
+    return fields.get("type") == "web_search" and fields.get("external_web_access") is False
+
+
+def _name(fields: Fields, where: str) -> str:
+    name = text_of(fields, "name")
+    if not name:
+        raise invalid(f"{where}.name", "must be the tool's name")
+    return name
+
+
+def _function(name: str, tool: Tool) -> Fields:
+    if tool.kind == "function":
+        said = {
+            key: tool.fields[key] for key in ("description", "parameters", "strict") if tool.fields.get(key) is not None
+        }
+        return {"type": "function", "function": {"name": name, **said}}
+    description = text_of(tool.fields, "description") or ""
+    form = part_of(tool.fields, "format")
+    if form.get("type") == "grammar":
+        description += f"\n\nThe input must follow this {form.get('syntax')} grammar:\n{form.get('definition')}"
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": FREE_TEXT}}
+
+
+def is_among_some(choice: object) -> bool:
+    """Whether a tool_choice allows some of the tools."""
+    return isinstance(choice, dict) and cast(Fields, choice).get("type") == "allowed_tools"
+
+
+def arguments_of(text: object) -> str:
+    """A custom tool's input as a function's arguments."""
+    return msgspec.json.encode({"input": text}).decode()
+
+
+def input_of(arguments: str) -> str:
+    """A function's arguments as a custom tool's input; arguments that are none are what the model meant to say."""
+    said = text_of(decode_object(arguments.encode()) or {}, "input")
+    return arguments if said is None else said
+
+
+def echo(tool: object) -> object:
+    """A tool as a response repeats it: a function with all the members that clients' types demand."""
+    if not isinstance(tool, dict) or cast(Fields, tool).get("type") != "function":
+        return cast(object, tool)
+    return {"description": None, "parameters": None, "strict": False, **cast(Fields, tool)}

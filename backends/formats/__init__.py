@@ -1,0 +1,1 @@
+"""What each provider says on the wire, and how it becomes chat and back."""

@@ -1,0 +1,251 @@
+"""Anthropic's answers and events as OpenAI's. No IO, no clock. The request's way there is anthropic_request.py.
+
+What cannot be said in either direction is listed in docs/backends.md and held there by a test.
+"""
+
+from collections.abc import Mapping
+from typing import Final, cast
+
+import msgspec
+
+from backends.errors import BackendError, StreamBroken, UnreadableAnswer
+from backends.formats.chat_chunks import (
+    Answer,
+    Head,
+    done_chunk,
+    finish_chunk,
+    reasoning_chunk,
+    role_chunk,
+    text_chunk,
+    tool_arguments_chunk,
+    tool_start_chunk,
+    usage_chunk,
+)
+from backends.formats.json_objects import Fields, decode_object, part_of, text_of
+from backends.formats.openai import error_body
+from backends.formats.usage_wire import MalformedUsage, checked, token_count
+from backends.http.errors import error_from_event, no_answer
+from backends.http.stream_reader import StreamReader
+from backends.protocol import Chunk
+from backends.usage import Usage
+
+TOO_LONG: Final = "context_length_exceeded"
+"""OpenAI's code, which clients look for."""
+_TOO_LONG: Final = ("prompt is too long", "input length and `max_tokens` exceed context limit")
+FINISH_REASONS: Final[Mapping[str, str]] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
+
+_BESIDE: Final = "compaction"
+"""The iteration whose tokens are billed beside those that the usage itself sums up."""
+_ELSEWHERE: Final = frozenset({"advisor_message", "fallback_message"})
+"""Iterations of another model, at its prices."""
+_AT_NO_SURCHARGE: Final = frozenset({"standard", "global", "not_available"})
+
+
+def parse_messages_usage(wire: object) -> Usage:
+    """Anthropic's usage, whose `input_tokens` leaves cached tokens out, in our classes. Raises MalformedUsage.
+
+    What another model did for the answer counts as tool calls whose bill nobody tells.
+    """
+    if not isinstance(wire, Mapping):
+        raise MalformedUsage("usage is not an object")
+    usage = cast(Mapping[str, object], wire)
+    iterations = usage.get("iterations")
+    found = cast(list[object], iterations) if isinstance(iterations, list) else []
+    parts = [cast(Fields, part) for part in found if isinstance(part, dict)]
+    counted = [_tokens(usage), *(_tokens(part) for part in parts if part.get("type") == _BESIDE)]
+    return checked(
+        Usage(
+            input_tokens=sum(one.input_tokens for one in counted),
+            cached_input_tokens=sum(one.cached_input_tokens for one in counted),
+            cache_write_5m_tokens=sum(one.cache_write_5m_tokens for one in counted),
+            cache_write_1h_tokens=sum(one.cache_write_1h_tokens for one in counted),
+            output_tokens=sum(one.output_tokens for one in counted),
+            reasoning_tokens=sum(one.reasoning_tokens for one in counted),
+            service_tier=service_tier(usage),
+            web_searches=token_count(
+                part_of(usage, "server_tool_use").get("web_search_requests"), "web_search_requests"
+            ),
+            other_tool_calls=sum(part.get("type") in _ELSEWHERE for part in parts),
+        )
+    )
+
+
+def service_tier(said: Mapping[str, object]) -> str | None:
+    """What a token's price depends on beside its kind, in a usage or a request: `fast`, `us`, `fast+us` or a tier."""
+    asked = (text_of(said, "speed"), text_of(said, "inference_geo"))
+    return "+".join(one for one in asked if one and one not in _AT_NO_SURCHARGE) or text_of(said, "service_tier")
+
+
+def _tokens(usage: Mapping[str, object]) -> Usage:
+    if usage.get("input_tokens") is None or usage.get("output_tokens") is None:
+        raise MalformedUsage("input_tokens or output_tokens is missing")
+    read = token_count(usage.get("cache_read_input_tokens"), "cache_read_input_tokens")
+    written = token_count(usage.get("cache_creation_input_tokens"), "cache_creation_input_tokens")
+    hour = token_count(part_of(usage, "cache_creation").get("ephemeral_1h_input_tokens"), "ephemeral_1h_input_tokens")
+    if hour > written:
+        raise MalformedUsage("more tokens cached for an hour than cached at all")
+    return Usage(
+        input_tokens=token_count(usage["input_tokens"], "input_tokens") + read + written,
+        cached_input_tokens=read,
+        cache_write_5m_tokens=written - hour,
+        cache_write_1h_tokens=hour,
+        output_tokens=token_count(usage["output_tokens"], "output_tokens"),
+        reasoning_tokens=token_count(part_of(usage, "output_tokens_details").get("thinking_tokens"), "thinking_tokens"),
+    )
+
+
+def believable_usage(wire: object) -> tuple[Usage | None, bool]:
+    """(usage, whether one came that cannot be believed)."""
+    if wire is None:
+        return None, False
+    try:
+        return parse_messages_usage(wire), False
+    except MalformedUsage:
+        return None, True
+
+
+def openai_error(body: bytes) -> bytes:
+    """Anthropic's error body in OpenAI's shape."""
+    error = part_of(decode_object(body) or {}, "error")
+    message = text_of(error, "message") or "the provider refused the request"
+    return error_body(
+        message,
+        kind=text_of(error, "type") or "invalid_request_error",
+        code=TOO_LONG if message.startswith(_TOO_LONG) else None,
+    )
+
+
+def read_message(body: bytes, *, backend: str, created: int) -> Chunk:
+    """A whole message as a plain chat answer. Raises BackendError when it is none."""
+    document = decode_object(body)
+    if document is None or document.get("type") == "error" or not isinstance(document.get("content"), list):
+        raise not_a_message(document or {}, body, backend=backend)
+    answer = Answer(Head(str(document.get("id")), str(document.get("model")), created))
+    for item in cast(list[object], document["content"]):
+        block = cast(Fields, item) if isinstance(item, dict) else {}
+        kind = block.get("type")
+        if kind == "text":
+            answer.text.append(text_of(block, "text") or "")
+        elif kind == "thinking":
+            answer.reasoning.append(text_of(block, "thinking") or "")
+        elif kind == "tool_use":
+            arguments = msgspec.json.encode(block.get("input") or {}).decode()
+            answer.add_tool_call(str(block.get("id")), str(block.get("name")), arguments)
+    answer.finish_reason = FINISH_REASONS.get(str(document.get("stop_reason")), "stop")
+    answer.usage, answer.is_usage_malformed = believable_usage(document.get("usage"))
+    return answer.chunk()
+
+
+def not_a_message(document: Fields, body: bytes, *, backend: str) -> BackendError:
+    """What a whole 200 is that holds no message: an error of the provider's, or nothing that can be read."""
+    if document.get("type") == "error" or document.get("error") is not None:
+        return error_from_event(document.get("error"), backend=backend, is_started=False)
+    usage, _ = believable_usage(document.get("usage"))
+    return no_answer(f"{backend} answered with something that is no message", body, backend=backend, usage=usage)
+
+
+class AnthropicStreamReader(StreamReader):
+    """One message stream, event by event, as OpenAI chunks."""
+
+    def __init__(self, backend: str, *, wants_usage_chunk: bool, created: int) -> None:
+        self._backend = backend
+        self._wants_usage = wants_usage_chunk
+        self._created = created
+        self._head = Head("", "", created)
+        self._usage: Fields = {}
+        self._has_usage = False
+        self._tools: dict[int, int] = {}  # content block index -> tool call index
+        self._inputs: dict[int, object] = {}  # of those tool calls whose arguments have not begun
+        self.is_started = False
+        self.is_done = False
+
+    def read(self, data: bytes) -> list[Chunk]:
+        event = decode_object(data)
+        if event is None:
+            raise self._broken("sent an event that is not JSON")
+        kind = event.get("type")
+        if kind == "error":
+            raise error_from_event(event.get("error"), backend=self._backend, is_started=self.is_started)
+        chunks = self._chunks(cast(str, kind), event)
+        self.is_started = self.is_started or bool(chunks)
+        return chunks
+
+    def end(self) -> list[Chunk]:
+        raise self._broken("ended its stream before the answer was complete")
+
+    def _chunks(self, kind: str, event: Fields) -> list[Chunk]:
+        if kind == "content_block_delta":
+            return self._delta(event, part_of(event, "delta"))
+        if kind == "message_start":
+            message = part_of(event, "message")
+            self._head = Head(str(message.get("id")), str(message.get("model")), self._created)
+            self._note_usage(message.get("usage"))
+            return [role_chunk(self._head)]
+        if kind == "content_block_start":
+            return self._block_start(event, part_of(event, "content_block"))
+        if kind == "message_delta":
+            self._note_usage(event.get("usage"))
+            reason = part_of(event, "delta").get("stop_reason")
+            return [finish_chunk(self._head, FINISH_REASONS.get(str(reason), "stop"))] if reason else []
+        if kind == "content_block_stop" and _block_index(event) in self._inputs:
+            return [self._arguments(_block_index(event))]
+        if kind == "message_stop" and self.is_started:
+            self.is_done = True
+            return [*self._final_usage(), done_chunk()]
+        return []  # ping, the end of other blocks, and kinds to come
+
+    def _block_start(self, event: Fields, block: Mapping[str, object]) -> list[Chunk]:
+        if block.get("type") == "tool_use":
+            self._inputs[_block_index(event)] = block.get("input")
+            index = self._tools.setdefault(_block_index(event), len(self._tools))
+            return [tool_start_chunk(self._head, index, str(block.get("id")), str(block.get("name")))]
+        text = block.get("text")
+        return [text_chunk(self._head, text)] if isinstance(text, str) and text else []
+
+    def _delta(self, event: Fields, delta: Mapping[str, object]) -> list[Chunk]:
+        text, thinking, arguments = delta.get("text"), delta.get("thinking"), delta.get("partial_json")
+        if isinstance(text, str) and text:
+            return [text_chunk(self._head, text)]
+        if isinstance(thinking, str) and thinking:
+            return [reasoning_chunk(self._head, thinking)]
+        index = _block_index(event)
+        if isinstance(arguments, str) and arguments and index in self._tools:
+            self._inputs.pop(index, None)
+            return [tool_arguments_chunk(self._head, self._tools[index], arguments)]
+        return []  # signatures and citations have no place in OpenAI's format
+
+    def _arguments(self, block: int) -> Chunk:
+        """Of a call that ends without having streamed any: it began with them, or has none, which OpenAI says as {}."""
+        arguments = msgspec.json.encode(self._inputs.pop(block) or {}).decode()
+        return tool_arguments_chunk(self._head, self._tools[block], arguments)
+
+    def _note_usage(self, wire: object) -> None:
+        """Later figures are cumulative and replace earlier ones; the last event leaves some out."""
+        if isinstance(wire, Mapping):
+            self._has_usage = True
+            known = cast(Mapping[str, object], wire)
+            self._usage |= {name: value for name, value in known.items() if value is not None}
+
+    def _final_usage(self) -> list[Chunk]:
+        if not self._has_usage:
+            return []
+        usage, is_malformed = believable_usage(self._usage)
+        return [usage_chunk(self._head, usage, is_shown=self._wants_usage, is_malformed=is_malformed)]
+
+    def _broken(self, what: str) -> StreamBroken | UnreadableAnswer:
+        kind = StreamBroken if self.is_started else UnreadableAnswer
+        return kind(f"{self._backend} {what}", backend=self._backend)
+
+
+def _block_index(event: Fields) -> int:
+    index = event.get("index")
+    return index if isinstance(index, int) else -1

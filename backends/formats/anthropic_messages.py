@@ -1,0 +1,94 @@
+"""Anthropic's own events, passed on as they are to a caller who speaks Anthropic, and metered on the way. Pure."""
+
+import re
+from collections.abc import Mapping
+from typing import Final, cast
+
+from backends.errors import StreamBroken, UnreadableAnswer
+from backends.formats.anthropic import FINISH_REASONS, believable_usage, not_a_message
+from backends.formats.json_objects import Fields, decode_object
+from backends.http.errors import error_from_event
+from backends.http.stream_reader import StreamReader
+from backends.protocol import Chunk
+
+_KIND: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+
+
+def read_native_message(body: bytes, *, backend: str) -> Chunk:
+    """A whole message, its bytes untouched. Raises BackendError when it is none."""
+    document = decode_object(body)
+    if document is None or document.get("type") == "error" or not isinstance(document.get("content"), list):
+        raise not_a_message(document or {}, body, backend=backend)
+    usage, is_malformed = believable_usage(document.get("usage"))
+    blocks = cast(list[object], document["content"])
+    reason = document.get("stop_reason")
+    return Chunk(
+        body,
+        has_output=bool(blocks),
+        output_characters=sum(map(_characters, blocks)),
+        finish_reason=FINISH_REASONS.get(str(reason), "stop") if reason else None,
+        usage=usage,
+        is_done=True,
+        is_usage_malformed=is_malformed,
+    )
+
+
+class NativeMessagesReader(StreamReader):
+    """One stream; every event's payload is `event: <type>`, then its data untouched."""
+
+    def __init__(self, backend: str) -> None:
+        self._backend = backend
+        self._usage: Fields = {}
+        self.is_started = False
+        self.is_done = False
+
+    def read(self, data: bytes) -> list[Chunk]:
+        event = decode_object(data)
+        kind = event.get("type") if event else None
+        if event is None or not isinstance(kind, str) or not _KIND.fullmatch(kind):
+            raise self._broken("sent an event that is not one of its own")
+        if kind == "error":
+            raise error_from_event(event.get("error"), backend=self._backend, is_started=self.is_started)
+        payload = b"event: " + kind.encode() + b"\ndata: " + data.replace(b"\n", b" ") + b"\n\n"
+        if kind == "message_stop" and not self.is_started:
+            raise self._broken("ended its stream without an answer")
+        self.is_started = self.is_started or kind != "ping"
+        return [self._chunk(kind, event, payload)]
+
+    def end(self) -> list[Chunk]:
+        raise self._broken("ended its stream before the answer was complete")
+
+    def _chunk(self, kind: str, event: Fields, payload: bytes) -> Chunk:
+        if kind in ("content_block_delta", "content_block_start"):
+            characters = _characters(event.get("delta") or event.get("content_block"))
+            return Chunk(payload, has_output=characters > 0, output_characters=characters)
+        if kind == "message_start":
+            message = event.get("message")
+            self._note(cast(Fields, message).get("usage") if isinstance(message, dict) else None)
+        if kind == "message_delta":
+            self._note(event.get("usage"))
+            usage, is_malformed = believable_usage(self._usage or None)
+            delta = event.get("delta")
+            reason = cast(Fields, delta).get("stop_reason") if isinstance(delta, dict) else None
+            finish = FINISH_REASONS.get(str(reason), "stop") if reason else None
+            return Chunk(payload, finish_reason=finish, usage=usage, is_usage_malformed=is_malformed)
+        self.is_done = kind == "message_stop"
+        return Chunk(payload, is_done=self.is_done)
+
+    def _note(self, wire: object) -> None:
+        if isinstance(wire, Mapping):
+            known = cast(Mapping[str, object], wire)
+            self._usage |= {name: value for name, value in known.items() if value is not None}
+
+    def _broken(self, what: str) -> StreamBroken | UnreadableAnswer:
+        kind = StreamBroken if self.is_started else UnreadableAnswer
+        return kind(f"{self._backend} {what}", backend=self._backend)
+
+
+def _characters(block: object) -> int:
+    if not isinstance(block, dict):
+        return 0
+    fields = cast(Fields, block)
+    said = [fields.get(name) for name in ("text", "thinking", "partial_json", "name")]
+    count = sum(len(text) for text in said if isinstance(text, str))
+    return count + (len(str(fields["input"])) if fields.get("input") else 0)

@@ -1,0 +1,162 @@
+"""An OpenAI chat body as a body of Anthropic's Messages. No IO, no clock. The answer's way back is anthropic.py.
+
+What cannot be said is listed in docs/backends.md and held there by a test.
+"""
+
+import base64
+from collections.abc import Mapping
+from typing import Final, cast
+
+import msgspec
+
+from backends.formats.chat_fields import invalid, untranslatable
+from backends.formats.chat_view import ChatView, Media, Part, Text, ToolCall, ToolResult
+from backends.formats.json_objects import Fields, number, text_of
+from backends.protocol import Call
+
+DEFAULT_MAX_TOKENS: Final = 8192
+"""Anthropic demands a limit; this one is sent when the caller gave none."""
+
+_EFFORTS: Final[Mapping[str, str]] = {
+    "none": "low",
+    "minimal": "low",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "xhigh",
+    "max": "max",
+}
+_SERVICE_TIERS: Final[Mapping[str, str]] = {"auto": "auto", "default": "standard_only"}
+_JSON_ONLY: Final = "Answer with one JSON object and nothing else."
+
+
+def build_messages_body(view: ChatView, call: Call) -> bytes:
+    """The request in Anthropic's words. Raises UpstreamRejected where it cannot be said."""
+    messages = _messages(view)
+    body: Fields = {
+        "model": call.upstream_model,
+        "max_tokens": view.max_output_tokens or DEFAULT_MAX_TOKENS,
+        "messages": messages,
+    }
+    system = [_block(part) for turn in view.turns if turn.role == "system" for part in turn.parts]
+    if view.wants_json and view.json_schema is None:
+        system.append({"type": "text", "text": _JSON_ONLY})
+    optional: Fields = {
+        "system": system,
+        "tools": [_tool(tool.name, tool.description, tool.parameters, tool.is_strict) for tool in view.tools],
+        "tool_choice": _tool_choice(view),
+        "stop_sequences": list(view.stop),
+        "output_config": _output_config(view),
+        "metadata": {"user_id": user} if (user := _user(view.fields)) else None,
+        "service_tier": _SERVICE_TIERS.get(text_of(view.fields, "service_tier") or ""),
+        "cache_control": view.fields.get("cache_control"),
+        "thinking": _thinking(view.fields.get("thinking"), messages[-1]),
+        "stream": call.is_stream,
+    }
+    body |= {name: value for name, value in optional.items() if value}
+    return msgspec.json.encode(body | _sampling(view))
+
+
+def _user(fields: Fields) -> str | None:
+    """`safety_identifier` is what OpenAI made of `user`."""
+    return text_of(fields, "safety_identifier") or text_of(fields, "user")
+
+
+def _thinking(asked: object, last: Fields) -> object:
+    """Where it is Anthropic's own: others' `enabled` says no budget, without which Anthropic refuses it. With one it
+    wants a tool's result to follow what was thought before the call, and no chat has that with its signature."""
+    if not isinstance(asked, dict):
+        return None
+    fields = cast(Fields, asked)
+    is_amid_calls = any(block["type"] == "tool_result" for block in cast(list[Fields], last["content"]))
+    has_budget = fields.get("type") == "enabled" and "budget_tokens" in fields and not is_amid_calls
+    return fields if has_budget or fields.get("type") in ("adaptive", "disabled", "between_tools") else None
+
+
+def _sampling(view: ChatView) -> Fields:
+    """Anthropic's temperature ends at 1, OpenAI's at 2. Its newer models take only one of the two, so where both are
+    given, one that changes nothing is left out."""
+    temperature, top_p = number(view.fields, "temperature"), number(view.fields, "top_p")
+    said: Fields = {}
+    if temperature is not None and not (temperature == 1 and top_p is not None):
+        said["temperature"] = min(temperature, 1)
+    if top_p is not None and not (top_p == 1 and said):
+        said["top_p"] = top_p
+    return said
+
+
+def _messages(view: ChatView) -> list[Fields]:
+    messages: list[Fields] = []
+    for turn in view.turns:
+        if turn.role == "system":
+            continue
+        blocks = [_block(part) for part in turn.parts]
+        if messages and messages[-1]["role"] == turn.role:
+            cast(list[Fields], messages[-1]["content"]).extend(blocks)
+        elif blocks:
+            messages.append({"role": turn.role, "content": blocks})
+    if not messages:
+        raise untranslatable("messages", "needs at least one user message")
+    return messages
+
+
+def _block(part: Part) -> Fields:
+    if isinstance(part, Text):
+        return _cached({"type": "text", "text": part.text}, part.cache_control)
+    if isinstance(part, ToolCall):
+        return {"type": "tool_use", "id": part.call_id, "name": part.name, "input": part.arguments}
+    if isinstance(part, ToolResult):
+        return {"type": "tool_result", "tool_use_id": part.call_id, "content": [_block(item) for item in part.parts]}
+    if part.kind == "audio":
+        raise untranslatable("messages", "this model cannot hear audio")
+    block: Fields = {"type": part.kind, "source": _source(part)}
+    if part.kind == "document" and part.name:
+        block["title"] = part.name
+    return _cached(block, part.cache_control)
+
+
+def _source(media: Media) -> Fields:
+    if media.url is not None:
+        return {"type": "url", "url": media.url}
+    if media.kind == "document" and media.media_type.startswith("text/"):
+        return {"type": "text", "media_type": "text/plain", "data": _decoded(media.data)}
+    return {"type": "base64", "media_type": media.media_type, "data": media.data}
+
+
+def _decoded(data: str) -> str:
+    try:
+        return base64.b64decode(data, validate=True).decode()
+    except ValueError as error:
+        raise invalid("messages", "a text file's data must be base64 of UTF-8 text") from error
+
+
+def _cached(block: Fields, cache_control: Fields | None) -> Fields:
+    return block | {"cache_control": cache_control} if cache_control else block
+
+
+def _tool(name: str, description: str | None, schema: Fields, is_strict: bool) -> Fields:
+    tool: Fields = {"name": name, "input_schema": schema}
+    return tool | ({"description": description} if description else {}) | ({"strict": True} if is_strict else {})
+
+
+def _tool_choice(view: ChatView) -> Fields | None:
+    choice = view.tool_choice
+    if isinstance(choice, tuple):
+        said: Fields = {"type": "tool", "name": choice[1]}
+    elif choice is not None:
+        said = {"type": {"auto": "auto", "none": "none", "required": "any"}[choice]}
+    elif view.parallel_tool_calls is False and view.tools:
+        said = {"type": "auto"}
+    else:
+        return None
+    if view.parallel_tool_calls is False and said["type"] != "none":
+        said["disable_parallel_tool_use"] = True
+    return said
+
+
+def _output_config(view: ChatView) -> Fields:
+    config: Fields = {}
+    if view.json_schema is not None:
+        config["format"] = {"type": "json_schema", "schema": view.json_schema}
+    effort = _EFFORTS.get(text_of(view.fields, "reasoning_effort") or "")
+    return config | ({"effort": effort} if effort else {})

@@ -1,0 +1,183 @@
+"""The fields of an OpenAI chat body beside its messages, checked and typed for adapters of other formats. Pure.
+
+Fields that a format cannot say are either dropped (they tune the answer: `seed`, `logit_bias`, ...) or refused (without
+them the answer would be another one: `n` above 1, audio). docs/backends.md lists which, per format.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, cast
+
+from backends.errors import Untranslatable, UpstreamRejected
+from backends.formats.answer_schema import JSON_KINDS, schema_in
+from backends.formats.json_objects import Fields, text_of
+from backends.formats.openai import error_body
+
+RANGES: Final[Mapping[str, tuple[float, float]]] = {
+    "temperature": (0, 2),
+    "top_p": (0, 1),
+    "presence_penalty": (-2, 2),
+    "frequency_penalty": (-2, 2),
+}
+EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+TEXTS: Final = ("user", "safety_identifier", "reasoning_effort", "service_tier")
+
+ToolChoice = Literal["auto", "none", "required"] | tuple[Literal["tool"], str]
+
+
+def in_background() -> UpstreamRejected:
+    """Of the Responses API, wherever it is asked."""
+    why = "what goes on when nobody listens cannot be booked; leave it out, and stream an answer that takes long"
+    return invalid("background", why)
+
+
+def untranslatable(param: str, why: str) -> Untranslatable:
+    """The caller's request cannot be said in this backend's format."""
+    return Untranslatable(f"{param}: {why}", status=400, body=_body(param, why, "unsupported_parameter"))
+
+
+def invalid(param: str, why: str) -> UpstreamRejected:
+    """The caller's request is wrong in any format."""
+    return UpstreamRejected(f"{param}: {why}", status=400, body=_body(param, why, "invalid_value"))
+
+
+def _body(param: str, why: str, code: str) -> bytes:
+    return error_body(f"{param}: {why}", kind="invalid_request_error", code=code, param=param)
+
+
+def object_of(value: object, where: str) -> Fields:
+    """A JSON object. Raises UpstreamRejected."""
+    if not isinstance(value, dict):
+        raise invalid(where, "must be an object")
+    return cast(Fields, value)
+
+
+def list_of(value: object, where: str) -> list[object]:
+    """A JSON list, empty where it is null. Raises UpstreamRejected."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise invalid(where, "must be a list")
+    return cast(list[object], value)
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    name: str
+    description: str | None
+    parameters: Fields
+    is_strict: bool
+
+
+def check_fields(fields: Fields) -> None:
+    """Whether what is passed on has the type and range it has at OpenAI. Raises UpstreamRejected, naming the field."""
+    for name, (least, most) in RANGES.items():
+        value = fields.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise invalid(name, "must be a number")
+        if not least <= value <= most:
+            raise invalid(name, f"must be from {least} to {most}, not {value}")
+    for name in TEXTS:
+        if not isinstance(fields.get(name), str | None):
+            raise invalid(name, "must be a string")
+    if (effort := fields.get("reasoning_effort")) is not None and effort not in EFFORTS:
+        raise invalid("reasoning_effort", f"must be one of {', '.join(EFFORTS)}")
+    seed = fields.get("seed")
+    if isinstance(seed, bool) or not isinstance(seed, int | None):
+        raise invalid("seed", "must be an integer")
+    if not isinstance(fields.get("parallel_tool_calls"), bool | None):
+        raise invalid("parallel_tool_calls", "must be true or false")
+
+
+def refuse_unsayable(fields: Fields) -> None:
+    """Raises UpstreamRejected for fields without which the answer would be another one."""
+    if fields.get("n") not in (None, 1):
+        raise untranslatable("n", "only one choice can be asked of this model")
+    if "audio" in list_of(fields.get("modalities"), "modalities"):
+        raise untranslatable("modalities", "this model cannot answer with audio")
+    if fields.get("audio") is not None:
+        raise untranslatable("audio", "this model cannot answer with audio")
+    if fields.get("moderation") is not None:
+        raise untranslatable("moderation", "only OpenAI moderates a chat on the way; ask one of its models")
+    if fields.get("web_search_options") is not None:
+        raise untranslatable("web_search_options", "this model cannot search the web here")
+
+
+def parse_stop(stop: object) -> tuple[str, ...]:
+    """The sequences that end an answer; empty ones mean nothing."""
+    found = [stop] if isinstance(stop, str) else list_of(stop, "stop")
+    if not all(isinstance(item, str) for item in found):
+        raise invalid("stop", "must be a string or a list of strings")
+    return tuple(item for item in cast(list[str], found) if item)
+
+
+def parse_response_format(value: object) -> tuple[Fields | None, bool]:
+    """(schema, whether JSON is wanted)."""
+    if value is None:
+        return None, False
+    form = object_of(value, "response_format")
+    kind, schema = form.get("type"), schema_in(form)
+    if kind == "text":
+        return None, False
+    if kind not in JSON_KINDS:
+        raise invalid("response_format", "must be text, json_object or json_schema")
+    if schema is None and kind != "json_schema":
+        return None, True
+    return object_of(schema, "response_format.json_schema.schema"), True
+
+
+def parse_tools(fields: Fields) -> tuple[tuple[Tool, ...], ToolChoice | None]:
+    """The tools and the choice among them, whether they are called tools or, as once, functions.
+
+    A choice among some of them is said by leaving the others out.
+    """
+    tools = tuple(_tools(fields))
+    choice = fields.get("tool_choice")
+    if choice is None and (called := fields.get("function_call")) is not None:
+        choice = {"function": called} if isinstance(called, dict) else called
+    if not isinstance(choice, dict) or cast(Fields, choice).get("type") != "allowed_tools":
+        return tools, _tool_choice(choice)
+    allowed = object_of(cast(Fields, choice).get("allowed_tools"), "tool_choice.allowed_tools")
+    where = "tool_choice.allowed_tools.tools"
+    wanted = {
+        text_of(object_of(object_of(item, where).get("function"), where), "name")
+        for item in list_of(allowed.get("tools"), where)
+    }
+    return tuple(tool for tool in tools if tool.name in wanted), _tool_choice(allowed.get("mode"))
+
+
+def _tools(fields: Fields) -> Iterator[Tool]:
+    tools = [*list_of(fields.get("tools"), "tools")]
+    tools += [{"type": "function", "function": function} for function in list_of(fields.get("functions"), "functions")]
+    for position, item in enumerate(tools):
+        tool = object_of(item, f"tools[{position}]")
+        if tool.get("type") != "function":
+            raise untranslatable(f"tools[{position}].type", "only functions can be translated")
+        function = object_of(tool.get("function"), f"tools[{position}].function")
+        parameters = function.get("parameters")
+        name = text_of(function, "name")
+        if not name:
+            raise invalid(f"tools[{position}].function.name", "must be a name")
+        yield Tool(
+            name=name,
+            description=text_of(function, "description"),
+            parameters=cast(Fields, parameters)
+            if isinstance(parameters, dict)
+            else {"type": "object", "properties": {}},
+            is_strict=function.get("strict") is True,
+        )
+
+
+def _tool_choice(choice: object) -> ToolChoice | None:
+    if choice is None or choice == "auto" or choice == "none" or choice == "required":
+        return cast(Literal["auto", "none", "required"] | None, choice)
+    if isinstance(choice, dict):
+        function = cast(Fields, choice).get("function")
+        name = text_of(cast(Fields, function), "name") if isinstance(function, dict) else None
+        if name:
+            return ("tool", name)
+        if cast(Fields, choice).get("type") == "custom":
+            raise untranslatable("tool_choice", "only functions can be translated")
+    raise invalid("tool_choice", "must be auto, none, required or a function")

@@ -1,0 +1,59 @@
+"""The error bodies of servers that speak OpenAI's format in all but this, in OpenAI's shape. Pure.
+
+Seen: vLLM's `{"object": "error", "message": ...}`, Ollama's and TGI's `{"error": "..."}`, Mistral's
+`{"message": {"detail": [...]}}`, FastAPI's `{"detail": ...}` with a text or a list of what is wrong where, and Google's
+list of one error.
+"""
+
+from typing import Final, cast
+
+from backends.formats.json_objects import Fields, decode_object, part_of, text_of
+from backends.formats.openai import error_body
+
+_WRAPPERS: Final = ("error", "message", "detail", "msg")
+
+
+def in_openai_shape(body: bytes) -> bytes:
+    """The body itself where it is an error of OpenAI's, or where nothing in it can be read as a message."""
+    document = decode_object(body)
+    if document is None and body.lstrip().startswith(b"["):
+        return _of_google(body)
+    if document is None or text_of(part_of(document, "error"), "message"):
+        return body
+    message = _message(document)
+    if message is None:
+        return body
+    return error_body(
+        message, kind="invalid_request_error", code=text_of(document, "code"), param=text_of(document, "param")
+    )
+
+
+def _of_google(body: bytes) -> bytes:
+    """Its endpoint for OpenAI's clients says errors as a list of one, whose code is the status."""
+    document = decode_object(body.strip()[1:-1])
+    error = part_of(document or {}, "error")
+    message, status = text_of(error, "message"), text_of(error, "status")
+    if message is None:
+        return body
+    return error_body(message, kind="invalid_request_error", code=status.lower() if status else None)
+
+
+def _message(value: object, levels: int = 4) -> str | None:
+    """The first text under one of the usual names; a list's are joined, each with the place it speaks of."""
+    if isinstance(value, str):
+        return value or None
+    if levels and isinstance(value, list):
+        found = [text for item in cast(list[object], value) if (text := _placed(item, levels - 1))]
+        return "; ".join(found) or None
+    if levels and isinstance(value, dict):
+        fields = cast(Fields, value)
+        return next((text for name in _WRAPPERS if (text := _message(fields.get(name), levels - 1))), None)
+    return None
+
+
+def _placed(item: object, levels: int) -> str | None:
+    text = _message(item, levels)
+    place = cast(Fields, item).get("loc") if isinstance(item, dict) else None
+    if text is None or not isinstance(place, list):
+        return text
+    return f"{'.'.join(str(part) for part in cast(list[object], place))}: {text}"

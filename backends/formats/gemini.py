@@ -1,0 +1,325 @@
+"""Gemini's generateContent format as values: an OpenAI chat body into it, its answers and events back. No IO, no clock.
+
+What cannot be said in either direction is listed in docs/backends.md and held there by a test.
+"""
+
+import mimetypes
+from collections.abc import Iterator, Mapping
+from typing import Final, cast
+
+import msgspec
+
+from backends.errors import BackendError, StreamBroken, UnreadableAnswer
+from backends.formats.chat_chunks import (
+    Answer,
+    Head,
+    delta_chunk,
+    done_chunk,
+    finish_chunk,
+    reasoning_chunk,
+    role_chunk,
+    text_chunk,
+    usage_chunk,
+)
+from backends.formats.chat_fields import untranslatable
+from backends.formats.chat_view import ChatView, Media, Part, Text, ToolCall, ToolResult
+from backends.formats.json_objects import Fields, decode_object, number, part_of, text_of
+from backends.formats.openai import error_body
+from backends.formats.usage_wire import MalformedUsage, checked, token_count
+from backends.http.errors import error_from_event, no_answer
+from backends.http.stream_reader import StreamReader
+from backends.protocol import Chunk
+from backends.usage import Usage
+
+FINISH_REASONS: Final[Mapping[str, str]] = {"STOP": "stop", "MAX_TOKENS": "length"}
+"""Any other one cut the answer off: filters of many names, calls that the model spoilt, and reasons to come."""
+_UNSIGNED: Final = "skip_thought_signature_validator"
+"""What Google's documentation says to send for a function call whose thought signature is not known."""
+
+_NUMBERS: Final[Mapping[str, str]] = {
+    "temperature": "temperature",
+    "top_p": "topP",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+    "seed": "seed",
+}
+_THINKING: Final[Mapping[str, str]] = {
+    "none": "minimal",
+    "minimal": "minimal",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "high",
+}
+_MODES: Final[Mapping[str, str]] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+
+
+def build_content_body(view: ChatView) -> bytes:
+    """The request in Gemini's words; the model and whether it streams are said in its address."""
+    said = [part for turn in view.turns if turn.role == "system" for part in turn.parts]
+    system = [{"text": part.text} for part in said if isinstance(part, Text)]
+    declarations = [
+        {"name": tool.name, "parametersJsonSchema": tool.parameters}
+        | ({"description": tool.description} if tool.description else {})
+        for tool in view.tools
+    ]
+    optional: Fields = {
+        "systemInstruction": {"parts": system} if system else None,
+        "tools": [{"functionDeclarations": declarations}] if declarations else None,
+        "toolConfig": _tool_config(view),
+        "generationConfig": _generation_config(view),
+        "safetySettings": view.fields.get("safety_settings"),
+        "cachedContent": view.fields.get("cached_content"),
+    }
+    body: Fields = {"contents": _contents(view)}
+    return msgspec.json.encode(body | {name: value for name, value in optional.items() if value})
+
+
+def _contents(view: ChatView) -> list[Fields]:
+    names = {part.call_id: part.name for turn in view.turns for part in turn.parts if isinstance(part, ToolCall)}
+    contents: list[Fields] = []
+    for turn in view.turns:
+        if turn.role == "system" or not turn.parts:
+            continue
+        role = "model" if turn.role == "assistant" else "user"
+        parts = [_part(part, names) for part in turn.parts]
+        if contents and contents[-1]["role"] == role:
+            cast(list[Fields], contents[-1]["parts"]).extend(parts)
+        else:
+            contents.append({"role": role, "parts": parts})
+    if not contents:
+        raise untranslatable("messages", "needs at least one user message")
+    return contents
+
+
+def _part(part: Part, names: Mapping[str, str]) -> Fields:
+    if isinstance(part, Text):
+        return {"text": part.text}
+    if isinstance(part, ToolCall):
+        call: Fields = {"functionCall": {"id": part.call_id, "name": part.name, "args": part.arguments}}
+        return call | {"thoughtSignature": part.signature or _UNSIGNED}
+    if isinstance(part, ToolResult):
+        response = {"id": part.call_id, "name": names.get(part.call_id, part.call_id), "response": _result(part)}
+        return {"functionResponse": response}
+    return _media(part)
+
+
+def _media(media: Media) -> Fields:
+    if media.url is None:
+        return {"inlineData": {"mimeType": media.media_type, "data": media.data}}
+    guessed = mimetypes.guess_type(media.url.partition("?")[0])[0]
+    return {"fileData": {"fileUri": media.url, "mimeType": guessed or "image/jpeg"}}
+
+
+def _result(result: ToolResult) -> Fields:
+    """Gemini wants an object: the tool's own if it answered one, else its text under `result`."""
+    text = "".join(part.text for part in result.parts if isinstance(part, Text))
+    if len(result.parts) != sum(isinstance(part, Text) for part in result.parts):
+        raise untranslatable("messages", "a tool's result can only be text for this model")
+    return decode_object(text.encode()) or {"result": text}
+
+
+def _tool_config(view: ChatView) -> Fields | None:
+    choice = view.tool_choice
+    if choice is None:
+        return None
+    if isinstance(choice, tuple):
+        return {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [choice[1]]}}
+    return {"functionCallingConfig": {"mode": _MODES[choice]}}
+
+
+def _generation_config(view: ChatView) -> Fields:
+    config: Fields = {
+        theirs: value for ours, theirs in _NUMBERS.items() if (value := number(view.fields, ours)) is not None
+    }
+    if view.max_output_tokens is not None:
+        config["maxOutputTokens"] = view.max_output_tokens
+    if view.stop:
+        config["stopSequences"] = list(view.stop)
+    if view.wants_json:
+        config["responseMimeType"] = "application/json"
+    if view.json_schema is not None:
+        config["responseJsonSchema"] = view.json_schema
+    level = _THINKING.get(text_of(view.fields, "reasoning_effort") or "")
+    return config | ({"thinkingConfig": {"thinkingLevel": level}} if level else {})
+
+
+def parse_content_usage(wire: object) -> Usage:
+    """Gemini's `usageMetadata`, which counts thoughts beside the candidates. Raises MalformedUsage."""
+    if not isinstance(wire, Mapping):
+        raise MalformedUsage("usageMetadata is not an object")
+    usage = cast(Mapping[str, object], wire)
+    if usage.get("promptTokenCount") is None:
+        raise MalformedUsage("promptTokenCount is missing")
+
+    def count(name: str) -> int:
+        return token_count(usage.get(name), name)
+
+    thoughts = count("thoughtsTokenCount")
+    return checked(
+        Usage(
+            input_tokens=count("promptTokenCount") + count("toolUsePromptTokenCount"),
+            cached_input_tokens=count("cachedContentTokenCount"),
+            output_tokens=count("candidatesTokenCount") + thoughts,
+            reasoning_tokens=thoughts,
+            audio_input_tokens=_modality(usage.get("promptTokensDetails"), "AUDIO"),
+            audio_output_tokens=_modality(usage.get("candidatesTokensDetails"), "AUDIO"),
+            image_input_tokens=_modality(usage.get("promptTokensDetails"), "IMAGE"),
+        )
+    )
+
+
+def _modality(details: object, name: str) -> int:
+    entries = cast(list[object], details) if isinstance(details, list) else []
+    found = [cast(Fields, entry) for entry in entries if isinstance(entry, dict)]
+    return sum(token_count(entry.get("tokenCount"), name) for entry in found if entry.get("modality") == name)
+
+
+def believable_usage(wire: object) -> tuple[Usage | None, bool]:
+    """(usage, whether one came that cannot be believed)."""
+    if wire is None:
+        return None, False
+    try:
+        return parse_content_usage(wire), False
+    except MalformedUsage:
+        return None, True
+
+
+def openai_error(body: bytes) -> bytes:
+    """Google's error body in OpenAI's shape."""
+    error = part_of(decode_object(body) or {}, "error")
+    message, status = error.get("message"), error.get("status")
+    return error_body(
+        message if isinstance(message, str) else "the provider refused the request",
+        kind="invalid_request_error",
+        code=status.lower() if isinstance(status, str) else None,
+    )
+
+
+def _not_content(document: Fields, body: bytes, *, backend: str) -> BackendError:
+    """What a whole 200 without candidates is: an error of the provider's, or nothing that can be read."""
+    if document.get("error") is not None:
+        return error_from_event(document["error"], backend=backend, is_started=False)
+    usage, _ = believable_usage(document.get("usageMetadata"))
+    return no_answer(f"{backend} answered without candidates", body, backend=backend, usage=usage)
+
+
+def read_content(body: bytes, *, backend: str, answer_id: str, created: int) -> Chunk:
+    """A whole answer. Raises BackendError when the body is none."""
+    document = decode_object(body)
+    if document is None or not ("candidates" in document or "promptFeedback" in document):
+        raise _not_content(document or {}, body, backend=backend)
+    answer = Answer(_head(document, answer_id, created))
+    for part in _parts(document):
+        text = part.get("text")
+        if isinstance(text, str):
+            (answer.reasoning if part.get("thought") is True else answer.text).append(text)
+        elif isinstance(part.get("functionCall"), dict):
+            answer.tool_calls.append(_call(part, answer_id, len(answer.tool_calls)))
+    answer.finish_reason = _finish(document, has_calls=bool(answer.tool_calls)) or "stop"
+    answer.usage, answer.is_usage_malformed = believable_usage(document.get("usageMetadata"))
+    return answer.chunk()
+
+
+def _head(document: Fields, answer_id: str, created: int) -> Head:
+    return Head(text_of(document, "responseId") or answer_id, text_of(document, "modelVersion") or "", created)
+
+
+def _candidate(document: Fields) -> Fields:
+    candidates = document.get("candidates")
+    first = cast(list[object], candidates)[:1] if isinstance(candidates, list) else []
+    return cast(Fields, first[0]) if first and isinstance(first[0], dict) else {}
+
+
+def _parts(document: Fields) -> Iterator[Fields]:
+    parts = part_of(_candidate(document), "content").get("parts")
+    for part in cast(list[object], parts) if isinstance(parts, list) else []:
+        if isinstance(part, dict):
+            yield cast(Fields, part)
+
+
+def _finish(document: Fields, *, has_calls: bool) -> str | None:
+    reason = _candidate(document).get("finishReason")
+    if not isinstance(reason, str):
+        return "content_filter" if part_of(document, "promptFeedback").get("blockReason") else None
+    return "tool_calls" if has_calls and reason == "STOP" else FINISH_REASONS.get(reason, "content_filter")
+
+
+def _call(part: Fields, answer_id: str, index: int) -> Fields:
+    """An OpenAI tool call. The thought signature travels where Google's own compatible endpoint puts it."""
+    function = part_of(part, "functionCall")
+    call: Fields = {
+        "id": text_of(function, "id") or f"call_{answer_id}_{index}",
+        "type": "function",
+        "function": {
+            "name": str(function.get("name")),
+            "arguments": msgspec.json.encode(function.get("args") or {}).decode(),
+        },
+    }
+    signature = text_of(part, "thoughtSignature")
+    return call | ({"extra_content": {"google": {"thought_signature": signature}}} if signature else {})
+
+
+class GeminiStreamReader(StreamReader):
+    """One stream. Each event is a piece of the answer with the usage so far; the stream ends without a word."""
+
+    def __init__(self, backend: str, *, wants_usage_chunk: bool, answer_id: str, created: int) -> None:
+        self._backend = backend
+        self._wants_usage = wants_usage_chunk
+        self._answer_id = answer_id
+        self._created = created
+        self._head = Head(answer_id, "", created)
+        self._usage: object = None
+        self._calls = 0
+        self._has_finished = False
+        self.is_started = False
+        self.is_done = False
+
+    def read(self, data: bytes) -> list[Chunk]:
+        event = decode_object(data)
+        if event is None:
+            raise self._broken("sent an event that is not JSON")
+        if event.get("error") is not None:
+            raise error_from_event(event["error"], backend=self._backend, is_started=self.is_started)
+        self._usage = event.get("usageMetadata", self._usage)
+        chunks: list[Chunk] = []
+        if not self.is_started:
+            if not ("candidates" in event or "promptFeedback" in event):
+                return []
+            self._head = _head(event, self._answer_id, self._created)
+            chunks.append(role_chunk(self._head))
+        for part in _parts(event):
+            chunks += self._part(part)
+        finish = _finish(event, has_calls=self._calls > 0)
+        if finish is not None and not self._has_finished:
+            self._has_finished = True
+            chunks.append(finish_chunk(self._head, finish))
+        self.is_started = True
+        return chunks
+
+    def end(self) -> list[Chunk]:
+        if not self._has_finished:
+            raise self._broken("ended its stream before the answer was complete")
+        self.is_done = True
+        if self._usage is None:
+            return [done_chunk()]
+        usage, is_malformed = believable_usage(self._usage)
+        return [usage_chunk(self._head, usage, is_shown=self._wants_usage, is_malformed=is_malformed), done_chunk()]
+
+    def _part(self, part: Fields) -> list[Chunk]:
+        text = part.get("text")
+        if isinstance(text, str):
+            if not text:
+                return []
+            return [reasoning_chunk(self._head, text) if part.get("thought") is True else text_chunk(self._head, text)]
+        if not isinstance(part.get("functionCall"), dict):
+            return []
+        call = _call(part, self._answer_id, self._calls) | {"index": self._calls}
+        self._calls += 1
+        function = cast(Mapping[str, str], call["function"])
+        characters = len(function["name"]) + len(function["arguments"])
+        return [delta_chunk(self._head, {"tool_calls": [call]}, characters, has_output=True)]
+
+    def _broken(self, what: str) -> StreamBroken | UnreadableAnswer:
+        kind = StreamBroken if self.is_started else UnreadableAnswer
+        return kind(f"{self._backend} {what}", backend=self._backend)

@@ -1,0 +1,63 @@
+"""Counts what a provider's own tools did for an answer and bills beside its tokens. Pure; knows no prices."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, cast
+
+from backends.formats.json_objects import Fields, part_of, text_of
+from backends.formats.usage_wire import MalformedUsage, token_count
+
+_NO_SEARCH: Final = frozenset({"open_page", "find_in_page", "find"})
+"""What a `web_search_call` may do with a page that was found: only searches are billed."""
+_BILLED_OTHERWISE: Final = frozenset({"code_interpreter_call", "image_generation_call", "x_search_call"})
+
+
+class ToolCalls(NamedTuple):
+    """As the classes of `backends.usage.Usage`."""
+
+    web_searches: int = 0
+    file_searches: int = 0
+    other_tool_calls: int = 0
+
+
+def calls_of_response(response: Mapping[str, object]) -> ToolCalls:
+    """Of one answer of the Responses API: its usage does not tell, but each call is an item of its output.
+
+    The older `web_search_preview` costs otherwise than `web_search`, and only the list of tools tells them apart.
+    """
+    items = _objects(response.get("output"))
+    searches = _reported_searches(response)
+    if searches is None:
+        searches = sum(map(_is_web_search, items))
+    files = sum(text_of(item, "type") == "file_search_call" for item in items)
+    others = sum(text_of(item, "type") in _BILLED_OTHERWISE or _is_hosted_shell(item) for item in items)
+    if any(map(_is_preview, _objects(response.get("tools")))):
+        return ToolCalls(0, files, others + searches)
+    return ToolCalls(searches, files, others)
+
+
+def _objects(value: object) -> list[Fields]:
+    listed = cast(list[object], value) if isinstance(value, list) else []
+    return [cast(Fields, one) for one in listed if isinstance(one, dict)]
+
+
+def _reported_searches(response: Mapping[str, object]) -> int | None:
+    """What some providers say of it themselves; None where nothing believable is said."""
+    said = part_of(part_of(response, "tool_usage"), "web_search").get("num_requests")
+    try:
+        return None if said is None else token_count(said, "num_requests")
+    except MalformedUsage:
+        return None
+
+
+def _is_web_search(item: Fields) -> bool:
+    return text_of(item, "type") == "web_search_call" and text_of(part_of(item, "action"), "type") not in _NO_SEARCH
+
+
+def _is_hosted_shell(item: Fields) -> bool:
+    """In a container of the provider's; in the caller's own environment it costs nothing there."""
+    place = text_of(part_of(item, "environment"), "type")
+    return text_of(item, "type") == "shell_call" and place not in (None, "local")
+
+
+def _is_preview(tool: Fields) -> bool:
+    return (text_of(tool, "type") or "").startswith("web_search_preview")

@@ -1,0 +1,332 @@
+"""OpenAI's wire format as values: what each event or answer means. No IO, no clock. The request is openai_request.py.
+
+Each event is decoded into a struct that names only the fields we need, which costs about as much as the byte scans
+it replaces, is exact, and finds malformed JSON before a caller does. The bytes passed on are the upstream's own.
+"""
+
+import json
+import math
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Final, TypeVar, cast
+
+import msgspec
+
+from backends.errors import BackendError, StreamBroken, UnreadableAnswer
+from backends.formats.usage_wire import MalformedUsage, parse_openai_usage, parse_timings
+from backends.http.errors import error_from_event, no_answer
+from backends.http.stream_reader import StreamReader
+from backends.protocol import Chunk
+from backends.usage import Usage
+
+DONE: Final = b"data: [DONE]\n\n"
+_MOST_JOINED: Final = 64  # events, so that one that cannot be joined is not looked at too often
+
+
+class _Function(msgspec.Struct, gc=False):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _ToolCall(msgspec.Struct):
+    function: _Function | None = None
+
+
+class _Text(msgspec.Struct):
+    """A delta or a message."""
+
+    content: str | list[object] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+    function_call: _Function | None = None
+    audio: dict[str, object] | None = None
+
+    def output(self) -> tuple[bool, int]:
+        """(whether anything was said, its length in characters), reasoning and tool calls included."""
+        content, thought = self.content, self.reasoning_content
+        if type(content) is str and content and thought is None and self.reasoning is None and self.tool_calls is None:
+            return True, len(content)  # nearly every event of a stream
+        count = len(content) if isinstance(content, str) else sum(map(_part_characters, content or ()))
+        thought = thought if thought is not None else self.reasoning
+        if count and thought is None and self.tool_calls is None:
+            return True, count
+        count += len(thought or "") + len(self.refusal or "")
+        calls = self.tool_calls or ()
+        for function in (*(call.function for call in calls), self.function_call):
+            if function is not None:
+                count += len(function.name or "") + len(function.arguments or "")
+        return count > 0 or bool(calls) or self.audio is not None, count
+
+
+class _Choice(msgspec.Struct):
+    index: int = 0
+    delta: _Text | None = None
+    message: _Text | None = None
+    text: str | None = None
+    finish_reason: str | None = None
+    usage: object = None
+
+    def output(self) -> tuple[bool, int]:
+        """As of its text: what a delta, a message or a plain completion says."""
+        text = self.delta or self.message
+        if text is not None:
+            return text.output()
+        return bool(self.text), len(self.text or "")
+
+
+class _Event(msgspec.Struct):
+    kind: str | None = msgspec.field(default=None, name="object")
+    choices: list[_Choice] | None = None
+    usage: dict[str, object] | list[object] | str | float | bool | None = None
+    error: dict[str, object] | str | None = None
+    service_tier: str | None = None
+    x_groq: dict[str, object] | None = None
+    x_breakeven: dict[str, object] | None = None
+
+
+_EVENT: Final = msgspec.json.Decoder(_Event)
+
+
+def error_body(message: str, *, kind: str, code: str | None = None, param: str | None = None) -> bytes:
+    """OpenAI's error shape."""
+    return msgspec.json.encode({"error": {"message": message, "type": kind, "param": param, "code": code}})
+
+
+def event_bytes(data: bytes) -> bytes:
+    """One SSE event. A newline inside JSON text is white space, so it may become a blank."""
+    if b"\n" in data:
+        data = data.replace(b"\n", b" ")
+    return b"data: " + data + b"\n\n"
+
+
+class OpenAIStreamReader(StreamReader):
+    """Turns the data of one stream's events into chunks and knows whether the stream ended properly."""
+
+    __slots__ = ("_backend", "_finished_choices", "_joins", "_seen_choices", "_wants_usage", "is_done", "is_started")
+
+    def __init__(self, backend: str, *, wants_usage_chunk: bool, joins_events: bool = False) -> None:
+        self._backend = backend
+        self._wants_usage = wants_usage_chunk
+        self._joins = joins_events
+        self._seen_choices: set[int] = set()
+        self._finished_choices: set[int] = set()
+        self.is_started = False
+        self.is_done = False
+
+    def read(self, data: bytes) -> list[Chunk]:
+        """The chunk for one event; always one. Raises StreamBroken, or before the first chunk any retryable error."""
+        if data == b"[DONE]":
+            if not self.is_started:
+                raise self._broken("ended its stream without an answer")
+            self.is_done = True
+            return [Chunk(DONE, is_done=True)]
+        event, data = self._decode(data)
+        if event.error is not None or event.kind == "error":
+            raise error_from_event(event.error, backend=self._backend, is_started=self.is_started)
+        chunk = self._chunk((event,), data.replace(b"\n", b" "))
+        self.is_started = True
+        return [chunk]
+
+    def join(self, events: deque[bytes]) -> Chunk | None:
+        """As `StreamReader.join`: all but `[DONE]` in one chunk, unless one of them is an error or no JSON."""
+        if not self._joins:
+            return None
+        datas = list(islice(events, _MOST_JOINED))
+        count = len(datas) - (datas[-1] == b"[DONE]")
+        lines = b"\n".join(datas[:count])
+        if count < 2 or lines.count(b"\n") >= count:
+            return None
+        try:
+            decoded = _EVENT.decode_lines(lines)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        if len(decoded) != count or _has_failure(decoded):
+            return None
+        chunk = self._chunk(decoded, lines)
+        self.is_started = True
+        for _ in decoded:
+            events.popleft()
+        return chunk
+
+    def end(self) -> list[Chunk]:
+        """The stream ended without `[DONE]`: the closing chunk if every choice had finished. Raises otherwise."""
+        if self._finished_choices and self._seen_choices <= self._finished_choices:
+            self.is_done = True
+            return [Chunk(DONE, is_done=True)]
+        raise self._broken("ended its stream before the answer was complete")
+
+    def _decode(self, data: bytes) -> tuple[_Event, bytes]:
+        try:
+            return _EVENT.decode(data), data
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+        try:
+            return decode_leniently(data)
+        except ValueError as error:
+            raise self._broken("sent an event that is not JSON") from error
+
+    def _chunk(self, events: Sequence[_Event], lines: bytes) -> Chunk:
+        """Of one line of data for each event."""
+        characters = 0
+        has_output = is_malformed = False
+        finish_reason = usage = timings = None
+        for event in events:
+            has_usage = event.usage is not None or event.x_groq is not None
+            for choice in event.choices or ():
+                text = choice.delta
+                found, count = choice.output() if text is None else text.output()
+                if found:
+                    has_output = True
+                    characters += count
+                if choice.finish_reason:
+                    finish_reason = choice.finish_reason
+                    self._finished_choices.add(choice.index)
+                else:
+                    self._seen_choices.add(choice.index)
+                has_usage = has_usage or choice.usage is not None
+            if finish_reason == "error":
+                raise self._broken("gave up in the middle of its answer")
+            if has_usage:
+                found_usage, is_no_usage = _usage(event)
+                usage, is_malformed = found_usage or usage, is_malformed or is_no_usage
+            if event.x_breakeven:
+                timings = parse_timings(event.x_breakeven)
+        if self._wants_usage or b'"usage"' not in lines:
+            payload = b"data: " + lines.replace(b"\n", b"\n\ndata: ") + b"\n\n"
+        else:
+            payload = b"".join(map(_without_usage, events, lines.split(b"\n")))
+        return Chunk(payload, has_output, characters, finish_reason, usage, timings, False, is_malformed)
+
+    def _broken(self, what: str) -> BackendError:
+        message = f"{self._backend} {what}"
+        if self.is_started:
+            return StreamBroken(message, backend=self._backend)
+        return UnreadableAnswer(message, backend=self._backend)
+
+
+def _has_failure(events: Sequence[_Event]) -> bool:
+    for event in events:
+        if event.error is not None or event.kind == "error":
+            return True
+        for choice in event.choices or ():
+            if choice.finish_reason == "error":
+                return True
+    return False
+
+
+def _without_usage(event: _Event, data: bytes) -> bytes:
+    if event.usage is not None and not event.choices:
+        return b""
+    # With include_usage OpenAI adds this to every chunk. An unescaped quote never stands inside a string, so the bytes
+    # can only be a member.
+    return b"data: %b\n\n" % data.replace(b',"usage":null', b"", 1)
+
+
+def read_answer(body: bytes, *, backend: str) -> Chunk:
+    """The one chunk of a plain answer. Raises UnreadableAnswer when the body is none."""
+    try:
+        event = _EVENT.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        try:
+            event, body = decode_leniently(body)
+        except ValueError as error:
+            raise no_answer(f"{backend} answered with something that is not JSON", body, backend=backend) from error
+    if event.error is not None:
+        raise error_from_event(event.error, backend=backend, is_started=False)
+    has_output, characters, finish_reason = not event.choices, 0, None
+    for choice in event.choices or ():
+        is_said, count = choice.output()
+        has_output = has_output or is_said
+        characters += count
+        finish_reason = finish_reason or choice.finish_reason or None
+    usage, is_malformed = _usage(event)
+    return Chunk(
+        body,
+        has_output=has_output,
+        output_characters=characters,
+        finish_reason=finish_reason,
+        usage=usage,
+        timings=parse_timings(event.x_breakeven),
+        is_done=True,
+        is_usage_malformed=is_malformed,
+    )
+
+
+def _part_characters(part: object) -> int:
+    """Mistral streams reasoning as a list of parts, `{"type": "thinking", "thinking": [{"text": ...}]}`."""
+    if not isinstance(part, dict):
+        return 0
+    fields = cast(dict[str, object], part)
+    text, thinking = fields.get("text"), fields.get("thinking")
+    count = len(text) if isinstance(text, str) else 0
+    return count + sum(_part_characters(inner) for inner in cast(list[object], thinking or ()))
+
+
+def _usage(event: _Event) -> tuple[Usage | None, bool]:
+    """The usage an event carries, wherever its provider puts it, and whether one came that cannot be believed."""
+    wire: object = event.usage
+    if wire is None and event.x_groq is not None:
+        wire = event.x_groq.get("usage")
+    for choice in event.choices or ():  # Moonshot puts it inside the choice
+        wire = choice.usage if wire is None else wire
+    if wire is None:
+        return None, False
+    try:
+        return parse_openai_usage(wire, service_tier=event.service_tier), False
+    except MalformedUsage:
+        return None, True
+
+
+def decode_leniently(data: bytes) -> tuple[_Event, bytes]:
+    """An event whose fields have unexpected types, or NaN where JSON has none. Raises ValueError if it is no object.
+
+    Members that do not fit are left out of what we read. The caller still gets them: the same bytes, or strict JSON
+    with such numbers as text when the bytes were not.
+    """
+    strange: list[str] = []
+
+    def keep_as_text(number: str) -> str:
+        strange.append(number)
+        return number
+
+    def finite(number: str) -> float | str:
+        return float(number) if math.isfinite(float(number)) else keep_as_text(number)
+
+    try:
+        document: object = json.loads(data, parse_constant=keep_as_text, parse_float=finite)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+    if not isinstance(document, dict):
+        raise ValueError("not an object")
+    fields = cast(dict[str, object], document)
+    choices = fields.get("choices")
+    event = _fitting(_Event, {key: value for key, value in fields.items() if key != "choices"})
+    if isinstance(choices, list):
+        event.choices = [_lenient_choice(choice) for choice in cast(list[object], choices)]
+    return event, json.dumps(document).encode() if strange else data
+
+
+def _lenient_choice(wire: object) -> _Choice:
+    fields = cast(dict[str, object], wire) if isinstance(wire, dict) else {}
+    choice = _fitting(_Choice, {key: value for key, value in fields.items() if key not in ("delta", "message")})
+    for name in ("delta", "message"):
+        if isinstance(fields.get(name), dict):
+            setattr(choice, name, _fitting(_Text, cast(dict[str, object], fields[name])))
+    return choice
+
+
+_S = TypeVar("_S", _Event, _Choice, _Text)
+
+
+def _fitting(kind: type[_S], fields: dict[str, object]) -> _S:
+    """A struct of those members whose types are as expected."""
+    result = kind()
+    for name in kind.__struct_fields__:
+        if name in fields:
+            with suppress(msgspec.ValidationError):
+                setattr(result, name, getattr(msgspec.convert({name: fields[name]}, kind), name))
+    return result

@@ -1,0 +1,144 @@
+"""The caller's OpenAI body as one provider wants it, in the bytes that the caller sent. No IO, no clock.
+
+The answer's way back is openai.py.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from backends.dialects import PLAIN, Dialect
+from backends.errors import UpstreamRejected
+from backends.formats.answer_schema import without_value
+from backends.formats.json_splice import NotAnObject, find_members, splice
+from backends.formats.openai import error_body
+from backends.formats.past_thinking import OUR_MARKS, with_every_thought, without_our_reasoning
+from backends.protocol import Call
+
+_OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_DECIDED_ON: Final = frozenset(
+    {
+        "background",
+        "best_of",
+        "cache_salt",
+        "conversation",
+        "functions",
+        "input",
+        "instructions",
+        "max_completion_tokens",
+        "max_output_tokens",
+        "max_tokens",
+        "max_tool_calls",
+        "messages",
+        "model",
+        "n",
+        "plugins",
+        "previous_response_id",
+        "prompt",
+        "search_parameters",
+        "service_tier",
+        "stream",
+        "stream_options",
+        "tools",
+        "web_search_options",
+    }
+)
+"""Servers written in Go take a name in any letters, the last one wins, and we read one way of writing it."""
+_ASKED_FOR_USAGE: Final = (b'{"include_usage":true}', b'{"include_usage": true}')  # as clients' libraries write it
+_HAS_USAGE_CHUNK: Final = frozenset({"chat.completions", "completions"})
+
+
+def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
+    """The caller's JSON with our model, our cache salt and a request for usage, in the provider's dialect; every other
+    byte is the caller's, save for thinking that a provider refuses, or misses, and Hugging Face's name for a schema.
+
+    A renamed field's value moves unless the caller gave both. A `cache_salt` of the caller's own is removed: sharing
+    another tenant's prefix cache is not theirs to choose.
+    Raises UpstreamRejected when the body is not one JSON object with distinct keys, or writes one of _DECIDED_ON in
+    other letters.
+    """
+    try:
+        members = find_members(call.body)
+        _require_plain_names(members)
+        edits: dict[str, bytes | None] = {
+            "model": msgspec.json.encode(call.upstream_model),
+            "cache_salt": msgspec.json.encode(call.cache_salt) if call.cache_salt is not None else None,
+        }
+        for theirs, ours in dialect.renames.items():
+            if theirs in members:
+                member = members[theirs]
+                edits[theirs] = None
+                if ours not in members:
+                    edits[ours] = call.body[member.start : member.end]
+        if dialect.lacks:
+            edits |= dict.fromkeys(dialect.lacks & members.keys())
+        if form := members.get("response_format"):
+            edits["response_format"] = without_value(call.body[form.start : form.end])
+        is_strict = dialect.message_lacks or dialect.call_lacks or dialect.needs_thoughts
+        if is_strict and (messages := members.get("messages")):
+            said = _without(dialect.message_lacks, call.body[messages.start : messages.end])
+            said = _without_in_calls(dialect.call_lacks, said)
+            edits["messages"] = with_every_thought(said) if dialect.needs_thoughts else said
+        has_ours = call.operation == "responses" and any(mark in call.body for mark in OUR_MARKS)
+        if has_ours and (items := members.get("input")):
+            edits["input"] = without_our_reasoning(call.body[items.start : items.end])
+        if call.is_stream and dialect.asks_for_usage and call.operation in _HAS_USAGE_CHUNK:
+            options = members.get("stream_options")
+            edits["stream_options"] = _with_usage(call.body[options.start : options.end] if options else b"null")
+        return splice(call.body, edits, members)
+    except NotAnObject as error:
+        body = error_body(str(error), kind="invalid_request_error", code="invalid_json")
+        raise UpstreamRejected(str(error), status=400, body=body) from error
+
+
+def _require_plain_names(members: Iterable[str]) -> None:
+    """Raises NotAnObject."""
+    together = "\n".join(members)
+    if together == together.casefold():
+        return
+    for name in members:
+        if name != (meant := name.casefold()) and meant in _DECIDED_ON:
+            raise NotAnObject(f"{name!r} is taken for {meant!r} by some servers and not by others; write {meant!r}")
+
+
+def _without(names: frozenset[str], objects: bytes) -> bytes:
+    """The list of objects without these members; the very bytes where none has one, or where it is no such list."""
+    if not any(b'"%b"' % name.encode() in objects for name in names):
+        return objects
+    try:
+        found = _OBJECTS.decode(objects)
+    except msgspec.DecodeError:
+        return objects
+    if names.isdisjoint(name for fields in found for name in fields):
+        return objects
+    return msgspec.json.encode([{name: fields[name] for name in fields if name not in names} for fields in found])
+
+
+def _without_in_calls(names: frozenset[str], messages: bytes) -> bytes:
+    """The same for what stands in the tool calls of messages."""
+    if not any(b'"%b"' % name.encode() in messages for name in names):
+        return messages
+    try:
+        found = _OBJECTS.decode(messages)
+    except msgspec.DecodeError:
+        return messages
+    changed = False
+    for message in found:
+        if (calls := message.get("tool_calls")) is not None and (kept := _without(names, bytes(calls))) != bytes(calls):
+            message["tool_calls"] = msgspec.Raw(kept)
+            changed = True
+    return msgspec.json.encode(found) if changed else messages
+
+
+def _with_usage(options: bytes) -> bytes:
+    """vLLM's usage in every chunk goes with a usage that was asked for; we ask for ours at the end alone."""
+    if options in _ASKED_FOR_USAGE:
+        return options
+    if options == b"null":
+        return _ASKED_FOR_USAGE[0]
+    members = find_members(options)
+    asked = members.get("include_usage")
+    if asked is not None and options[asked.start : asked.end] == b"true":
+        return options
+    return splice(options, {"include_usage": b"true", "continuous_usage_stats": None}, members)

@@ -1,0 +1,125 @@
+"""What a model thought in earlier turns, on its way back to a model: said in the words of those who want it again, and
+kept from those who would refuse what another one thought. Pure.
+
+Some providers refuse a conversation with tool calls when the thinking before them is missing, and a conversation may
+move from one provider to another with every request.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Final, cast
+
+import msgspec
+
+from backends.formats.json_objects import Fields, decode_object, text_of
+
+THOUGHT: Final = "reasoning_content"
+"""Where a translated assistant's message keeps what was thought before it, until `name_thoughts`."""
+UNSIGNED: Final = "breakeven"
+"""The signature of a thinking block that we wrote. Clients throw blocks away that have none."""
+SEALED: Final = "breakeven:"
+"""How `encrypted_content` begins in a reasoning item that we wrote; base64 follows. Nothing in it is a secret: a client
+that keeps no conversation with us may keep nothing else of such an item."""
+OUR_REASONING: Final = "rs_resp_"
+"""How the ids begin of reasoning items that we wrote."""
+NOTHING: Final = msgspec.Raw(b'" "')
+"""A thought that is not known any more; DeepSeek takes an empty one for none."""
+
+UNSIGNED_MARK: Final = b'"%b"' % UNSIGNED.encode()
+OUR_MARKS: Final = (b'"%b' % OUR_REASONING.encode(), b'"%b' % SEALED.encode())
+"""Bytes without which a body has no thinking, or no reasoning, of ours: a search is all that it costs most bodies."""
+
+_OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_VALUES: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def seal(thought: str) -> str:
+    """An `encrypted_content` that `thought_of` reads."""
+    return SEALED + base64.b64encode(thought.encode()).decode()
+
+
+def thought_of(item: Mapping[str, object]) -> str:
+    """What a reasoning item of the Responses API says, empty where it is not for us to read."""
+    content = item.get("content")
+    parts = cast(list[object], content) if isinstance(content, list) else []
+    said = "".join(text_of(cast(Fields, part), "text") or "" for part in parts if isinstance(part, dict))
+    sealed = text_of(item, "encrypted_content") or ""
+    if said or not sealed.startswith(SEALED):
+        return said
+    try:
+        return base64.b64decode(sealed[len(SEALED) :], validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+
+
+def name_thoughts(message: Fields, names: tuple[str, ...]) -> Fields:
+    """The message with its THOUGHT under each of these names, and without it where there are none."""
+    thought = message.pop(THOUGHT, None)
+    return message | dict.fromkeys(names, thought) if thought else message
+
+
+def without_unsigned(messages: bytes) -> bytes:
+    """Anthropic's `messages` without thinking that we wrote; the very bytes where there is none."""
+    try:
+        found = _OBJECTS.decode(messages)
+    except msgspec.DecodeError:
+        return messages
+    kept = [signed for message in found if (signed := _signed(message)) is not None]
+    return messages if kept == found else msgspec.json.encode(kept)
+
+
+def _signed(message: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw] | None:
+    """None where nothing is left of it."""
+    content = bytes(message.get("content", b""))
+    if not content.startswith(b"[") or UNSIGNED_MARK not in content:
+        return message
+    blocks = _VALUES.decode(content)
+    kept = [block for block in blocks if not _is_unsigned(block)]
+    if len(kept) == len(blocks):
+        return message
+    return message | {"content": msgspec.Raw(msgspec.json.encode(kept))} if kept else None
+
+
+def _is_unsigned(block: msgspec.Raw) -> bool:
+    fields = decode_object(bytes(block)) or {}
+    return fields.get("type") == "thinking" and fields.get("signature") == UNSIGNED
+
+
+def without_our_reasoning(items: bytes) -> bytes:
+    """A response's `input` without reasoning items that we wrote; the very bytes where there is none."""
+    try:
+        found = _VALUES.decode(items)
+    except msgspec.DecodeError:
+        return items
+    kept = [item for item in found if not is_our_reasoning(decode_object(bytes(item)) or {})]
+    return items if len(kept) == len(found) else msgspec.json.encode(kept)
+
+
+def is_our_reasoning(item: Mapping[str, object]) -> bool:
+    """Whether it is a reasoning item that we wrote, or a reference to one."""
+    if item.get("type") not in ("reasoning", "item_reference", None):
+        return False
+    marks = ((text_of(item, "id"), OUR_REASONING), (text_of(item, "encrypted_content"), SEALED))
+    return any(text is not None and text.startswith(mark) for text, mark in marks)
+
+
+def with_every_thought(messages: bytes) -> bytes:
+    """A chat's `messages` where tools were called, with a thought in every message of the assistant; the very bytes
+    where none was called, or none lacks it."""
+    if b'"tool_calls"' not in messages:
+        return messages
+    try:
+        found = _OBJECTS.decode(messages)
+    except msgspec.DecodeError:
+        return messages
+    lacking = [message for message in found if _lacks_thought(message)]
+    for message in lacking:
+        message[THOUGHT] = NOTHING
+    return msgspec.json.encode(found) if lacking else messages
+
+
+def _lacks_thought(message: Mapping[str, msgspec.Raw]) -> bool:
+    role, thought = message.get("role"), message.get(THOUGHT)
+    is_answer = role is not None and bytes(role) == b'"assistant"'
+    return is_answer and (thought is None or bytes(thought) in (b"null", b'""'))

@@ -1,0 +1,196 @@
+"""OpenAI's Responses API passed on as it is, to providers that offer it, and metered on the way. Pure.
+
+State that the provider keeps (`previous_response_id`, stored conversations) stays with the provider: such a call can
+only go where the earlier one went, and nothing here translates it for another.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, cast
+
+from msgspec.structs import replace
+
+from backends.errors import BackendError, StreamBroken, UnreadableAnswer, Untranslatable, UpstreamRejected
+from backends.formats.hosted_tools import calls_of_response
+from backends.formats.json_objects import Fields, decode_object, part_of, text_of
+from backends.formats.openai import error_body
+from backends.formats.usage_wire import MalformedUsage, parse_openai_usage
+from backends.http.errors import error_from_event, no_answer
+from backends.http.stream_reader import StreamReader
+from backends.protocol import Chunk
+from backends.response_names import PREFIX, ResponseNames
+from backends.usage import Usage
+
+_KIND: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+_OUTPUT: Final = frozenset(
+    {
+        "response.output_text.delta",
+        "response.refusal.delta",
+        "response.reasoning_text.delta",
+        "response.reasoning_summary_text.delta",
+        "response.function_call_arguments.delta",
+        "response.custom_tool_call_input.delta",
+        "response.code_interpreter_call_code.delta",
+        "response.audio.transcript.delta",
+    }
+)
+_BEGUN: Final = "response.output_item.added"
+_EMPTY_AT_FIRST: Final = frozenset({"message", "reasoning"})
+"""Items that say something later; any other one is a call that has been decided on, and its tool may run for long."""
+_PREVIOUS: Final = "previous_response_id"
+_OWN: Final = re.compile(r"[!#-\[\]-~]{1,256}")
+"""What stands in JSON as it is written."""
+_ENDS: Final = frozenset({"response.completed", "response.incomplete"})
+
+
+def needs_its_provider(body: bytes) -> bool:
+    """Whether the call leans on state that one provider keeps, or on tools that run there: it cannot go elsewhere."""
+    fields = decode_object(body) or {}
+    stored = any(fields.get(name) for name in ("previous_response_id", "conversation", "prompt", "background"))
+    tools = fields.get("tools")
+    hosted = cast(list[object], tools) if isinstance(tools, list) else []
+    return stored or any(isinstance(tool, dict) and cast(Fields, tool).get("type") != "function" for tool in hosted)
+
+
+def as_asked(body: bytes, names: ResponseNames, *, backend: str) -> bytes:
+    """A call's body with the provider's own name of the response that it continues.
+
+    Raises UpstreamRejected where that is not the team's, Untranslatable where another backend keeps it.
+    """
+    if PREFIX.encode() not in body:
+        return body
+    name = (decode_object(body) or {}).get(_PREVIOUS)
+    if not isinstance(name, str) or not name.startswith(PREFIX):
+        return body
+    found, written = names.inward(name), f'"{name}"'.encode()
+    if found is None or written not in body:
+        message = f"Previous response with id {name[:300]!r} not found: no response of that name is known to this key."
+        refusal = error_body(message, kind="invalid_request_error", code="previous_response_not_found", param=_PREVIOUS)
+        raise UpstreamRejected(message, backend=backend, body=refusal)
+    if found.backend != backend:
+        message = f"{_PREVIOUS}: {found.backend} keeps that response; ask for a model of that backend"
+        refusal = error_body(message, kind="invalid_request_error", code="kept_elsewhere", param=_PREVIOUS)
+        raise Untranslatable(message, backend=backend, body=refusal)
+    return body.replace(written, f'"{found.own}"'.encode())
+
+
+def as_shown(payload: bytes, response: Mapping[str, object], names: ResponseNames, *, backend: str) -> bytes:
+    """The JSON of a response, or of an event that holds it, with the names that callers see. What is not stored keeps
+    its provider's."""
+    if response.get("store") is False:
+        return payload
+    for member in ("id", _PREVIOUS):
+        own = response.get(member)
+        if isinstance(own, str) and _OWN.fullmatch(own):
+            payload = payload.replace(f'"{own}"'.encode(), f'"{names.outward(own, backend)}"'.encode())
+    return payload
+
+
+def read_response(body: bytes, *, backend: str, names: ResponseNames | None = None) -> Chunk:
+    """A whole response, untouched but for `names`. Raises BackendError when it is none, or one that failed."""
+    document = decode_object(body)
+    if document is None or document.get("object") != "response" or document.get("status") == "failed":
+        raise _not_a_response(document or {}, body, backend=backend)
+    return _final(body if names is None else as_shown(body, document, names, backend=backend), document)
+
+
+def _not_a_response(document: Mapping[str, object], body: bytes, *, backend: str) -> BackendError:
+    if document.get("status") == "failed" or document.get("error") is not None:
+        return error_from_event(document.get("error"), backend=backend, is_started=False)
+    usage, _ = _usage(document)
+    return no_answer(f"{backend} answered with something that is no response", body, backend=backend, usage=usage)
+
+
+def _final(payload: bytes, response: Mapping[str, object], *, is_started: bool = False) -> Chunk:
+    usage, is_malformed = _usage(response)
+    characters = 0 if is_started else _characters(response.get("output"))
+    return Chunk(
+        payload,
+        has_output=characters > 0 or (not is_started and _has_calls(response)),
+        output_characters=characters,
+        finish_reason=_finish_reason(response),
+        usage=usage,
+        is_done=True,
+        is_usage_malformed=is_malformed,
+    )
+
+
+class ResponsesStreamReader(StreamReader):
+    """One stream; every event's payload is `event: <type>`, then its data, untouched but for `names`."""
+
+    def __init__(self, backend: str, *, names: ResponseNames | None = None) -> None:
+        self._backend = backend
+        self._names = names
+        self._has_text = False
+        self.is_started = False
+        self.is_done = False
+
+    def read(self, data: bytes) -> list[Chunk]:
+        event = decode_object(data)
+        kind = text_of(event, "type") if event else None
+        if event is None or kind is None or not _KIND.fullmatch(kind):
+            raise self._broken("sent an event that is not one of its own")
+        response = part_of(event, "response")
+        if kind in ("error", "response.failed"):
+            error = response.get("error") if kind == "response.failed" else event.get("error", event)
+            raise error_from_event(error, backend=self._backend, is_started=self.is_started)
+        if response and self._names is not None:
+            data = as_shown(data, response, self._names, backend=self._backend)
+        payload = b"event: " + kind.encode() + b"\ndata: " + data.replace(b"\n", b" ") + b"\n\n"
+        self.is_started = True
+        if kind in _ENDS:
+            self.is_done = True
+            return [_final(payload, response, is_started=self._has_text)]
+        delta = text_of(event, "delta") if kind in _OUTPUT else None
+        characters = len(delta or "")
+        has_output = bool(delta) or (kind == _BEGUN and part_of(event, "item").get("type") not in _EMPTY_AT_FIRST)
+        self._has_text = self._has_text or characters > 0
+        return [Chunk(payload, has_output=has_output, output_characters=characters)]
+
+    def end(self) -> list[Chunk]:
+        raise self._broken("ended its stream before the answer was complete")
+
+    def _broken(self, what: str) -> StreamBroken | UnreadableAnswer:
+        kind = StreamBroken if self.is_started else UnreadableAnswer
+        return kind(f"{self._backend} {what}", backend=self._backend)
+
+
+def _has_calls(response: Mapping[str, object]) -> bool:
+    output = response.get("output")
+    items = cast(list[object], output) if isinstance(output, list) else []
+    return any(isinstance(item, dict) and cast(Fields, item).get("type") not in _EMPTY_AT_FIRST for item in items)
+
+
+def _usage(response: Mapping[str, object]) -> tuple[Usage | None, bool]:
+    wire = response.get("usage")
+    if wire is None:
+        return None, False
+    try:
+        usage = parse_openai_usage(wire, service_tier=response.get("service_tier"))
+    except MalformedUsage:
+        return None, True
+    calls = calls_of_response(response)
+    if not any(calls) or usage.web_searches or usage.file_searches or usage.other_tool_calls:
+        return usage, False
+    return replace(usage, **calls._asdict()), False
+
+
+def _finish_reason(response: Mapping[str, object]) -> str | None:
+    if response.get("status") == "incomplete":
+        reason = part_of(response, "incomplete_details").get("reason")
+        return "content_filter" if reason == "content_filter" else "length"
+    output = response.get("output")
+    items = cast(list[object], output) if isinstance(output, list) else []
+    called = any(isinstance(item, dict) and cast(Fields, item).get("type") == "function_call" for item in items)
+    return "tool_calls" if called else "stop" if response.get("status") == "completed" else None
+
+
+def _characters(output: object) -> int:
+    """Of every text and argument in the items, however deep."""
+    if isinstance(output, list):
+        return sum(map(_characters, cast(list[object], output)))
+    if not isinstance(output, dict):
+        return 0
+    fields = cast(Fields, output)
+    said = sum(len(text) for name in ("text", "arguments", "refusal") if (text := text_of(fields, name)))
+    return said + _characters(fields.get("content")) + _characters(fields.get("summary"))

@@ -1,0 +1,204 @@
+"""One kept HTTP/1.1 connection. Parsing is llhttp's; ours are order, limits and how an exchange ends."""
+
+import asyncio
+from collections import deque
+from typing import Final, cast
+
+import httptools
+
+from backends.errors import UpstreamTimeout, UpstreamUnavailable
+from backends.http.http1_response import Headers, Http1Response
+
+MAX_HEADER_BYTES: Final = 64 * 1024
+_WRITTEN_AT_ONCE_BYTES: Final = 512 * 1024
+"""A larger body goes out in pieces, so that other streams get their turn between them."""
+_MOST_INTERIM: Final = 1_000
+"""Answers before the answer. Some servers send one every few seconds to say that they are at work."""
+
+
+class Http1Connection(asyncio.Protocol):
+    """Carries one exchange after another; puts itself into `idle` between them and into `opened` while it lives."""
+
+    def __init__(self, backend: str, idle: "deque[Http1Connection]", opened: "set[Http1Connection]") -> None:
+        self.idle_since = 0.0
+        self.is_closed = False
+        self._backend = backend
+        self._idle, self._opened = idle, opened
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport
+        self._loop: asyncio.AbstractEventLoop
+        self._response: Http1Response | None = None
+        self._head: asyncio.Future[Http1Response] | None = None
+        self._answer_by = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        """Outlives exchanges: to set and cancel one each time costs more than to look at the clock when it rings."""
+        self._rings_at = 0.0
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._header_bytes = 0
+        self._interim = 0
+        self._is_sending = False
+        self._is_paused = False
+        self._writable: asyncio.Future[None] | None = None
+
+    async def exchange(self, head: bytes, body: bytes | None, answer_by: float) -> Http1Response:
+        """Send a request and wait for its answer's head, until the loop's clock shows `answer_by`.
+
+        Raises UpstreamTimeout or UpstreamUnavailable.
+        """
+        self._response = Http1Response(self, self._backend)
+        self._interim = 0
+        answer = self._head = self._loop.create_future()
+        self._answer_by = answer_by
+        if self._timer is None or self._rings_at > answer_by:
+            self._set_timer()
+        try:
+            if body is None or len(body) <= _WRITTEN_AT_ONCE_BYTES:
+                self._transport.write(head + body if body else head)
+            else:
+                await self._send_large(head, body, answer)
+            return await answer
+        except BaseException:
+            self.close()
+            raise
+
+    async def _send_large(self, head: bytes, body: bytes, answer: asyncio.Future[Http1Response]) -> None:
+        self._is_sending = True
+        self._transport.write(head)
+        whole = memoryview(body)
+        for start in range(0, len(body), _WRITTEN_AT_ONCE_BYTES):
+            if answer.done():  # answered before it was all sent: a refusal
+                return
+            self._transport.write(whole[start : start + _WRITTEN_AT_ONCE_BYTES])
+            if self._writable is not None:
+                await asyncio.wait((self._writable, answer), return_when=asyncio.FIRST_COMPLETED)
+        self._is_sending = False
+
+    def close(self) -> None:
+        """Cut it; whatever is under way fails."""
+        if not self.is_closed:
+            self.is_closed = True
+            self._transport.abort()
+
+    def pause(self) -> None:
+        """Read no more until `resume`."""
+        if not self._is_paused and not self.is_closed:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._is_paused and not self.is_closed:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
+        self._loop = asyncio.get_running_loop()
+        self._opened.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._response is None:
+            self.close()  # nobody asked
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail("sent headers without end" if isinstance(error.__context__, _TooLarge) else "sent no valid HTTP")
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_closed = True
+        self._opened.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        response = self._response
+        ends_with_connection = response is not None and response.status and not _has_length(response.headers)
+        if exc is None and ends_with_connection and response is not None:
+            response.end()
+        else:
+            self._fail(f"dropped the connection ({type(exc).__name__ if exc else 'closed'})")
+
+    def pause_writing(self) -> None:
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        """An answer that nobody asked for, behind one that somebody did, must never become the next call's."""
+        self._headers, self._header_bytes = [], 0  # what followed the last body in chunks is not of this one
+        if self._response is None:
+            self.close()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._header_bytes += len(name) + len(value)
+        if self._header_bytes > MAX_HEADER_BYTES:
+            raise _TooLarge
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        status, response = self._parser.get_status_code(), self._response
+        if response is None:
+            return
+        if status < 200:  # an interim answer, as 100 or 103: the real one follows
+            self._interim += 1
+            if self._interim > _MOST_INTERIM:
+                raise _TooLarge
+            return
+        response.begin(status, Headers(self._headers))
+        if self._head is not None and not self._head.done():
+            self._head.set_result(response)
+
+    def on_body(self, body: bytes) -> None:
+        if self._response is not None:
+            self._response.add(body)
+
+    def on_message_complete(self) -> None:
+        response = self._response
+        if response is None or not response.status:
+            return
+        self._response = self._head = None
+        response.end()
+        if self._is_sending or not self._parser.should_keep_alive():
+            self.close()
+            return
+        self.resume()
+        self.idle_since = self._loop.time()
+        self._idle.append(self)
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._rings_at = self._answer_by
+        self._timer = self._loop.call_at(self._rings_at, self._look_at_clock)
+
+    def _look_at_clock(self) -> None:
+        self._timer = None
+        if self._head is None or self._head.done():
+            return
+        if self._loop.time() < self._answer_by:  # it was set for an exchange before
+            self._set_timer()
+            return
+        message = f"{self._backend} sent no answer in time"
+        self._head.set_exception(UpstreamTimeout(message, backend=self._backend))
+
+    def _fail(self, what: str) -> None:
+        if self._head is not None and not self._head.done():
+            self._head.set_exception(UpstreamUnavailable(f"{self._backend} {what}", backend=self._backend))
+        if self._response is not None:
+            self._response.fail(what)
+
+
+class _TooLarge(Exception):
+    """More headers than anybody needs."""
+
+
+def _has_length(headers: Headers) -> bool:
+    return "content-length" in headers or "transfer-encoding" in headers

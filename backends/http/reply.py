@@ -1,0 +1,188 @@
+"""An HTTP answer under way, for every wire format: reads with deadlines, feeds the format's reader, ends properly.
+
+The reader decides what events mean; this file decides how long to wait and what a lost connection is called.
+"""
+
+import asyncio
+from collections import deque
+from typing import Self
+
+from backends.errors import (
+    BackendError,
+    StreamBroken,
+    StreamStalled,
+    UnreadableAnswer,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from backends.http.client import HttpResponse
+from backends.http.errors import no_answer
+from backends.http.sse import EventTooLarge, SseParser
+from backends.http.stream_reader import StreamReader
+from backends.protocol import Chunk, Timeouts
+
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+MAX_ERROR_BYTES = 1024 * 1024
+
+
+class TimedResponse:
+    """Reads a response under a deadline that runs only while we wait: a slow caller is not the upstream's fault.
+
+    A read sets only the deadline. The one timer, which the first read that must wait sets, never stands later than it
+    (no deadline is ever set closer than `idle_seconds`), and when it fires too early it is set again.
+    """
+
+    def __init__(self, response: HttpResponse, backend: str, timeouts: Timeouts, started_at: float) -> None:
+        self._response = response
+        self._backend = backend
+        self._idle_seconds = timeouts.idle_seconds
+        self._loop = asyncio.get_running_loop()
+        self._deadline = started_at + timeouts.first_byte_seconds
+        self._is_waiting = False
+        self._is_expired = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def read(self, *, extend: bool) -> bytes:
+        """The next piece, empty at the end. `extend` starts the idle timeout anew: the last piece was progress.
+
+        Raises UpstreamTimeout or UpstreamUnavailable.
+        """
+        if extend:
+            self._deadline = self._loop.time() + self._idle_seconds
+        if self._timer is None and not self._response.is_ready:
+            first = min(self._deadline, self._loop.time() + self._idle_seconds)
+            self._timer = self._loop.call_at(first, self._check)
+        self._is_waiting = True
+        try:
+            return await self._response.read()
+        except UpstreamUnavailable:
+            if self._is_expired:
+                message = f"{self._backend} sent nothing for too long"
+                raise UpstreamTimeout(message, backend=self._backend) from None
+            raise
+        finally:
+            self._is_waiting = False
+
+    async def read_all(self, limit: int) -> bytes:
+        """The whole body. Raises UpstreamTimeout, or UnreadableAnswer where it is cut or larger than `limit` bytes."""
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            while piece := await self.read(extend=bool(pieces)):
+                size += len(piece)
+                pieces.append(piece)
+                if size > limit:
+                    message = f"{self._backend} answered with over {limit} bytes"
+                    raise UpstreamUnavailable(message, backend=self._backend)
+        except UpstreamUnavailable as error:
+            begun = pieces[0] if pieces else b""  # joined, they would take as much memory again
+            raise no_answer(error.message, begun, backend=self._backend, length=size) from error
+        return b"".join(pieces)
+
+    def close(self, *, is_complete: bool) -> None:
+        """Stop the clock, and free the connection or cut it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if is_complete:
+            self._response.finish()
+        else:
+            self._response.close()
+
+    def _check(self) -> None:
+        now = self._loop.time()
+        if self._is_waiting and now >= self._deadline:
+            self._is_expired = True
+            self._response.close()
+            self._timer = None
+            return
+        sooner = min(self._deadline, now + self._idle_seconds)
+        self._timer = self._loop.call_at(sooner if sooner > now else now + self._idle_seconds, self._check)
+
+
+class PlainReply:
+    """A whole answer, already read."""
+
+    content_type = "application/json"
+
+    def __init__(self, chunk: Chunk) -> None:
+        self._chunk: Chunk | None = chunk
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        if self._chunk is None:
+            raise StopAsyncIteration
+        chunk, self._chunk = self._chunk, None
+        return chunk
+
+    async def aclose(self) -> None:
+        return None
+
+
+class StreamReply:
+    """A stream of events.
+
+    No generator: whoever has the last chunk asks no further, and an unfinished generator costs a task to be closed in.
+    """
+
+    content_type = "text/event-stream"
+
+    def __init__(self, response: TimedResponse, reader: StreamReader, backend: str) -> None:
+        self._response = response
+        self._reader = reader
+        self._backend = backend
+        self._parser = SseParser()
+        self._events: deque[bytes] = deque()
+        self._chunks: deque[Chunk] = deque()
+        self._comments = 0
+        self._has_events = False
+        self._has_ended = False
+        self._is_over = False
+        self._is_closed = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        while not self._chunks:
+            if self._reader.is_done:
+                raise StopAsyncIteration
+            if self._events:
+                joined = self._reader.join(self._events) if len(self._events) > 1 else None
+                if joined is not None:
+                    return joined
+                self._chunks.extend(self._reader.read(self._events.popleft()))
+            elif self._is_over:
+                raise StopAsyncIteration
+            elif self._has_ended:
+                self._is_over = True
+                self._chunks.extend(self._reader.end())
+            else:
+                await self._receive()
+        return self._chunks.popleft()
+
+    async def _receive(self) -> None:
+        # A heartbeat is progress only once the answer has begun: it must not put off the first-byte deadline.
+        extend = self._has_events or (self._reader.is_started and self._parser.comments > self._comments)
+        self._comments = self._parser.comments
+        try:
+            piece = await self._response.read(extend=extend)
+            events = self._parser.receive(piece) if piece else self._parser.finish()
+        except (UpstreamTimeout, UpstreamUnavailable, EventTooLarge) as error:
+            raise self._translated(error) from error
+        self._has_events, self._has_ended = bool(events), not piece
+        self._events.extend(events)
+
+    async def aclose(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._response.close(is_complete=self._reader.is_done)
+
+    def _translated(self, error: Exception) -> BackendError:
+        message = str(error) if isinstance(error, BackendError) else f"{self._backend} sent an endless event"
+        if not self._reader.is_started:
+            return error if isinstance(error, UpstreamTimeout) else UnreadableAnswer(message, backend=self._backend)
+        kind = StreamStalled if isinstance(error, UpstreamTimeout) else StreamBroken
+        return kind(message, backend=self._backend)

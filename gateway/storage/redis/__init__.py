@@ -1,0 +1,1 @@
+"""What workers and replicas share: counters, news, warm prefixes, kept answers."""

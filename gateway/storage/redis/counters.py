@@ -1,0 +1,164 @@
+"""Counters shared by all workers and replicas through Redis; see gateway.limits.counters for what they mean.
+
+Redis may forget: what budgets have spent is read from the database, what workers hold they say again twice a second.
+"""
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast
+
+from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import RedisError
+
+from gateway.limits.counters import Account, Books, CountersDown, Grant, Holding, Rate, Shortage, Standing
+from gateway.limits.local_counters import LocalCounters
+from gateway.storage.redis.client import open_client
+from gateway.storage.redis.scripts import BEGIN_READING, END_READING, LEASE, REPORT, TAKE
+
+log = logging.getLogger(__name__)
+PREFIX = "{breakeven}:"
+"""The braces keep all keys in one slot of a cluster."""
+CONNECT_SECONDS = 1.0
+ANSWER_SECONDS = 2.0
+READ_EVERY_MS = 9000
+READ_URGENTLY_EVERY_MS = 200
+SETTLE_SECONDS = CONNECT_SECONDS + ANSWER_SECONDS + 1.0
+"""What every worker needs to say what it holds after the store was emptied or replaced: its report under way fails, it
+rests, and its next one finds the store."""
+
+
+def connect(url: str) -> "Redis":
+    """A client of that server; nothing is connected yet."""
+    return open_client(url, connect_seconds=CONNECT_SECONDS, answer_seconds=ANSWER_SECONDS, decodes=True)
+
+
+class RedisCounters:
+    """Implements Counters for one `worker`, whose name must be its own in the fleet and survive its restart.
+
+    While Redis is down rates are kept here, at this worker's share of as many as were last heard of.
+    """
+
+    def __init__(
+        self,
+        client: "Redis",
+        *,
+        worker: str,
+        workers: int = 1,
+        prefix: str = PREFIX,
+        settle_seconds: float = SETTLE_SECONDS,
+    ) -> None:
+        self._client = client
+        self.worker = worker
+        self._prefix = prefix
+        self._settle_ms = round(settle_seconds * 1000)
+        self._epoch = ""
+        self._workers = workers
+        self._is_down = False
+        self._alone = LocalCounters(share=lambda: self._workers)
+        self._scripts = {
+            text: client.register_script(text) for text in (LEASE, REPORT, BEGIN_READING, END_READING, TAKE)
+        }
+
+    async def take(self, rates: Sequence[Rate], left: list[float] | None = None) -> Shortage | None:
+        if self._is_down:  # `report` finds out when it is back: no request waits for a store that does not answer
+            return await self._alone.take(rates, left)
+        keys = [f"{self._prefix}rate:{rate.bucket}" for rate in rates]
+        arguments = [number for rate in rates for number in (rate.amount, rate.per_minute)]
+        try:
+            answer = await self._run(TAKE, keys, arguments)
+        except CountersDown:
+            return await self._alone.take(rates, left)
+        short, *figures = answer
+        if short:
+            return Shortage(rates[short - 1], figures[0] / 1000)
+        if left is not None:
+            left.extend(figures)
+        return None
+
+    async def lease(self, account: Account, *, limit: int, holding: Holding, need: int, want: int) -> Grant:
+        if self._is_down:
+            raise CountersDown("it did not answer")
+        unit = account.unit
+        answer = await self._in_epoch(
+            LEASE,
+            [
+                self.worker,
+                _name(account),
+                limit // unit,
+                *_in_units(holding, unit),
+                math.ceil(need / unit),
+                math.ceil(want / unit),
+                self._settle_ms,
+            ],
+        )
+        if answer[0] == "unread":
+            return Grant(0, is_unread=True)
+        granted, spent, held, held_spent, surely_gone = (int(number) * unit for number in answer[1:])
+        return Grant(granted, spent, held, held_spent, surely_gone)
+
+    async def report(self, holdings: Mapping[Account, Holding]) -> Standing:
+        by_name = {_name(account): account for account in holdings}
+        arguments: list[Any] = [self.worker]
+        for account, holding in holdings.items():
+            arguments += [_name(account), *_in_units(holding, account.unit)]
+        answer = await self._in_epoch(REPORT, arguments)
+        _, begun, read, windows, workers, *tight = answer
+        self._workers = max(1, int(workers))
+        return Standing(
+            begun=int(begun),
+            read=int(read),
+            windows=frozenset(str(windows).split()),
+            workers=self._workers,
+            tight=frozenset(by_name[name] for name in tight),
+        )
+
+    async def read_books(self, books: Books, *, is_urgent: bool = False) -> bool:
+        answer = await self._in_epoch(BEGIN_READING, [READ_URGENTLY_EVERY_MS if is_urgent else READ_EVERY_MS])
+        if answer[0] == "busy":
+            return False
+        booked = await books()
+        arguments: list[Any] = [answer[1], " ".join(sorted(booked.windows))]
+        for account, spent in booked.spent.items():
+            arguments += [_name(account), math.ceil(spent / account.unit)]
+        await self._in_epoch(END_READING, arguments)
+        return True
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+    async def _in_epoch(self, script: str, arguments: Sequence[Any]) -> list[Any]:
+        """Run a script in the present epoch, learning its name first where it changed."""
+        key = f"{self._prefix}epoch"
+        for _ in range(3):
+            answer = await self._run(script, [key], [self._epoch, self._prefix, *arguments])
+            if answer[0] != "epoch":
+                return answer
+            if self._epoch:
+                log.warning("Redis was emptied or restarted; budgets are rebuilt from the books and what workers hold")
+            self._epoch = answer[1]
+        raise CountersDown("it is restarted or emptied again and again")
+
+    async def _run(self, script: str, keys: Sequence[str], arguments: Sequence[Any]) -> list[Any]:
+        run = cast("Callable[..., Awaitable[list[Any]]]", self._scripts[script])
+        try:
+            try:
+                answer = await run(keys=keys, args=arguments)
+            except ConnectionLost:  # idle connections do not survive its restart; what is asked twice does no harm
+                await self._client.connection_pool.disconnect(inuse_connections=False)
+                answer = await run(keys=keys, args=arguments)
+        except (RedisError, OSError) as error:
+            self._is_down = True
+            raise CountersDown(str(error) or type(error).__name__) from error
+        self._is_down = False
+        return answer
+
+
+def _name(account: Account) -> str:
+    return f"{account.name}@{account.window}"
+
+
+def _in_units(holding: Holding, unit: int) -> tuple[int, int, int, int]:
+    """As the scripts take it; only what is surely gone is rounded for the spender."""
+    return math.ceil(holding.total / unit), math.ceil(holding.spent / unit), holding.unsent // unit, holding.as_of

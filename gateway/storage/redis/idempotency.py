@@ -1,0 +1,83 @@
+"""Idempotency keys shared by all workers and replicas through Redis. Implements IdempotencyStore.
+
+One key per name. Its value is `R`, the fingerprint and whose claim it is while a worker serves the request, for as long
+as that worker renews it; then `F`, the fingerprint and the answer.
+"""
+
+import secrets
+from typing import cast
+
+import msgspec
+from redis.asyncio import Redis
+
+from gateway.kept_answers.idempotency import Found, Recorded
+from gateway.storage.redis.bytes import ANSWER_SECONDS, answering
+
+PREFIX = "breakeven:idempotency:"
+FINGERPRINT_BYTES = 32
+LEASE_SECONDS = 30.0
+RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0"
+FINISH = (
+    "local held = redis.call('GET', KEYS[1]) if not held or held == ARGV[1] then "
+    "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end return 0"
+)
+ABANDON = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+
+
+class RedisIdempotency:
+    """Every worker has one; the client is its own and is closed by whoever made it."""
+
+    lease_seconds = LEASE_SECONDS
+
+    def __init__(
+        self,
+        client: "Redis",
+        *,
+        seconds: float = 86_400.0,
+        prefix: str = PREFIX,
+        answer_seconds: float = ANSWER_SECONDS,
+    ) -> None:
+        self._client = client
+        self._seconds = seconds
+        self._prefix = prefix
+        self._answer_seconds = answer_seconds
+        # One that stood still for a lease must not give up, renew or answer a claim that another has made since.
+        self._owner = secrets.token_bytes(16)
+
+    async def claim(self, name: str, fingerprint: bytes) -> Found | None:
+        key, lease_ms = self._prefix + name, round(LEASE_SECONDS * 1000)
+        while True:
+            async with answering(self._answer_seconds):
+                if await self._client.set(key, self._claimed(fingerprint), nx=True, px=lease_ms):
+                    return None
+                value = cast(bytes | None, await self._client.get(key))
+            if value is not None:
+                return _found(value)
+            # It expired between the two: ask again.
+
+    async def renew(self, name: str, fingerprint: bytes) -> None:
+        async with answering(self._answer_seconds):
+            await self._client.eval(
+                RENEW, 1, self._prefix + name, self._claimed(fingerprint), round(LEASE_SECONDS * 1000)
+            )  # pyright: ignore[reportGeneralTypeIssues]
+
+    async def finish(self, name: str, fingerprint: bytes, recorded: Recorded) -> None:
+        value = b"F" + fingerprint + msgspec.msgpack.encode(recorded)
+        async with answering(self._answer_seconds):
+            await self._client.eval(
+                FINISH, 1, self._prefix + name, self._claimed(fingerprint), value, round(self._seconds * 1000)
+            )  # pyright: ignore[reportGeneralTypeIssues]
+
+    async def abandon(self, name: str, fingerprint: bytes) -> None:
+        async with answering(self._answer_seconds):
+            await self._client.eval(ABANDON, 1, self._prefix + name, self._claimed(fingerprint))  # pyright: ignore[reportGeneralTypeIssues]
+
+    def _claimed(self, fingerprint: bytes) -> bytes:
+        return b"R" + fingerprint + self._owner
+
+
+def _found(value: bytes) -> Found:
+    fingerprint, rest = value[1 : 1 + FINGERPRINT_BYTES], value[1 + FINGERPRINT_BYTES :]
+    if value[:1] == b"R":
+        return Found(fingerprint, None)
+    return Found(fingerprint, msgspec.msgpack.decode(rest, type=Recorded))

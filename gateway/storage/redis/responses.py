@@ -1,0 +1,34 @@
+"""Cached answers shared by all workers and replicas through Redis, which forgets them after their time.
+
+Give that Redis a `maxmemory` and the policy `volatile-lru`: then it drops the least recently used when it is full.
+"""
+
+from typing import cast
+
+import msgspec
+from redis.asyncio import Redis
+
+from gateway.kept_answers.response_cache import CachedAnswer
+from gateway.storage.redis.bytes import answering
+
+PREFIX = "breakeven:answers:"
+PATIENCE_SECONDS = 0.5
+"""A cache that takes longer has missed its purpose."""
+
+
+class RedisResponses:
+    """Implements ResponseStore. The client's values are bytes (redis/bytes.py)."""
+
+    def __init__(self, client: "Redis", *, prefix: str = PREFIX, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._patience_seconds = patience_seconds
+
+    async def get(self, name: str) -> CachedAnswer | None:
+        async with answering(self._patience_seconds):
+            value = cast(bytes | None, await self._client.get(self._prefix + name))
+        return None if value is None else msgspec.msgpack.decode(value, type=CachedAnswer)
+
+    async def put(self, name: str, answer: CachedAnswer, seconds: int) -> None:
+        async with answering(self._patience_seconds):
+            await self._client.set(self._prefix + name, msgspec.msgpack.encode(answer), ex=seconds)

@@ -1,0 +1,180 @@
+"""The Lua scripts of counters.py: each runs atomically, and each finds out first whether the store was emptied.
+
+Keys, all below one prefix:
+
+    epoch                   the server's run id and when these counters began; another one after a flush or restart
+    EPOCH:meta              opened, begun, began_at, read, windows, heard
+    EPOCH:books             account -> spent, as the books had it at the last reading
+    EPOCH:account:ACCOUNT   worker -> "total:spent:unsent:as_of", a Holding; "tight" -> nothing is leased ahead until
+    workers                 worker -> when it was last heard of
+    rate:BUCKET             level, at
+
+A new epoch leases nothing until every worker had time to say what it holds and the books have been read. Nor does an
+old one in which nobody was heard for a while: the server hung, or nobody reached it. That while counts as no silence of
+anybody's, or what they went on spending would be leased again to whoever comes back first. A server's clock that was
+put forward looks the same; one that was put back takes all that was noted with it.
+
+What a silent worker held is kept until a reading of the books has seen it; see gateway.limits.counters.
+"""
+
+from gateway.limits.counters import SILENT_SECONDS
+
+SILENT_MS = round(SILENT_SECONDS * 1000)
+KEEP_MS = 600_000
+TIGHT_MS = 5000
+STANDSTILL_MS = 20_000
+
+CONSTANTS = f"local SILENT, KEEP, TIGHT, STANDSTILL = {SILENT_MS}, {KEEP_MS}, {TIGHT_MS}, {STANDSTILL_MS}"
+
+# KEYS[1] is `epoch`, ARGV[1] the epoch the caller knows, ARGV[2] the prefix. Answers {'epoch', NAME} for another.
+PRELUDE = (
+    CONSTANTS
+    + """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+local epoch = redis.call('GET', KEYS[1])
+if not epoch or string.sub(epoch, 1, #run) ~= run then
+  epoch = string.format('%s-%.0f', run, now)
+  redis.call('SET', KEYS[1], epoch)
+  redis.call('HSET', ARGV[2] .. epoch .. ':meta', 'opened', now, 'begun', string.format('%.0f', now))
+end
+if epoch ~= ARGV[1] then return {'epoch', epoch} end
+local meta = ARGV[2] .. epoch .. ':meta'
+local books = ARGV[2] .. epoch .. ':books'
+local accounts = ARGV[2] .. epoch .. ':account:'
+local workers = ARGV[2] .. 'workers'
+local jump = now - tonumber(redis.call('HGET', meta, 'heard') or now)
+if jump > STANDSTILL or jump < 0 then
+  redis.call('HSET', meta, 'opened', now)
+  redis.call('HDEL', meta, 'began_at')
+  local seen = redis.call('ZRANGE', workers, 0, -1, 'WITHSCORES')
+  for i = 1, #seen, 2 do redis.call('ZADD', workers, seen[i + 1] + jump, seen[i]) end
+end
+redis.call('HSET', meta, 'heard', now)
+local function hold(account, worker, total, spent, unsent, as_of)
+  local key = accounts .. account
+  if total == '0' and spent == '0' then
+    redis.call('HDEL', key, worker)
+  else
+    redis.call('HSET', key, worker, table.concat({total, spent, unsent, as_of}, ':'))
+    redis.call('PEXPIRE', key, KEEP)
+  end
+end
+"""
+)
+
+# ARGV: 3 worker, 4 account, 5 limit, 6 total, 7 spent, 8 unsent, 9 as_of, 10 need, 11 want, 12 how long a new epoch
+# leases nothing. -> {'ok', granted, spent, held, held_spent, surely_gone} or {'unread'}
+LEASE = (
+    PRELUDE
+    + """
+local worker, account = ARGV[3], ARGV[4]
+hold(account, worker, ARGV[6], ARGV[7], ARGV[8], ARGV[9])
+redis.call('ZADD', workers, now, worker)
+local booked = redis.call('HGET', books, account)
+local opened = tonumber(redis.call('HGET', meta, 'opened'))
+if not booked or now < opened + tonumber(ARGV[12]) then return {'unread'} end
+local read = tonumber(redis.call('HGET', meta, 'read'))
+local held, held_spent, unsent, tight = 0, 0, 0, 0
+if tonumber(ARGV[9]) >= read then unsent = tonumber(ARGV[8]) end
+local fields = redis.call('HGETALL', accounts .. account)
+for i = 1, #fields, 2 do
+  local name = fields[i]
+  if name == 'tight' then
+    tight = tonumber(fields[i + 1])
+  elseif name ~= worker then
+    local seen = redis.call('ZSCORE', workers, name)
+    if seen and (now - tonumber(seen) < SILENT or read < tonumber(seen) + SILENT) then
+      local total, spent, fresh, as_of = string.match(fields[i + 1], '(-?%d+):(%d+):(%d+):(%d+)')
+      held, held_spent = held + tonumber(total), held_spent + tonumber(spent)
+      if tonumber(as_of) >= read then unsent = unsent + tonumber(fresh) end
+    else
+      redis.call('HDEL', accounts .. account, name)
+    end
+  end
+end
+local spent, need, want = tonumber(booked), tonumber(ARGV[10]), tonumber(ARGV[11])
+local free = tonumber(ARGV[5]) - spent - held - tonumber(ARGV[6])
+local granted = 0
+if need <= free then
+  granted = need
+  if now >= tight or tight > now + TIGHT then granted = need + math.floor(math.min(want - need, (free - need) / 8)) end
+  hold(account, worker, string.format('%.0f', tonumber(ARGV[6]) + granted), ARGV[7], ARGV[8], ARGV[9])
+else
+  redis.call('HSET', accounts .. account, 'tight', string.format('%.0f', now + TIGHT))
+  redis.call('PEXPIRE', accounts .. account, KEEP)
+end
+return {'ok', granted, spent, held, held_spent, spent + unsent}
+"""
+)
+
+# ARGV: 3 worker, then account, total, spent, unsent, as_of of each.
+# -> {'ok', begun, read, windows, workers, tight accounts ...}
+REPORT = (
+    PRELUDE
+    + """
+redis.call('ZADD', workers, now, ARGV[3])
+redis.call('ZREMRANGEBYSCORE', workers, '-inf', now - KEEP)
+local answer = {'ok', redis.call('HGET', meta, 'begun'), redis.call('HGET', meta, 'read') or '0',
+  redis.call('HGET', meta, 'windows') or '', redis.call('ZCOUNT', workers, now - SILENT, '+inf')}
+for i = 4, #ARGV, 5 do
+  hold(ARGV[i], ARGV[3], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4])
+  local tight = redis.call('HGET', accounts .. ARGV[i], 'tight')
+  if tight and tonumber(tight) > now and tonumber(tight) <= now + TIGHT then answer[#answer + 1] = ARGV[i] end
+end
+return answer
+"""
+)
+
+# ARGV: 3 how long ago the last reading must have begun. -> {'ok', number} or {'busy'}
+BEGIN_READING = (
+    PRELUDE
+    + """
+if now < (tonumber(redis.call('HGET', meta, 'began_at')) or 0) + tonumber(ARGV[3]) then return {'busy'} end
+redis.call('HSET', meta, 'began_at', now)
+local number = string.format('%.0f', math.max(now, tonumber(redis.call('HGET', meta, 'begun')) + 1))
+redis.call('HSET', meta, 'begun', number)
+return {'ok', number}
+"""
+)
+
+# ARGV: 3 number, 4 windows, then account, spent of each. -> {'ok'}
+END_READING = (
+    PRELUDE
+    + """
+if tonumber(ARGV[3]) <= (tonumber(redis.call('HGET', meta, 'read')) or 0) then return {'ok'} end
+redis.call('DEL', books)
+for i = 5, #ARGV, 2 do redis.call('HSET', books, ARGV[i], ARGV[i + 1]) end
+redis.call('HSET', meta, 'read', ARGV[3], 'windows', ARGV[4])
+return {'ok'}
+"""
+)
+
+# KEYS: one bucket each; ARGV: amount, capacity of each. -> {0, what each holds now} or {index of the first short one,
+# milliseconds to wait}
+TAKE = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + time[2] / 1000
+local levels, answer = {}, {0}
+for i, key in ipairs(KEYS) do
+  local amount, capacity = tonumber(ARGV[2 * i - 1]), tonumber(ARGV[2 * i])
+  local found = redis.call('HMGET', key, 'level', 'at')
+  local level, at = tonumber(found[1]) or capacity, tonumber(found[2]) or now
+  if at > now then  -- the clock was put back
+    at = now
+    redis.call('HSET', key, 'at', string.format('%.3f', now))
+  end
+  level = math.min(capacity, level + capacity * (now - at) / 60000)
+  local missing = math.min(amount, capacity) - level
+  if missing > 0 then return {i, math.ceil(missing / capacity * 60000)} end
+  levels[i] = level - amount
+  answer[i + 1] = math.floor(levels[i])
+end
+for i, key in ipairs(KEYS) do
+  redis.call('HSET', key, 'level', string.format('%.6f', levels[i]), 'at', string.format('%.3f', now))
+  local capacity = tonumber(ARGV[2 * i])
+  redis.call('PEXPIRE', key, 60000 + math.ceil(math.max(0, capacity - levels[i]) / capacity * 60000))
+end
+return answer
+"""

@@ -1,0 +1,1 @@
+"""An entry as rows of the database, and back."""

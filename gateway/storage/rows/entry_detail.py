@@ -1,0 +1,155 @@
+"""What of an entry neither repeats nor is summed up: its facts and decision, packed into one small column. Pure.
+
+Everything comes back exactly: a decision is replayed from it.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
+
+import msgspec
+
+from gateway.ledger.entry import Entry, Facts
+from gateway.storage.rows.bounded import micros
+from gateway.storage.rows.dimension import REMEMBERED
+
+SHORT_SCALE = 10_000.0
+MOST_SHORT = 2.0**31
+Short = int | float
+"""A number as `short` stores it: whole ten-thousandths, or, where it has more decimals, itself."""
+
+Time = int | float
+"""Microseconds; in the first versions' rows seconds, which always had a decimal point."""
+
+
+class Detail(msgspec.Struct, frozen=True, array_like=True):
+    """Fields are only ever appended. Names of models are numbers: places in the candidates, then in `more_names`."""
+
+    input_tokens: int
+    max_output_tokens: int | None
+    difficulty: Short | None
+    uncertainty: Short | None
+    quality: list[Short]
+    output_tokens: list[Short]
+    needs: tuple[str, ...]
+    warm_tokens: list[int]
+    backend_state: list[Short]
+    draw: Short
+    expected_cost: int | None
+    predicted_quality: Short | None
+    propensity: Short
+    cost_bound: int | None
+    more_names: tuple[str, ...] = ()
+    attempt: tuple[int, Time, Time, int | None, int | None] | None = None
+    exploration_cost: int = 0
+    explored: dict[str, int] = {}
+    allowed_loss: dict[str, Short] = {}
+    escalates_to: tuple[str, ...] = ()
+
+
+ENCODER = msgspec.msgpack.Encoder()
+DECODER = msgspec.msgpack.Decoder(Detail)
+
+
+def short(number: float) -> Short:
+    """Three bytes of a row instead of nine: what the classifier says is rounded to four decimals, and most else is."""
+    if 0.0 <= number < MOST_SHORT:  # nearly all are, and there are a dozen in a row
+        scaled = int(number * SHORT_SCALE + 0.5)
+        return scaled if scaled / SHORT_SCALE == number else number
+    if not -MOST_SHORT < number < 0.0:
+        return float(number)
+    scaled = round(number * SHORT_SCALE)
+    return scaled if scaled / SHORT_SCALE == number else number
+
+
+def long(stored: Short) -> float:
+    """The very number that `short` was given."""
+    return stored / SHORT_SCALE if isinstance(stored, int) else stored
+
+
+def seconds_of(stored: Time) -> float:
+    return stored / 1e6 if isinstance(stored, int) else stored
+
+
+def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
+    """`is_plain`: its one attempt, if any, is described by the entry, and its times are kept here."""
+    decision, facts = entry.intent.decision, entry.intent.decision.facts
+    keyed = (facts.quality, facts.output_tokens, facts.warm_tokens, facts.backend_state)
+    more_names, place = _places(decision.candidates, tuple(chain.from_iterable(keyed)))
+    one = entry.attempts[0] if is_plain and entry.attempts else None
+    detail = Detail(
+        input_tokens=facts.input_tokens,
+        max_output_tokens=facts.max_output_tokens,
+        difficulty=None if facts.difficulty is None else short(facts.difficulty),
+        uncertainty=None if facts.uncertainty is None else short(facts.uncertainty),
+        quality=_by_place(facts.quality, place),
+        output_tokens=_by_place(facts.output_tokens, place),
+        needs=facts.needs,
+        warm_tokens=[part for name, value in facts.warm_tokens.items() for part in (place[name], value)],
+        backend_state=[
+            part for name, (free, wait) in facts.backend_state.items() for part in (place[name], free, short(wait))
+        ],
+        draw=short(facts.draw),
+        expected_cost=decision.expected_cost_pico_usd,
+        predicted_quality=None if decision.predicted_quality is None else short(decision.predicted_quality),
+        propensity=short(decision.propensity),
+        cost_bound=entry.intent.cost_bound_pico_usd,
+        more_names=more_names,
+        attempt=one
+        and (
+            one.number,
+            micros(one.started_after_seconds) or 0,
+            micros(one.lasted_seconds) or 0,
+            one.cost_pico_usd,
+            one.http_status,
+        ),
+        exploration_cost=decision.exploration_pico_usd,
+        explored=facts.explored_pico_usd,
+        allowed_loss={name: short(loss) for name, loss in facts.allowed_loss.items()} if facts.allowed_loss else {},
+        escalates_to=decision.escalates_to,
+    )
+    return ENCODER.encode(detail)
+
+
+@lru_cache(REMEMBERED)
+def _places(candidates: tuple[str, ...], mentioned: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The names that are no candidate's, and every name's place: the same few come with every row."""
+    more = tuple(sorted(set(mentioned) - set(candidates)))
+    return more, {name: number for number, name in reversed(list(enumerate((*candidates, *more))))}
+
+
+def _by_place(numbers: Mapping[str, float], place: Mapping[str, int]) -> list[Short]:
+    flat: list[Short] = []
+    for name, number in numbers.items():
+        flat.append(place[name])
+        flat.append(short(number))
+    return flat
+
+
+def decode_detail(stored: bytes) -> Detail:
+    return DECODER.decode(stored)
+
+
+def facts_from(detail: Detail, names: Sequence[str]) -> Facts:
+    states, warm = detail.backend_state, detail.warm_tokens
+    return Facts(
+        input_tokens=detail.input_tokens,
+        max_output_tokens=detail.max_output_tokens,
+        difficulty=None if detail.difficulty is None else long(detail.difficulty),
+        uncertainty=None if detail.uncertainty is None else long(detail.uncertainty),
+        quality=_by_name(detail.quality, names),
+        output_tokens=_by_name(detail.output_tokens, names),
+        needs=detail.needs,
+        warm_tokens={names[warm[i]]: warm[i + 1] for i in range(0, len(warm), 2)},
+        backend_state={
+            names[int(states[i])]: (int(states[i + 1]), long(states[i + 2])) for i in range(0, len(states), 3)
+        },
+        draw=long(detail.draw),
+        explored_pico_usd=detail.explored,
+        allowed_loss={name: long(loss) for name, loss in detail.allowed_loss.items()},
+    )
+
+
+def _by_name(flat: Sequence[Short], names: Sequence[str]) -> dict[str, float]:
+    places = iter(flat)
+    return {names[int(place)]: long(value) for place, value in zip(places, places, strict=True)}

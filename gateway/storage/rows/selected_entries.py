@@ -1,0 +1,40 @@
+"""Entries read out of the database: the query to add conditions to, and what it finds."""
+
+from typing import Any
+
+from sqlalchemy import Select, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.ledger.entry import Entry
+from gateway.storage.rows.entry_from_row import Row, entry_from, has_attempt_rows
+from gateway.storage.tables import attempts, circumstances, dimensions, entries
+
+CHUNK = 300
+
+
+def entry_select() -> Select[Any]:
+    """Entries joined with what they refer to; every column is named as in its table."""
+    mine = [column for column in entries.columns if column.name not in ("dimension_id", "circumstance_id")]
+    theirs = [column for table in (dimensions, circumstances) for column in list(table.columns)[2:]]
+    return (
+        select(*mine, *theirs)
+        .join(dimensions, dimensions.c.id == entries.c.dimension_id)
+        .join(circumstances, circumstances.c.id == entries.c.circumstance_id)
+    )
+
+
+async def read_entries(connection: AsyncConnection, query: Select[Any]) -> list[Entry]:
+    """Run a query made from `entry_select`, and fetch the attempts that are kept apart."""
+    rows: list[Row] = [dict(row) for row in (await connection.execute(query)).mappings()]
+    tries: dict[bytes, list[Row]] = {}
+    tried = [row for row in rows if has_attempt_rows(row)]
+    for start in range(0, len(tried), CHUNK):
+        some = tried[start : start + CHUNK]
+        times = [row["accepted_at_us"] for row in some]
+        # By pairs SQLite would walk through the whole table; the times tell PostgreSQL which months to look into.
+        wanted = attempts.c.request_id.in_([row["request_id"] for row in some])
+        near = attempts.c.accepted_at_us.between(min(times), max(times))
+        found = await connection.execute(select(attempts).where(wanted, near).order_by(attempts.c.number))
+        for row in found.mappings():
+            tries.setdefault(bytes(row["request_id"]), []).append(dict(row))
+    return [entry_from(row, tries.get(bytes(row["request_id"]), ())) for row in rows]

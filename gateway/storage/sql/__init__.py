@@ -1,0 +1,1 @@
+"""The stores of `gateway/stores.py`, one file each."""

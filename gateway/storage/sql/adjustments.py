@@ -1,0 +1,161 @@
+"""Corrections of what was booked: rows are only added, and the hourly sums take them in the same transaction."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlalchemy import Select, func, literal, select
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from gateway.pricing.reprice import Booked
+from gateway.storage.database import writing
+from gateway.storage.rows.entry_rows import COST_FIELDS
+from gateway.storage.rows.interned import insert_or_ignore
+from gateway.storage.sql.audit import append_audit
+from gateway.storage.sums.add_to_rollups import add_to_rollups
+from gateway.storage.sums.rollup import HOUR_US, SKETCHES, SUMS
+from gateway.storage.tables import adjustments, dimensions, entries, hourly
+from gateway.stores import Adjustment, Difference
+
+CHUNK = 500
+
+
+class SqlAdjustments:
+    """Books corrections."""
+
+    def __init__(self, engine: AsyncEngine, *, now_us: Callable[[], int] = lambda: time.time_ns() // 1000) -> None:
+        self._engine = engine
+        self._now_us = now_us
+
+    async def book(self, batch: Sequence[Adjustment], *, author: str) -> int:
+        """One transaction. Those booked before, or of requests that are not there, change nothing; returns how many."""
+        at_us = self._now_us()
+        booked = amount = 0
+        async with writing(self._engine) as connection:
+            for start in range(0, len(batch), CHUNK):
+                chunk = {bytes.fromhex(one.request_id): one for one in batch[start : start + CHUNK]}
+                places = await _places(connection, list(chunk))
+                rows = [_row(chunk[number], *places[number], at_us, author) for number in sorted(places)]
+                new = await _insert_new(connection, rows)
+                booked += len(new)
+                amount += sum(row["amount_pico_usd"] for row in new)
+            if booked:
+                await append_audit(
+                    connection,
+                    at_us=at_us,
+                    actor=author,
+                    action=f"ledger.{batch[0].kind}",
+                    subject=batch[0].reference,
+                    reason=batch[0].reason,
+                    detail=f"{booked} requests, {amount} pico-USD",
+                )
+        return booked
+
+    async def book_difference(self, difference: Difference, *, author: str) -> bool:
+        """One correction without a request, beside the dearest group of the period; False where there is none, or one
+        with this reference."""
+        known = select(adjustments.c.id).where(
+            adjustments.c.kind == "reconciliation", adjustments.c.reference == difference.reference
+        )
+        async with writing(self._engine) as connection:
+            place = (await connection.execute(_dearest_group(difference))).one_or_none()
+            if place is None or (await connection.execute(known)).first() is not None:
+                return False
+            row: dict[str, Any] = {
+                "at_us": self._now_us(),
+                "hour": place.hour,
+                "dimension_id": place.dimension_id,
+                "kind": "reconciliation",
+                "reference": difference.reference,
+                "amount_pico_usd": difference.amount_pico_usd,
+                "reason": difference.reason,
+                "author": author,
+            }
+            await connection.execute(adjustments.insert().values(**row))
+            await connection.run_sync(add_to_rollups, _sums([row]))
+            await append_audit(
+                connection,
+                at_us=row["at_us"],
+                actor=author,
+                action="ledger.reconciliation",
+                subject=difference.reference,
+                reason=difference.reason,
+                detail=f"{difference.amount_pico_usd} pico-USD",
+            )
+        return True
+
+    async def booked(self, request_ids: Sequence[str]) -> dict[str, Booked]:
+        """Request id -> its price corrections so far; those without are left out."""
+        found: dict[str, Booked] = {}
+        columns = (adjustments.c.request_id, func.sum(adjustments.c.amount_pico_usd), func.count())
+        async with self._engine.connect() as connection:
+            for start in range(0, len(request_ids), CHUNK):
+                wanted = [bytes.fromhex(one) for one in request_ids[start : start + CHUNK]]
+                rows = await connection.execute(
+                    select(*columns)
+                    .where(adjustments.c.request_id.in_(wanted), adjustments.c.kind == "reprice")
+                    .group_by(adjustments.c.request_id)
+                )
+                found |= {bytes(number).hex(): Booked(int(amount), int(count)) for number, amount, count in rows}
+        return found
+
+
+async def _places(connection: AsyncConnection, numbers: Sequence[bytes]) -> dict[bytes, tuple[int, int]]:
+    """The hour and the dimension of each request that is there."""
+    columns = (entries.c.request_id, entries.c.accepted_at_us, entries.c.dimension_id)
+    found = await connection.execute(select(*columns).where(entries.c.request_id.in_(numbers)))
+    return {bytes(row[0]): (row[1] // HOUR_US, row[2]) for row in found}
+
+
+def _row(one: Adjustment, hour: int, dimension_id: int, at_us: int, author: str) -> dict[str, Any]:
+    return {
+        "at_us": at_us,
+        "hour": hour,
+        "dimension_id": dimension_id,
+        "request_id": bytes.fromhex(one.request_id),
+        "kind": one.kind,
+        "reference": one.reference,
+        "amount_pico_usd": one.amount_pico_usd,
+        "reason": one.reason,
+        "author": author,
+    }
+
+
+async def _insert_new(connection: AsyncConnection, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that were not booked before; they are in the sums then."""
+    if not rows:
+        return []
+    insert = insert_or_ignore(connection, adjustments).returning(adjustments.c.request_id)
+    numbers = {bytes(number) for number in (await connection.execute(insert, rows)).scalars()}
+    new = [row for row in rows if row["request_id"] in numbers]
+    await connection.run_sync(add_to_rollups, _sums(new))
+    return new
+
+
+def _dearest_group(difference: Difference) -> Select[Any, Any]:
+    """The hour and dimension of the period that cost most."""
+    first, end = difference.since_us // HOUR_US, difference.until_us // HOUR_US
+    cost = sum((hourly.c[f"{name}_pico_usd"] for name in COST_FIELDS if name != "list"), literal(0))
+    return (
+        select(hourly.c.hour, hourly.c.dimension_id)
+        .join(dimensions, dimensions.c.id == hourly.c.dimension_id)
+        .where(
+            hourly.c.hour >= first,
+            hourly.c.hour < end,
+            dimensions.c.provider == difference.provider,
+            dimensions.c.upstream_model.in_(difference.upstream_models),
+            dimensions.c.is_simulated.is_(False),
+        )
+        .order_by(cost.desc(), hourly.c.hour, hourly.c.dimension_id)
+        .limit(1)
+    )
+
+
+def _sums(rows: Sequence[dict[str, Any]]) -> dict[tuple[int, int], dict[str, Any]]:
+    sums: dict[tuple[int, int], dict[str, Any]] = {}
+    for row in rows:
+        nothing = {**dict.fromkeys(SUMS, 0), **dict.fromkeys(SKETCHES, b"")}
+        one = sums.setdefault((row["hour"], row["dimension_id"]), nothing)
+        one["adjusted_requests"] += 1
+        one["adjustment_pico_usd"] += row["amount_pico_usd"]
+    return {key: sums[key] for key in sorted(sums)}

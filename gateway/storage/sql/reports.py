@@ -1,0 +1,240 @@
+"""Sums by anything, from the hourly rollups; hours that a period or a local midnight cuts are summed from the entries.
+
+See gateway.stores.ReportStore. Sums are exact integers on both databases, beyond 64 bits too.
+"""
+
+import asyncio
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from operator import add
+
+from sqlalchemy import case, func, literal, select
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from gateway.economics.traffic import HourlyTraffic
+from gateway.routing.rules import EMBEDDINGS
+from gateway.storage.sums.cut_hours import Totals, moved_in
+from gateway.storage.sums.filters import COLUMNS
+from gateway.storage.sums.group_count import refuse_too_many
+from gateway.storage.sums.periods import HOUR_US, Calendar, Cut, cut_hours
+from gateway.storage.sums.rollup import DAY_HOURS, SKETCHES, SUMS
+from gateway.storage.sums.sketch import grow, percentile
+from gateway.storage.sums.sum_rows import (
+    BY_STATUS,
+    TIMES,
+    cut_sketches,
+    cut_sums,
+    rollup_sketches,
+    rollup_sums,
+    spans,
+)
+from gateway.storage.tables import api_keys, dimensions, entries, hourly
+from gateway.stores import SHADOW
+from gateway.sums import Latencies, Sums, SumsQuery, TooManyGroups
+
+KEYS_AT_ONCE = 500
+NUMBERS = (*SUMS, *BY_STATUS)
+
+
+class SqlReports:
+    """Reads what the shipper added up."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def sums(self, query: SumsQuery) -> Sequence[Sums]:
+        [found] = await self.sums_together([query])
+        return found
+
+    async def sums_together(self, queries: Sequence[SumsQuery]) -> Sequence[Sequence[Sums]]:
+        whole, timed = _all_of(queries), [one for one in queries if one.with_latencies]
+        calendar = Calendar(whole.time_zone, whole.by)
+        groups = [_Groups(query, calendar) for query in queries]
+        first_us, last_us = await self.first_and_last_us() or (0, 0)
+        booked_us = (first_us, last_us + DAY_HOURS * HOUR_US)  # a day more, for what is booked meanwhile
+        async with self._engine.connect() as connection:
+            await refuse_too_many(connection, queries, booked_us)
+            cuts = cut_hours(whole.since_us, whole.until_us, calendar, booked_us)
+            gone = await self._without_entries(connection, cuts)
+            split = [cut for cut in cuts if cut.hour not in gone]
+            # An hour whose entries are gone belongs to the period in which it begins.
+            outside = {hour for hour in gone if not whole.since_us <= hour * HOUR_US < whole.until_us}
+            for span in spans(whole, skipped=outside.union(cut.hour for cut in split)):
+                async for row in rollup_sums(connection, whole, span):
+                    _add(groups, row["at"] * span.unit_us if "at" in row else None, row)
+                if timed:
+                    async for row in rollup_sketches(connection, _all_of(timed), span.within(*booked_us)):
+                        _add_sketches(groups, row["at"] * span.unit_us if "at" in row else None, row)
+            for cut in split:
+                async for row in cut_sums(connection, whole, cut):
+                    _add(groups, cut.since_us, row)
+                if timed:
+                    async for row in cut_sketches(connection, _all_of(timed), cut):
+                        _add_sketches(groups, cut.since_us, row)
+                for at_us, row in await moved_in(connection, whole, cut):
+                    _add(groups, at_us, row)
+        # Off the event loop: there may be tens of thousands of groups, and requests wait here.
+        return await asyncio.to_thread(lambda: [one.ordered() for one in groups])
+
+    async def hourly_traffic(
+        self, since_us: int, until_us: int, *, with_simulated: bool = True, of_all_kinds: bool = False
+    ) -> Sequence[HourlyTraffic]:
+        first, end = -(-since_us // HOUR_US), until_us // HOUR_US
+        aborted = dimensions.c.status.in_(("cancelled", "partial"))
+        cost = sum((hourly.c[name] for name in SUMS if name.endswith("_pico_usd") and name not in NOT_COST), literal(0))
+        query = (
+            select(
+                hourly.c.hour,
+                dimensions.c.model,
+                *(func.sum(hourly.c[name]).label(name) for name in TRAFFIC),
+                func.sum(cost).label("cost"),
+                func.sum(case((aborted, hourly.c.requests), else_=0)).label("aborted"),
+            )
+            .join(dimensions, dimensions.c.id == hourly.c.dimension_id)
+            .where(hourly.c.hour >= first, hourly.c.hour < end)
+            .group_by(hourly.c.hour, dimensions.c.model)
+            .order_by(hourly.c.hour, dimensions.c.model)
+        )
+        if not with_simulated:
+            query = query.where(dimensions.c.is_simulated.is_(False))
+        if not of_all_kinds:
+            query = query.where(dimensions.c.operation.not_in((SHADOW, EMBEDDINGS)))
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [
+            HourlyTraffic(
+                hour_start_us=row["hour"] * HOUR_US,
+                model=row["model"],
+                requests=int(row["requests"]),
+                input_tokens=int(row["input_tokens"]),
+                cached_input_tokens=int(row["cached_input_tokens"]),
+                output_tokens=int(row["output_tokens"]),
+                gpu_seconds=int(row["gpu_us"]) / 1e6,
+                cost_pico_usd=int(row["cost"]),
+                list_cost_pico_usd=int(row["list_pico_usd"]),
+                unpriced_requests=int(row["unpriced_requests"]),
+                estimated_requests=int(row["estimated_requests"]),
+                aborted_requests=int(row["aborted"]),
+            )
+            for row in rows
+        ]
+
+    async def key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        wanted = sorted(key_ids)
+        async with self._engine.connect() as connection:
+            for start in range(0, len(wanted), KEYS_AT_ONCE):
+                some = api_keys.c.id.in_(wanted[start : start + KEYS_AT_ONCE])
+                rows = await connection.execute(select(api_keys.c.id, api_keys.c.name).where(some))
+                found.update((row.id, row.name) for row in rows)
+        return found
+
+    async def first_and_last_us(self) -> tuple[int, int] | None:
+        async with self._engine.connect() as connection:
+            # Each apart: SQLite finds the end of an index for one, and reads all of it for both.
+            first, last = (select(end(hourly.c.hour)).scalar_subquery() for end in (func.min, func.max))
+            begin, end = (await connection.execute(select(first, last))).one()
+        return None if begin is None else (begin * HOUR_US, (end + 1) * HOUR_US)
+
+    @staticmethod
+    async def _without_entries(connection: AsyncConnection, cuts: Iterable[Cut]) -> set[int]:
+        """Hours whose single requests are not kept any more: they count where the hour begins."""
+        gone: set[int] = set()
+        for cut in cuts:
+            inside = entries.c.accepted_at_us.between(cut.hour * HOUR_US, (cut.hour + 1) * HOUR_US - 1)
+            if (await connection.execute(select(entries.c.accepted_at_us).where(inside).limit(1))).scalar() is None:
+                gone.add(cut.hour)
+        return gone
+
+
+NOT_COST = ("list_pico_usd", "lower_pico_usd", "upper_pico_usd")
+TRAFFIC = (
+    "requests",
+    "input_tokens",
+    "cached_input_tokens",
+    "output_tokens",
+    "gpu_us",
+    "list_pico_usd",
+    "unpriced_requests",
+    "estimated_requests",
+)
+
+
+class _Groups:
+    """Of one query, growing."""
+
+    def __init__(self, query: SumsQuery, calendar: Calendar) -> None:
+        self.query = query
+        self._calendar = calendar
+        self._sums: dict[tuple[str | None, ...], list[int]] = {}
+        self._sketches: dict[tuple[str | None, ...], tuple[bytearray, ...]] = {}
+
+    def add(self, at_us: int | None, row: Totals, numbers: Sequence[int]) -> None:
+        """`numbers` are the row's, in the order of NUMBERS."""
+        for values in self._groups_of(at_us, row):
+            present = self._sums.get(values)
+            self._sums[values] = list(numbers) if present is None else list(map(add, present, numbers))
+        if self.query.most_groups is not None and len(self._sums) > self.query.most_groups:
+            raise TooManyGroups
+
+    def add_sketches(self, at_us: int | None, row: Totals) -> None:
+        for values in self._groups_of(at_us, row):
+            kept = self._sketches.setdefault(values, (bytearray(), bytearray()))
+            for whole, name in zip(kept, SKETCHES, strict=True):
+                grow(whole, row[name] or b"")
+
+    def _groups_of(self, at_us: int | None, row: Totals) -> list[tuple[str | None, ...]]:
+        """One group, or one for each tag."""
+        found: list[tuple[str | None, ...]] = [()]
+        for name in self.query.by:
+            if name in TIMES:
+                values: list[str | None] = [self._calendar.label(name, at_us or 0)]
+            elif name == "tag":
+                values = list(json.loads(row["tags"])) or [None]
+            elif name == "is_simulated":
+                values = ["true" if row["is_simulated"] else "false"]
+            else:
+                values = [row[COLUMNS[name]]]
+            found = [(*group, value) for group in found for value in values]
+        return found
+
+    def ordered(self) -> list[Sums]:
+        """By the groups' values."""
+        order = sorted(self._sums, key=lambda values: tuple((value is not None, value or "") for value in values))
+        return [self._one(values) for values in order]
+
+    def _one(self, values: tuple[str | None, ...]) -> Sums:
+        numbers = dict(zip(NUMBERS, self._sums[values], strict=True))
+        latencies = self._latencies(values) if self.query.with_latencies else None
+        return Sums(dict(zip(self.query.by, values, strict=True)), **numbers, latencies=latencies)
+
+    def _latencies(self, values: tuple[str | None, ...]) -> Latencies:
+        first, decode = map(bytes, self._sketches.get(values, (b"", b"")))
+        return Latencies(
+            percentile(first, 0.5),
+            percentile(first, 0.95),
+            percentile(first, 0.99),
+            percentile(decode, 0.5),
+            percentile(decode, 0.05),
+        )
+
+
+def _all_of(queries: Sequence[SumsQuery]) -> SumsQuery:
+    """What all of them group by, of their one period."""
+    first, *others = queries
+    same = (first.since_us, first.until_us, first.filters, first.time_zone)
+    assert all((one.since_us, one.until_us, one.filters, one.time_zone) == same for one in others)
+    return replace(first, by=tuple(dict.fromkeys(name for one in queries for name in one.by)))
+
+
+def _add(groups: Sequence[_Groups], at_us: int | None, row: Totals) -> None:
+    numbers = [int(row.get(name) or 0) for name in NUMBERS]
+    for one in groups:
+        one.add(at_us, row, numbers)
+
+
+def _add_sketches(groups: Sequence[_Groups], at_us: int | None, row: Totals) -> None:
+    for one in groups:
+        if one.query.with_latencies:
+            one.add_sketches(at_us, row)

@@ -1,0 +1,55 @@
+"""Every store that one process opens on its database."""
+
+from dataclasses import dataclass
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.config.home import Home
+from gateway.storage.sql.audit import SqlAuditLog
+from gateway.storage.sql.bodies import SqlBodies
+from gateway.storage.sql.budgets import SqlBudgets
+from gateway.storage.sql.entries import SqlEntries
+from gateway.storage.sql.feedback import SqlFeedback
+from gateway.storage.sql.keys import SqlKeyStore
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.notices import SqlNotices
+from gateway.storage.sql.rents import SqlRents
+from gateway.storage.sql.reports import SqlReports
+from gateway.storage.sql.rules import SqlRulesStore
+from gateway.storage.sql.secrets import SqlSecrets
+
+
+@dataclass(frozen=True, slots=True)
+class SqlStores:
+    """What each of them does is said by the protocol it fulfils."""
+
+    audit: SqlAuditLog
+    bodies: SqlBodies
+    budgets: SqlBudgets
+    entries: SqlEntries
+    feedback: SqlFeedback
+    keys: SqlKeyStore
+    ledger: SqlLedger
+    notices: SqlNotices
+    rents: SqlRents
+    reports: SqlReports
+    rules: SqlRulesStore
+    secrets: SqlSecrets
+
+
+def open_stores(database: AsyncEngine, home: Home) -> SqlStores:
+    """Nothing is read yet but the home's two secrets."""
+    return SqlStores(
+        audit=SqlAuditLog(database),
+        bodies=SqlBodies(database, home.bodies_key()),
+        budgets=SqlBudgets(database),
+        entries=SqlEntries(database),
+        feedback=SqlFeedback(database),
+        keys=SqlKeyStore(database, home.pepper()),
+        ledger=SqlLedger(database),
+        notices=SqlNotices(database),
+        rents=SqlRents(database),
+        reports=SqlReports(database),
+        rules=SqlRulesStore(database),
+        secrets=SqlSecrets(database, home.pepper()),
+    )

@@ -1,0 +1,1 @@
+"""Sums by hour and day: how entries are added to them, and how reports read them."""

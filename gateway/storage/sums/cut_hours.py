@@ -1,0 +1,102 @@
+"""A part of an hour, for periods that cut hours: its requests as a table with a rollup's columns, and what else counts
+there. Reads; decides nothing."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import ColumnElement, Subquery, and_, case, exists, func, literal, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.ledger.entry import Entry
+from gateway.storage.rows.dimension import Dimension, dimension_of
+from gateway.storage.rows.entry_rows import COST_COLUMNS, FIGURES
+from gateway.storage.rows.paid_parts import paid_parts
+from gateway.storage.rows.selected_entries import entry_select, read_entries
+from gateway.storage.sums.filters import conditions, meets
+from gateway.storage.sums.periods import HOUR_US, Cut
+from gateway.storage.sums.rollup import Rollup
+from gateway.storage.tables import adjustments, attempts, circumstances, dimensions, entries
+from gateway.sums import SumsQuery
+
+Totals = dict[str, Any]
+PAID_ELSEWHERE: ColumnElement[bool] = exists().where(
+    attempts.c.request_id == entries.c.request_id,
+    attempts.c.accepted_at_us == entries.c.accepted_at_us,
+    attempts.c.provider.is_not(None),
+)
+
+
+def requests_of(cut: Cut) -> Subquery:
+    """Each as sums of one, with the two figures that sketches are made of."""
+    exact, paid = circumstances.c.is_exact, [name for name in COST_COLUMNS if name != "list_pico_usd"]
+    total: ColumnElement[Any] = sum((entries.c[name] for name in paid), literal(0))
+    bounds = [
+        case((exact, total), else_=func.coalesce(entries.c[name], 0)).label(name)
+        for name in ("lower_pico_usd", "upper_pico_usd")
+    ]
+    counts = {
+        "unpriced_requests": entries.c.list_pico_usd.is_(None),
+        "estimated_requests": circumstances.c.is_usage_estimated,
+        "unbounded_requests": and_(exact.is_(False), entries.c.upper_pico_usd.is_(None)),
+    }
+    return (
+        select(
+            entries.c.dimension_id,
+            literal(1).label("requests"),
+            *(case((test, 1), else_=0).label(name) for name, test in counts.items()),
+            *(func.coalesce(entries.c[name], 0).label(name) for name in FIGURES),
+            *bounds,
+            literal(0).label("adjusted_requests"),
+            literal(0).label("adjustment_pico_usd"),
+            entries.c.time_to_first_token_us,
+            entries.c.decode_tokens_per_second,
+        )
+        .join(circumstances, circumstances.c.id == entries.c.circumstance_id)
+        .where(*_inside(cut))
+        .subquery()
+    )
+
+
+async def moved_in(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[tuple[int, Totals]]:
+    """What `requests_of` does not know, with its time: what was paid elsewhere, away from one dimension and to another,
+    and corrections. One is at its request's time, or, without a request, at the hour's beginning."""
+    elsewhere = entry_select().where(*_inside(cut)).where(PAID_ELSEWHERE)
+    moved = [
+        (entry.intent.accepted_at_us, row)
+        for entry in await read_entries(connection, elsewhere)
+        for row in _moves(entry, query)
+    ]
+    return moved + await _corrections(connection, query, cut)
+
+
+def _moves(entry: Entry, query: SumsQuery) -> Iterator[Totals]:
+    own = dimension_of(entry)
+    for part in paid_parts(entry):
+        for dimension, is_taken in ((own, False), (part.dimension, True)):
+            if meets(dimension, query):
+                one = Rollup()
+                (one.take if is_taken else one.give)(part)
+                yield _row(one, dimension)
+
+
+def _row(sums: Rollup, dimension: Dimension) -> Totals:
+    return {**sums.row(), **dimension._asdict()}
+
+
+def _inside(cut: Cut) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return entries.c.accepted_at_us >= cut.since_us, entries.c.accepted_at_us < cut.until_us
+
+
+async def _corrections(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[tuple[int, Totals]]:
+    begins_us = cut.hour * HOUR_US
+    in_hour = entries.c.accepted_at_us.between(begins_us, begins_us + HOUR_US - 1)
+    at_us = func.coalesce(entries.c.accepted_at_us, begins_us)
+    columns = [literal(1).label("adjusted_requests"), adjustments.c.amount_pico_usd.label("adjustment_pico_usd")]
+    rows = await connection.execute(
+        select(at_us.label("at_us"), *columns, *list(dimensions.columns)[2:])
+        .select_from(adjustments)
+        .join(dimensions, dimensions.c.id == adjustments.c.dimension_id)
+        .outerjoin(entries, and_(entries.c.request_id == adjustments.c.request_id, in_hour))
+        .where(adjustments.c.hour == cut.hour, at_us >= cut.since_us, at_us < cut.until_us, *conditions(query))
+    )
+    return [(row["at_us"], dict(row)) for row in rows.mappings()]

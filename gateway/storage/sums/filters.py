@@ -1,0 +1,52 @@
+"""Which rows a report asks for: the same filters as SQL and of one dimension at hand."""
+
+import json
+from typing import Any
+
+from sqlalchemy import ColumnElement
+
+from gateway.storage.rows.dimension import Dimension
+from gateway.storage.tables import dimensions
+from gateway.sums import SumsQuery
+
+COLUMNS = {
+    "key": "key_id",
+    **{name: name for name in ("model", "team", "project", "backend", "provider", "rule", "status", "operation")},
+    "upstream_model": "upstream_model",
+    "is_simulated": "is_simulated",
+    "tag": "tags",
+    "tags": "tags",
+}
+
+
+def conditions(query: SumsQuery) -> list[ColumnElement[Any]]:
+    """On rows joined with their dimension."""
+    found: list[ColumnElement[Any]] = []
+    for name, value in query.filters.items():
+        if name == "tag":
+            found.append(dimensions.c.tags == "[]" if value is None else has_tag(value))
+        elif name == "is_simulated":
+            found.append(dimensions.c.is_simulated.is_(value == "true"))
+        else:
+            found.append(dimensions.c[COLUMNS[name]].is_not_distinct_from(value))
+    return found
+
+
+def meets(dimension: Dimension, query: SumsQuery) -> bool:
+    """The same of one dimension."""
+    for name, value in query.filters.items():
+        if name == "tag":
+            tags = json.loads(dimension.tags)
+            is_met = not tags if value is None else value in tags
+        elif name == "is_simulated":
+            is_met = dimension.is_simulated == (value == "true")
+        else:
+            is_met = getattr(dimension, COLUMNS[name]) == value
+        if not is_met:
+            return False
+    return True
+
+
+def has_tag(tag: str) -> ColumnElement[bool]:
+    """Tags are a JSON array of strings: a quoted string in it is one whole tag, since inner quotes are escaped."""
+    return dimensions.c.tags.contains(json.dumps(tag, ensure_ascii=False), autoescape=True)

@@ -1,0 +1,46 @@
+"""How many groups a question has at least, counted without adding anything up: most of the work is the adding."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.storage.sums.filters import COLUMNS, conditions
+from gateway.storage.sums.periods import HOUR_US
+from gateway.storage.sums.rollup import DAY_HOURS
+from gateway.storage.sums.sum_rows import TIMES
+from gateway.storage.tables import daily, dimensions, hourly
+from gateway.sums import SumsQuery, TooManyGroups
+
+UTC_DAYS_OF_A_LOCAL_ONE = 3
+"""At most: one of 25 hours can begin before a UTC midnight and end after the next."""
+
+
+async def refuse_too_many(
+    connection: AsyncConnection, queries: Sequence[SumsQuery], booked_us: tuple[int, int]
+) -> None:
+    """Raises TooManyGroups where a question has more than its `most_groups` for sure; others may have them still."""
+    for query in queries:
+        if query.most_groups is not None and await _least(connection, query, booked_us) > query.most_groups:
+            raise TooManyGroups
+
+
+async def _least(connection: AsyncConnection, query: SumsQuery, booked_us: tuple[int, int]) -> int:
+    """0 where a glance at how many dimensions there are says that there are few."""
+    is_hourly, is_timed = "hour" in query.by, "hour" in query.by or "day" in query.by
+    table, unit_us = (hourly, HOUR_US) if is_hourly else (daily, HOUR_US * DAY_HOURS)
+    unit, since_us, until_us = table.columns[0], max(query.since_us, booked_us[0]), min(query.until_us, booked_us[1])
+    first, end = -(-since_us // unit_us), until_us // unit_us
+    kinds = (await connection.execute(select(func.count()).select_from(dimensions))).scalar_one()
+    if kinds * (max(0, end - first) if is_timed else 1) <= (query.most_groups or 0):
+        return 0
+    # Of a month no less than its days say without it, and of a tag no less than the other columns.
+    keys = [dimensions.c[COLUMNS[name]] for name in query.by if name not in (*TIMES, "tag")]
+    keys += [unit] if is_timed else []
+    if not keys:
+        return 0
+    wanted = (unit >= first, unit < end, *conditions(query))
+    source = table.join(dimensions, dimensions.c.id == table.c.dimension_id)
+    groups = select(*keys).select_from(source).where(*wanted).distinct().subquery()
+    found = (await connection.execute(select(func.count()).select_from(groups))).scalar_one()
+    return found if is_hourly or query.time_zone == "UTC" else found // UTC_DAYS_OF_A_LOCAL_ONE

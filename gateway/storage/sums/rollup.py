@@ -1,0 +1,117 @@
+"""Sums of entries by hour and dimension, as the rows of `hourly`. Pure."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from gateway.ledger.entry import Entry
+from gateway.storage.rows.bounded import finite, money
+from gateway.storage.rows.dimension import Dimension
+from gateway.storage.rows.entry_rows import COST_COLUMNS, FIGURES, TOKEN_FIELDS, TOOL_FIELDS, EntryRows, Figures
+from gateway.storage.rows.paid_parts import PaidPart
+from gateway.storage.sums.sketch import sketch
+
+HOUR_US = 3_600_000_000
+DAY_HOURS = 24
+SUMS = (
+    "requests",
+    "unpriced_requests",
+    "estimated_requests",
+    "unbounded_requests",
+    *TOKEN_FIELDS,
+    *TOOL_FIELDS,
+    *COST_COLUMNS,
+    "lower_pico_usd",
+    "upper_pico_usd",
+    "gpu_us",
+    "total_us",
+    "adjusted_requests",
+    "adjustment_pico_usd",
+)
+SKETCHES = ("time_to_first_token_sketch", "decode_sketch")
+
+
+@dataclass(slots=True)
+class Rollup:
+    """The sums of one hour and dimension, growing."""
+
+    sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SUMS, 0))
+    first_token_seconds: list[float] = field(default_factory=list[float])
+    decode_speeds: list[float] = field(default_factory=list[float])
+
+    def add(self, entries: Sequence[Entry], figures: Iterable[Figures]) -> None:
+        """Entries, and each one's figures as `figures_of` tells them."""
+        for name, total in zip(FIGURES, map(_sum, zip(*figures, strict=True)), strict=True):
+            self.sums[name] += total
+        self.sums["requests"] += len(entries)
+        for entry in entries:
+            self._add_bounds(entry)
+            if (first := finite(entry.time_to_first_token_seconds)) is not None:
+                self.first_token_seconds.append(first)
+            if (speed := finite(entry.decode_tokens_per_second)) is not None:
+                self.decode_speeds.append(speed)
+
+    def _add_bounds(self, entry: Entry) -> None:
+        sums, upper = self.sums, entry.cost_upper_pico_usd
+        sums["unpriced_requests"] += entry.cost is None
+        sums["estimated_requests"] += entry.is_usage_estimated
+        sums["unbounded_requests"] += upper is None
+        sums["lower_pico_usd"] += money(entry.cost_lower_pico_usd) or 0
+        sums["upper_pico_usd"] += money(upper) or 0
+
+    def give(self, part: PaidPart) -> None:
+        """A part of what was added stands elsewhere."""
+        self._move(part, -1)
+        self.sums["upper_pico_usd"] -= part.upper_of_entry_pico_usd
+
+    def take(self, part: PaidPart) -> None:
+        """A part of what was added elsewhere stands here: money, and no request."""
+        self._move(part, 1)
+        self.sums["upper_pico_usd"] += part.upper_pico_usd or 0
+        self.sums["unbounded_requests"] += part.upper_pico_usd is None
+
+    def _move(self, part: PaidPart, sign: int) -> None:
+        self.sums["other_pico_usd"] += sign * part.cost_pico_usd
+        self.sums["list_pico_usd"] += sign * part.cost_pico_usd
+        self.sums["lower_pico_usd"] += sign * part.lower_pico_usd
+
+    def row(self) -> dict[str, Any]:
+        return {
+            **self.sums,
+            "time_to_first_token_sketch": sketch(self.first_token_seconds),
+            "decode_sketch": sketch(self.decode_speeds),
+        }
+
+
+Rows = dict[tuple[int, int], dict[str, Any]]
+"""(hour or day, dimension id) -> the row's other columns; in the order in which every writer must lock them."""
+
+
+def _sum(numbers: tuple[int | None, ...]) -> int:
+    return sum(filter(None, numbers))
+
+
+def roll_up(rows: Iterable[EntryRows], id_of: Callable[[Dimension], int]) -> Rows:
+    """By hour and dimension; what was paid elsewhere stands there."""
+    own: dict[tuple[int, Dimension], list[EntryRows]] = {}
+    rollups: dict[tuple[int, int], Rollup] = {}
+    for one in rows:
+        own.setdefault((one.entry.intent.accepted_at_us // HOUR_US, one.dimension), []).append(one)
+    for (hour, dimension), group in own.items():
+        rollup = rollups.setdefault((hour, id_of(dimension)), Rollup())
+        rollup.add([one.entry for one in group], [one.figures for one in group])
+        for part in chain.from_iterable([one.paid_parts for one in group]):
+            rollup.give(part)
+            rollups.setdefault((hour, id_of(part.dimension)), Rollup()).take(part)
+    return {key: rollups[key].row() for key in sorted(rollups)}
+
+
+def by_day(hours: Rows) -> Rows:
+    """The same sums by day."""
+    days: Rows = {}
+    for (hour, dimension_id), row in hours.items():
+        day = days.setdefault((hour // DAY_HOURS, dimension_id), {})
+        for name, value in row.items():
+            day[name] = day[name] + value if name in day else value
+    return {key: days[key] for key in sorted(days)}

@@ -1,0 +1,371 @@
+"""Requests of Anthropic's Messages, for backends of another format; test_messages_answers.py has the way back."""
+
+import json
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.endpoints.messages_format import InvalidMessages, chat_body_from_messages
+from backends.errors import Untranslatable, UpstreamRejected
+from backends.formats.anthropic_request import build_messages_body
+from backends.formats.chat_view import parse_chat
+from backends.protocol import Call
+from backends.scripted import Outcome, ScriptedBackend, follow
+from backends.translating import TranslatingBackend
+
+Json = dict[str, object]
+LEAST: Json = {"model": "auto", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+EPHEMERAL = {"cache_control": {"type": "ephemeral"}}
+
+
+def translate(body: Json, *, keeps_cache_marks: bool = False) -> Json:
+    sent = json.dumps(LEAST | body).encode()
+    return cast(Json, json.loads(chat_body_from_messages(sent, keeps_cache_marks=keeps_cache_marks)))
+
+
+FIELDS: list[tuple[Json, Json]] = [
+    ({}, {}),
+    ({"temperature": 0, "top_p": 0.5}, {"temperature": 0, "top_p": 0.5}),
+    ({"stop_sequences": ["x"]}, {"stop": ["x"]}),
+    ({"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}),
+    ({"metadata": {"user_id": "u"}}, {"user": "u"}),
+    (
+        {"tools": [{"name": "f", "description": "d", "input_schema": SCHEMA, "strict": True}]},
+        {
+            "tools": [
+                {
+                    "type": "function",
+                    "function": {"name": "f", "parameters": SCHEMA, "description": "d", "strict": True},
+                }
+            ]
+        },
+    ),
+    ({"tool_choice": {"type": "any"}}, {"tool_choice": "required"}),
+    (
+        {"tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": True}},
+        {"tool_choice": {"type": "function", "function": {"name": "f"}}, "parallel_tool_calls": False},
+    ),
+    (
+        {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True},
+            }
+        },
+    ),
+    ({"top_k": 3, "thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}, "service_tier": "auto"}, {}),
+]
+
+
+@pytest.mark.parametrize(("body", "expected"), FIELDS)
+def test_fields(body: Json, expected: Json) -> None:
+    assert translate(body) == LEAST | expected
+
+
+CONVERSATION: Json = {
+    "system": [{"type": "text", "text": "be brief"} | EPHEMERAL],
+    "messages": [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "look"} | EPHEMERAL,
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}},
+                {"type": "image", "source": {"type": "url", "url": "https://x/y.png"}},
+                {
+                    "type": "document",
+                    "title": "a.pdf",
+                    "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="},
+                },
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "s"},
+                {"type": "text", "text": "I see."},
+                {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "one"}]},
+                {"type": "text", "text": "and?"},
+            ],
+        },
+    ],
+}
+
+
+MARKED: Json = {
+    "system": [{"type": "text", "text": "be brief"} | EPHEMERAL],
+    "tools": [{"name": "f", "input_schema": SCHEMA} | EPHEMERAL],
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "go"} | EPHEMERAL]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "one"} | EPHEMERAL]},
+    ],
+}
+
+
+def test_cache_marks_go_to_those_alone_who_know_them() -> None:
+    without = json.loads(json.dumps(MARKED).replace(', "cache_control": {"type": "ephemeral"}', ""))
+    assert translate(MARKED) == translate(without)
+    kept = cast(dict[str, list[Json]], translate(MARKED, keeps_cache_marks=True))
+    assert kept["tools"][0]["cache_control"] == EPHEMERAL["cache_control"]
+    assert [message["content"] for message in kept["messages"]] == [
+        [{"type": "text", "text": "be brief"} | EPHEMERAL],
+        [{"type": "text", "text": "go"} | EPHEMERAL],
+        None,
+        [{"type": "text", "text": "one"} | EPHEMERAL],
+    ]
+
+
+def test_a_conversation() -> None:
+    assert translate(CONVERSATION, keeps_cache_marks=True)["messages"] == [
+        {"role": "system", "content": [{"type": "text", "text": "be brief"} | EPHEMERAL]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "look"} | EPHEMERAL,
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+                {"type": "image_url", "image_url": {"url": "https://x/y.png"}},
+                {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": "I see.",
+            "tool_calls": [{"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}],
+        },
+        {"role": "tool", "tool_call_id": "t1", "content": "one"},
+        {"role": "user", "content": [{"type": "text", "text": "and?"}]},
+    ]
+
+
+def test_there_and_back_loses_only_the_thinking() -> None:
+    raw = chat_body_from_messages(json.dumps(LEAST | CONVERSATION).encode(), keeps_cache_marks=True)
+    call = Call("chat.completions", "auto", raw, False, "r-1")
+    again = json.loads(build_messages_body(parse_chat(raw), call))
+    expected = json.loads(json.dumps(LEAST | CONVERSATION))
+    expected["messages"][1]["content"].pop(0)
+    assert again == expected
+
+
+def test_a_failed_tool_and_its_image() -> None:
+    image = {"type": "image", "source": {"type": "url", "url": "https://x/y.png"}}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": "t",
+        "is_error": True,
+        "content": [{"type": "text", "text": "no"}, image],
+    }
+    assert translate({"messages": [{"role": "user", "content": [result]}]})["messages"] == [
+        {"role": "tool", "tool_call_id": "t", "content": "Error: no"},
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]},
+    ]
+
+
+REFUSED: list[tuple[Json, str]] = [
+    ({"max_tokens": 0}, "max_tokens"),
+    ({"max_tokens": None}, "max_tokens"),
+    ({"max_tokens": True}, "max_tokens"),
+    ({"model": None}, "model"),
+    ({"messages": []}, "messages"),
+    ({"messages": {}}, "messages"),
+    ({"messages": [1]}, "messages[0]"),
+    ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
+    ({"messages": [{"role": "user"}]}, "messages[0].content"),
+    ({"messages": [{"role": "user", "content": []}]}, "messages"),
+    ({"messages": [{"role": "system", "output_config": {"effort": "low"}}]}, "messages"),
+    ({"messages": [{"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}]}]}, "messages"),
+    ({"messages": [{"role": "user", "content": [{"type": "server_tool_use"}]}]}, "messages[0].content"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "file"}}]}]},
+        "messages[0].content",
+    ),
+    ({"messages": [{"role": "assistant", "content": [{"type": "web_search_tool_result"}]}]}, "messages[0].content"),
+    ({"system": [{"type": "text"}]}, "system"),
+    ({"tools": [{"type": "web_search_20260101", "name": "web_search"}]}, "tools[0].type"),
+    ({"tools": [{"input_schema": {}}]}, "tools[0].name"),
+    ({"tools": [{"name": "f", "input_schema": "text"}]}, "tools[0].input_schema"),
+    ({"messages": [{"role": "assistant", "content": [{"type": "tool_use", "name": "f"}]}]}, "messages[0].content.id"),
+    ({"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "t"}]}]}, "messages[0].content.name"),
+    ({"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}, "messages[0].content.tool_use_id"),
+    ({"tool_choice": {"type": "maybe"}}, "tool_choice.type"),
+]
+
+
+BILLING = "x-anthropic-billing-header: cc_version=2.1; cch=e1a6;"
+BRIEF: Json = {"type": "text", "text": "be brief"}
+
+
+@pytest.mark.parametrize(
+    ("system", "content"),
+    [
+        (f"{BILLING}\nbe brief", "be brief"),
+        (
+            [{"type": "text", "text": BILLING}, {"type": "text", "text": "be brief"}],
+            [{"type": "text", "text": "be brief"}],
+        ),
+        ([{"type": "text", "text": f"{BILLING}\nbe brief"}], [BRIEF]),
+        (f"be brief\n{BILLING}", f"be brief\n{BILLING}"),
+        (BILLING, None),
+        ("", None),
+    ],
+)
+def test_a_line_for_anthropics_billing_stands_in_nobody_elses_prompt(system: object, content: object) -> None:
+    """It differs in every request, at the very head: no prefix cache would find anything."""
+    said = cast(list[Json], translate({"system": system})["messages"])
+    assert [one["content"] for one in said if one["role"] == "system"] == ([content] if content else [])
+
+
+@pytest.mark.parametrize(("body", "param"), REFUSED)
+def test_refusals_name_the_place(body: Json, param: str) -> None:
+    with pytest.raises(InvalidMessages) as caught:
+        translate(body)
+    assert caught.value.param == param
+    assert str(caught.value).startswith(param)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff"])
+def test_a_body_must_be_an_object(body: bytes) -> None:
+    with pytest.raises(InvalidMessages, match="body"):
+        chat_body_from_messages(body)
+
+
+ANY = st.none() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)
+BLOCK = st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "image", "tool_use", "tool_result", "thinking", "document"])},
+    optional={"text": ANY, "source": ANY, "id": ANY, "name": ANY, "input": ANY, "content": ANY},
+)
+MESSAGE = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant"]), "content": ANY | st.lists(BLOCK | ANY, max_size=3)}
+)
+BODY = st.fixed_dictionaries(
+    {"messages": ANY | st.lists(MESSAGE | ANY, max_size=3)},
+    optional={
+        "system": ANY | st.lists(BLOCK, max_size=2),
+        "tools": ANY | st.lists(BLOCK | ANY, max_size=2),
+        "tool_choice": ANY,
+        "metadata": ANY,
+        "output_config": ANY,
+        "stop_sequences": ANY,
+    },
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(BODY)
+def test_any_body_is_translated_or_refused(body: Json) -> None:
+    try:
+        said = translate(body)
+    except InvalidMessages:
+        return
+    assert isinstance(said["messages"], list)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"temperature": "hot"}, "temperature"),
+        ({"temperature": 1.5}, "temperature"),
+        ({"top_p": True}, "top_p"),
+        ({"stop_sequences": "x"}, "stop_sequences"),
+        ({"stop_sequences": [7]}, "stop_sequences"),
+    ],
+)
+def test_a_wrong_type_or_range_is_named(fields: dict[str, object], param: str) -> None:
+    asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], **fields}
+    with pytest.raises(InvalidMessages) as refused:
+        chat_body_from_messages(json.dumps(asked).encode())
+    assert refused.value.param == param
+
+
+BY_ID: Json = {"type": "image", "source": {"type": "file", "file_id": "f"}}
+
+
+def test_search_results_and_documents_of_blocks_are_said_as_text() -> None:
+    text = [{"type": "text", "text": "Paris is "}, {"type": "text", "text": "in France."}]
+    blocks = [
+        {"type": "search_result", "source": "https://x/y", "title": "Paris", "content": text},
+        {"type": "document", "source": {"type": "content", "content": text}},
+        {
+            "type": "document",
+            "title": "A letter",
+            "context": "It was never sent.",
+            "source": {"type": "text", "media_type": "text/plain", "data": "Dear all,"},
+        },
+    ]
+    asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": blocks}]}
+    (message,) = json.loads(chat_body_from_messages(json.dumps(asked).encode()))["messages"]
+    assert [part["text"] for part in message["content"]] == [
+        "Paris\nhttps://x/y\nParis is in France.",
+        "Paris is in France.",
+        "It was never sent.",
+        "A letter\nDear all,",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "may_another_be_asked"),
+    [
+        ({"messages": []}, False),
+        ({"messages": [{"role": "robot", "content": "x"}]}, False),
+        ({"max_tokens": "many"}, False),
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, True),
+        ({"messages": [{"role": "user", "content": [{"type": "container_upload", "file_id": "f"}]}]}, True),
+        ({"messages": [{"role": "user", "content": [BY_ID]}]}, True),
+        ({"max_tokens": 0}, True),
+    ],
+)
+async def test_only_what_another_format_could_say_may_go_to_another_model(
+    changes: dict[str, Any], may_another_be_asked: bool
+) -> None:
+    asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}], **changes}
+    backend = TranslatingBackend(ScriptedBackend("one", follow([Outcome()])))
+    with pytest.raises(UpstreamRejected) as refused:
+        await backend.open(Call("messages", "m", json.dumps(asked).encode(), False, "r1"))
+    assert isinstance(refused.value, Untranslatable) is may_another_be_asked
+    assert refused.value.status == 400
+
+
+async def test_a_conversation_kept_elsewhere_is_refused_so_that_clients_send_it_whole() -> None:
+    """Anthropic's tool runners ask for a thread with every first request."""
+    backend = TranslatingBackend(ScriptedBackend("one", follow([Outcome()])))
+    asked = LEAST | {"thread": {"type": "continue", "previous_message_id": "msg_1"}}
+    with pytest.raises(Untranslatable) as refused:
+        await backend.open(Call("messages", "m", json.dumps(asked).encode(), False, "r1"))
+    assert json.loads(refused.value.body)["error"]["details"] == {"error_code": "thread_not_found"}
+    assert translate({"thread": {"type": "create"}}) == translate({})
+
+
+SAID: Json = {"role": "assistant", "content": "The capital is"}
+CALLED: Json = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]}
+THOUGHT: Json = {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}]}
+ASKED: Json = {"role": "user", "content": "hi"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "goes_on"),
+    [
+        ([ASKED, SAID], True),
+        ([ASKED, {"role": "assistant", "content": [{"type": "text", "text": "The"}]}], True),
+        ([ASKED], False),
+        ([ASKED, SAID, ASKED], False),
+        ([ASKED, CALLED], False),
+        ([ASKED, THOUGHT], False),
+        ([ASKED, {"role": "assistant", "content": ""}], False),
+    ],
+)
+def test_an_answer_goes_on_inside_the_assistants_last_message_where_that_can_be_said(
+    messages: list[Json], goes_on: bool
+) -> None:
+    body = json.dumps(LEAST | {"messages": messages}).encode()
+    plain = json.loads(chat_body_from_messages(body))
+    wish = {"continue_final_message": True, "add_generation_prompt": False} if goes_on else {}
+    assert json.loads(chat_body_from_messages(body, continues_last=True)) == plain | wish

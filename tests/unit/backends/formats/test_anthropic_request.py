@@ -1,0 +1,245 @@
+"""Chat bodies in Anthropic's words: what is said, what is dropped and what is refused."""
+
+import json
+from typing import cast
+
+import pytest
+
+from backends.errors import UpstreamRejected
+from backends.formats.anthropic_request import DEFAULT_MAX_TOKENS, build_messages_body
+from backends.formats.chat_view import parse_chat
+from backends.protocol import Call
+
+Json = dict[str, object]
+HI = [{"role": "user", "content": "hi"}]
+HI_SAID = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
+PNG = "data:image/png;base64,iVBORw0KGgo="
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+def translate(body: Json, *, stream: bool = False) -> Json:
+    raw = json.dumps({"messages": HI} | body).encode()
+    call = Call("chat.completions", "claude-x", raw, stream, "r-1")
+    return cast(Json, json.loads(build_messages_body(parse_chat(raw), call)))
+
+
+def test_the_least_body() -> None:
+    assert translate({}) == {"model": "claude-x", "max_tokens": DEFAULT_MAX_TOKENS, "messages": HI_SAID}
+
+
+TOOL = {"type": "function", "function": {"name": "f", "description": "d", "parameters": SCHEMA, "strict": True}}
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+FIELDS: list[tuple[Json, Json]] = [
+    ({"max_tokens": 5}, {"max_tokens": 5}),
+    ({"max_completion_tokens": 6, "max_tokens": 5}, {"max_tokens": 6}),
+    ({"temperature": 1.7, "top_p": 0.5}, {"temperature": 1, "top_p": 0.5}),
+    ({"temperature": 0}, {"temperature": 0}),
+    ({"stop": "x"}, {"stop_sequences": ["x"]}),
+    ({"stop": ["x", "y"]}, {"stop_sequences": ["x", "y"]}),
+    ({"user": "u1"}, {"metadata": {"user_id": "u1"}}),
+    ({"service_tier": "default"}, {"service_tier": "standard_only"}),
+    ({"reasoning_effort": "high"}, {"output_config": {"effort": "high"}}),
+    ({"thinking": {"type": "adaptive"}}, {"thinking": {"type": "adaptive"}}),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}},
+        {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+    ),
+    (
+        {"response_format": {"type": "json_object", "value": SCHEMA}},
+        {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+    ),
+    (
+        {"response_format": {"type": "json_schema", "schema": SCHEMA}},
+        {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+    ),
+    (
+        {"response_format": {"type": "json_object"}},
+        {"system": [{"type": "text", "text": "Answer with one JSON object and nothing else."}]},
+    ),
+    ({"response_format": {"type": "text"}}, {}),
+    ({"tools": [TOOL]}, {"tools": [{"name": "f", "description": "d", "input_schema": SCHEMA, "strict": True}]}),
+    (
+        {"functions": [{"name": "g"}], "tool_choice": "required"},
+        {
+            "tools": [{"name": "g", "input_schema": {"type": "object", "properties": {}}}],
+            "tool_choice": {"type": "any"},
+        },
+    ),
+    (
+        {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}, "parallel_tool_calls": False},
+        {
+            "tools": [{"name": "f", "description": "d", "input_schema": SCHEMA, "strict": True}],
+            "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": True},
+        },
+    ),
+    ({"tool_choice": "none"}, {"tool_choice": {"type": "none"}}),
+    ({"user": "u"}, {"metadata": {"user_id": "u"}}),
+    ({"user": "u", "safety_identifier": "s"}, {"metadata": {"user_id": "s"}}),
+    ({"thinking": {"type": "adaptive"}}, {"thinking": {"type": "adaptive"}}),
+    ({"thinking": {"type": "enabled"}}, {}),
+    ({"thinking": True}, {}),
+]
+
+
+BUDGET: Json = {"type": "enabled", "budget_tokens": 1024}
+ADAPTIVE: Json = {"type": "adaptive"}
+
+
+@pytest.mark.parametrize(
+    ("thinking", "after_a_call", "later"),
+    [
+        (BUDGET, None, BUDGET),
+        (ADAPTIVE, ADAPTIVE, ADAPTIVE),
+        ({"type": "disabled"}, {"type": "disabled"}, {"type": "disabled"}),
+    ],
+)
+def test_no_budget_is_asked_for_where_anthropic_wants_back_what_it_thought(
+    thinking: Json, after_a_call: Json | None, later: Json
+) -> None:
+    called = [*HI, {"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "c1", "content": "7"}]
+    answered = [*called, {"role": "assistant", "content": "It is 7."}, *HI]
+    assert translate({"thinking": thinking, "messages": called}).get("thinking") == after_a_call
+    assert translate({"thinking": thinking, "messages": answered}).get("thinking") == later
+
+
+@pytest.mark.parametrize(("body", "expected"), FIELDS)
+def test_fields(body: Json, expected: Json) -> None:
+    least = {"model": "claude-x", "max_tokens": DEFAULT_MAX_TOKENS, "messages": HI_SAID}
+    assert translate(body) == least | expected
+
+
+def test_instructions_are_asked_as_a_users_where_the_user_says_nothing() -> None:
+    system: Json = {"role": "system", "content": "Write."}
+    for messages in ([system], [system, {"role": "user", "content": ""}]):
+        assert translate({"messages": messages})["messages"] == [
+            {"role": "user", "content": [{"type": "text", "text": "Write."}]}
+        ]
+
+
+def test_stream_is_said() -> None:
+    assert translate({}, stream=True)["stream"] is True
+
+
+def test_a_conversation_with_tools_and_media() -> None:
+    cached = {"type": "text", "text": "long", "cache_control": {"type": "ephemeral"}}
+    messages: list[Json] = [
+        {"role": "system", "content": "be brief"},
+        {"role": "developer", "content": [cached]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "image_url", "image_url": {"url": PNG}},
+                {"type": "image_url", "image_url": {"url": "https://x/y.png"}},
+                {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}},
+            ],
+        },
+        {"role": "assistant", "content": None, "tool_calls": [CALL, CALL | {"id": "c2"}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "1"},
+        {"role": "tool", "tool_call_id": "c2", "content": [{"type": "text", "text": "2"}]},
+        {"role": "user", "content": "and?"},
+    ]
+    said = translate({"messages": messages})
+    assert said["system"] == [{"type": "text", "text": "be brief"}, cached]
+    used = {"type": "tool_use", "name": "f", "input": {"a": 1}}
+    result = {"type": "tool_result"}
+    assert said["messages"] == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}},
+                {"type": "image", "source": {"type": "url", "url": "https://x/y.png"}},
+                {
+                    "type": "document",
+                    "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="},
+                    "title": "a.pdf",
+                },
+            ],
+        },
+        {"role": "assistant", "content": [used | {"id": "c1"}, used | {"id": "c2"}]},
+        {
+            "role": "user",
+            "content": [
+                result | {"tool_use_id": "c1", "content": [{"type": "text", "text": "1"}]},
+                result | {"tool_use_id": "c2", "content": [{"type": "text", "text": "2"}]},
+                {"type": "text", "text": "and?"},
+            ],
+        },
+    ]
+
+
+def ask(*parts: Json) -> Json:
+    return {"messages": [{"role": "user", "content": list(parts)}]}
+
+
+REFUSED: list[tuple[Json, str]] = [
+    ({"n": 2}, "n"),
+    ({"modalities": ["text", "audio"]}, "modalities"),
+    ({"messages": []}, "messages"),
+    ({"messages": 7}, "messages"),
+    ({"messages": [7]}, "messages[0]"),
+    ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role"),
+    (ask({"type": "hologram"}), "messages[0].content[0].type"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///x"}}]}]},
+        "messages[0].content[0]",
+    ),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}]},
+        "messages[0].content[0].file",
+    ),
+    (
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}]}
+            ]
+        },
+        "messages",
+    ),
+    (
+        {"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{"}}]}]},
+        "messages[0].tool_calls[0].function.arguments",
+    ),
+    ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+    ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice.allowed_tools"),
+    ({"response_format": {"type": "yaml"}}, "response_format"),
+]
+
+
+@pytest.mark.parametrize(("body", "param"), REFUSED)
+def test_what_cannot_be_said_is_refused_by_name(body: Json, param: str) -> None:
+    with pytest.raises(UpstreamRejected) as caught:
+        translate(body)
+    assert json.loads(caught.value.body)["error"]["param"] == param
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["seed", "logit_bias", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs", "store", "verbosity"],
+)
+def test_what_only_tunes_the_answer_is_dropped(name: str) -> None:
+    assert translate({name: 1}) == translate({})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"temperature": 1.5}, {"temperature": 1}),
+        ({"temperature": 0.5, "top_p": 1}, {"temperature": 0.5}),
+        ({"temperature": 1, "top_p": 0.5}, {"top_p": 0.5}),
+        ({"temperature": 1, "top_p": 1}, {"top_p": 1}),
+        ({"temperature": 0.5, "top_p": 0.5}, {"temperature": 0.5, "top_p": 0.5}),
+    ],
+)
+def test_of_temperature_and_top_p_only_what_changes_something_is_said(given: Json, said: Json) -> None:
+    assert {name: value for name, value in translate(given).items() if name in ("temperature", "top_p")} == said
+
+
+def test_a_text_file_is_said_as_text() -> None:
+    file: Json = {"type": "file", "file": {"filename": "a.md", "file_data": "data:text/markdown;base64,aMOp"}}
+    source = {"type": "text", "media_type": "text/plain", "data": "hé"}
+    message = cast(list[Json], translate(ask(file))["messages"])[0]
+    assert message["content"] == [{"type": "document", "source": source, "title": "a.md"}]
+    broken: Json = {"type": "file", "file": {"filename": "a.md", "file_data": "data:text/plain;base64,/w=="}}
+    with pytest.raises(UpstreamRejected, match="UTF-8"):
+        translate(ask(broken))

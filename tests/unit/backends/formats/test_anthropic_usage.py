@@ -1,0 +1,109 @@
+"""Anthropic's usage in our classes, or not believed at all."""
+
+import pytest
+
+from backends.formats.anthropic import parse_messages_usage
+from backends.formats.usage_wire import MalformedUsage
+from backends.usage import Usage
+
+Json = dict[str, object]
+USAGES: list[tuple[Json, Usage]] = [
+    ({"input_tokens": 10, "output_tokens": 5}, Usage(10, output_tokens=5)),
+    (
+        {
+            "input_tokens": 10,
+            "cache_read_input_tokens": 100,
+            "cache_creation_input_tokens": 50,
+            "cache_creation": {"ephemeral_5m_input_tokens": 20, "ephemeral_1h_input_tokens": 30},
+            "output_tokens": 5,
+            "output_tokens_details": {"thinking_tokens": 4},
+            "service_tier": "priority",
+        },
+        Usage(160, 100, 20, 30, 5, 4, service_tier="priority"),
+    ),
+    ({"input_tokens": 1, "cache_creation_input_tokens": 50, "output_tokens": 5}, Usage(51, 0, 50, output_tokens=5)),
+    (
+        {"input_tokens": 1, "output_tokens": 2, "server_tool_use": {"web_search_requests": 3, "web_fetch_requests": 1}},
+        Usage(1, output_tokens=2, web_searches=3),
+    ),
+    (
+        {"input_tokens": 1, "cache_creation_input_tokens": None, "cache_creation": None, "output_tokens": 0},
+        Usage(1),
+    ),
+    (
+        {
+            "input_tokens": 220,
+            "output_tokens": 8,
+            "iterations": [
+                {
+                    "type": "compaction",
+                    "input_tokens": 100,
+                    "cache_read_input_tokens": 4000,
+                    "cache_creation_input_tokens": 900,
+                    "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 900},
+                    "output_tokens": 125,
+                },
+                {"type": "message", "input_tokens": 220, "output_tokens": 8},
+            ],
+        },
+        Usage(5220, 4000, 0, 900, output_tokens=133),
+    ),
+    (
+        {
+            "input_tokens": 30,
+            "output_tokens": 9,
+            "iterations": [
+                {"type": "message", "input_tokens": 10, "output_tokens": 5},
+                {"type": "advisor_message", "model": "another", "input_tokens": 25, "output_tokens": 7},
+                {"type": "message", "input_tokens": 20, "output_tokens": 4},
+            ],
+        },
+        Usage(30, output_tokens=9, other_tool_calls=1),
+    ),
+    (
+        {
+            "input_tokens": 12,
+            "output_tokens": 4,
+            "iterations": [{"type": "fallback_message", "model": "another", "input_tokens": 12, "output_tokens": 4}],
+        },
+        Usage(12, output_tokens=4, other_tool_calls=1),
+    ),
+    ({"input_tokens": 1, "output_tokens": 2, "iterations": None}, Usage(1, output_tokens=2)),
+    *(
+        ({"input_tokens": 1, "output_tokens": 2, **said}, Usage(1, output_tokens=2, service_tier=tier))
+        for said, tier in (
+            ({"speed": "standard", "inference_geo": "not_available", "service_tier": "standard"}, "standard"),
+            ({"speed": "fast", "inference_geo": "global", "service_tier": "standard"}, "fast"),
+            ({"speed": None, "inference_geo": "us"}, "us"),
+            ({"speed": "fast", "inference_geo": "us"}, "fast+us"),
+            ({"speed": {"a": 1}, "inference_geo": ["us"]}, None),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("wire", "expected"), USAGES)
+def test_usage_is_normalised_so_that_cached_lies_inside_input(wire: Json, expected: Usage) -> None:
+    assert parse_messages_usage(wire) == expected
+
+
+BAD: list[object] = [
+    {"input_tokens": 1, "output_tokens": 1, "server_tool_use": {"web_search_requests": -1}},
+    None,
+    [],
+    {},
+    {"input_tokens": 1},
+    {"input_tokens": 1, "output_tokens": 1, "iterations": [{"type": "compaction", "input_tokens": -1}]},
+    {"output_tokens": 1},
+    {"input_tokens": -1, "output_tokens": 1},
+    {"input_tokens": 1, "output_tokens": 2**63},
+    {"input_tokens": "1", "output_tokens": 1},
+    {"input_tokens": 1, "output_tokens": 1, "cache_creation": {"ephemeral_1h_input_tokens": 3}},
+    {"input_tokens": 1, "output_tokens": 1, "output_tokens_details": {"thinking_tokens": 3}},
+]
+
+
+@pytest.mark.parametrize("wire", BAD)
+def test_malformed_usage(wire: object) -> None:
+    with pytest.raises(MalformedUsage):
+        parse_messages_usage(wire)

@@ -1,0 +1,53 @@
+"""Errors of servers whose errors alone are not OpenAI's: the caller still reads what was wrong."""
+
+import json
+
+import pytest
+
+from backends.formats.error_bodies import in_openai_shape
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"object": "error", "message": "too long", "type": "BadRequestError", "code": 400}, "too long"),
+        ({"error": "model not found"}, "model not found"),
+        ({"error": {"detail": "no such field"}}, "no such field"),
+        ({"message": {"detail": [{"loc": ["body", "top_p"], "msg": "too large"}]}}, "body.top_p: too large"),
+        ({"detail": "not allowed"}, "not allowed"),
+        ({"detail": [{"loc": ["body", "n"], "msg": "a"}, {"msg": "b"}]}, "body.n: a; b"),
+    ],
+)
+def test_the_message_is_found(body: object, message: str) -> None:
+    error = json.loads(in_openai_shape(json.dumps(body).encode()))["error"]
+    assert (error["message"], error["type"]) == (message, "invalid_request_error")
+
+
+def test_googles_list_of_one_error_is_read() -> None:
+    body = [{"error": {"code": 400, "message": 'Unknown name "x": Cannot find field.', "status": "INVALID_ARGUMENT"}}]
+    for indent in (None, 2):
+        error = json.loads(in_openai_shape(json.dumps(body, indent=indent).encode()))["error"]
+        assert (error["message"], error["code"]) == ('Unknown name "x": Cannot find field.', "invalid_argument")
+
+
+def test_param_and_code_are_kept() -> None:
+    body = {"object": "error", "message": "too long", "param": "messages", "code": "context_length_exceeded"}
+    error = json.loads(in_openai_shape(json.dumps(body).encode()))["error"]
+    assert (error["param"], error["code"]) == ("messages", "context_length_exceeded")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error": {"message":"as it is" , "type":"x"}}',
+        b"<html>",
+        b"",
+        b"[1]",
+        b'[{"error": 1}]',
+        b'[{"error": {"message": "a"}}, {"error": {"message": "b"}}]',
+        b'{"detail": 7}',
+        b'{"error": {"error": {"error": {"error": {"message": "too deep"}}}}}',
+    ],
+)
+def test_what_is_openais_or_says_nothing_stays_as_it_is(body: bytes) -> None:
+    assert in_openai_shape(body) == body

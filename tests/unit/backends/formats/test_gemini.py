@@ -1,0 +1,382 @@
+"""Chat bodies in Gemini's words, and its answers in OpenAI's."""
+
+import json
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.errors import (
+    BackendError,
+    RateLimited,
+    StreamBroken,
+    UnreadableAnswer,
+    UpstreamAuth,
+    UpstreamRejected,
+    UpstreamUnavailable,
+)
+from backends.formats.chat_view import parse_chat
+from backends.formats.gemini import (
+    GeminiStreamReader,
+    build_content_body,
+    openai_error,
+    parse_content_usage,
+    read_content,
+)
+from backends.formats.usage_wire import MalformedUsage
+from backends.gemini import GeminiBackend
+from backends.protocol import Call, Chunk
+from backends.usage import Usage
+from tests.scripted_provider import Raw, ScriptedProvider
+
+Json = dict[str, object]
+HI = [{"role": "user", "content": "hi"}]
+LEAST: Json = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+def translate(body: Json) -> Json:
+    raw = json.dumps({"messages": HI} | body).encode()
+    return cast(Json, json.loads(build_content_body(parse_chat(raw))))
+
+
+FIELDS: list[tuple[Json, Json]] = [
+    ({}, {}),
+    (
+        {"temperature": 1.5, "top_p": 0.5, "presence_penalty": 1, "frequency_penalty": 2, "seed": 7, "max_tokens": 9},
+        {
+            "generationConfig": {
+                "temperature": 1.5,
+                "topP": 0.5,
+                "presencePenalty": 1,
+                "frequencyPenalty": 2,
+                "seed": 7,
+                "maxOutputTokens": 9,
+            }
+        },
+    ),
+    ({"stop": "x"}, {"generationConfig": {"stopSequences": ["x"]}}),
+    ({"response_format": {"type": "json_object"}}, {"generationConfig": {"responseMimeType": "application/json"}}),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}},
+        {"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}},
+    ),
+    ({"reasoning_effort": "minimal"}, {"generationConfig": {"thinkingConfig": {"thinkingLevel": "minimal"}}}),
+    (
+        {"tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": SCHEMA}}]},
+        {"tools": [{"functionDeclarations": [{"name": "f", "description": "d", "parametersJsonSchema": SCHEMA}]}]},
+    ),
+    ({"tool_choice": "required"}, {"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}}),
+    (
+        {"tool_choice": {"type": "function", "function": {"name": "f"}}},
+        {"toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "expected"), FIELDS)
+def test_fields(body: Json, expected: Json) -> None:
+    assert translate(body) == LEAST | expected
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"logit_bias": {"1": 1}}, {"logprobs": True}, {"store": True}, {"user": "u"}, {"parallel_tool_calls": True}],
+)
+def test_what_only_tunes_the_answer_is_dropped(field: Json) -> None:
+    assert translate(field) == LEAST
+
+
+def test_a_conversation_with_tools_and_media() -> None:
+    def call(call_id: str, **extra: object) -> Json:
+        return {"id": call_id, "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}, **extra}
+
+    messages: list[Json] = [
+        {"role": "system", "content": "be brief"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+                {"type": "image_url", "image_url": {"url": "https://x/y.webp?z=1"}},
+                {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "tool_calls": [call("c1", extra_content={"google": {"thought_signature": "sig"}}), call("c2")],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": '{"sum": 2}'},
+        {"role": "tool", "tool_call_id": "c2", "content": "two"},
+        {"role": "user", "content": "and?"},
+    ]
+    said = translate({"messages": messages})
+    assert said["systemInstruction"] == {"parts": [{"text": "be brief"}]}
+    function = {"name": "f", "args": {"a": 1}}
+    assert said["contents"] == [
+        {
+            "role": "user",
+            "parts": [
+                {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
+                {"fileData": {"fileUri": "https://x/y.webp?z=1", "mimeType": "image/webp"}},
+                {"inlineData": {"mimeType": "audio/wav", "data": "UklGRg=="}},
+            ],
+        },
+        {
+            "role": "model",
+            "parts": [
+                {"functionCall": function | {"id": "c1"}, "thoughtSignature": "sig"},
+                {"functionCall": function | {"id": "c2"}, "thoughtSignature": "skip_thought_signature_validator"},
+            ],
+        },
+        {
+            "role": "user",
+            "parts": [
+                {"functionResponse": {"id": "c1", "name": "f", "response": {"sum": 2}}},
+                {"functionResponse": {"id": "c2", "name": "f", "response": {"result": "two"}}},
+                {"text": "and?"},
+            ],
+        },
+    ]
+
+
+def test_a_tools_image_cannot_be_said() -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://x/y.png"}}
+    with pytest.raises(UpstreamRejected):
+        translate({"messages": [{"role": "tool", "tool_call_id": "c", "content": [image]}]})
+    with pytest.raises(UpstreamRejected):
+        translate({"messages": [{"role": "user", "content": ""}]})
+
+
+METADATA: Json = {
+    "promptTokenCount": 10,
+    "cachedContentTokenCount": 4,
+    "toolUsePromptTokenCount": 3,
+    "candidatesTokenCount": 5,
+    "thoughtsTokenCount": 20,
+    "totalTokenCount": 38,
+    "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 7}, {"modality": "AUDIO", "tokenCount": 3}],
+}
+USAGE = Usage(13, 4, output_tokens=25, reasoning_tokens=20, audio_input_tokens=3)
+
+
+def test_usage_puts_thoughts_inside_the_output() -> None:
+    assert parse_content_usage(METADATA) == USAGE
+    assert parse_content_usage({"promptTokenCount": 3}) == Usage(3)
+
+
+BAD: list[object] = [
+    None,
+    [],
+    {},
+    {"candidatesTokenCount": 3},
+    {"promptTokenCount": -1},
+    {"promptTokenCount": 2**63},
+    {"promptTokenCount": "3"},
+    {"promptTokenCount": 3, "cachedContentTokenCount": 4},
+    {"promptTokenCount": 3, "promptTokensDetails": [{"modality": "AUDIO", "tokenCount": -3}]},
+]
+
+
+@pytest.mark.parametrize("wire", BAD)
+def test_malformed_usage(wire: object) -> None:
+    with pytest.raises(MalformedUsage):
+        parse_content_usage(wire)
+
+
+def content(*parts: Json, finish: str | None = None, usage: object = None) -> Json:
+    candidate: Json = {"content": {"role": "model", "parts": list(parts)}}
+    document: Json = {"candidates": [candidate], "modelVersion": "gemini-x", "responseId": "r"}
+    if finish:
+        candidate["finishReason"] = finish
+    if usage is not None:
+        document["usageMetadata"] = usage
+    return document
+
+
+THOUGHT: Json = {"text": "hm", "thought": True}
+CALL: Json = {"functionCall": {"name": "f", "args": {"a": 1}}, "thoughtSignature": "sig"}
+CALL_SAID: Json = {
+    "id": "call_a_0",
+    "type": "function",
+    "function": {"name": "f", "arguments": '{"a":1}'},
+    "extra_content": {"google": {"thought_signature": "sig"}},
+}
+
+
+def read_one(document: Json) -> Chunk:
+    return read_content(json.dumps(document).encode(), backend="b", answer_id="a", created=7)
+
+
+def test_an_answer_as_a_chat_answer() -> None:
+    chunk = read_one(content(THOUGHT, {"text": "Let me see."}, CALL, finish="STOP", usage=METADATA))
+    document = json.loads(chunk.payload)
+    assert (document["id"], document["model"], document["created"]) == ("r", "gemini-x", 7)
+    assert document["choices"] == [
+        {
+            "index": 0,
+            "message": {
+                "role": "assistant",
+                "content": "Let me see.",
+                "refusal": None,
+                "reasoning_content": "hm",
+                "tool_calls": [CALL_SAID],
+            },
+            "logprobs": None,
+            "finish_reason": "tool_calls",
+        }
+    ]
+    assert (chunk.usage, chunk.finish_reason) == (USAGE, "tool_calls")
+
+
+FINISHES: list[tuple[Json, str]] = [
+    (content({"text": "x"}, finish="STOP"), "stop"),
+    (content({"text": "x"}, finish="MAX_TOKENS"), "length"),
+    (content(finish="SAFETY"), "content_filter"),
+    (content(finish="MODEL_ARMOR"), "content_filter"),
+    (content(finish="MALFORMED_FUNCTION_CALL"), "content_filter"),
+    (content(CALL, finish="UNEXPECTED_TOOL_CALL"), "content_filter"),
+    (content({"text": "x"}, finish="SOMETHING_NEW"), "content_filter"),
+    ({"promptFeedback": {"blockReason": "SAFETY"}}, "content_filter"),
+]
+
+
+@pytest.mark.parametrize(("document", "expected"), FINISHES)
+def test_finish_reasons(document: Json, expected: str) -> None:
+    assert read_one(document).finish_reason == expected
+    assert [chunk.finish_reason for chunk in read([document]) if chunk.finish_reason] == [expected]
+
+
+def read(events: list[Json], *, wants_usage: bool = True) -> list[Chunk]:
+    reader = GeminiStreamReader("b", wants_usage_chunk=wants_usage, answer_id="a", created=7)
+    return [chunk for event in events for chunk in reader.read(json.dumps(event).encode())] + reader.end()
+
+
+def test_a_stream_as_chat_chunks() -> None:
+    partial: Json = {"promptTokenCount": 10}
+    events = [
+        content(THOUGHT, usage=partial),
+        content({"text": "Let"}),
+        content(CALL, {"text": ""}, finish="STOP", usage=METADATA),
+    ]
+    chunks = read(events)
+    documents = [json.loads(chunk.payload[6:]) for chunk in chunks[:-1]]
+    assert [document["choices"][0]["delta"] for document in documents if document["choices"]] == [
+        {"role": "assistant", "content": ""},
+        {"reasoning_content": "hm"},
+        {"content": "Let"},
+        {"tool_calls": [CALL_SAID | {"index": 0}]},
+        {},
+    ]
+    assert [chunk.usage for chunk in chunks if chunk.usage] == [USAGE]
+    assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == ["tool_calls"]
+    assert documents[-1]["usage"]["total_tokens"] == 38
+    assert chunks[-1].is_done
+    [hidden] = [chunk for chunk in read(events, wants_usage=False) if chunk.usage]
+    assert hidden.payload == b""
+
+
+BREAKS: list[tuple[list[bytes], type[BackendError]]] = [
+    ([], UnreadableAnswer),
+    ([b"{"], UnreadableAnswer),
+    ([b"{}"], UnreadableAnswer),
+    ([b'{"error":{"code":429,"status":"RESOURCE_EXHAUSTED"}}'], RateLimited),
+    ([json.dumps(content({"text": "x"})).encode()], StreamBroken),
+    ([json.dumps(content({"text": "x"})).encode(), b"[]"], StreamBroken),
+    ([json.dumps(content({"text": "x"})).encode(), b'{"error":{"code":500}}'], StreamBroken),
+]
+
+
+@pytest.mark.parametrize(("events", "kind"), BREAKS)
+def test_breaks(events: list[bytes], kind: type[BackendError]) -> None:
+    reader = GeminiStreamReader("b", wants_usage_chunk=True, answer_id="a", created=0)
+
+    def run() -> None:
+        for event in events:
+            reader.read(event)
+        reader.end()
+
+    with pytest.raises(BackendError) as caught:
+        run()
+    assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"", UnreadableAnswer),
+        (b"[]", UnreadableAnswer),
+        (b"{}", UnreadableAnswer),
+        (b'{"candidates":[{"cont', UnreadableAnswer),
+        (b'{"error":{"message":"no"}}', UpstreamUnavailable),
+    ],
+)
+def test_what_is_no_answer_may_be_asked_of_another(body: bytes, kind: type[BackendError]) -> None:
+    with pytest.raises(UpstreamUnavailable) as caught:
+        read_content(body, backend="b", answer_id="a", created=0)
+    assert type(caught.value) is kind, "what a provider calls its own failure is not billed"
+
+
+def test_what_is_no_answer_may_say_what_it_cost() -> None:
+    body = b'{"usageMetadata":{"promptTokenCount":7,"candidatesTokenCount":2}}'
+    with pytest.raises(UnreadableAnswer) as caught:
+        read_content(body, backend="b", answer_id="a", created=0)
+    assert caught.value.usage == Usage(input_tokens=7, output_tokens=2)
+
+
+def test_errors_take_openais_shape() -> None:
+    body = b'{"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}'
+    assert json.loads(openai_error(body))["error"] == {
+        "message": "no",
+        "type": "invalid_request_error",
+        "param": None,
+        "code": "invalid_argument",
+    }
+    assert json.loads(openai_error(b"<html>"))["error"]["message"]
+
+
+async def test_a_wrong_key_is_ours_and_the_model_is_quoted() -> None:
+    body = b'{"error":{"code":400,"details":[{"reason":"API_KEY_INVALID"}]}}'
+    async with ScriptedProvider(Raw((body,), status=400, headers={"content-type": "application/json"})) as provider:
+        backend = GeminiBackend("b", f"{provider.origin}/v1beta", "key")
+        with pytest.raises(UpstreamAuth):
+            await backend.open(Call("chat.completions", "../x?y", json.dumps({"messages": HI}).encode(), False, "r-1"))
+        with pytest.raises(UpstreamRejected):
+            await backend.open(Call("embeddings", "m", b"{}", False, "r-1"))
+        await backend.aclose()
+    [request] = provider.received
+    assert {name.lower(): value for name, value in request.headers.items()}["x-goog-api-key"] == "key"
+    assert request.path == "/v1beta/models/../x?y:generateContent"  # decoded by the server from one quoted segment
+
+
+ANY = st.none() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)
+PART = st.fixed_dictionaries(
+    {},
+    optional={
+        "text": ANY,
+        "thought": ANY,
+        "functionCall": ANY | st.dictionaries(st.sampled_from(["id", "name", "args"]), ANY),
+    },
+)
+CANDIDATE = st.fixed_dictionaries(
+    {},
+    optional={
+        "finishReason": ANY,
+        "content": ANY | st.fixed_dictionaries({"parts": ANY | st.lists(PART | ANY, max_size=3)}),
+    },
+)
+EVENT = st.fixed_dictionaries(
+    {},
+    optional={"candidates": ANY | st.lists(CANDIDATE | ANY, max_size=2), "usageMetadata": ANY, "promptFeedback": ANY},
+)
+
+
+@settings(max_examples=150)
+@given(st.lists(EVENT, max_size=4))
+def test_no_event_crashes_the_reader(events: list[Json]) -> None:
+    try:
+        read(events)
+        for event in events:
+            read_one(event)
+    except BackendError:
+        return

@@ -1,0 +1,328 @@
+"""OpenAI's wire format: what each event or answer is taken for."""
+
+import json
+from collections import deque
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.errors import BackendError, RateLimited, StreamBroken, UnreadableAnswer, UpstreamUnavailable
+from backends.formats.openai import OpenAIStreamReader, event_bytes, read_answer
+from backends.protocol import Chunk
+from backends.usage import EngineTimings, Usage
+
+
+def read(*events: object, wants_usage: bool = True) -> list[Chunk]:
+    reader = OpenAIStreamReader("b", wants_usage_chunk=wants_usage)
+    return [
+        chunk
+        for event in events
+        for chunk in reader.read(event if isinstance(event, bytes) else json.dumps(event).encode())
+    ]
+
+
+def delta(finish: str | None = None, **fields: object) -> dict[str, object]:
+    return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
+
+
+OUTPUTS: list[tuple[object, bool, int]] = [
+    (delta(role="assistant", content=""), False, 0),
+    (delta(content="héllo"), True, 5),
+    (delta(content=None), False, 0),
+    (delta(content=" "), True, 1),
+    (delta(reasoning_content="hm"), True, 2),
+    (delta(reasoning="hm"), True, 2),
+    (delta(reasoning="hm", reasoning_content="hm"), True, 2),
+    (delta(content="a", reasoning_content="hm"), True, 3),
+    (delta(refusal="no"), True, 2),
+    (
+        delta(tool_calls=[{"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}]),
+        True,
+        1,
+    ),
+    (delta(tool_calls=[{"index": 0, "function": {"arguments": '{"a'}}]), True, 3),
+    (delta(content=None, function_call={"name": "f", "arguments": "{}"}), True, 3),
+    (delta(audio={"data": "UklGRg=="}), True, 0),
+    (delta(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]), True, 2),
+    (delta(content=[{"type": "text", "text": "hi"}, 7]), True, 2),
+    ({"choices": [{"index": 0, "text": "plain", "finish_reason": None}]}, True, 5),
+    ({"choices": [], "prompt_filter_results": []}, False, 0),
+    ({"choices": None}, False, 0),
+    ({}, False, 0),
+    (delta(content=7), False, 0),
+    ({"choices": [{"index": "0", "delta": {"content": "hi", "tool_calls": 3}}]}, True, 2),
+    ({"choices": [7, {"delta": "x"}]}, False, 0),
+    ({"choices": {"0": 1}}, False, 0),
+]
+
+
+@pytest.mark.parametrize(("event", "has_output", "characters"), OUTPUTS)
+def test_output(event: object, has_output: bool, characters: int) -> None:
+    [chunk] = read(event)
+    assert (chunk.has_output, chunk.output_characters) == (has_output, characters)
+    assert chunk.payload == b"data: " + json.dumps(event).encode() + b"\n\n"
+
+
+USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+USAGES: list[tuple[str, object, Usage | None, bool]] = [
+    ("openai", {"choices": [], "usage": USAGE}, Usage(3, output_tokens=2), False),
+    ("with the finish, as Mistral does", delta("stop") | {"usage": USAGE}, Usage(3, output_tokens=2), False),
+    ("groq", delta("stop") | {"x_groq": {"id": "r", "usage": USAGE}}, Usage(3, output_tokens=2), False),
+    (
+        "moonshot",
+        {"choices": [{"delta": {}, "finish_reason": "stop", "usage": USAGE}]},
+        Usage(3, output_tokens=2),
+        False,
+    ),
+    (
+        "tier",
+        {"choices": [], "usage": USAGE, "service_tier": "flex"},
+        Usage(3, output_tokens=2, service_tier="flex"),
+        False,
+    ),
+    ("null", delta(content="x") | {"usage": None}, None, False),
+    ("negative", {"choices": [], "usage": USAGE | {"completion_tokens": -1}}, None, True),
+    ("text", {"choices": [], "usage": "3"}, None, True),
+    ("bool", {"choices": [], "usage": True}, None, True),
+    ("NaN", b'{"choices":[],"usage":{"prompt_tokens":NaN,"completion_tokens":1}}', None, True),
+    ("NaN output", b'{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":NaN}}', None, True),
+    ("1e400", b'{"choices":[],"usage":{"prompt_tokens":1e400,"completion_tokens":1}}', None, True),
+    ("2^63", b'{"choices":[],"usage":{"prompt_tokens":9223372036854775808}}', None, True),
+    ("2^200", b'{"choices":[],"usage":{"prompt_tokens":%d}}' % 2**200, None, True),
+]
+
+
+@pytest.mark.parametrize(("who", "event", "usage", "is_malformed"), USAGES, ids=[row[0] for row in USAGES])
+def test_usage(who: str, event: object, usage: Usage | None, is_malformed: bool) -> None:
+    [chunk] = read(event)
+    assert (chunk.usage, chunk.is_usage_malformed) == (usage, is_malformed)
+    json.loads(chunk.payload.removeprefix(b"data: "), parse_constant=pytest.fail)
+
+
+def test_a_usage_chunk_nobody_asked_for_is_hidden_and_null_usage_removed() -> None:
+    said = b'{"index":0,"delta":{"content":"say \\",\\"usage\\":null"},"finish_reason":null}'
+    plain = b'{"id":"x","choices":[' + said + b'],"usage":null}'
+    first, last = read(plain, {"choices": [], "usage": USAGE}, wants_usage=False)
+    assert first.payload == b"data: " + plain.replace(b',"usage":null}', b"}") + b"\n\n"
+    assert json.loads(first.payload[6:])["choices"][0]["delta"]["content"] == 'say ","usage":null'
+    assert (last.payload, last.usage) == (b"", Usage(3, output_tokens=2))
+
+
+def test_timings_of_our_engine() -> None:
+    [chunk] = read({"choices": [], "usage": USAGE, "x_breakeven": {"gpu_seconds": 0.25, "queue_seconds": 0.0}})
+    assert chunk.timings == EngineTimings(0.25, 0.0)
+
+
+def ends(*events: object) -> list[Chunk] | type[BackendError]:
+    reader = OpenAIStreamReader("b", wants_usage_chunk=True)
+    try:
+        for event in events:
+            reader.read(event if isinstance(event, bytes) else json.dumps(event).encode())
+        return [] if reader.is_done else reader.end()
+    except BackendError as error:
+        return type(error)
+
+
+def choice(index: int, finish: str | None = None) -> dict[str, object]:
+    return {"choices": [{"index": index, "delta": {"content": "x"}, "finish_reason": finish}]}
+
+
+ENDS: list[tuple[str, list[object], bool | type[BackendError]]] = [
+    ("nothing at all", [], UnreadableAnswer),
+    ("only DONE", [b"[DONE]"], UnreadableAnswer),
+    ("DONE", [delta(content="x"), delta("stop"), b"[DONE]"], True),
+    ("finish without DONE", [delta(content="x"), delta("stop")], True),
+    ("finish, usage, no DONE", [delta(content="x"), delta("stop"), {"choices": [], "usage": USAGE}], True),
+    ("a finished choice echoed after its end", [delta("stop"), delta(content="")], True),
+    ("neither", [delta(content="x")], StreamBroken),
+    ("one of two choices finished", [choice(0), choice(1), choice(0, "stop")], StreamBroken),
+    ("both finished", [choice(0), choice(1), choice(0, "stop"), choice(1, "length")], True),
+    ("an error instead", [{"error": {"code": 429}}], RateLimited),
+    ("an error after output", [delta(content="x"), {"error": {"code": 429}}], StreamBroken),
+    ("an error as vLLM once worded it", [{"object": "error", "message": "no", "code": 400}], UpstreamUnavailable),
+    ("a finish that is an error", [delta(content="x"), delta("error")], StreamBroken),
+    ("not JSON", [b"{"], UnreadableAnswer),
+    ("not JSON after output", [delta(content="x"), b'{"choices": [{"ind'], StreamBroken),
+    ("not an object", [delta(content="x"), b"7"], StreamBroken),
+    ("nested too deep", [delta(content="x"), b'{"a":' + b"[" * 100_000], StreamBroken),
+]
+
+
+@pytest.mark.parametrize(("how", "events", "expected"), ENDS, ids=[how for how, _, _ in ENDS])
+def test_ends(how: str, events: list[object], expected: bool | type[BackendError]) -> None:
+    result = ends(*events)
+    if isinstance(result, list):
+        assert expected is True
+        assert [chunk.payload for chunk in result] in ([], [b"data: [DONE]\n\n"])
+    else:
+        assert result is expected
+
+
+def test_white_space_inside_json_may_hold_newlines() -> None:
+    assert event_bytes(b'{\n"a": 1}') == b'data: { "a": 1}\n\n'
+
+
+ANSWER: dict[str, object] = {
+    "id": "x",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}],
+    "usage": USAGE,
+    "x_breakeven": {"gpu_seconds": 0.25, "queue_seconds": 0.0},
+}
+
+
+def test_a_plain_answer_passes_unchanged() -> None:
+    body = json.dumps(ANSWER, indent=3).encode()
+    assert read_answer(body, backend="b") == Chunk(
+        body,
+        has_output=True,
+        output_characters=5,
+        finish_reason="stop",
+        usage=Usage(3, output_tokens=2),
+        timings=EngineTimings(0.25, 0.0),
+        is_done=True,
+    )
+
+
+def test_an_embedding_is_output_without_text() -> None:
+    chunk = read_answer(b'{"object":"list","data":[],"usage":{"prompt_tokens":8,"total_tokens":8}}', backend="b")
+    assert (chunk.has_output, chunk.output_characters, chunk.usage) == (True, 0, Usage(8))
+
+
+@pytest.mark.parametrize(
+    ("body", "characters"), [(b"", 0), (b"<html>", 0), (b"7", 0), (b"[]", 0), (b' {"a":1', 7), (b"[" * 100_000, 0)]
+)
+def test_what_is_no_answer_may_be_asked_of_another(body: bytes, characters: int) -> None:
+    with pytest.raises(UnreadableAnswer) as caught:
+        read_answer(body, backend="b")
+    assert caught.value.output_characters == characters, "a page for people is no part of an answer"
+
+
+def test_an_error_in_place_of_an_answer_is_no_answer_that_cannot_be_read() -> None:
+    with pytest.raises(UpstreamUnavailable) as caught:
+        read_answer(b'{"error":"no"}', backend="b")
+    assert type(caught.value) is UpstreamUnavailable
+
+
+def test_an_answer_with_nan_reaches_the_caller_as_json() -> None:
+    chunk = read_answer(b'{"choices":[],"usage":{"prompt_tokens":NaN},"x":-Infinity}', backend="b")
+    assert chunk.is_usage_malformed
+    assert json.loads(chunk.payload, parse_constant=pytest.fail) == {
+        "choices": [],
+        "usage": {"prompt_tokens": "NaN"},
+        "x": "-Infinity",
+    }
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 2**70) | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["choices", "usage", "delta", "content", "index", "finish_reason", "error", "tool_calls", "text"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150)
+@given(
+    st.dictionaries(
+        st.sampled_from(["choices", "usage", "error", "object", "x_groq", "x_breakeven", "service_tier"]), JSON
+    )
+)
+def test_no_event_crashes_the_reader(event: dict[str, object]) -> None:
+    try:
+        [chunk] = read(json.dumps(event).encode())
+    except BackendError:
+        return
+    assert chunk.payload.startswith(b"data: ")
+    json.loads(chunk.payload[6:], parse_constant=pytest.fail)
+
+
+def test_a_key_that_is_not_utf8_is_no_answer() -> None:
+    broken = b'{"id":"x","choices":[],"usage":{"\x80prompt_tokens":3}}'
+    with pytest.raises(UpstreamUnavailable, match="not JSON"):
+        OpenAIStreamReader("b", wants_usage_chunk=True).read(broken)
+    with pytest.raises(UpstreamUnavailable, match="not JSON"):
+        read_answer(broken, backend="b")
+
+
+class Outcome(NamedTuple):
+    """What a caller and the books have of a stream."""
+
+    said: bytes
+    characters: int
+    has_output: bool
+    finish_reason: str | None
+    usage: Usage | None
+    timings: EngineTimings | None
+    ended: bool | type[BackendError]
+
+
+def outcome(events: list[bytes], *, joins_events: bool, wants_usage: bool) -> Outcome:
+    """Of a stream whose events all come together."""
+    reader = OpenAIStreamReader("b", wants_usage_chunk=wants_usage, joins_events=joins_events)
+    waiting, chunks = deque(events), list[Chunk]()
+    ended: bool | type[BackendError] = True
+    try:
+        while waiting and not reader.is_done:
+            joined = reader.join(waiting)
+            chunks += [joined] if joined is not None else reader.read(waiting.popleft())
+        if not reader.is_done:
+            chunks += reader.end()
+    except BackendError as error:
+        ended = type(error)
+    return Outcome(
+        b"".join(chunk.payload for chunk in chunks),
+        sum(chunk.output_characters for chunk in chunks),
+        any(chunk.has_output for chunk in chunks),
+        next((chunk.finish_reason for chunk in reversed(chunks) if chunk.finish_reason), None),
+        next((chunk.usage for chunk in reversed(chunks) if chunk.usage), None),
+        next((chunk.timings for chunk in reversed(chunks) if chunk.timings), None),
+        ended,
+    )
+
+
+EVENTS: list[bytes] = [
+    b"[DONE]",
+    b"{",
+    b"7",
+    b'{\n"choices": []}',
+    b'{"choices":[],"x":NaN}',
+    b'{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}],"usage":null}',
+    *(json.dumps(event).encode() for event, _, _ in OUTPUTS),
+    *(event if isinstance(event, bytes) else json.dumps(event).encode() for _, event, _, _ in USAGES),
+    *(json.dumps(choice(index, finish)).encode() for index in (0, 1) for finish in (None, "stop", "error")),
+    json.dumps({"error": {"code": 429}}).encode(),
+    json.dumps({"object": "error", "message": "no", "code": 400}).encode(),
+    json.dumps({"choices": [], "usage": USAGE, "x_breakeven": {"gpu_seconds": 0.25, "queue_seconds": 0.0}}).encode(),
+]
+
+
+@settings(max_examples=400)
+@given(st.lists(st.sampled_from(EVENTS), max_size=6), st.booleans())
+def test_events_that_came_together_say_what_they_say_one_by_one(events: list[bytes], wants_usage: bool) -> None:
+    one_by_one = outcome(events, joins_events=False, wants_usage=wants_usage)
+    assert outcome(events, joins_events=True, wants_usage=wants_usage) == one_by_one
+
+
+def test_events_that_came_together_are_one_chunk_but_for_the_last() -> None:
+    events = deque(json.dumps(event).encode() for event in (delta(content="a"), delta(content="bc"), delta("stop")))
+    whole = b"".join(b"data: " + event + b"\n\n" for event in events)
+    events.append(b"[DONE]")
+    reader = OpenAIStreamReader("b", wants_usage_chunk=False, joins_events=True)
+    assert reader.join(events) == Chunk(whole, has_output=True, output_characters=3, finish_reason="stop")
+    assert list(events) == [b"[DONE]"]
+
+
+def test_two_halves_of_a_document_are_not_one() -> None:
+    events = deque([b'{"choices":', b"[]}"])
+    assert OpenAIStreamReader("b", wants_usage_chunk=False, joins_events=True).join(events) is None
+    assert len(events) == 2

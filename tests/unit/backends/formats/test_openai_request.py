@@ -1,0 +1,147 @@
+"""What an OpenAI-compatible provider is sent of a caller's body: the same bytes, but for what must change."""
+
+import json
+
+import pytest
+
+from backends.dialects import DIALECTS, Dialect
+from backends.errors import UpstreamRejected
+from backends.formats.openai_request import build_body
+from backends.protocol import Call, Operation
+
+
+def make_call(
+    body: bytes, *, stream: bool = False, operation: Operation = "chat.completions", salt: str | None = None
+) -> Call:
+    return Call(operation, "up/model-1", body, stream, "r-1", cache_salt=salt)
+
+
+BODIES: list[tuple[Call, bytes]] = [
+    (make_call(b'{"model":"auto","n": 1.0}'), b'{"model":"up/model-1","n": 1.0}'),
+    (make_call(b'{"messages":[]}'), b'{"messages":[],"model":"up/model-1"}'),
+    (
+        make_call(b'{"model":"a","response_format":{"type":"json_object","value":{"type":"object"}}}'),
+        b'{"model":"up/model-1","response_format":{"type":"json_schema","json_schema":'
+        b'{"name":"answer","schema":{"type":"object"}}}}',
+    ),
+    (
+        make_call(b'{"model":"a","response_format":{"type":"json_object", "schema":{"const":"value"}}}'),
+        b'{"model":"up/model-1","response_format":{"type":"json_object", "schema":{"const":"value"}}}',
+    ),
+    (
+        make_call(b'{"model":"a","response_format":{"type":"regex", "value":"[a-z]"}}'),
+        b'{"model":"up/model-1","response_format":{"type":"regex", "value":"[a-z]"}}',
+    ),
+    (
+        make_call(b'{ "model" : "auto" , "stream":true}', stream=True),
+        b'{ "model" : "up/model-1" , "stream":true,"stream_options":{"include_usage":true}}',
+    ),
+    (
+        make_call(b'{"model":"a","stream_options":{"include_usage":false,"x":[1, 2]}}', stream=True),
+        b'{"model":"up/model-1","stream_options":{"include_usage":true,"x":[1, 2]}}',
+    ),
+    (
+        make_call(b'{"model":"a","stream_options":{"include_usage":false,"continuous_usage_stats":true}}', stream=True),
+        b'{"model":"up/model-1","stream_options":{"include_usage":true}}',
+    ),
+    (
+        make_call(b'{"model":"a","stream_options":{"continuous_usage_stats":true,"include_usage":true}}', stream=True),
+        b'{"model":"up/model-1","stream_options":{"continuous_usage_stats":true,"include_usage":true}}',
+    ),
+    (
+        make_call(b'{"model":"a","stream_options":{"x":1}}', stream=True),
+        b'{"model":"up/model-1","stream_options":{"x":1,"include_usage":true}}',
+    ),
+    (
+        make_call(b'{"model":"a","stream_options":null}', stream=True),
+        b'{"model":"up/model-1","stream_options":{"include_usage":true}}',
+    ),
+    (make_call(b'{"model":"a"}', stream=True, operation="embeddings"), b'{"model":"up/model-1"}'),
+    (make_call(b'{"model":"a"}', salt='t"1'), b'{"model":"up/model-1","cache_salt":"t\\"1"}'),
+    (make_call(b'{"model":"a","cache_salt":"theirs"}', salt="ours"), b'{"model":"up/model-1","cache_salt":"ours"}'),
+    (make_call(b'{"model":"a","cache_salt":"theirs","x":1}'), b'{"model":"up/model-1","x":1}'),
+]
+
+
+@pytest.mark.parametrize(("call", "expected"), BODIES)
+def test_bodies(call: Call, expected: bytes) -> None:
+    assert build_body(call) == expected
+
+
+DIALECT = Dialect(
+    renames={"max_tokens": "max_completion_tokens"},
+    lacks=frozenset({"user", "stream_options"}),
+    message_lacks=frozenset({"reasoning_content"}),
+    call_lacks=frozenset({"extra_content"}),
+    asks_for_usage=False,
+)
+IN_DIALECT: list[tuple[bytes, bytes]] = [
+    (b'{"model":"a","max_tokens":5}', b'{"model":"up/model-1","max_completion_tokens":5}'),
+    (b'{"max_tokens":5,"max_completion_tokens":6}', b'{"max_completion_tokens":6,"model":"up/model-1"}'),
+    (b'{"model":"a","max_completion_tokens":6}', b'{"model":"up/model-1","max_completion_tokens":6}'),
+    (b'{"model":"a"}', b'{"model":"up/model-1"}'),
+    (b'{"model":"a","user":"u","x": 1}', b'{"model":"up/model-1","x": 1}'),
+    (b'{"model":"a","stream_options":{"include_usage":true}}', b'{"model":"up/model-1"}'),
+    (
+        b'{"messages":[{"role":"assistant","reasoning_content":"hm","content":"a\\u0062"}],"model":"a"}',
+        b'{"messages":[{"role":"assistant","content":"a\\u0062"}],"model":"up/model-1"}',
+    ),
+    (
+        b'{"messages": [{"role": "user", "content": "\\"reasoning_content\\""}],"model":"a"}',
+        b'{"messages": [{"role": "user", "content": "\\"reasoning_content\\""}],"model":"up/model-1"}',
+    ),
+    (
+        b'{"messages":[{"role":"assistant","tool_calls":[{"id":"c","extra_content":{"google":{}},"function":{ }}]}]}',
+        b'{"messages":[{"role":"assistant","tool_calls":[{"id":"c","function":{ }}]}],"model":"up/model-1"}',
+    ),
+    (
+        b'{"messages":[ {"extra_content":1,"tool_calls":[{"x": {"extra_content":1}}]},{"tool_calls":7}],"model":"a"}',
+        b'{"messages":[ {"extra_content":1,"tool_calls":[{"x": {"extra_content":1}}]},{"tool_calls":7}],'
+        b'"model":"up/model-1"}',
+    ),
+    (
+        b'{"messages":[{"tool_calls":"extra_content"}],"model":"a"}',
+        b'{"messages":[{"tool_calls":"extra_content"}],"model":"up/model-1"}',
+    ),
+    (b'{"messages":"extra_content","model":"a"}', b'{"messages":"extra_content","model":"up/model-1"}'),
+    (b'{"messages":{"reasoning_content":1},"model":"a"}', b'{"messages":{"reasoning_content":1},"model":"up/model-1"}'),
+]
+
+
+@pytest.mark.parametrize(("body", "expected"), IN_DIALECT)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_provider_is_asked_in_its_dialect(body: bytes, expected: bytes, stream: bool) -> None:
+    assert build_body(make_call(body, stream=stream), DIALECT) == expected
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{", b'{"model":"a","model":"b"}', b'{"model":"a","stream_options":[]}'])
+def test_a_body_that_is_no_object_is_the_callers_fault(body: bytes) -> None:
+    with pytest.raises(UpstreamRejected) as caught:
+        build_body(make_call(body, stream=True))
+    assert caught.value.status == 400
+    assert json.loads(caught.value.body)["error"]["code"] == "invalid_json"
+
+
+@pytest.mark.parametrize("name", ["Model", "MODEL", "\\u004dodel", "\u017ftream", "max_to\u212aens", "N", "Cache_Salt"])
+def test_a_name_that_other_servers_take_for_one_we_decide_on_is_refused(name: str) -> None:
+    with pytest.raises(UpstreamRejected, match="by some servers and not by others; write") as caught:
+        build_body(make_call(b'{"model":"a","%b":"expensive"}' % name.encode()))
+    assert caught.value.status == 400
+
+
+def test_other_names_may_be_written_as_their_server_likes() -> None:
+    body = b'{"model":"a","topK":1,"Models":[],"chatTemplate":"x"}'
+    assert build_body(make_call(body)) == body.replace(b'"a"', b'"up/model-1"')
+
+
+def test_xai_is_not_asked_to_keep_an_answer_for_later() -> None:
+    body = b'{"model":"a","deferred":true}'
+    assert json.loads(build_body(make_call(body), DIALECTS["xai"])) == {"model": "up/model-1"}
+
+
+def test_openrouter_is_not_told_of_other_models_than_the_one_that_was_decided_on() -> None:
+    body = b'{"model":"a","models":["dear"],"route":"fallback","preset":"p","provider":{"sort":"price"}}'
+    assert json.loads(build_body(make_call(body), DIALECTS["openrouter"])) == {
+        "model": "up/model-1",
+        "provider": {"sort": "price"},
+    }

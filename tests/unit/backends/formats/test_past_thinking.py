@@ -1,0 +1,170 @@
+"""What was thought in earlier turns comes back to those who want it, and not to those who would refuse it."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.dialects import DIALECTS, ENGINE_THOUGHTS
+from backends.endpoints.messages_events import message_from_answer
+from backends.endpoints.messages_format import chat_body_from_messages
+from backends.endpoints.responses_events import response_from_answer
+from backends.endpoints.responses_format import chat_body_from_responses
+from backends.endpoints.responses_items import ENCRYPTED, ResponseHead
+from backends.errors import Untranslatable
+from backends.formats.openai_request import build_body
+from backends.formats.past_thinking import UNSIGNED, seal, thought_of, with_every_thought, without_unsigned
+from backends.protocol import Call
+
+Json = dict[str, Any]
+CALL: Json = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+SAID: Json = {"role": "assistant", "content": "Let me see.", "tool_calls": [CALL]}
+THOUGHT: Json = SAID | {"reasoning_content": "It asks for the weather.\u00e9"}
+RESULT: Json = {"role": "tool", "tool_call_id": "c1", "content": "sunny"}
+ANSWER = json.dumps({"model": "m", "choices": [{"message": THOUGHT, "finish_reason": "tool_calls"}]}).encode()
+HELLO: Json = {"role": "user", "content": "hi"}
+
+
+def of_messages(content: object, thoughts: tuple[str, ...]) -> Json:
+    asked = {"model": "m", "max_tokens": 9, "messages": [HELLO, {"role": "assistant", "content": content}]}
+    return json.loads(chat_body_from_messages(json.dumps(asked).encode(), thoughts=thoughts))["messages"][1]
+
+
+def of_responses(items: list[Json], thoughts: tuple[str, ...]) -> list[Json]:
+    asked = {"model": "m", "input": [HELLO, *items]}
+    return json.loads(chat_body_from_responses(json.dumps(asked).encode(), thoughts=thoughts))["messages"][1:]
+
+
+def answered(**asked: object) -> list[Json]:
+    head = ResponseHead("resp_r1", 1, {"model": "m", **asked})
+    return json.loads(response_from_answer(ANSWER, None, head, now=2.0))["output"]
+
+
+@pytest.mark.parametrize("names", [(), ("reasoning_content",), ENGINE_THOUGHTS])
+def test_a_message_gives_back_what_was_thought(names: tuple[str, ...]) -> None:
+    content = json.loads(message_from_answer(ANSWER, None, message_id="msg_1", model="m"))["content"]
+    assert of_messages(content, names) == SAID | dict.fromkeys(names, THOUGHT["reasoning_content"])
+
+
+@pytest.mark.parametrize("names", [(), ("reasoning_content",), ENGINE_THOUGHTS])
+def test_a_response_gives_back_what_was_thought(names: tuple[str, ...]) -> None:
+    output = answered()
+    result = {"type": "function_call_output", "call_id": "c1", "output": "sunny"}
+    expected = SAID | dict.fromkeys(names, THOUGHT["reasoning_content"])
+    assert of_responses([*output, result], names) == [expected, RESULT]
+
+
+def test_a_client_that_keeps_only_what_is_encrypted_gives_it_back_too() -> None:
+    output = answered(include=[ENCRYPTED], store=False)
+    kept = [{name: value for name, value in item.items() if name not in ("id", "content")} for item in output[:1]]
+    assert kept[0]["encrypted_content"] == seal(THOUGHT["reasoning_content"])
+    assert of_responses([*kept, *output[1:]], ("reasoning_content",)) == [THOUGHT]
+    assert "encrypted_content" not in answered()[0]
+
+
+def test_thoughts_before_each_part_of_one_answer_stay_together() -> None:
+    reasoning = [{"type": "reasoning", "content": [{"type": "reasoning_text", "text": text}]} for text in "ab"]
+    message = {"type": "message", "role": "assistant", "content": "Let me see."}
+    call = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"}
+    items = [reasoning[0], message, reasoning[1], call]
+    assert of_responses(items, ("reasoning_content",)) == [SAID | {"reasoning_content": "a\n\nb"}]
+
+
+def test_a_thought_before_a_question_is_nobodys() -> None:
+    thought = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}]}
+    said = {"role": "assistant", "content": "a"}
+    assert of_responses([thought, HELLO, said], ("reasoning_content",)) == [HELLO, said]
+
+
+@pytest.mark.parametrize("kind", [{"type": "item_reference"}, {"type": None}, {}])
+def test_a_reference_to_what_was_thought_is_passed_over(kind: Json) -> None:
+    output = answered()
+    assert of_responses([kind | {"id": output[0]["id"]}, *output[1:]], ("reasoning_content",)) == [SAID]
+
+
+def test_a_reference_to_what_was_said_is_refused_with_a_way_out() -> None:
+    with pytest.raises(Untranslatable, match=r"input\[1\].*whole \(store: false\)"):
+        of_responses([{"type": "item_reference", "id": answered()[1]["id"]}], ())
+
+
+@given(st.text())
+def test_what_is_sealed_can_be_read(thought: str) -> None:
+    assert thought_of({"encrypted_content": seal(thought)}) == thought
+
+
+@pytest.mark.parametrize("sealed", ["gAAAAB", "breakeven:!", "breakeven:/w==", None, 7])
+def test_what_another_encrypted_is_not_read(sealed: object) -> None:
+    assert thought_of({"encrypted_content": sealed, "content": None}) == ""
+
+
+def to_deepseek(messages: list[Json]) -> list[Json]:
+    body = json.dumps({"model": "auto", "messages": messages}).encode()
+    return json.loads(build_body(Call("chat.completions", "up", body, False, "r-1"), DIALECTS["deepseek"]))["messages"]
+
+
+@pytest.mark.parametrize("thought", [{}, {"reasoning_content": ""}, {"reasoning_content": None}])
+def test_deepseek_misses_no_thought_where_tools_were_called(thought: Json) -> None:
+    last = {"role": "assistant", "content": "It is sunny."}
+    given = [HELLO, SAID | thought, RESULT, last, HELLO]
+    blank = {"reasoning_content": " "}
+    assert to_deepseek(given) == [HELLO, SAID | blank, RESULT, last | blank, HELLO]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        b'[ {"role":"user","content":"hi"}, {"role": "assistant", "content" : "\\u0061"}]',
+        b'[{"role":"assistant", "reasoning_content" : "hm","tool_calls":[ ]}]',
+        b'{"tool_calls": 1}',
+    ],
+)
+def test_messages_that_lack_no_thought_keep_their_bytes(messages: bytes) -> None:
+    assert with_every_thought(messages) == messages
+
+
+def test_anthropic_is_sent_no_thinking_that_nobody_signed() -> None:
+    ours = {"type": "thinking", "thinking": "hm", "signature": UNSIGNED}
+    theirs = {"type": "thinking", "thinking": "hm", "signature": "EqQBCg=="}
+    use = {"type": "tool_use", "id": "t", "name": "f", "input": {"type": "thinking", "signature": UNSIGNED}}
+    given = [
+        HELLO,
+        {"role": "assistant", "content": [ours, use, ours]},
+        {"role": "assistant", "content": [theirs, use]},
+        {"role": "assistant", "content": [ours]},
+        {"role": "assistant", "content": [use]},
+    ]
+    kept = json.loads(without_unsigned(json.dumps(given).encode()))
+    assert [message["content"] for message in kept] == ["hi", [use], [theirs, use], [use]]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        b'[ {"role":"assistant","content":[{"type": "thinking","thinking":"hm" ,"signature":"Eq=="}]} ]',
+        b'[ {"role":"user","content":"\\"signature\\":\\"breakeven\\""} ]',
+        b'[ {"role":"user","content":"breakeven"}, {"content":[ {"signature":"breakeven"} ]}, {"role":"user"} ]',
+        b'{"signature" : "breakeven"}',
+    ],
+)
+def test_messages_that_are_signed_keep_their_bytes(messages: bytes) -> None:
+    assert without_unsigned(messages) == messages
+
+
+def test_a_provider_of_responses_is_sent_no_reasoning_of_ours() -> None:
+    ours = answered(include=[ENCRYPTED])[0]
+    nameless = {name: value for name, value in ours.items() if name != "id"}
+    theirs = {"type": "reasoning", "id": "rs_68af", "summary": [], "encrypted_content": "gAAA"}
+    reference = {"type": "item_reference", "id": ours["id"]}
+    body = json.dumps({"model": "auto", "input": [HELLO, ours, nameless, reference, theirs, *answered()]}).encode()
+    sent = json.loads(build_body(Call("responses", "up", body, False, "r-1")))["input"]
+    assert sent == [HELLO, theirs, *answered()[1:]]
+
+
+@pytest.mark.parametrize(
+    "items", [b'"rs_resp_"', b'[ "rs_resp_", {"type":"message", "id":"rs_resp_1"} ]', b'[ {"id" : "rs_68af"} ]']
+)
+def test_an_input_without_reasoning_of_ours_keeps_its_bytes(items: bytes) -> None:
+    body = b'{"model":"up","input":%b}' % items
+    assert build_body(Call("responses", "up", body, False, "r-1")) == body

@@ -1,0 +1,216 @@
+"""Usage as each provider words it, and everything that is not a usage."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from backends.formats.usage_wire import MAX_TOKENS, MalformedUsage, parse_openai_usage, parse_timings
+from backends.usage import EngineTimings, Usage
+
+OPENAI: dict[str, object] = {
+    "prompt_tokens": 100,
+    "completion_tokens": 50,
+    "total_tokens": 150,
+    "prompt_tokens_details": {"cached_tokens": 64, "audio_tokens": 3},
+    "completion_tokens_details": {"reasoning_tokens": 20, "audio_tokens": 2, "rejected_prediction_tokens": 0},
+}
+
+WORDINGS: list[tuple[str, dict[str, object], Usage]] = [
+    (
+        "openai",
+        OPENAI,
+        Usage(100, 64, output_tokens=50, reasoning_tokens=20, audio_input_tokens=3, audio_output_tokens=2),
+    ),
+    (
+        "null details",
+        OPENAI | {"prompt_tokens_details": None, "completion_tokens_details": None},
+        Usage(100, output_tokens=50),
+    ),
+    (
+        "deepseek",
+        {
+            "prompt_tokens": 100,
+            "completion_tokens": 5,
+            "total_tokens": 105,
+            "prompt_cache_hit_tokens": 90,
+            "prompt_cache_miss_tokens": 10,
+        },
+        Usage(100, 90, output_tokens=5),
+    ),
+    (
+        "groq",
+        {"queue_time": 0.02, "prompt_tokens": 9, "prompt_time": 0.001, "completion_tokens": 7, "total_tokens": 16},
+        Usage(9, output_tokens=7),
+    ),
+    (
+        "vllm, with --enable-prompt-tokens-details",
+        {
+            "prompt_tokens": 100,
+            "total_tokens": 107,
+            "completion_tokens": 7,
+            "prompt_tokens_details": {"cached_tokens": 96},
+        },
+        Usage(100, 96, output_tokens=7),
+    ),
+    (
+        "sglang, with --enable-cache-report",
+        {
+            "prompt_tokens": 100,
+            "total_tokens": 107,
+            "completion_tokens": 7,
+            "prompt_tokens_details": {"cached_tokens": 64},
+            "reasoning_tokens": 3,
+        },
+        Usage(100, 64, output_tokens=7, reasoning_tokens=3),
+    ),
+    ("mistral", {"prompt_tokens": 9, "total_tokens": 16, "completion_tokens": 7}, Usage(9, output_tokens=7)),
+    (
+        "openrouter",
+        {
+            "prompt_tokens": 100,
+            "completion_tokens": 7,
+            "total_tokens": 107,
+            "cost": 0.0012,
+            "prompt_tokens_details": {"cached_tokens": 30, "cache_write_tokens": 20, "audio_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": 0, "image_tokens": 0},
+        },
+        Usage(100, 30, 20, output_tokens=7),
+    ),
+    (
+        "moonshot",
+        {"prompt_tokens": 8, "completion_tokens": 2, "total_tokens": 10, "cached_tokens": 4},
+        Usage(8, 4, output_tokens=2),
+    ),
+    (
+        "anthropic through a proxy",
+        {
+            "prompt_tokens": 100,
+            "completion_tokens": 7,
+            "total_tokens": 107,
+            "cache_read_input_tokens": 40,
+            "cache_creation_input_tokens": 30,
+            "cache_creation": {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 20},
+        },
+        Usage(100, 40, 10, 20, output_tokens=7),
+    ),
+    (
+        "xai: reasoning beside the completion",
+        {
+            "prompt_tokens": 10,
+            "completion_tokens": 5,
+            "total_tokens": 115,
+            "completion_tokens_details": {"reasoning_tokens": 100},
+        },
+        Usage(10, output_tokens=105, reasoning_tokens=100),
+    ),
+    (
+        "gemini's compatible endpoint: thoughts only in the total",
+        {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 75},
+        Usage(10, output_tokens=65),
+    ),
+    ("embeddings", {"prompt_tokens": 8, "total_tokens": 8}, Usage(8)),
+    (
+        "responses",
+        {
+            "input_tokens": 36,
+            "input_tokens_details": {"cached_tokens": 4},
+            "output_tokens": 87,
+            "output_tokens_details": {"reasoning_tokens": 80},
+            "total_tokens": 123,
+        },
+        Usage(36, 4, output_tokens=87, reasoning_tokens=80),
+    ),
+    ("whole floats", {"prompt_tokens": 8.0, "completion_tokens": 2.0}, Usage(8, output_tokens=2)),
+]
+
+
+@pytest.mark.parametrize(("who", "wire", "expected"), WORDINGS, ids=[who for who, _, _ in WORDINGS])
+def test_wordings(who: str, wire: dict[str, object], expected: Usage) -> None:
+    assert parse_openai_usage(wire) == expected
+
+
+def test_service_tier_is_the_answers() -> None:
+    assert parse_openai_usage(OPENAI, service_tier="priority").service_tier == "priority"
+    assert parse_openai_usage(OPENAI, service_tier="").service_tier is None
+    assert parse_openai_usage(OPENAI, service_tier=7).service_tier is None
+
+
+BAD_COUNTS = [-1, 2**63, 2**64, 1.5, math.nan, math.inf, -math.inf, "12", "", True, [], {}, MAX_TOKENS + 1]
+
+
+@pytest.mark.parametrize("bad", BAD_COUNTS)
+@pytest.mark.parametrize("field", ["prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens"])
+def test_a_count_that_is_none_spoils_the_whole(field: str, bad: object) -> None:
+    with pytest.raises(MalformedUsage, match=field):
+        parse_openai_usage({"prompt_tokens": 1, "completion_tokens": 1} | {field: bad})
+
+
+BAD_USAGES: list[object] = [
+    None,
+    [],
+    "12",
+    3,
+    {},
+    {"completion_tokens": 3},
+    {"prompt_tokens": 3, "prompt_tokens_details": [1]},
+    {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": -1}},
+    {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 4}},
+    {"prompt_tokens": 3, "prompt_cache_hit_tokens": 4},
+    {"prompt_tokens": 3, "cached_tokens": 2, "cache_creation_input_tokens": 2},
+    {"prompt_tokens": 3, "completion_tokens": 2, "completion_tokens_details": {"reasoning_tokens": 3}},
+]
+
+
+@pytest.mark.parametrize("wire", BAD_USAGES)
+def test_what_cannot_be_believed_is_malformed(wire: object) -> None:
+    with pytest.raises(MalformedUsage):
+        parse_openai_usage(wire)
+
+
+FIELDS = [*OPENAI, "cached_tokens", "prompt_cache_hit_tokens", "cache_creation", "input_tokens", "output_tokens"]
+INNER = ["cached_tokens", "reasoning_tokens", "audio_tokens", "cache_write_tokens", "ephemeral_1h_input_tokens"]
+COUNTS = st.integers(0, 1000) | st.integers() | st.floats() | st.text(max_size=3) | st.none() | st.booleans()
+
+
+@settings(max_examples=200)
+@given(
+    st.dictionaries(
+        st.sampled_from(FIELDS), COUNTS | st.dictionaries(st.sampled_from(INNER), COUNTS, max_size=3) | st.lists(COUNTS)
+    )
+)
+def test_any_usage_is_either_sound_or_malformed(wire: dict[str, object]) -> None:
+    try:
+        usage = parse_openai_usage(wire)
+    except MalformedUsage:
+        return
+    counts = [value for name, value in structs.asdict(usage).items() if name.endswith("_tokens")]
+    assert all(type(value) is int and 0 <= value <= 3 * MAX_TOKENS for value in counts)
+    assert usage.cached_input_tokens + usage.cache_write_5m_tokens + usage.cache_write_1h_tokens <= usage.input_tokens
+    assert usage.reasoning_tokens <= usage.output_tokens
+    assert not usage.is_estimated
+
+
+def test_timings() -> None:
+    whole = {
+        "gpu_seconds": 0.5,
+        "queue_seconds": 0,
+        "prefill_tokens_per_second": 900,
+        "decode_tokens_per_second": None,
+        "mean_batch_size": 2.5,
+        "time_to_first_token_seconds": 0.25,
+    }
+    assert parse_timings(whole) == EngineTimings(0.5, 0.0, 900.0, None, 2.5, 0.25)
+    for spoiled in (
+        {"gpu_seconds": math.nan},
+        {"gpu_seconds": -1},
+        {"queue_seconds": "0"},
+        {"gpu_seconds": 10**400},
+        {"queue_seconds": True},
+    ):
+        assert parse_timings(whole | spoiled) is None
+    assert parse_timings(whole | {"mean_batch_size": math.inf}) == EngineTimings(0.5, 0.0, 900.0, None, None, 0.25)
+    assert parse_timings([]) is None
+    assert parse_timings({}) is None

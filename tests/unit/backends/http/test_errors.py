@@ -1,0 +1,132 @@
+"""Statuses, Retry-After and error events, by table."""
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from backends.errors import (
+    BackendError,
+    RateLimited,
+    StreamBroken,
+    UpstreamAuth,
+    UpstreamRejected,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from backends.http.errors import describe_error, error_from_event, error_from_status, parse_retry_after
+
+NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+
+
+def from_status(status: int, body: bytes = b"", headers: dict[str, str] | None = None) -> BackendError:
+    return error_from_status(status, headers or {}, body, backend="b", now=lambda: NOW)
+
+
+STATUSES: list[tuple[type[BackendError], list[int]]] = [
+    (UpstreamRejected, [400, 404, 405, 406, 410, 411, 413, 415, 418, 422, 431, 451]),
+    (UpstreamAuth, [401, 402, 403]),
+    (RateLimited, [429]),
+    (UpstreamTimeout, [408, 504]),
+    (UpstreamUnavailable, [301, 302, 307, 308, 100, 304, 409, 423, 425, 498, 500, 501, 502, 503, 520, 524, 529, 599]),
+]
+
+
+@pytest.mark.parametrize(("kind", "status"), [(kind, status) for kind, statuses in STATUSES for status in statuses])
+def test_statuses(kind: type[BackendError], status: int) -> None:
+    error = from_status(status)
+    assert type(error) is kind
+    assert error.status == status
+    assert error.backend == "b"
+    assert str(status) in error.message
+
+
+RETRY_AFTER: list[tuple[dict[str, str], float | None]] = [
+    ({}, None),
+    ({"retry-after": "3"}, 3.0),
+    ({"retry-after": "0.25"}, 0.25),
+    ({"retry-after": "-3"}, 0.0),
+    ({"retry-after": "nan"}, None),
+    ({"retry-after": "inf"}, None),
+    ({"retry-after": "1e300"}, None),
+    ({"retry-after": "soon"}, None),
+    ({"retry-after": ""}, None),
+    ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+    ({"retry-after-ms": "x", "retry-after": "9"}, 9.0),
+    ({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT"}, 30.0),
+    ({"retry-after": "Sat, 21 Nov 2026 12:00:30 -0000"}, 30.0),
+    ({"retry-after": "Sat, 21 Nov 2026 11:00:00 GMT"}, 0.0),
+    ({"retry-after": "Sat, 21 Nov 2099 11:00:00 GMT"}, None),
+    ({"retry-after": "Sat, 99 Nov 2026 11:00:00 GMT"}, None),
+]
+
+
+@pytest.mark.parametrize(("headers", "expected"), RETRY_AFTER)
+def test_retry_after(headers: dict[str, str], expected: float | None) -> None:
+    assert parse_retry_after(headers, lambda: NOW) == expected
+
+
+def test_google_says_when_to_retry_in_the_body() -> None:
+    body = (
+        b'{"error":{"code":429,"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay": "34.5s"}]}}'
+    )
+    for headers, expected in (({}, 34.5), ({"retry-after": "2"}, 2.0)):
+        error = from_status(429, body, headers)
+        assert isinstance(error, RateLimited)
+        assert error.retry_after_seconds == expected
+
+
+def test_no_message_quotes_the_upstream() -> None:
+    canary = "CANARY my secret prompt"
+    body = msgspec.json.encode({"error": {"message": canary, "type": canary, "code": canary, "param": canary}})
+    for status in (400, 401, 429, 500):
+        assert "CANARY" not in repr(from_status(status, body))
+        assert "CANARY" not in from_status(status, body).message
+
+
+LABELS: list[tuple[bytes, str]] = [
+    (b'{"error":{"code":"model_not_found","type":"x"}}', " (model_not_found)"),
+    (b'{"error":{"code":null,"type":"insufficient_quota"}}', " (insufficient_quota)"),
+    (b'{"error":{"code":404,"status":"NOT_FOUND"}}', " (not_found)"),
+    (b'[{"error":{"code":400,"status":"INVALID_ARGUMENT"}}]', " (invalid_argument)"),
+    (b'{"error":"text"}', ""),
+    (b"{}", ""),
+    (b"[]", ""),
+    (b"7", ""),
+    (b"<html>", ""),
+    (b"\xff", ""),
+    (b"[" * 5000, ""),
+]
+
+
+@pytest.mark.parametrize(("body", "label"), LABELS)
+def test_labels(body: bytes, label: str) -> None:
+    assert describe_error(body) == label
+
+
+EVENTS: list[tuple[object, type[BackendError]]] = [
+    ({"code": 429}, RateLimited),
+    ({"code": "429"}, RateLimited),
+    ({"type": "rate_limit_error"}, RateLimited),
+    ({"type": "overloaded_error"}, UpstreamUnavailable),
+    ({"type": "authentication_error"}, UpstreamAuth),
+    ({"type": "invalid_request_error"}, UpstreamRejected),
+    ({"code": 400}, UpstreamRejected),
+    ({"code": True}, UpstreamUnavailable),
+    ({"code": 200}, UpstreamUnavailable),
+    ({"message": "?"}, UpstreamUnavailable),
+    ("text", UpstreamUnavailable),
+    (None, UpstreamUnavailable),
+]
+
+
+@pytest.mark.parametrize(("error", "kind"), EVENTS)
+def test_an_error_event_is_final_once_the_answer_has_begun(error: object, kind: type[BackendError]) -> None:
+    assert type(error_from_event(error, backend="b", is_started=False)) is kind
+    assert type(error_from_event(error, backend="b", is_started=True)) is StreamBroken
+
+
+def test_a_rejection_in_an_event_keeps_its_body_for_the_caller() -> None:
+    error = error_from_event({"code": 400, "message": "no"}, backend="b", is_started=False)
+    assert isinstance(error, UpstreamRejected)
+    assert msgspec.json.decode(error.body) == {"error": {"code": 400, "message": "no"}}

@@ -1,0 +1,100 @@
+"""Deadlines, in virtual time: how long an answer may be silent, and what does not count as silence."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from backends.errors import StreamStalled, UpstreamTimeout, UpstreamUnavailable
+from backends.formats.openai import OpenAIStreamReader
+from backends.http.reply import StreamReply, TimedResponse
+from backends.protocol import Chunk, Timeouts
+from tests.virtual_time import now, run
+
+EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"w"},"finish_reason":null}]}\n\n'
+END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+BEAT = b": ping\n\n"
+
+
+class Paced:
+    """An answer whose pieces come after so many seconds each."""
+
+    status = 200
+    headers: Mapping[str, str] = {}
+    is_ready = False
+
+    def __init__(self, pieces: Sequence[tuple[float, bytes]]) -> None:
+        self._pieces = iter(pieces)
+        self._is_closed = asyncio.Event()
+
+    async def read(self) -> bytes:
+        pause, piece = next(self._pieces, (0.0, b""))
+        try:
+            async with asyncio.timeout(pause):
+                await self._is_closed.wait()
+        except TimeoutError:
+            return piece
+        raise UpstreamUnavailable("cut", backend="b")
+
+    def close(self) -> None:
+        self._is_closed.set()
+
+    def finish(self) -> None:
+        return None
+
+
+async def collect(
+    pieces: Sequence[tuple[float, bytes]], *, first_byte_seconds: float, idle_seconds: float, pause: float = 0.0
+) -> list[Chunk]:
+    """By a caller who pauses after each chunk."""
+    timeouts = Timeouts(first_byte_seconds=first_byte_seconds, idle_seconds=idle_seconds)
+    timed = TimedResponse(Paced(pieces), "b", timeouts, now())
+    reply = StreamReply(timed, OpenAIStreamReader("b", wants_usage_chunk=False), "b")
+    chunks: list[Chunk] = []
+    try:
+        async for chunk in reply:
+            chunks.append(chunk)
+            await asyncio.sleep(pause)
+    finally:
+        await reply.aclose()
+    return chunks
+
+
+def ends_at(pieces: Sequence[tuple[float, bytes]], error: type[Exception], **seconds: float) -> float:
+    """The second at which it was given up."""
+
+    async def given_up() -> float:
+        with pytest.raises(error):
+            await collect(pieces, **seconds)
+        return now()
+
+    return run(given_up)
+
+
+def test_a_silent_upstream_is_given_up_at_the_first_bytes_deadline() -> None:
+    assert ends_at([(99, EVENT)], UpstreamTimeout, first_byte_seconds=5, idle_seconds=20) == pytest.approx(5)
+
+
+def test_a_stream_that_falls_silent_stalls() -> None:
+    pieces = [(1, EVENT), (1, EVENT), (99, END)]
+    assert ends_at(pieces, StreamStalled, first_byte_seconds=5, idle_seconds=2) == pytest.approx(4)
+
+
+def test_a_drip_of_bytes_that_never_make_an_event_is_a_stall() -> None:
+    drip = [(0.1, EVENT), *[(0.1, b"d")] * 200]
+    assert ends_at(drip, StreamStalled, first_byte_seconds=5, idle_seconds=2) == pytest.approx(2.1)
+
+
+def test_heartbeats_keep_an_answer_alive_that_has_begun() -> None:
+    pieces = [(0.1, EVENT), *[(1.0, BEAT)] * 40, (1.0, END)]
+    assert run(lambda: collect(pieces, first_byte_seconds=5, idle_seconds=2))[-1].is_done
+
+
+def test_heartbeats_do_not_put_off_the_first_bytes_deadline() -> None:
+    beats = [*[(1.0, BEAT)] * 40, (1.0, EVENT), (0.0, END)]
+    assert ends_at(beats, UpstreamTimeout, first_byte_seconds=5.5, idle_seconds=2) == pytest.approx(5.5)
+
+
+def test_a_slow_caller_is_not_a_stalled_upstream() -> None:
+    pieces = [(0.5, EVENT), (0.0, EVENT), (1.5, EVENT), (0.0, END)]
+    assert run(lambda: collect(pieces, first_byte_seconds=2, idle_seconds=2, pause=9))[-1].is_done

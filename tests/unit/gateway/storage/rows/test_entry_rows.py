@@ -1,0 +1,104 @@
+"""Any entry becomes rows and comes back; what repeats is interned and what is absurd is bounded."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.ledger.entry import Attempt, Cost, Entry
+from gateway.storage.rows.dimension import Circumstance, Dimension
+from gateway.storage.rows.entry_from_row import entry_from
+from gateway.storage.rows.entry_rows import ROW, entry_rows
+from gateway.storage.tables import circumstances, dimensions
+from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent
+
+names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+money = st.integers(-(10**16), 10**16)
+durations = st.integers(0, 10**10).map(lambda us: us / 1e6)
+facts = st.builds(
+    make_facts,
+    difficulty=st.none() | numbers,
+    quality=st.dictionaries(names, numbers, max_size=4),
+    output_tokens=st.dictionaries(names, numbers, max_size=4),
+    warm_tokens=st.dictionaries(names, st.integers(0, 2**40), max_size=3),
+    backend_state=st.dictionaries(names, st.tuples(st.integers(0, 10**6), numbers), max_size=3),
+    needs=st.lists(names, max_size=2).map(tuple),
+    explored_pico_usd=st.dictionaries(names, st.integers(0, 10**16), max_size=2),
+    allowed_loss=st.dictionaries(names, numbers, max_size=2),
+)
+decisions = st.builds(
+    make_decision,
+    facts=facts,
+    candidates=st.lists(names, max_size=4, unique=True).map(tuple),
+    model=names,
+    expected_cost_pico_usd=st.none() | money,
+    exploration_pico_usd=st.integers(0, 10**16),
+    escalates_to=st.lists(names, max_size=2).map(tuple),
+)
+intents = st.builds(
+    make_intent,
+    decision=decisions,
+    team=st.none() | names,
+    tags=st.lists(names, max_size=3).map(tuple),
+    is_simulated=st.booleans(),
+    allowed_models=st.none() | st.lists(names, max_size=3).map(tuple),
+)
+attempts = st.builds(
+    Attempt,
+    number=st.integers(1, 9),
+    model=st.just("mid-hosted") | names,
+    backend=st.just("openai") | names,
+    outcome=st.just("answered") | names,
+    started_after_seconds=durations,
+    lasted_seconds=durations,
+    cost_pico_usd=st.none() | money,
+    http_status=st.none() | st.integers(100, 599),
+)
+entries = st.builds(
+    make_entry,
+    intent=intents,
+    cost=st.none() | st.builds(Cost, money, money, money, money, money, money, money),
+    cost_lower_pico_usd=st.none() | money,
+    cost_upper_pico_usd=st.none() | money,
+    attempts=st.lists(attempts, max_size=3, unique_by=lambda one: one.number).map(tuple),
+    total_seconds=durations,
+    queue_seconds=st.none() | durations,
+    decode_tokens_per_second=st.none() | numbers,
+    finish_reason=st.none() | names,
+    is_usage_estimated=st.booleans(),
+    is_simulated=st.booleans(),
+    web_searches=st.integers(0, 10**9),
+    file_searches=st.integers(0, 10**9),
+    other_tool_calls=st.integers(0, 10**9),
+)
+
+
+def joined(entry: Entry) -> tuple[dict[str, Any], Sequence[dict[str, Any]]]:
+    rows = entry_rows(entry)
+    row = dict(zip(ROW, rows.row, strict=True))
+    return {**row, **rows.dimension._asdict(), **rows.circumstance._asdict()}, rows.attempts
+
+
+@given(entries)
+def test_an_entry_comes_back(entry: Entry) -> None:
+    assert entry_from(*joined(entry)) == entry
+
+
+def test_an_ordinary_request_has_no_attempt_rows_and_a_small_detail() -> None:
+    row, attempt_rows = joined(make_entry())
+    assert not attempt_rows
+    assert len(row["detail"]) < 90
+
+
+def test_the_columns_are_those_of_the_tables() -> None:
+    assert list(Dimension._fields) == [column.name for column in dimensions.columns][2:]
+    assert list(Circumstance._fields) == [column.name for column in circumstances.columns][2:]
+
+
+@pytest.mark.parametrize("number", ["abc", "zz" * 16, "00" * 15])
+def test_a_request_id_must_be_one(number: str) -> None:
+    with pytest.raises(ValueError, match="hexadecimal"):
+        entry_rows(make_entry(intent=make_intent(request_id=number)))

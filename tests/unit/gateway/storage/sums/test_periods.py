@@ -1,0 +1,54 @@
+"""Which hours a period or a local midnight cuts, daylight saving time included."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from gateway.storage.sums.periods import EPOCH, HOUR_US, Calendar, cut_hours
+
+
+def us(*parts: int) -> int:
+    return (datetime(*parts, tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)  # pyright: ignore[reportArgumentType]
+
+
+def test_whole_hours_are_not_cut() -> None:
+    for zone in ("UTC", "Europe/Berlin", "America/New_York"):
+        assert cut_hours(us(2026, 3, 1), us(2026, 4, 1), Calendar(zone, ("day",))) == []
+
+
+def test_a_half_hour_zone_cuts_one_hour_a_day_and_only_for_days() -> None:
+    since, until = us(2026, 1, 1), us(2026, 1, 4)
+    cuts = cut_hours(since, until, Calendar("Asia/Kolkata", ("day",)))
+    assert [(cut.since_us, cut.until_us) for cut in cuts] == [
+        (start, start + HOUR_US // 2) for day in (1, 2, 3) for start in (us(2026, 1, day, 18), us(2026, 1, day, 18, 30))
+    ]
+    assert cut_hours(since, until, Calendar("Asia/Kolkata", ("model",))) == []
+
+
+def test_both_ends_in_one_hour() -> None:
+    since, until = us(2026, 1, 1, 5, 10), us(2026, 1, 1, 5, 20)
+    [cut] = cut_hours(since, until, Calendar("UTC", ()))
+    assert (cut.hour * HOUR_US, cut.since_us, cut.until_us) == (us(2026, 1, 1, 5), since, until)
+
+
+@pytest.mark.parametrize(
+    ("moment", "day"),
+    [
+        (us(2026, 3, 28, 22, 59), "2026-03-28"),
+        (us(2026, 3, 28, 23, 0), "2026-03-29"),  # the day that has 23 hours
+        (us(2026, 3, 29, 21, 59), "2026-03-29"),
+        (us(2026, 3, 29, 22, 0), "2026-03-30"),
+        (us(2026, 10, 25, 22, 59), "2026-10-25"),  # the day that has 25
+        (us(2026, 10, 25, 23, 0), "2026-10-26"),
+    ],
+)
+def test_days_are_local(moment: int, day: str) -> None:
+    calendar = Calendar("Europe/Berlin", ("day",))
+    assert calendar.label("day", moment) == day
+    assert calendar.label("month", moment) == day[:7]
+
+
+@pytest.mark.parametrize("zone", ["Mars/Base", "", "../etc/passwd", "x" * 500])
+def test_an_unknown_zone_is_refused(zone: str) -> None:
+    with pytest.raises(ValueError, match="no time zone"):
+        Calendar(zone, ())
