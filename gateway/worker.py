@@ -13,7 +13,9 @@ from gateway.composition.deployment import load_deployment
 from gateway.composition.wiring import open_gateway
 from gateway.config.home import find_home
 from gateway.errors import BreakevenError
+from gateway.process.heartbeat import beat
 from gateway.process.server import bind, loop_factory, serve_until_stopped
+from gateway.process.tasks import end_tasks
 from gateway.process.unawaited_output import unawaited_output
 from native import huge_pages
 
@@ -26,17 +28,24 @@ async def serve(options: argparse.Namespace) -> None:
     gateway = await open_gateway(load_deployment(find_home(), engine_url=options.engine_url), workers=options.workers)
     await gateway.start()
     watching = asyncio.create_task(_end_with_parent(options.parent))
+    beside: list[asyncio.Task[None]] = []
     try:
         app = build_app(gateway, ui_url=options.ui_url)
         huge_pages.gather()
         with bind(options.host, options.port, is_shared=True) as listener:  # not before there is somebody to answer
             options.ready.touch()
+            if options.beats is not None:
+                beside.append(asyncio.create_task(beat(options.beats)))
             patience = gateway.deployment.settings.server.slow_client_seconds
-            await serve_until_stopped(app, listener, drain_seconds=DRAIN_SECONDS, slow_client_seconds=patience)
+            # Told twice where a service manager tells every process: its parent, and the parent tells it.
+            await serve_until_stopped(
+                app, listener, drain_seconds=DRAIN_SECONDS, slow_client_seconds=patience, may_hurry=False
+            )
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
         await gateway.stop()
+        await end_tasks(beside)
 
 
 async def _end_with_parent(parent: int) -> None:
@@ -56,6 +65,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, required=True, help="how many of them share the port")
     parser.add_argument("--parent", type=int, required=True, help="whose end is ours")
     parser.add_argument("--ready", type=Path, required=True, help="a file to make once requests are taken")
+    parser.add_argument("--beats", type=int, help="a descriptor to write to for as long as the event loop turns")
     parser.add_argument("--engine-url")
     parser.add_argument("--ui-url")
     options = parser.parse_args()

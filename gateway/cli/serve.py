@@ -15,7 +15,7 @@ from gateway.cli.first_curve import first_curve
 from gateway.cli.known_keys import remember_key_names
 from gateway.cli.serve_children import Addresses, fetch_weights, plan_children
 from gateway.cli.serve_fleet import serve_fleet
-from gateway.cli.serve_text import show_addresses, show_ready
+from gateway.cli.serve_text import STOPPING, STOPPING_ALREADY, show_addresses, show_ready
 from gateway.composition.deployment import load_deployment, load_environment_settings, require_redis
 from gateway.composition.engine_monitor import measure_curve
 from gateway.composition.first_keys import FirstKeys, create_first_keys
@@ -96,10 +96,14 @@ async def _serve(home: Home, listener: socket.socket, console: Console, *, with_
         app = build_app(gateway, ui_url=addresses.ui)
         huge_pages.gather()
         await serve_until_stopped(
-            app, listener, drain_seconds=DRAIN_SECONDS, slow_client_seconds=settings.server.slow_client_seconds
+            app,
+            listener,
+            drain_seconds=DRAIN_SECONDS,
+            slow_client_seconds=settings.server.slow_client_seconds,
+            told_again=lambda: console.print(STOPPING_ALREADY),
         )
     finally:
-        console.print("Stopping: finishing requests, shipping the ledger")
+        console.print(STOPPING)
         try:
             await gateway.stop()  # before the engine: a sampled request may still be waiting for it
         finally:

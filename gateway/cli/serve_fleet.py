@@ -16,12 +16,13 @@ from rich.console import Console
 
 from gateway.cli.first_curve import first_curve
 from gateway.cli.serve_children import Addresses, Children, plan_children
-from gateway.cli.serve_text import show_addresses, show_ready
+from gateway.cli.serve_text import STOPPING, STOPPING_ALREADY, show_addresses, show_ready
 from gateway.composition.deployment import Deployment, load_deployment, load_environment_settings
 from gateway.composition.engine_monitor import measure_curve
 from gateway.composition.first_keys import FirstKeys, create_first_keys
 from gateway.composition.web_ui import allow_company_sign_in
 from gateway.config.home import Home
+from gateway.process.heartbeat import Patience
 from gateway.process.stop_signals import TOLD_TO_STOP, stop_at_hangup
 from gateway.process.supervisor import Supervisor
 from gateway.storage.database import migrate_engine, open_database
@@ -52,7 +53,9 @@ async def serve_fleet(home: Home, reserved: socket.socket, console: Console, *, 
     try:
         await stopped.wait()
     finally:
-        console.print("Stopping: finishing requests, shipping the ledger")
+        for number in TOLD_TO_STOP:
+            loop.add_signal_handler(number, lambda: console.print(STOPPING_ALREADY))
+        console.print(STOPPING)
         await _end(serving)
         await _end(others)
 
@@ -81,7 +84,7 @@ def _worker(home: Home, addresses: Addresses, host: str, port: int, number: int,
     command += ["--ready", str(ready)]
     for name, url in (("--engine-url", addresses.engine), ("--ui-url", addresses.ui)):
         command += [name, url] if url is not None else []
-    return Supervisor(f"worker {number}", command, None, stop_seconds=WORKER_STOP_SECONDS)
+    return Supervisor(f"worker {number}", command, None, patience=Patience(), stop_seconds=WORKER_STOP_SECONDS)
 
 
 def _ready_file(home: Home, number: int) -> Path:

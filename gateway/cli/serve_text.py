@@ -8,6 +8,12 @@ from gateway.cli.serve_children import Addresses
 from gateway.composition.deployment import Deployment
 from gateway.composition.first_keys import FirstKeys
 
+STOPPING = "Stopping: finishing requests, shipping the ledger"
+STOPPING_ALREADY = (
+    "Stopping already: what was answered is being written to the database. `kill -9` loses none of it: what is not "
+    "written by then is in the journal, and the next start writes it"
+)
+
 
 def show_addresses(addresses: Addresses, keys: FirstKeys | None, console: Console) -> None:
     """Where to go, and with which keys."""

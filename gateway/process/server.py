@@ -91,11 +91,18 @@ class _Server(uvicorn.Server):
 
 
 async def serve_until_stopped(
-    app: ASGIApp, listener: socket.socket, *, drain_seconds: int, slow_client_seconds: float = SLOW_CLIENT_SECONDS
+    app: ASGIApp,
+    listener: socket.socket,
+    *,
+    drain_seconds: int,
+    slow_client_seconds: float = SLOW_CLIENT_SECONDS,
+    may_hurry: bool = True,
+    told_again: Callable[[], object] = lambda: None,
 ) -> None:
     """Serve until SIGINT, SIGTERM or SIGHUP, then let requests finish for `drain_seconds`.
 
-    A second SIGINT or SIGTERM cuts that short.
+    A second SIGINT or SIGTERM cuts that short, where somebody `may_hurry` it. What comes after the last request is
+    `told_again` until the event loop ends: nobody's signal interrupts what is written down then.
     """
     config = uvicorn.Config(
         app,
@@ -113,7 +120,7 @@ async def serve_until_stopped(
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
-        server.force_exit = server.should_exit
+        server.force_exit = may_hurry and server.should_exit
         server.should_exit = True
 
     def hang_up() -> None:
@@ -126,4 +133,4 @@ async def serve_until_stopped(
         await server.serve(sockets=[listener])
     finally:
         for number in TOLD_TO_STOP:
-            loop.remove_signal_handler(number)
+            loop.add_signal_handler(number, told_again)

@@ -1,4 +1,4 @@
-"""Keeps a child process running: if it dies it is started again with back-off."""
+"""Keeps a child process running: if it dies, or stands still, it is started again with back-off."""
 
 import asyncio
 import contextlib
@@ -8,6 +8,8 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from gateway.process.heartbeat import Patience, Pulse
 
 log = logging.getLogger(__name__)
 FIRST_WAIT_SECONDS = 0.5
@@ -32,6 +34,8 @@ class Supervisor:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     withheld: frozenset[str] = frozenset()
     stop_seconds: float = 20.0
+    patience: Patience | None = None
+    """With it the child is told a pipe to beat into (`--beats`), and killed when it no longer does."""
     on_restart: Callable[[int], None] | None = None
     restarts: int = 0
     pid: int | None = None
@@ -60,24 +64,59 @@ class Supervisor:
             return COULD_NOT_START
 
     async def _run_once(self) -> int:
+        if self.patience is None:
+            return await self._watched(None, None)
+        pulse = Pulse()
+        try:
+            return await self._watched(pulse, self.patience)
+        finally:
+            pulse.close()
+
+    async def _watched(self, pulse: Pulse | None, patience: Patience | None) -> int:
+        process = await self._started(pulse)
+        self.pid = process.pid
+        watching = None
+        if pulse is not None and patience is not None:
+            watching = asyncio.create_task(self._kill_when_still(process, pulse, patience))
+        try:
+            return await process.wait()
+        except asyncio.CancelledError:
+            await asyncio.shield(self._end(process))
+            raise
+        finally:
+            self.pid = None
+            if watching is not None:
+                watching.cancel()
+
+    async def _started(self, pulse: Pulse | None) -> asyncio.subprocess.Process:
         inherited = {name: value for name, value in os.environ.items() if name not in self.withheld}
-        with contextlib.nullcontext() if self.log_file is None else self.log_file.open("ab") as output:
-            process = await asyncio.create_subprocess_exec(
-                *self.command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env={**inherited, **self.environment},
-                start_new_session=True,  # Ctrl-C is for us; we then end the child in order
-            )
-            self.pid = process.pid
-            try:
-                return await process.wait()
-            except asyncio.CancelledError:
-                await asyncio.shield(self._end(process))
-                raise
-            finally:
-                self.pid = None
+        try:
+            with contextlib.nullcontext() if self.log_file is None else self.log_file.open("ab") as output:
+                return await asyncio.create_subprocess_exec(
+                    *self.command,
+                    *(() if pulse is None else pulse.arguments()),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env={**inherited, **self.environment},
+                    start_new_session=True,  # Ctrl-C is for us; we then end the child in order
+                    pass_fds=() if pulse is None else (pulse.descriptor,),
+                )
+        finally:
+            if pulse is not None:
+                pulse.left_to_child()
+
+    async def _kill_when_still(self, process: asyncio.subprocess.Process, pulse: Pulse, patience: Patience) -> None:
+        """It keeps its share of the connections, and whoever gets it waits for ever."""
+        await pulse.stops(patience)
+        log.error(
+            "%s (process %d) has stood still for %.0f s: it was stopped, its disk does not answer, or it is busy with "
+            "one thing. Killing it; its journal is kept, and what it had accepted is booked at its next start",
+            self.name,
+            process.pid,
+            patience.looks * patience.look_seconds,
+        )
+        process.kill()
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         if process.returncode is not None:

@@ -119,6 +119,35 @@ async def test_it_stops_when_it_is_told_to(told: signal.Signals) -> None:
         writer.close()
 
 
+@pytest.mark.parametrize("may_hurry", [True, False])
+async def test_who_is_told_twice_hurries_only_where_a_person_may_mean_it(may_hurry: bool) -> None:
+    """A service manager tells a worker and its parent, and the parent tells the worker. Later signals end nothing."""
+    finish, again = asyncio.Event(), asyncio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        await finish.wait()
+        await send({"type": "http.response.body", "body": b"whole", "more_body": False})
+
+    with bind("127.0.0.1", 0) as listener:
+        running = asyncio.create_task(
+            serve_until_stopped(slow, listener, drain_seconds=300, may_hurry=may_hurry, told_again=again.set)
+        )
+        reader, writer = await connect(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        await reader.readuntil(b"begun")
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(0.2)  # for the server's own turn, which comes ten times a second
+        if not may_hurry:
+            finish.set()
+            await asyncio.wait_for(reader.readuntil(b"whole"), 300)
+        await asyncio.wait_for(running, 300)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(again.wait(), 300)
+        writer.close()
+
+
 class Leaving:
     """Answers nothing: says who leaves, as the server tells it."""
 

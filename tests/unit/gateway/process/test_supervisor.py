@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.process.heartbeat import Patience
 from gateway.process.supervisor import COULD_NOT_START, Supervisor
 
 
@@ -69,6 +70,29 @@ async def test_cancelling_ends_the_child_even_if_it_will_not(tmp_path: Path, ign
         await task
     with pytest.raises(ProcessLookupError):
         os.kill(pid, signal.SIG_DFL)
+
+
+async def test_a_child_that_stands_still_is_killed_and_started_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It beats once and then stops itself, as a debugger or a machine's operator would."""
+    statuses: list[int] = []
+    again = asyncio.Event()
+    code = (
+        "import os, signal, sys; assert sys.argv[1] == '--beats'; os.write(int(sys.argv[2]), b'.'); "
+        "os.kill(os.getpid(), signal.SIGSTOP)"
+    )
+
+    def ended(status: int) -> None:
+        statuses.append(status)
+        again.set()
+
+    patience = Patience(looks=3, look_seconds=0.01)
+    command = [sys.executable, "-c", code]
+    supervisor = Supervisor("child", command, tmp_path / "log", patience=patience, on_restart=ended)
+    await run_until(supervisor, again)
+    assert statuses[0] == -signal.SIGKILL
+    assert "has stood still" in caplog.text
 
 
 async def test_a_child_inherits_what_is_not_withheld(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,66 @@
+"""Whether a child's event loop still turns: it writes into a pipe all the time, and its parent looks whether it did."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+BEAT_SECONDS = 1.0
+
+
+async def beat(descriptor: int) -> None:
+    """For ever, in the child. A parent that does not look, or is gone, is nothing to us."""
+    os.set_inheritable(descriptor, False)
+    os.set_blocking(descriptor, False)
+    while True:
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            os.write(descriptor, b".")
+        await asyncio.sleep(BEAT_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """A child that has begun to beat is given up when so many looks in a row find no beat.
+
+    Looks are counted, not seconds: whoever stood still together with the child (a machine that slept, a container that
+    was paused) must not take that for the child's fault.
+    """
+
+    looks: int = 20
+    look_seconds: float = BEAT_SECONDS
+
+
+class Pulse:
+    """A pipe to one child, in the parent; `descriptor` is the child's end."""
+
+    def __init__(self) -> None:
+        self._heard, self.descriptor = os.pipe()
+        os.set_blocking(self._heard, False)
+
+    def arguments(self) -> Sequence[str]:
+        """For the child's command line."""
+        return "--beats", str(self.descriptor)
+
+    def left_to_child(self) -> None:
+        """The child has its end; ours goes."""
+        os.close(self.descriptor)
+
+    async def stops(self, patience: Patience) -> None:
+        """Returns when the child, which had begun to beat, no longer does; also when it has ended."""
+        missed = None
+        while missed is None or missed < patience.looks:
+            await asyncio.sleep(patience.look_seconds)
+            if self._was_heard():
+                missed = 0
+            elif missed is not None:
+                missed += 1
+
+    def close(self) -> None:
+        os.close(self._heard)
+
+    def _was_heard(self) -> bool:
+        try:
+            return bool(os.read(self._heard, 65_536))
+        except BlockingIOError:
+            return False
