@@ -67,7 +67,8 @@ class Sums:
 
     Money of token classes and list price is of priced requests only: `unpriced_requests` are in none of it. The
     lower bound covers every request, the upper all but `unbounded_requests`. Corrections are in `adjustment_pico_usd`
-    alone. `aborted_requests` are cancelled or partial ones.
+    alone, and there are `adjusted_requests` of them; `priced_later_requests` of the unpriced ones have a price by one.
+    `aborted_requests` are cancelled or partial ones.
     """
 
     group: Mapping[Dimension, str | None]
@@ -99,6 +100,7 @@ class Sums:
     gpu_us: int = 0
     total_us: int = 0
     adjusted_requests: int = 0
+    priced_later_requests: int = 0
     adjustment_pico_usd: int = 0
     latencies: Latencies | None = None
 
@@ -121,8 +123,8 @@ class Sums:
 
     @property
     def is_wholly_unpriced(self) -> bool:
-        """Nothing is known of what these cost, corrections included: their tokens divide no sum of money."""
-        return self.was_wholly_unpriced and not self.adjusted_requests
+        """Of none of these a price is known, by a correction either: their tokens divide no sum of money."""
+        return self.was_wholly_unpriced and not self.priced_later_requests
 
     @property
     def was_wholly_unpriced(self) -> bool:
@@ -132,7 +134,7 @@ class Sums:
     def priced(self, count: int, *, as_booked: bool = False) -> int:
         """Of a count of all these requests, what is of those whose cost is known, by now or `as_booked`: where it is
         known of some alone, one request is taken to be like another."""
-        unknown = self.unpriced_requests - (0 if as_booked else self.adjusted_requests)
+        unknown = self.unpriced_requests - (0 if as_booked else self.priced_later_requests)
         return count - count * max(0, unknown) // self.requests if self.requests else count
 
     @property

@@ -139,8 +139,8 @@ attempts = Table(
 def _rollup(name: str, unit: str) -> Table:
     """Sums by time of acceptance and dimension.
 
-    Costs leave out `unpriced_requests`; lower bounds are complete, upper bounds leave out `unbounded_requests`. The two
-    sketches are histograms: see sketch.py.
+    Costs leave out `unpriced_requests`; lower bounds are complete, upper bounds leave out `unbounded_requests`. Of the
+    unpriced ones `priced_later_requests` got a price by a correction. The two sketches are histograms: see sketch.py.
     """
     return Table(
         name,
@@ -175,6 +175,7 @@ def _rollup(name: str, unit: str) -> Table:
         Column("web_searches", BigInteger, nullable=False, server_default="0"),
         Column("file_searches", BigInteger, nullable=False, server_default="0"),
         Column("other_tool_calls", BigInteger, nullable=False, server_default="0"),
+        Column("priced_later_requests", BigInteger, nullable=False, server_default="0"),
         sqlite_with_rowid=False,
     )
 

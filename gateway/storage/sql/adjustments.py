@@ -1,10 +1,10 @@
 """Corrections of what was booked: rows are only added, and the hourly sums take them in the same transaction."""
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence, Set
+from typing import Any, NamedTuple
 
-from sqlalchemy import Select, func, literal, select
+from sqlalchemy import Select, and_, exists, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.pricing.reprice import Booked
@@ -35,8 +35,8 @@ class SqlAdjustments:
             for start in range(0, len(batch), CHUNK):
                 chunk = {bytes.fromhex(one.request_id): one for one in batch[start : start + CHUNK]}
                 places = await _places(connection, list(chunk))
-                rows = [_row(chunk[number], *places[number], at_us, author) for number in sorted(places)]
-                new = await _insert_new(connection, rows)
+                rows = [_row(chunk[number], places[number], at_us, author) for number in sorted(places)]
+                new = await _insert_new(connection, rows, {key for key, place in places.items() if place.is_unpriced})
                 booked += len(new)
                 amount += sum(row["amount_pico_usd"] for row in new)
             if booked:
@@ -100,18 +100,30 @@ class SqlAdjustments:
         return found
 
 
-async def _places(connection: AsyncConnection, numbers: Sequence[bytes]) -> dict[bytes, tuple[int, int]]:
-    """The hour and the dimension of each request that is there."""
-    columns = (entries.c.request_id, entries.c.accepted_at_us, entries.c.dimension_id)
+class _Place(NamedTuple):
+    """Where a request stands in the sums. `is_unpriced`: it has no price yet, by a correction either."""
+
+    hour: int
+    dimension_id: int
+    is_unpriced: bool
+
+
+async def _places(connection: AsyncConnection, numbers: Sequence[bytes]) -> dict[bytes, _Place]:
+    """Of each request that is there."""
+    is_unpriced = and_(
+        entries.c.list_pico_usd.is_(None),
+        ~exists().where(adjustments.c.request_id == entries.c.request_id, adjustments.c.kind == "reprice"),
+    )
+    columns = (entries.c.request_id, entries.c.accepted_at_us, entries.c.dimension_id, is_unpriced)
     found = await connection.execute(select(*columns).where(entries.c.request_id.in_(numbers)))
-    return {bytes(row[0]): (row[1] // HOUR_US, row[2]) for row in found}
+    return {bytes(row[0]): _Place(row[1] // HOUR_US, row[2], bool(row[3])) for row in found}
 
 
-def _row(one: Adjustment, hour: int, dimension_id: int, at_us: int, author: str) -> dict[str, Any]:
+def _row(one: Adjustment, place: _Place, at_us: int, author: str) -> dict[str, Any]:
     return {
         "at_us": at_us,
-        "hour": hour,
-        "dimension_id": dimension_id,
+        "hour": place.hour,
+        "dimension_id": place.dimension_id,
         "request_id": bytes.fromhex(one.request_id),
         "kind": one.kind,
         "reference": one.reference,
@@ -121,14 +133,16 @@ def _row(one: Adjustment, hour: int, dimension_id: int, at_us: int, author: str)
     }
 
 
-async def _insert_new(connection: AsyncConnection, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+async def _insert_new(
+    connection: AsyncConnection, rows: Sequence[dict[str, Any]], unpriced: Set[bytes]
+) -> list[dict[str, Any]]:
     """Those that were not booked before; they are in the sums then."""
     if not rows:
         return []
     insert = insert_or_ignore(connection, adjustments).returning(adjustments.c.request_id)
     numbers = {bytes(number) for number in (await connection.execute(insert, rows)).scalars()}
     new = [row for row in rows if row["request_id"] in numbers]
-    await connection.run_sync(add_to_rollups, _sums(new))
+    await connection.run_sync(add_to_rollups, _sums(new, unpriced))
     return new
 
 
@@ -151,11 +165,12 @@ def _dearest_group(difference: Difference) -> Select[Any, Any]:
     )
 
 
-def _sums(rows: Sequence[dict[str, Any]]) -> dict[tuple[int, int], dict[str, Any]]:
+def _sums(rows: Sequence[dict[str, Any]], unpriced: Set[bytes] = frozenset()) -> dict[tuple[int, int], dict[str, Any]]:
     sums: dict[tuple[int, int], dict[str, Any]] = {}
     for row in rows:
         nothing = {**dict.fromkeys(SUMS, 0), **dict.fromkeys(SKETCHES, b"")}
         one = sums.setdefault((row["hour"], row["dimension_id"]), nothing)
         one["adjusted_requests"] += 1
+        one["priced_later_requests"] += row["kind"] == "reprice" and row["request_id"] in unpriced
         one["adjustment_pico_usd"] += row["amount_pico_usd"]
     return {key: sums[key] for key in sorted(sums)}

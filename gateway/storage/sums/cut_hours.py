@@ -25,6 +25,19 @@ PAID_ELSEWHERE: ColumnElement[bool] = exists().where(
     attempts.c.provider.is_not(None),
 )
 
+_earlier = adjustments.alias()
+IS_FIRST_PRICE: ColumnElement[bool] = and_(
+    entries.c.request_id.is_not(None),
+    entries.c.list_pico_usd.is_(None),
+    adjustments.c.kind == "reprice",
+    ~exists().where(
+        _earlier.c.request_id == adjustments.c.request_id,
+        _earlier.c.kind == "reprice",
+        _earlier.c.id < adjustments.c.id,
+    ),
+)
+"""Of a correction beside its request: it gave a price to what had none."""
+
 
 def requests_of(cut: Cut) -> Subquery:
     """Each as sums of one, with the two figures that sketches are made of."""
@@ -47,6 +60,7 @@ def requests_of(cut: Cut) -> Subquery:
             *(func.coalesce(entries.c[name], 0).label(name) for name in FIGURES),
             *bounds,
             literal(0).label("adjusted_requests"),
+            literal(0).label("priced_later_requests"),
             literal(0).label("adjustment_pico_usd"),
             entries.c.time_to_first_token_us,
             entries.c.decode_tokens_per_second,
@@ -91,7 +105,11 @@ async def _corrections(connection: AsyncConnection, query: SumsQuery, cut: Cut) 
     begins_us = cut.hour * HOUR_US
     in_hour = entries.c.accepted_at_us.between(begins_us, begins_us + HOUR_US - 1)
     at_us = func.coalesce(entries.c.accepted_at_us, begins_us)
-    columns = [literal(1).label("adjusted_requests"), adjustments.c.amount_pico_usd.label("adjustment_pico_usd")]
+    columns = [
+        literal(1).label("adjusted_requests"),
+        case((IS_FIRST_PRICE, 1), else_=0).label("priced_later_requests"),
+        adjustments.c.amount_pico_usd.label("adjustment_pico_usd"),
+    ]
     rows = await connection.execute(
         select(at_us.label("at_us"), *columns, *list(dimensions.columns)[2:])
         .select_from(adjustments)

@@ -27,6 +27,7 @@ SUMS = (
     "gpu_us",
     "total_us",
     "adjusted_requests",
+    "priced_later_requests",
     "adjustment_pico_usd",
 )
 SKETCHES = ("time_to_first_token_sketch", "decode_sketch")

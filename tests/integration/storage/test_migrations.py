@@ -10,12 +10,15 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, inspect
 
 from gateway.errors import StateError
+from gateway.reports.reprice_service import REASONS
 from gateway.storage.database import migrate, open_database
 from gateway.storage.schema import present_revision
+from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
 from gateway.storage.tables import metadata
-from gateway.sums import SumsQuery
+from gateway.stores import Adjustment
+from gateway.sums import Dimension, SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration
@@ -101,4 +104,24 @@ async def test_daily_sums_are_filled_from_the_hours_of_an_older_database(databas
     await migrate(database_url)
     assert await SqlReports(engine).sums(everything) == before
     assert before[0].requests == 60
+    await engine.dispose()
+
+
+async def test_first_prices_of_an_older_database_are_counted(database_url: str) -> None:
+    await migrate(database_url)
+    engine = open_database(database_url)
+    numbers = range(0, 100_000, 10_000)
+    unpriced = {"cost": None, "cost_lower_pico_usd": None, "cost_upper_pico_usd": None}
+    await SqlLedger(engine).insert([make_entry(n, intent=make_intent(n * 1_000_000), **unpriced) for n in numbers])
+    ids = [make_intent(n * 1_000_000).request_id for n in numbers][:7]
+    for reference, reason in (("v#0", REASONS["unpriced"]), ("w#1", REASONS["corrected"])):
+        batch = [Adjustment(one, "reprice", reference, 9, reason) for one in ids]
+        assert await SqlAdjustments(engine).book(batch, author="ada") == 7
+    times: tuple[tuple[Dimension, ...], ...] = ((), ("hour",), ("day",))
+    queries = [SumsQuery(0, 2**60, by) for by in times]
+    before = [await SqlReports(engine).sums(query) for query in queries]
+    await migrate(database_url, "0015")
+    await migrate(database_url)
+    assert [await SqlReports(engine).sums(query) for query in queries] == before
+    assert [sum(row.priced_later_requests for row in rows) for rows in before] == [7, 7, 7]
     await engine.dispose()

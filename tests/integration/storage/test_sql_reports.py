@@ -17,7 +17,7 @@ from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
-from gateway.stores import Adjustment, EntryOrder, EntryStore
+from gateway.stores import Adjustment, AdjustmentKind, EntryOrder, EntryStore
 from gateway.sums import Dimension, ReportStore, SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, make_local_entry, request_id
 
@@ -264,6 +264,22 @@ async def test_a_correction_is_on_the_day_of_its_request(engine: AsyncEngine, st
                     expected[group] = expected.get(group, 0) + amounts[entry.intent.request_id]
         rows = await SqlReports(engine).sums(SumsQuery(us(since), us(until), ("day", "team"), time_zone=zone))
         assert {tuple(row.group.values()): row.adjustment_pico_usd for row in rows} == expected
+
+
+async def test_requests_that_got_their_first_price_later_are_counted_once(
+    engine: AsyncEngine, stored: list[Entry]
+) -> None:
+    """Whatever else was booked of them and of others; in whole hours and in cut ones."""
+    numbers = [entry.intent.request_id for entry in stored]
+    booked: list[tuple[AdjustmentKind, str]] = [("refund", "a"), ("reprice", "v1#0"), ("reprice", "v2#1")]
+    for kind, reference in booked:
+        batch = [Adjustment(number, kind, reference, 5, "whatever") for number in numbers]
+        assert await SqlAdjustments(engine).book(batch, author="ada") == len(stored)
+    for since, until in PERIODS:
+        rows = await SqlReports(engine).sums(SumsQuery(us(since), us(until), ("day",), time_zone="Asia/Kolkata"))
+        assert rows or (since, until) != PERIODS[0]
+        assert all(row.adjusted_requests == 3 * row.requests for row in rows)
+        assert [row.priced_later_requests for row in rows] == [row.unpriced_requests for row in rows]
 
 
 async def test_when_single_requests_are_gone_a_cut_hour_counts_where_it_begins(engine: AsyncEngine) -> None:

@@ -1,6 +1,7 @@
 """Requests without a known price beside others: they must not make the others look cheap, nor themselves free."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from gateway.storage.database import open_database
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
-from gateway.stores import Adjustment
+from gateway.stores import Adjustment, AdjustmentKind
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.newest_schema import make_newest_file
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, make_local_entry, request_id
@@ -118,6 +119,26 @@ async def test_unknown_prices_make_other_requests_of_the_model_no_cheaper(databa
     assert Decimal(known.cost_usd) == Decimal(before.cost_usd) + Decimal("0.000486")
     for name in set(UNIT_PRICES) - {"cost_per_successful_request_usd"}:
         assert getattr(known, name) == getattr(before, name), name
+
+
+@pytest.mark.parametrize("kind", ["reprice", "refund"])
+async def test_a_correction_of_what_had_a_price_gives_none_to_others(
+    database: AsyncEngine, books: Books, kind: AdjustmentKind
+) -> None:
+    """Of 9 priced requests and 9 unpriced ones, a correction of each priced one halved every unit price."""
+    before, covered = await row_of(books, "mid-hosted"), (await books.costs(BY_MODEL)).savings[0].covered_requests
+    alike = [msgspec.structs.replace(unpriced(number), model="mid-hosted") for number in range(60, 69)]
+    await SqlLedger(database).insert([*alike, unpriced(100)])
+    found = [Adjustment(request_id(number), kind, "r", 81_000_000, "dearer") for number in range(9)]
+    again = [replace(one, reference="s", amount_pico_usd=0) for one in found]
+    for batch in (found, again):
+        assert await SqlAdjustments(database).book(batch, author="ada") == 9
+    assert await SqlAdjustments(database).book([Adjustment(request_id(100), "refund", "r", 7, "?")], author="ada") == 1
+    after = await row_of(books, "mid-hosted")
+    assert Decimal(after.cost_usd) == Decimal(before.cost_usd) + Decimal("0.000729")
+    assert (before.cost_per_request_usd, after.cost_per_request_usd) == ("0.000243000000", "0.000324000000")
+    assert (await books.costs(BY_MODEL)).savings[0].covered_requests == covered
+    assert (await row_of(books, "unheard-of")).cost_per_request_usd is None
 
 
 async def test_a_model_that_is_paid_by_time_has_a_blended_price_alone(books: Books) -> None:
