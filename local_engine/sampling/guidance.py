@@ -2,7 +2,6 @@
 
 import re
 from decimal import Decimal, InvalidOperation, Overflow
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -11,10 +10,13 @@ from llguidance import LLMatcher, LLTokenizer
 from llguidance.gbnf_to_lark import GrammarParser, resolve
 
 from local_engine.errors import InvalidRequest
+from local_engine.sampling.kept_constraints import KeptConstraints
 from local_engine.sampling.sampling_params import Constraint
 from local_engine.text.tokenizer import Tokenizer
 
 KEPT_CONSTRAINTS: Final = 32
+# Characters and remainders of all that are kept: one takes up to 450 bytes, most take 40 to 170.
+KEPT_WEIGHT: Final = 500_000
 SCHEMA_FAULT: Final = "failed to compile JSON schema: "
 NOTHING: Final = "NoExtensionBias"
 NOT_KEPT: Final = ("Unimplemented keys:", "Unknown format:")
@@ -39,11 +41,11 @@ class GuidanceVocabulary:
         self._ends = sorted(end for end in tokenizer.eos_token_ids if end < vocabulary_size)
         self._index = LLTokenizer(tokenizer.fast.to_str(), n_vocab=size, eos_token=min(self._ends, default=0))
         # So that the step loop finds what a request's check has compiled.
-        self._compiled = lru_cache(KEPT_CONSTRAINTS)(self._compile)
+        self._compiled = KeptConstraints(self._compile, _weight, count=KEPT_CONSTRAINTS, weight=KEPT_WEIGHT)
 
     def matcher(self, constraint: Constraint) -> "GuidanceMatcher":
         """A fresh matcher at the beginning of an answer; raises InvalidRequest for what nothing can satisfy."""
-        return GuidanceMatcher(self._compiled(constraint).deep_copy(), self._ends)
+        return GuidanceMatcher(self._compiled.get(constraint).deep_copy(), self._ends)
 
     def _compile(self, constraint: Constraint) -> LLMatcher:
         if remainders(constraint.source) > MOST_REMAINDERS:
@@ -88,6 +90,10 @@ class GuidanceMatcher:
     def consume(self, token_id: int) -> None:
         """Advance by a drawn token."""
         self._matcher.consume_token(self._ends[0] if token_id in self._ends else token_id)
+
+
+def _weight(constraint: Constraint) -> int:
+    return len(constraint.source) + remainders(constraint.source)
 
 
 def remainders(source: str) -> int:

@@ -1,0 +1,41 @@
+"""What constraints were compiled to last, as much of it as may stay in memory. Knows no grammar; thread-safe."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from local_engine.sampling.sampling_params import Constraint
+
+T = TypeVar("T")
+
+
+class KeptConstraints(Generic[T]):
+    """At most `count` of them, and at most `weight` of all together, as `weigh` has it; but always the last one."""
+
+    def __init__(
+        self, build: Callable[[Constraint], T], weigh: Callable[[Constraint], int], *, count: int, weight: int
+    ) -> None:
+        self._build, self._weigh = build, weigh
+        self._count, self._weight = count, weight
+        self._kept: OrderedDict[Constraint, tuple[T, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, constraint: Constraint) -> T:
+        """What it was compiled to; it is compiled where that is not kept, during which others may ask."""
+        with self._lock:
+            if constraint in self._kept:
+                self._kept.move_to_end(constraint)
+                return self._kept[constraint][0]
+        built = self._build(constraint)
+        with self._lock:
+            self._kept[constraint] = (built, self._weigh(constraint))
+            self._kept.move_to_end(constraint)
+            self._drop()
+        return built
+
+    def _drop(self) -> None:
+        total = sum(weight for _, weight in self._kept.values())
+        while len(self._kept) > 1 and (len(self._kept) > self._count or total > self._weight):
+            _, (_, weight) = self._kept.popitem(last=False)
+            total -= weight

@@ -1,0 +1,53 @@
+"""Compiled constraints stay while there is room for them."""
+
+import pytest
+
+from local_engine.sampling.guidance import KEPT_WEIGHT, GuidanceVocabulary
+from local_engine.sampling.kept_constraints import KeptConstraints
+from local_engine.sampling.sampling_params import Constraint
+from local_engine.text.tokenizer import Tokenizer
+from tests.unit.local_engine.tiny_models import byte_level
+
+
+@pytest.mark.parametrize(
+    ("asked", "compiled"),
+    [
+        ("a b a b", "a b"),
+        ("a b c a", "a b c a"),
+        ("a b a c a b", "a b c b"),
+        ("aaa bbb aaa", "aaa bbb aaa"),
+        ("a bbb a bbb", "a bbb"),
+        ("a b aaaaaaaaa aaaaaaaaa a", "a b aaaaaaaaa a"),
+    ],
+    ids=["again", "one too many", "the least recently used goes", "too heavy together", "as heavy as may be", "alone"],
+)
+def test_what_is_kept_is_not_compiled_again(asked: str, compiled: str) -> None:
+    """Two of them, of four letters together."""
+    built: list[str] = []
+
+    def build(constraint: Constraint) -> str:
+        built.append(constraint.source)
+        return constraint.source.upper()
+
+    kept = KeptConstraints(build, lambda constraint: len(constraint.source), count=2, weight=4)
+    answers = [kept.get(Constraint("regex", source)) for source in asked.split()]
+    assert answers == asked.upper().split()
+    assert built == compiled.split()
+
+
+def test_a_grammar_weighs_by_its_length_and_its_remainders() -> None:
+    """An expression of half a million letters takes 220 MB when it is compiled, and 32 of them were kept."""
+    tokenizer = Tokenizer(byte_level(), chat_template=None, bos_token_id=None, eos_token_ids=[257])
+    compiled: list[str] = []
+
+    class Counting(GuidanceVocabulary):
+        def _compile(self, constraint: Constraint) -> object:  # pyright: ignore[reportIncompatibleMethodOverride]
+            compiled.append(constraint.source)
+            return super()._compile(Constraint("regex", "a"))
+
+    vocabulary = Counting(tokenizer, 260)
+    long = Constraint("regex", "a" * (KEPT_WEIGHT // 2))
+    many = Constraint("json_schema", '{"multipleOf": 49999}')
+    for constraint in (long, many, long, Constraint("regex", "b" * (KEPT_WEIGHT // 2)), long, many):
+        vocabulary.matcher(constraint)
+    assert [source[0] for source in compiled] == ["a", "{", "b", "{"]
