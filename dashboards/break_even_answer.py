@@ -57,9 +57,18 @@ def _how_sure(odds: dict[str, Any] | None) -> str:
     if odds is None:
         return "not known: one day does not say how days differ"
     chance = display.share(odds["probability_owning_is_cheaper"], places=0)
-    low, high = (display.dollars(odds[name]) for name in ("saving_low_usd", "saving_high_usd"))
     weak = f" {odds['days']} days say little of that." if odds["days"] < WEAK_DAYS else ""
-    return f"{chance} chance that owning is cheaper; nine times in ten it saves from {low} to {high} a month.{weak}"
+    within = _between(Decimal(odds["saving_low_usd"]), Decimal(odds["saving_high_usd"]))
+    return f"{chance} chance that owning is cheaper; nine times in ten it {within}.{weak}"
+
+
+def _between(low: Decimal, high: Decimal) -> str:
+    """An interval of savings without a negative one: what is no saving costs more."""
+    if low >= 0:
+        return f"saves {display.dollars(low)} to {display.dollars(high)} a month"
+    if high <= 0:
+        return f"costs {display.dollars(-high)} to {display.dollars(-low)} a month more"
+    return f"lies between {display.dollars(-low)} a month more and {display.dollars(high)} less"
 
 
 def _what_matters(swings: list[dict[str, Any]]) -> str:
@@ -68,8 +77,14 @@ def _what_matters(swings: list[dict[str, Any]]) -> str:
     if most is None or most[higher] == most[lower]:
         return ""
     return (
-        f"{most['input']}: the saving is {display.dollars(most[lower])} where it is a quarter lower, "
-        f"{display.dollars(most[higher])} where it is a quarter higher"
+        f"{most['input']}: a quarter lower, owning {_saves(most[lower])}; a quarter higher, it {_saves(most[higher])}"
+    )
+
+
+def _saves(usd: str | float) -> str:
+    saving = Decimal(str(usd))
+    return (
+        f"saves {display.dollars(saving)} a month" if saving >= 0 else f"costs {display.dollars(-saving)} a month more"
     )
 
 

@@ -53,7 +53,13 @@ async def build(view: View) -> None:
 
 def _tiles(found: dict[str, Any], before: dict[str, Any], view: View) -> list[str]:
     total = found["total"]
-    return [*_volume(found, before, view), *_prices(total, view), *_speeds(total), *_saved(found), *_idle(found, view)]
+    return [
+        *_volume(found, before, view),
+        *_prices(total, view),
+        *_speeds(total),
+        *saved_tiles(found["savings"]),
+        *_idle(found, view),
+    ]
 
 
 def _volume(found: dict[str, Any], before: dict[str, Any], view: View) -> list[str]:
@@ -116,13 +122,15 @@ def _speeds(total: dict[str, Any]) -> list[str]:
     ]
 
 
-def _saved(found: dict[str, Any]) -> list[str]:
-    best = next(reversed(found["savings"]), None)
+def saved_tiles(savings: list[dict[str, Any]]) -> list[str]:
+    """Against the dearest model of the report, in the words of what it was: a saving is never negative."""
+    best = next(reversed(savings), None)
     if best is None:
         return []
-    note = f"against always {best['against']} at its price of today"
-    tone = "good" if Decimal(best["saved_usd"]) > 0 else "bad"
-    return [markup.tile("Saved", display.dollars(best["saved_usd"]), note, tone=tone)]
+    saved, against_it = Decimal(best["saved_usd"]), f"always {best['against']} at its price of today"
+    if saved < 0:
+        return [markup.tile("Spent more", display.dollars(-saved), f"than {against_it}", tone="bad")]
+    return [markup.tile("Saved", display.dollars(saved), f"against {against_it}", tone="good" if saved else "")]
 
 
 def _idle(found: dict[str, Any], view: View) -> list[str]:

@@ -61,11 +61,12 @@ def test_what_one_asks_next() -> None:
         ("Owning pays from", "1,250 requests a day on, with 1 GPU: 2.5 times as many as here"),
         (
             "How sure",
-            "3 % chance that owning is cheaper; nine times in ten it saves from −$1,400.00 to $20.00 a month.",
+            "3 % chance that owning is cheaper; nine times in ten it "
+            "lies between $1,400.00 a month more and $20.00 less.",
         ),
         (
             "What matters most",
-            "GPU price: the saving is $30.00 where it is a quarter lower, −$10.00 where it is a quarter higher",
+            "GPU price: a quarter lower, owning saves $30.00 a month; a quarter higher, it costs $10.00 a month more",
         ),
         ("Quality of answers", "not measured on both sides: prices are compared, not answers"),
     ]
@@ -78,6 +79,8 @@ def test_what_one_asks_next() -> None:
         ({"volume": {"hybrid": None}}, "Owning pays from", "no volume, at this mix"),
         ({"confidence": None}, "How sure", "not known"),
         ({"confidence": {"days": 3}}, "How sure", "3 days say little"),
+        ({"confidence": {"saving_high_usd": "-20"}}, "How sure", "it costs $20.00 to $1,400.00 a month more."),
+        ({"confidence": {"saving_low_usd": "5"}}, "How sure", "it saves $5.00 to $20.00 a month."),
         ({"hosted_quality": 0.91}, "Quality of answers", "0.70 owned, 0.91 hosted"),
     ],
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.pages.overview import against, month_tiles
+from dashboards.pages.overview import against, month_tiles, saved_tiles
 from dashboards.periods import Period, preset
 
 MONTH: dict[str, Any] = {"spent_usd": "11.5", "low_usd": "20", "expected_usd": "30.25", "high_usd": "41"}
@@ -28,6 +28,22 @@ def test_a_figure_is_told_against_the_time_before(period: str, now: str | int, b
 def test_a_time_of_ones_own_is_told_against_as_long_a_time() -> None:
     day = Period("", datetime(2026, 3, 5, tzinfo=UTC), datetime(2026, 3, 6, tzinfo=UTC))
     assert against(2, 1, day) == "; +100 % against as long a time before"
+
+
+def saved(usd: str) -> str:
+    return "".join(saved_tiles([{"against": "cheap", "saved_usd": "-9"}, {"against": "acme/dear", "saved_usd": usd}]))
+
+
+def test_a_saving_is_told_against_the_dearest_model_and_a_loss_as_what_was_spent_more() -> None:
+    assert ">Saved<" in saved("3.5")
+    assert ">$3.50<" in saved("3.5")
+    assert "against always acme/dear" in saved("3.5")
+    assert ">Spent more<" in saved("-3.31")
+    assert ">$3.31<" in saved("-3.31")
+    assert "than always acme/dear" in saved("-3.31")
+    assert "bad" in saved("-3.31")
+    assert "bad" not in saved("0")
+    assert saved_tiles([]) == []
 
 
 def budget(amount: str, chance: float) -> dict[str, Any]:
