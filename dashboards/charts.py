@@ -4,8 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 COLOURS = ("#2a9d8f", "#e0a030", "#5b7fc7", "#c9647a", "#8a6fb8", "#6f9a3e", "#b07d4f", "#7d8a94")
-INK = "#8a8983"
+INK = "#7e7d78"
 FAINT = "rgba(136,136,130,0.22)"
+BAND = "rgba(224,160,48,0.4)"
+"""An interval around the second colour's line, so that a legend does not show the two alike."""
+PHONE_PIXELS = 420
+LEGEND_LINE_PIXELS = 20
+MOST_LEGEND_LINES = 4
 MOST_SERIES = len(COLOURS)
 """As many as can be told apart: no colour stands for two names."""
 Options = dict[str, Any]
@@ -20,6 +25,7 @@ MOMENT = """({value}) => {
   const said = (form) => new Date(value).toLocaleString('en-GB', { timeZone: 'UTC', ...form });
   return said(day) + (value % 86400000 ? `, ${said(clock)} UTC` : '');
 }"""
+ON_ONE_LINE, ON_TWO_LINES = "(name) => name", r"(name) => name.replace(' · ', '\n')"
 """How the browser writes a value: the page framework takes a name that begins with a colon as a function's text."""
 
 
@@ -40,7 +46,7 @@ def base(*, unit: str = "", is_time: bool = False, categories: Sequence[str] = (
         "animation": False,
         "aria": {"enabled": True},
         "textStyle": {"fontFamily": "inherit"},
-        "grid": {"left": 8, "right": 26, "top": 34, "bottom": 30, "containLabel": True},
+        "grid": {"left": 8, "right": 26, "top": 34 if unit else 12, "bottom": 30, "containLabel": True},
         "legend": {
             "bottom": 0,
             "type": "scroll",
@@ -61,6 +67,23 @@ def base(*, unit: str = "", is_time: bool = False, categories: Sequence[str] = (
         },
         "series": [],
     }
+
+
+def on_a_phone(options: Options) -> Options:
+    """The names of a few series below each other where they do not fit on one line: no arrows to leaf through them."""
+    names = options["legend"].get("data") or [one["name"] for one in options["series"]]
+    if 1 < len(names) <= MOST_LEGEND_LINES:
+        options["legend"]["type"] = "plain"
+        bottom = options["grid"]["bottom"] + LEGEND_LINE_PIXELS * (len(names) - 1)
+        wide = {"legend": {"orient": "horizontal", "left": "center"}, "grid": {"bottom": options["grid"]["bottom"]}}
+        narrow = {"legend": {"orient": "vertical", "left": 8}, "grid": {"bottom": bottom}}
+        options["media"] = _media(narrow, wide)
+    return options
+
+
+def _media(narrow: Options, wide: Options) -> list[Options]:
+    """What a phone changes, and what takes it back when the phone is turned: nothing does so by itself."""
+    return [{"query": {"maxWidth": PHONE_PIXELS}, "option": narrow}, {"option": wide}]
 
 
 def in_dollars(options: Options, *, axis: str = "yAxis") -> Options:
@@ -98,7 +121,7 @@ def stacked_bars(points: Sequence[tuple[str, str, float]]) -> Options:
         }
         for name in ordered
     ]
-    return options
+    return on_a_phone(options)
 
 
 def rows(names: Sequence[str], values: Sequence[float]) -> Options:
@@ -106,9 +129,13 @@ def rows(names: Sequence[str], values: Sequence[float]) -> Options:
     options = base(categories=list(reversed(names)))
     options["xAxis"], options["yAxis"] = options["yAxis"], options["xAxis"]
     in_dollars(options, axis="xAxis")
-    options["yAxis"]["axisLabel"] = {"color": INK, "width": 210, "overflow": "truncate"}
+    label = {"width": 210, "overflow": "truncate", "fontSize": 12, "lineHeight": 14, ":formatter": ON_ONE_LINE}
+    options["yAxis"]["axisLabel"] = {"color": INK, **label}
     options["legend"] = {"show": False}
     options["series"] = [{"type": "bar", "barMaxWidth": 22, "data": list(reversed(values))}]
+    options["grid"]["bottom"] = 8
+    narrow = {**label, "width": 135, "fontSize": 10, "lineHeight": 12, ":formatter": ON_TWO_LINES}
+    options["media"] = _media({"yAxis": {"axisLabel": narrow}}, {"yAxis": {"axisLabel": label}})
     return options
 
 
@@ -143,7 +170,8 @@ def cost_curves(points: Sequence[dict[str, Any]], here: float, pays_from: dict[s
 
     `pays_from` is the volume from which owning pays, and the bill there, as the report has them.
     """
-    options: dict[str, Any] = in_dollars(base(unit="a month"))
+    options: dict[str, Any] = in_dollars(base())
+    options["grid"]["top"] = 26
     options["xAxis"] = {
         **options["xAxis"],
         "type": "value",
@@ -177,9 +205,9 @@ def cost_curves(points: Sequence[dict[str, Any]], here: float, pays_from: dict[s
                 "name": interval,
                 "type": "line",
                 "showSymbol": False,
-                "color": COLOURS[1],
+                "color": BAND,
                 "data": wide,
-                "areaStyle": {"opacity": 0.18, "color": COLOURS[1]},
+                "areaStyle": {"opacity": 0.45, "color": BAND},
                 **edge,
             },
         ]
@@ -191,12 +219,13 @@ def cost_curves(points: Sequence[dict[str, Any]], here: float, pays_from: dict[s
         "data": [{"xAxis": round(here, 2)}],
     }
     if pays_from is not None and pays_from["requests_per_day"] <= points[-1]["requests_per_day"]:
-        options["series"][0]["markPoint"] = _pays_from(pays_from)
-    return options
+        is_right = pays_from["requests_per_day"] > points[-1]["requests_per_day"] / 2
+        options["series"][0]["markPoint"] = _pays_from(pays_from, is_right=is_right)
+    return on_a_phone(options)
 
 
-def _pays_from(volume: dict[str, Any]) -> Options:
-    """The crossing, with its volume."""
+def _pays_from(volume: dict[str, Any], *, is_right: bool) -> Options:
+    """The crossing, with its volume; its words stand where there is room: above on the left, or below."""
     requests = volume["requests_per_day"]
     return {
         "silent": True,
@@ -206,9 +235,9 @@ def _pays_from(volume: dict[str, Any]) -> Options:
         "label": {
             "formatter": f"owning pays from {requests:,.0f} a day",
             "color": INK,
-            "position": "bottom",
+            "position": "top" if is_right else "bottom",
             "distance": 10,
-            "align": "left",
+            "align": "right" if is_right else "left",
             "fontWeight": "bold",
         },
         "data": [{"coord": [round(requests, 2), float(volume["hosted_usd_per_month"])]}],
@@ -293,11 +322,11 @@ def forecast(history: Sequence[tuple[str, float]], ahead: Sequence[tuple[str, fl
         },
         {
             "name": "5–95 %",
-            "color": COLOURS[1],
-            "areaStyle": {"opacity": 0.18, "color": COLOURS[1]},
+            "color": BAND,
+            "areaStyle": {"opacity": 0.45, "color": BAND},
             "tooltip": {"show": False},
             "data": [[day, round(high - low, 8)] for day, low, _, high in ahead],
             **hidden,
         },
     ]
-    return options
+    return on_a_phone(options)

@@ -129,6 +129,39 @@ def test_a_crossing_beyond_the_curve_is_not_drawn() -> None:
     assert "markPoint" not in options["series"][0]
 
 
+def test_on_a_phone_a_few_names_stand_below_each_other_and_many_are_leafed_through() -> None:
+    few = charts.stacked_bars([("a", f"m{n}", 1.0) for n in range(3)])
+    assert few["legend"]["type"] == "plain"
+    narrow, wide = few["media"]
+    assert wide == {"option": {"legend": {"orient": "horizontal", "left": "center"}, "grid": {"bottom": 30}}}
+    assert narrow["query"] == {"maxWidth": charts.PHONE_PIXELS}
+    assert narrow["option"]["legend"]["orient"] == "vertical"
+    assert narrow["option"]["grid"]["bottom"] > few["grid"]["bottom"]
+    many = charts.stacked_bars([("a", f"m{n}", 1.0) for n in range(6)])
+    assert many["legend"]["type"] == "scroll"
+    assert "media" not in many
+    one = charts.stacked_bars([("a", "m", 1.0)])
+    assert "media" not in one
+
+
+def test_the_volume_that_pays_is_named_to_the_side_that_has_room() -> None:
+    def aligned(requests: float) -> str:
+        points = [
+            {"requests_per_day": at, "hosted_usd": at, "owned_usd": 1.0, "owned_low_usd": None, "owned_high_usd": None}
+            for at in (0.0, 100.0)
+        ]
+        made = charts.cost_curves(points, 1.0, {"requests_per_day": requests, "hosted_usd_per_month": "1"})
+        return made["series"][0]["markPoint"]["label"]["align"]
+
+    assert (aligned(20.0), aligned(80.0)) == ("left", "right")
+
+
+def test_an_interval_and_its_line_are_told_apart_in_the_legend() -> None:
+    series = charts.forecast([("2026-03-01", 1.0)], [("2026-03-02", 1.0, 2.0, 3.0)])["series"]
+    colours = {one["name"]: one.get("color") for one in series}
+    assert colours["expected"] != colours["5–95 %"]
+
+
 @pytest.mark.parametrize(
     ("options", "axis"),
     [
