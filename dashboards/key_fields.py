@@ -35,7 +35,7 @@ class KeyFields:
             ui.input("Name").props(TEXT),
             ui.input("Team").props(TEXT),
             ui.input("Project").props(TEXT),
-            ui.input("Tags, comma between").props("dense outlined maxlength=1100"),
+            ui.input("Tags, separated by commas").props("dense outlined maxlength=1100"),
             ui.select(list(models), label="Models; empty is all", value=[], multiple=True)
             .props("dense outlined use-chips")
             .style("min-width: 15rem"),
@@ -44,7 +44,9 @@ class KeyFields:
             ui.select(WINDOWS, value="month", label="Budget is for").props("dense outlined").classes("be-short"),
             ui.number("Requests a minute", min=1, precision=0).props("dense outlined").classes("be-short"),
             ui.number("Input tokens a minute", min=1, precision=0).props("dense outlined").classes("be-short"),
-            ui.input("Quotas, as premium=100/day").props("dense outlined maxlength=400").tooltip(QUOTA),
+            ui.input("Tier quotas", placeholder="premium=100/day")
+            .props("dense outlined maxlength=400 stack-label")
+            .tooltip(QUOTA),
         )
 
     def show(self, key: Mapping[str, Any]) -> None:

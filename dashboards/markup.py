@@ -83,7 +83,8 @@ def unbroken(text: str) -> str:
 def tile(label: str, value: str, note: str, *, tone: str = "", title: str = "", href: str | None = None) -> str:
     """One number: what it is, its value with unit, the time it is about, and where it comes from."""
     size = " long" if len(value) > LONG_VALUE else ""
-    shown = escape(value) if href is None else f'<a href="{escape(href)}">{escape(value)}</a>'
+    text = escape(value).replace("/", "/<wbr>")
+    shown = text if href is None else f'<a href="{escape(href)}">{text}</a>'
     return (
         f'<div class="be-tile {escape(tone)}"{_title(title)}><div class="be-tile-label">{escape(label)}</div>'
         f'<div class="be-tile-value{size}">{shown}</div><div class="be-tile-note">{escape(unbroken(note))}</div></div>'
@@ -115,10 +116,11 @@ def _fact(value: str | Sequence[Cell]) -> str:
 
 
 def diff(text: str) -> str:
-    """A unified diff with its lines coloured and, for those who see no colours, signed."""
+    """A unified diff, its lines coloured and, for those who see no colours, signed; its first two name the versions."""
     tones = {"+": "add", "-": "del", "@": "at"}
     lines = "".join(
-        f'<div class="be-diff-line {tones.get(line[:1], "")}">{escape(line) or " "}</div>' for line in text.splitlines()
+        f'<div class="be-diff-line {"at" if number < 2 else tones.get(line[:1], "")}">{escape(line) or " "}</div>'
+        for number, line in enumerate(text.splitlines())
     )
     return f'<div class="be-diff" tabindex="0">{lines}</div>'
 

@@ -66,12 +66,12 @@ def _table(rows: list[dict[str, Any]]) -> str:
     columns = [
         Column("Budget"),
         Column("A month", is_dollars=True),
-        Column("At its end", title="A warning, or 429 for every further request until the month ends"),
         Column("Spent so far", is_dollars=True),
         Column("Used"),
         Column("Month will come to", is_number=True, title="5 to 95 % of simulated months"),
         Column("Chance of exceeding", is_number=True),
         Column("Runs out on", title="the first day on which it is expected to be spent"),
+        Column("At its end", title="A warning, or 429 for every further request until the month ends"),
     ]
     return markup.table(columns, [_row(one) for one in rows], caption="Monthly budgets")
 
@@ -81,7 +81,6 @@ def _row(one: dict[str, Any]) -> list[Cell | str]:
     return [
         Cell(budget_name(one), href=spending_link(one), tone="be-nowrap"),
         one["month_usd"],
-        Cell("requests are refused") if one["stops"] else Cell("a warning", tone="muted"),
         one["spent_usd"],
         gauge(one["spent_share"]),
         display.UNKNOWN
@@ -92,6 +91,7 @@ def _row(one: dict[str, Any]) -> list[Cell | str]:
         ),
         display.UNKNOWN if outlook is None else _chance(outlook["probability_of_exceeding"]),
         _day(outlook),
+        Cell("requests are refused") if one["stops"] else Cell("a warning", tone="muted"),
     ]
 
 
@@ -128,7 +128,7 @@ async def _setter(view: View, budgets: list[dict[str, Any]]) -> None:
     teams = sorted(row["group"]["team"] for row in costs["rows"] if row["group"]["team"])
     problem = html("")
     with grid("be-filters"):
-        scope = ui.select(SCOPES, value="team", label="Of").props("dense outlined").style("min-width: 9rem")
+        scope = ui.select(SCOPES, value="team", label="Budget of").props("dense outlined").style("min-width: 9rem")
         name = ui.input("Name", autocomplete=teams).props("dense outlined maxlength=64")
         amount = ui.input("Dollars a month").props("dense outlined maxlength=24 inputmode=decimal")
         stops = ui.checkbox("Refuse requests when it is spent").props("dense")

@@ -119,12 +119,12 @@ def _table(
 ) -> str:
     columns = [
         *(Column(name.capitalize()) for name in found["by"]),
+        Column("Spend", is_dollars=True),
+        Column("Change", is_number=True, title="against the period before"),
         Column("Requests", is_number=True),
         Column("Input", is_number=True, title="tokens"),
         Column("Cached", is_number=True, title="share of the input"),
         Column("Output", is_number=True, title="tokens"),
-        Column("Spend", is_dollars=True),
-        Column("Change", is_number=True, title="against the period before"),
         Column("$ / M input", is_dollars=True),
         Column("$ / M output", is_dollars=True),
         Column("$ / request", is_dollars=True),
@@ -169,12 +169,12 @@ def _row(view: View, row: dict[str, Any], before: str | None, key_names: dict[st
             )
             for i, (name, value) in enumerate(group.items())
         ),
+        display.cost(row),
+        Cell(display.UNKNOWN, tone="muted") if is_time and before is None else change_cell(row["cost_usd"], before),
         display.count(row["requests"]),
         display.tokens(row["input_tokens"]),
         display.share(cached, places=0),
         display.tokens(row["output_tokens"]),
-        display.cost(row),
-        Cell(display.UNKNOWN, tone="muted") if is_time and before is None else change_cell(row["cost_usd"], before),
         row["input_usd_per_mtok"],
         row["output_usd_per_mtok"],
         row["cost_per_request_usd"],

@@ -27,6 +27,7 @@ ROLES = {
     "owner": "owner: everything",
 }
 
+NONE = Cell("none", tone="muted")
 DAY_SECONDS = 86_400
 OVERLAPS = {
     0: "no longer",
@@ -129,9 +130,9 @@ def _table(view: View, keys: KeyList) -> str:
         [
             _name(view, keys, one),
             one["role"],
-            one["team"] or "none",
-            one["project"] or "none",
-            Cell(", ".join(one["tags"]) or display.UNKNOWN, tone="be-tags"),
+            one["team"] or NONE,
+            one["project"] or NONE,
+            Cell(", ".join(one["tags"]), tone="be-tags") if one["tags"] else NONE,
             "all" if one["allowed_models"] is None else ", ".join(one["allowed_models"]) or "none",
             Cell(limits_text(one["limits"]), tone="be-tags"),
             Cell(display.day_of(one["created_at_us"]), tone="be-nowrap", title=display.moment(one["created_at_us"])),

@@ -229,7 +229,7 @@ def test_a_key_gets_another_team_tags_and_an_end_and_the_audit_log_says_so(
     patient(browser).until(lambda one: _editor(one, "Team").get_attribute("value") == "red")
     _editor(browser, "Team").send_keys(Keys.CONTROL + "a")
     _editor(browser, "Team").send_keys("blue" + Keys.TAB)
-    _editor(browser, "Tags, comma between").send_keys("eu, batch" + Keys.TAB)
+    _editor(browser, "Tags, separated by commas").send_keys("eu, batch" + Keys.TAB)
     _choose_day(_editor(browser, "Last day, UTC"), "2099-12-31")
     button(browser, "Save").click()
     see(browser, "until 31 Dec 2099")

@@ -11,6 +11,7 @@ from dashboards.markup import Cell, Column
 
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>"
 OURS = {
+    "wbr",
     "div",
     "table",
     "caption",
@@ -121,3 +122,13 @@ def test_a_column_of_dollars_is_written_by_the_table_with_every_digit_to_whoever
         ("", "–"),
         ("", "unknown"),
     ]
+
+
+def test_a_diffs_head_names_the_versions_and_is_no_change() -> None:
+    made = markup.diff("--- old\n+++ new\n@@ -1 +1 @@\n-a\n+b")
+    kinds = [part.split('"')[0].strip() for part in made.split('class="be-diff-line ')[1:]]
+    assert kinds == ["at", "at", "at", "del", "add"]
+
+
+def test_a_models_long_name_breaks_after_its_provider() -> None:
+    assert "acme/<wbr>large" in markup.tile("Answered by", "acme/large", "")
