@@ -17,7 +17,7 @@ from rich.markup import escape
 from classifier.native.native_projector import load_reader
 from gateway.cli.address import local_url, running_url
 from gateway.cli.gateway_metrics import samples
-from gateway.cli.state import open_state
+from gateway.cli.state import NoSchema, open_state
 from gateway.composition.deployment import load_deployment, load_environment_settings
 from gateway.config.home import Home, find_home
 from gateway.config.providers import hosted_from_environment, load_providers
@@ -184,11 +184,19 @@ def _database(home: Home) -> str:
         return "made by `breakeven serve`"
 
     async def seen() -> tuple[int, int] | None:
-        async with open_state() as state:
+        async with open_state(is_looking=True) as state:
             await require_writable(state.database)
             return await state.reports.first_and_last_us()
 
-    found = asyncio.run(seen())
+    try:
+        found = asyncio.run(seen())
+    except NoSchema as error:
+        if error.is_empty and home.journal_directory.exists():
+            raise StateError(
+                "reachable, and has no tables, though a gateway has served from this home: they were lost, or its "
+                "address, its user or a `search_path` leads elsewhere"
+            ) from error
+        return f"reachable, {error}"
     return f"reachable, with requests since {moment_of(found[0]):%Y-%m-%d}" if found else "reachable, no request yet"
 
 
@@ -232,7 +240,7 @@ def _notices(settings: Settings | None) -> Finding:
     told = f"a webhook is told at {shares} of a budget; `breakeven notices test` tries it"
 
     async def seen() -> NoticeState:
-        async with open_state() as state:
+        async with open_state(is_looking=True) as state:
             return await SqlNotices(state.database).state()
 
     try:
@@ -278,7 +286,8 @@ def _gateway(url: str) -> Finding:
             "gateway",
             False,
             f"ready at {url}, but {warnings}",
-            "`breakeven check` says where rules are not valid; a key is made anew or paid for at its provider",
+            "a check above, or the gateway's log, says why; `breakeven check` says where rules are not valid; a key is "
+            "made anew or paid for at its provider",
         )
     rules = f", deciding by rules version {version}" if (version := told.get("rules_version")) else ""
     return Finding("gateway", True, f"ready at {url}{rules}")

@@ -10,20 +10,30 @@ from gateway.cli.known_keys import with_known_keys
 from gateway.clock import now_us
 from gateway.composition.deployment import Deployment, load_deployment
 from gateway.config.home import find_home
+from gateway.errors import StateError
 from gateway.learning.classifier_versions import ClassifierVersions
 from gateway.reports.services import ReportServices, build_report_services
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.rulebook.catalogue import profiles
 from gateway.rulebook.service import text_version
-from gateway.storage.database import migrate_engine, open_database
+from gateway.storage.database import migrate_engine, open_database, schema_there
 from gateway.storage.pepper import require_pepper
+from gateway.storage.schema import newest_revision
 from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.rents import SqlRents
 from gateway.storage.sql.reports import SqlReports
 from gateway.storage.sql.rules import SqlRulesStore
 from gateway.storage.sql.secrets import SqlSecrets
+
+
+class NoSchema(StateError):
+    """There is a database, and this version cannot look into it yet."""
+
+    def __init__(self, message: str, *, is_empty: bool) -> None:
+        super().__init__(message)
+        self.is_empty = is_empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +82,19 @@ class State:
 
 
 @asynccontextmanager
-async def open_state() -> AsyncGenerator[State]:
-    """The stores of BREAKEVEN_HOME, migrated. Raises ConfigurationError or StateError, saying what to do."""
+async def open_state(*, is_looking: bool = False) -> AsyncGenerator[State]:
+    """The stores of BREAKEVEN_HOME, migrated. Raises ConfigurationError or StateError, saying what to do.
+
+    Who is only looking makes no schema: to a gateway whose tables were lost, an empty one says that it has no keys.
+    """
     home = find_home()
     deployment = load_deployment(home, environ=with_known_keys(home))
     database = open_database(deployment.database_url)
     try:
-        await migrate_engine(database)
+        if is_looking:
+            await _require_newest(database)
+        else:
+            await migrate_engine(database)
         await require_pepper(database, home)
         yield State(
             deployment=deployment,
@@ -91,3 +107,11 @@ async def open_state() -> AsyncGenerator[State]:
         )
     finally:
         await database.dispose()
+
+
+async def _require_newest(database: AsyncEngine) -> None:
+    present, newest = await schema_there(database), newest_revision()
+    if present is None:
+        raise NoSchema("without tables yet: `breakeven serve` makes them", is_empty=True)
+    if present != newest:
+        raise NoSchema(f"its schema is {present}: `breakeven serve` brings it to {newest}", is_empty=False)

@@ -67,6 +67,8 @@ NOTICES_SECONDS = 30.0
 OVERLAPS_SECONDS = 10.0
 SHADOWS_AT_STOP_SECONDS = 10.0
 BODIES_AT_STOP_SECONDS = 5.0
+BLIND = "keys and rules cannot be read from the database, the last known ones stay in force; the log says why"
+UNSHIPPED = "the database takes no entries, and {:,} wait in the journal; the log says why"
 
 
 @dataclass(slots=True)
@@ -203,7 +205,12 @@ class Gateway:
 
     def warnings(self) -> list[str]:
         """What is wrong though this process serves, in sentences for anybody to read."""
-        return self.rules.warnings() + self.pipeline.upstreams.warnings(self.pipeline.monotonic())
+        warnings = self.rules.warnings() + self.pipeline.upstreams.warnings(self.pipeline.monotonic())
+        if self.watch.is_blind:
+            warnings.append(BLIND)
+        if self.shipper.is_failing:
+            warnings.append(UNSHIPPED.format(self.journal.unshipped_entries))
+        return warnings
 
     def _background(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         """What runs beside the requests, by the name of its task."""

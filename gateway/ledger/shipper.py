@@ -21,6 +21,7 @@ MOST_ENTRIES = 2000  # of a batch that catches up: where each commit takes long,
 POLL_SECONDS = 0.25
 FIRST_WAIT_SECONDS = 0.25
 LONGEST_WAIT_SECONDS = 10.0
+TOLD_FAILURES = 3
 
 
 class EntrySink(Protocol):
@@ -71,6 +72,11 @@ class Shipper:
         self._duplicates += len(batch) - inserted
         return len(batch)
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether the database took nothing the last few times; once is nothing to speak of."""
+        return self._failures_in_a_row >= TOLD_FAILURES
+
     def gauges(self) -> Mapping[str, float]:
         """The journal's, and `shipped_entries`, `duplicate_entries`, `shipping_failures` since the start."""
         return {
@@ -90,7 +96,7 @@ class Shipper:
             wait = min(FIRST_WAIT_SECONDS * 2 ** min(self._failures_in_a_row - 1, 10), LONGEST_WAIT_SECONDS)
             log.warning(
                 "Cannot ship the ledger (%s: %s); %d entries wait in the journal, next try in %.1f s",
-                type(error).__name__, str(error)[:300], self._journal.unshipped_entries, wait,
+                type(error).__name__, str(error)[:500], self._journal.unshipped_entries, wait,
             )  # fmt: skip
             return wait * random.uniform(0.5, 1.0)
         self._failures_in_a_row = 0

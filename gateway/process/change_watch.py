@@ -62,6 +62,11 @@ class ChangeWatch:
             else:
                 self._tell(None)
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether the database could not be read the last time."""
+        return self._problem is not None
+
     def wake(self) -> None:
         """Something changed here: look soon, and tell the others."""
         self._woken.set()

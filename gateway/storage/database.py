@@ -14,9 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from gateway.errors import StateError
 from gateway.extras import install_command
-from gateway.storage.database_down import tell_when_down, told_as_down
+from gateway.storage.database_down import lacking, tell_when_down, told_as_down
 from gateway.storage.postgres import Patience, open_postgres
-from gateway.storage.schema import bring_to
+from gateway.storage.schema import bring_to, missing_tables, newest_revision, present_revision
 
 BUSY_TIMEOUT_SECONDS = 60  # on a slow disk a first start, which the others wait for, has taken more than ten
 # FULL, although the journal is the durable copy until a row is shipped: a journal segment is deleted because the
@@ -158,6 +158,22 @@ async def shared_now_us(connection: AsyncConnection, here: Callable[[], int]) ->
     ).scalar_one()
 
 
+async def schema_there(engine: AsyncEngine) -> str | None:
+    """The revision of its schema; None: it has none. Changes nothing. Raises DatabaseDown."""
+    async with engine.connect() as connection:
+        present = await connection.run_sync(present_revision)
+        if present == newest_revision():
+            await require_tables(connection)
+        return present
+
+
+async def require_tables(connection: AsyncConnection) -> None:
+    """Raises DatabaseDown where the schema says that it is the newest, and tables of it are not there."""
+    if missing := await connection.run_sync(missing_tables):
+        where = connection.engine.url.render_as_string()
+        raise lacking(where, f"it lacks tables of its schema ({', '.join(missing[:5])})")
+
+
 async def migrate(url: str, revision: str = "head") -> None:
     """Bring the schema to `revision`, up or down ("base" is empty). Raises StateError, also for a newer schema.
 
@@ -180,6 +196,8 @@ async def _migrate_engine(engine: AsyncEngine, revision: str) -> None:
         async with writing(engine) as connection:
             await lock(connection, SCHEMA_LOCK)
             await connection.run_sync(bring_to, revision)
+            if revision == "head":
+                await require_tables(connection)
     except CommandError as error:
         raise StateError(
             f"the database was written by a newer Breakeven ({error}); start that version or a newer one, or restore "

@@ -1,5 +1,6 @@
 """What a database that cannot be used looks like to each driver, in our words. Knows nothing of what is asked of it."""
 
+import re
 import sqlite3
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -9,12 +10,16 @@ from sqlalchemy import Engine, event
 from sqlalchemy.engine import ExceptionContext
 
 from gateway.errors import DatabaseDown
+from gateway.storage.tables import metadata
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html: the connection, the login, the database's name, its
 # resources (disk, memory, connections), a lock or a time limit, an operator, the system, and tables that are somebody
 # else's, as a backup may be restored. All else is our own mistake.
 POSTGRES_STATES = ("08", "28", "3D", NOT_OURS := "42501", "53", "55P03", "57", "58")
 READ_ONLY = "25006"
+NO_SUCH_TABLE = "42P01"
+OUR_TABLES = re.compile(rf"\b({'|'.join(metadata.tables)})\b")
+"""In what a driver says, whatever its server's language. A question about any other table is our own mistake."""
 SQLITE_CODES = frozenset(
     (
         sqlite3.SQLITE_PERM,
@@ -69,9 +74,25 @@ def is_down(error: BaseException) -> bool:
     if isinstance(error, TimeoutError):
         return True
     if (code := getattr(error, "sqlite_errorcode", None)) is not None:
-        return code & PRIMARY_CODE in SQLITE_CODES
+        return code & PRIMARY_CODE in SQLITE_CODES or lacks_tables(error)
     state = _state(error)
-    return state == READ_ONLY or state.startswith(POSTGRES_STATES)
+    return state == READ_ONLY or state.startswith(POSTGRES_STATES) or lacks_tables(error)
+
+
+def lacks_tables(error: BaseException) -> bool:
+    """Whether tables of ours are not there: a backup that was restored in part, another schema."""
+    said = str(error)
+    is_said = _state(error) == NO_SUCH_TABLE or said.startswith("no such table")
+    return is_said and OUR_TABLES.search(said) is not None
+
+
+def lacking(where: str, cause: str) -> DatabaseDown:
+    """`cause` names what is missing."""
+    return DatabaseDown(
+        f"cannot use the database {where}: {cause}. It was restored in part, or its address, its user or a "
+        "`search_path` leads elsewhere: restore the backup whole, or correct `database` in breakeven.yaml or "
+        "BREAKEVEN_DATABASE_URL"
+    )
 
 
 def _state(error: BaseException) -> str:
@@ -94,6 +115,8 @@ def told_as_down(where: str) -> Generator[None]:
 
 def _down(where: str, error: BaseException) -> DatabaseDown:
     cause = str(error) or type(error).__name__
+    if lacks_tables(error):
+        return lacking(where, cause)
     if _state(error) == NOT_OURS:
         cause += "; give its tables to the user of that address, as `REASSIGN OWNED BY` in psql does"
     return DatabaseDown(

@@ -21,10 +21,12 @@ from sqlalchemy import (
     func,
     inspect,
     select,
+    text,
     true,
 )
 
 from gateway.errors import StateError
+from gateway.storage.tables import metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +52,30 @@ def revisions() -> list[Revision]:
     return [Revision(one.revision, (one.doc or "").rstrip(".")) for one in steps][::-1]
 
 
+def newest_revision() -> str:
+    """What this version brings a schema to."""
+    return str(_scripts().get_current_head())
+
+
 def present_revision(connection: Connection) -> str | None:
     """None: no schema yet."""
     return MigrationContext.configure(connection).get_current_revision()
 
 
+def missing_tables(connection: Connection) -> list[str]:
+    """Of the newest schema, those that a question would not find."""
+    wanted = sorted(metadata.tables)
+    if connection.dialect.name == "postgresql":  # in any schema of the search path, as questions find them
+        seen = text("SELECT name FROM unnest(CAST(:names AS text[])) AS name WHERE to_regclass(name) IS NOT NULL")
+        there = set(connection.execute(seen, {"names": wanted}).scalars())
+    else:
+        there = set(inspect(connection).get_table_names())
+    return [name for name in wanted if name not in there]
+
+
 def bring_to(connection: Connection, revision: str) -> None:
     """Up or down; "head" is the newest, "base" is empty. Raises CommandError for one that it does not know."""
-    if revision == "head" and present_revision(connection) == _scripts().get_current_head():
+    if revision == "head" and present_revision(connection) == newest_revision():
         return
     config = alembic_config()
     config.attributes["connection"] = connection

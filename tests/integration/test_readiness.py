@@ -1,13 +1,17 @@
-"""What `/readyz` is told by a gateway whose journal takes nothing: no balancer may go on sending it requests."""
+"""What `/readyz` is told: where the journal takes nothing, no balancer may go on sending requests."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from gateway.composition.deployment import load_deployment
 from gateway.composition.wiring import open_gateway
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
+from gateway.process.tasks import end_tasks
+from gateway.storage.database import writing
 
 pytestmark = pytest.mark.integration
 
@@ -22,4 +26,22 @@ async def test_a_journal_that_takes_nothing_is_a_problem(tmp_path: Path) -> None
         await gateway.journal.aclose()
         assert gateway.problems() == [*others, "The journal is closed."]
     finally:
+        await gateway.stop()
+
+
+async def test_a_database_that_lost_its_tables_is_a_warning_and_models_are_served(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    create_home(home)
+    write_first_files(home)
+    gateway = await open_gateway(load_deployment(home, environ={}))
+    watching = asyncio.create_task(gateway.watch.run())
+    try:
+        async with writing(gateway.database) as connection:
+            await connection.execute(text("DROP TABLE audit_log"))
+        while not gateway.watch.is_blind:
+            await asyncio.sleep(0.05)
+        assert any("keys and rules cannot be read" in warning for warning in gateway.warnings())
+        assert not any("database" in problem for problem in gateway.problems())
+    finally:
+        await end_tasks([watching])
         await gateway.stop()

@@ -24,7 +24,8 @@ FILL = f"CREATE TABLE filling AS SELECT '{'x' * 1_000_000}' AS word"
 class Said(Exception):
     """As a driver says it."""
 
-    def __init__(self, *, state: str | None = None, code: int | None = None) -> None:
+    def __init__(self, said: str = "", *, state: str | None = None, code: int | None = None) -> None:
+        super().__init__(said)
         self.sqlstate = state
         if code is not None:
             self.sqlite_errorcode = code
@@ -41,7 +42,11 @@ class Said(Exception):
         (Said(state="55P03"), True),  # a lock
         (Said(state="42501"), True),  # tables that are another role's
         (Said(state="23505"), False),  # a key that is there already
-        (Said(state="42P01"), False),  # no such table
+        (Said('relation "nowhere" does not exist', state="42P01"), False),
+        (Said("Relation »entries« existiert nicht", state="42P01"), True),  # a table of ours
+        (Said('column "entries" does not exist', state="42703"), False),
+        (Said("no such table: entries", code=sqlite3.SQLITE_ERROR), True),
+        (Said("no such table: my_entries", code=sqlite3.SQLITE_ERROR), False),
         (Said(code=sqlite3.SQLITE_IOERR_WRITE), True),
         (Said(code=sqlite3.SQLITE_READONLY_DBMOVED), True),
         (Said(code=sqlite3.SQLITE_CONSTRAINT_UNIQUE), False),
@@ -57,6 +62,17 @@ async def test_a_wrong_question_stays_the_drivers_error(engine: AsyncEngine) -> 
     async with engine.connect() as connection:
         with pytest.raises(DBAPIError):
             await connection.execute(text("SELECT nothing FROM nowhere"))
+
+
+async def test_tables_that_are_missing_are_said_with_what_to_do(engine: AsyncEngine, database_url: str) -> None:
+    """Restored in part, under a running gateway and at a start: it was a stack of calls twice a second."""
+    async with writing(engine) as connection:
+        await connection.execute(text("DROP TABLE shadow_calls"))
+    with pytest.raises(DatabaseDown, match=r"shadow_calls.*restore the backup whole"):
+        async with engine.connect() as connection:
+            await connection.execute(text("SELECT * FROM shadow_calls"))
+    with pytest.raises(DatabaseDown, match=r"it lacks tables of its schema \(shadow_calls\)"):
+        await migrate(database_url)
 
 
 async def test_a_question_that_is_given_up_is_cancelled_and_nothing_else(postgres_directory: str) -> None:

@@ -19,6 +19,7 @@ from gateway.errors import DatabaseDown
 from gateway.storage.database import migrate, open_database, require_writable
 from gateway.storage.redis.bytes import connect_bytes
 from gateway.storage.sql.notices import SqlNotices
+from tests.newest_schema import make_newest_file
 from tests.redis_server import RedisServer
 from tests.webhook_receiver import webhook_receiver
 
@@ -57,12 +58,24 @@ def test_it_says_whether_the_classifier_reads_natively(
 def test_a_home_has_a_database_that_answers(home: Home) -> None:
     create_home(home)
     write_first_files(home)
+    make_newest_file(home.root / "breakeven.db")
     checks = found(home)
     assert checks["database"] == Finding("database", True, "reachable, no request yet", checks["database"].fix)
     assert checks["journal"].detail.startswith("synced by ")
     assert checks["journal"].fix is None
     assert checks["redis"].is_ok
     assert "not configured" in checks["redis"].detail
+
+
+def test_a_database_without_tables_is_left_as_it_is(home: Home) -> None:
+    """It made the schema: a running gateway whose tables were lost then read that there are no keys any more."""
+    create_home(home)
+    write_first_files(home)
+    assert found(home)["database"].detail == "reachable, without tables yet: `breakeven serve` makes them"
+    home.journal_directory.mkdir()
+    lost = found(home)["database"]
+    assert not lost.is_ok
+    assert "has no tables, though a gateway has served from this home" in lost.detail
 
 
 def test_it_says_whether_a_webhook_is_told_of_budgets_and_calls_nobody(

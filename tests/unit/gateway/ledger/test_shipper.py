@@ -87,6 +87,23 @@ async def test_drain_gives_up_in_time_and_keeps_what_it_could_not_ship(journal: 
     await journal.aclose()
 
 
+async def test_that_the_database_takes_nothing_is_known_until_it_does(journal: Journal) -> None:
+    database = FlakyDatabase()
+    database.is_down = True
+    shipper = Shipper(journal, database)
+    await settle(journal, range(3))
+    running = asyncio.create_task(shipper.run())
+    while not shipper.is_failing:
+        await asyncio.sleep(0.01)
+    database.is_down = False
+    while shipper.is_failing:
+        await asyncio.sleep(0.01)
+    assert len(database.rows) == 3
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await journal.aclose()
+
+
 async def test_drain_does_not_wait_for_a_database_that_never_answers(journal: Journal) -> None:
     class Silent(FlakyDatabase):
         async def insert(self, batch: Sequence[Entry]) -> int:
