@@ -23,7 +23,8 @@ BreakevenError
     ├── BodyTooSlow          408: its sender stopped sending
     ├── BudgetExhausted      429 insufficient_quota, not to be retried
     ├── NoEligibleModel      503 with the reason for each candidate
-    │   └── NoCapableModel   400: what is asked for is beyond every candidate or this key, now and later
+    │   ├── NoCapableModel   400: what is asked for is beyond every candidate or this key, now and later
+    │   └── ModelsPaused     429 with Retry-After: a backend that could serve asked us to wait
     ├── Overloaded           503 with Retry-After
     └── UpstreamFailed       every attempt failed; the attempts are listed
 """
@@ -198,6 +199,16 @@ class NoCapableModel(NoEligibleModel):
     """No candidate has an ability that the request needs, or its key may use none: asking again cannot help."""
 
     type = "invalid_request_error"
+
+
+class ModelsPaused(NoEligibleModel):
+    """A candidate's backend is full or limits our rate; told as whoever met its refusal was told."""
+
+    type = "rate_limit_error"
+
+    def __init__(self, rule: str, reasons: Mapping[str, str]) -> None:
+        super().__init__(rule, reasons)
+        self.code = "rate_limit_exceeded"
 
 
 class Overloaded(RequestError):

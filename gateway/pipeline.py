@@ -42,7 +42,7 @@ from gateway.request.tag_bound import TagBound
 from gateway.request.view import RequestView, parse_request
 from gateway.routing.decide import Choice, decide, deciding_tags
 from gateway.routing.fallback import RetryPolicy
-from gateway.routing.refusals import LOADING
+from gateway.routing.refusals import LOADING, PAUSED
 from gateway.routing.snapshot import Snapshot
 from gateway.rulebook.state import ExplorationSpend, RuleState
 from gateway.upstreams.load import Upstreams
@@ -152,7 +152,8 @@ class Pipeline:
         try:
             return decide(request_facts(view, key, tags, facts), self.snapshot)
         except NoEligibleModel as refused:
-            named = [candidates[name] for name in refused.reasons]
+            paused = [name for name, why in refused.reasons.items() if why == PAUSED]
+            named = [candidates[name] for name in paused or refused.reasons]
             refused.retry_after_seconds = self.upstreams.wait_seconds(named, self.monotonic()) or None
             if LOADING in refused.reasons.values():
                 refused.retry_after_seconds = RETRY_SECONDS

@@ -165,13 +165,19 @@ class AsyncEngine:
             )
         if self._admitted + answers > limit:
             self.metrics.rejected.inc()
-            waits = max(1.0, self.metrics.recent_queue_seconds)
+            waits = max(1.0, self.metrics.recent_queue_seconds, self._longest_wait_seconds())
             raise QueueFull(
                 f"The engine takes {limit} answers at a time and holds {self._admitted}.", retry_after_seconds=waits
             )
         self._admitted += answers
         self._idle.clear()
         return Admission(self, answers)
+
+    def _longest_wait_seconds(self) -> float:
+        """Of those that wait now, so far: of a burst nobody has ended yet who would tell how long it takes."""
+        now = self._clock()
+        waiting = (one.timings for one in self._requests.values() if one.timings.first_scheduled is None)
+        return max((now - timings.arrived for timings in waiting), default=0.0)
 
     def give_back(self, answers: int) -> None:
         """Free places; called by an admission, once."""

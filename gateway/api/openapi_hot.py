@@ -152,7 +152,7 @@ ERRORS: Final[Mapping[str, str]] = {
     "413": "The body is too large.",
     "415": "The body's content-encoding is not read here.",
     "422": "The idempotency key was used with another request.",
-    "429": "A rate or a budget is used up; `x-should-retry: false` where waiting does not help.",
+    "429": "A rate or a budget is used up, or the backend is full; `x-should-retry: false` where waiting is no help.",
     "502": "Every model that was tried failed.",
     "503": "No model may serve this now, or the gateway takes no more.",
     "504": "No model answered in time.",

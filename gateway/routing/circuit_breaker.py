@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 State = Literal["closed", "open", "half_open"]
+PROBE_SECONDS = 1.0
+"""What a probe usually takes to show whether its upstream is back."""
 
 
 @dataclass(slots=True)
@@ -43,7 +45,9 @@ class CircuitBreaker:
         return self.state != "closed" and now < self.probe_at
 
     def wait_seconds(self, now: float) -> float:
-        """Until the next call may go out."""
+        """Until the next call may go out; a moment where one is out that will show it."""
+        if self.state == "half_open":
+            return min(PROBE_SECONDS, max(0.0, self.probe_at - now))
         return max(0.0, self.probe_at - now) if self.state != "closed" else 0.0
 
     def record_success(self) -> None:

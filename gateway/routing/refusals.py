@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
-from gateway.errors import ContextTooLong, NoCapableModel, NoEligibleModel
+from gateway.errors import ContextTooLong, ModelsPaused, NoCapableModel, NoEligibleModel
 from gateway.ledger.entry import Facts
 from gateway.routing.snapshot import LOADING_SLOTS, PAUSED_SLOTS, REFUSED_SLOTS
 
@@ -13,10 +13,12 @@ TOO_LONG: Final = "do not fit its window"
 """What the reason of a candidate says whose context is too short."""
 LOADING: Final = "its engine is still loading"
 """The reason of a candidate that only has to be waited for."""
+PAUSED: Final = "its backend is full or limits our rate, and asked us to wait"
+"""The reason of a candidate that takes calls again when its Retry-After is over."""
 DOWN_BECAUSE: Final = {
     LOADING_SLOTS: LOADING,
     REFUSED_SLOTS: "its provider refuses our key, see `breakeven doctor`",
-    PAUSED_SLOTS: "its backend is full or limits our rate, and asked us to wait",
+    PAUSED_SLOTS: PAUSED,
 }
 """Why a backend takes no calls, by what stands in place of its free slots; all else is that it is down."""
 NONE_THERE: Final = (
@@ -51,6 +53,8 @@ def refusal(
         return NoCapableModel(rule, reasons, advice=ABLE)
     if LOADING in reasons.values():
         return NoEligibleModel(rule, reasons, advice=AGAIN)
+    if PAUSED in reasons.values():
+        return ModelsPaused(rule, reasons)
     return NoEligibleModel(rule, reasons)
 
 

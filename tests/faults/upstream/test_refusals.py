@@ -43,7 +43,8 @@ def test_a_longer_retry_after_is_handed_on_and_nobody_else_is_sent_there_until_i
         assert (heard.status, heard.headers["retry-after"]) == (429, "30")
         await asyncio.sleep(10)
         heard = await call(rig.pipeline, model="a")
-        assert heard.status == 503
+        assert heard.status == 429, "as whoever met the refusal"
+        assert (heard.error["type"], heard.error["code"]) == ("rate_limit_error", "rate_limit_exceeded")
         assert heard.headers["retry-after"] == "20"
         assert "a: its backend is full or limits our rate, and asked us to wait" in heard.error["message"]
         assert len(rig.one.calls) == 1, "obeyed"
@@ -52,6 +53,23 @@ def test_a_longer_retry_after_is_handed_on_and_nobody_else_is_sent_there_until_i
         await asyncio.sleep(20)
         heard = await call(rig.pipeline)
         assert heard.headers["x-breakeven-model"] == "a"
+
+    run(go)
+
+
+def test_who_comes_while_one_call_tries_a_paused_model_is_told_to_come_back_soon() -> None:
+    """Not when that call would be given up, a minute later."""
+
+    async def go() -> None:
+        slow = Outcome(first_piece_delay_seconds=30.0)
+        rig = timed_rig(follow([refused(10.0), slow]))
+        await call(rig.pipeline, model="a")
+        await asyncio.sleep(10)
+        trying = asyncio.create_task(call(rig.pipeline, model="a"))
+        await asyncio.sleep(1)
+        heard = await call(rig.pipeline, model="a")
+        assert (heard.status, heard.headers["retry-after"]) == (429, "1")
+        assert (await trying).status == 200
 
     run(go)
 

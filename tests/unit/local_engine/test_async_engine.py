@@ -113,6 +113,21 @@ async def test_a_full_engine_refuses_and_says_when_to_come_back() -> None:
         engine.admit([1])
 
 
+async def test_in_a_burst_who_comes_late_hears_how_long_the_first_have_waited() -> None:
+    """Nobody has ended yet who would tell how long a place takes: it said one second, however long that was so."""
+    clock = Clock()
+    engine = make_engine(clock=clock)  # whose steps are not started: all wait
+    waiting = [asyncio.create_task(collect(engine, [1], 1)) for _ in range(12)]
+    await asyncio.sleep(0)
+    clock.now = 7.0
+    with pytest.raises(QueueFull) as caught:
+        engine.admit([1])
+    assert caught.value.retry_after_seconds == 7.0
+    for one in waiting:
+        one.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
 def test_prompts_that_cannot_run_are_refused() -> None:
     engine = make_engine()
     with pytest.raises(ContextLengthExceeded, match="64 tokens; the prompt has 64"):
