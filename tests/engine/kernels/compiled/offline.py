@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ SHARED_BYTES_PER_BLOCK = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024}
 HOPPER = 90
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Compiled:
     """What the assembler reports of one kernel."""
 
@@ -30,7 +31,12 @@ class Compiled:
     registers: int
     stack_bytes: int
     shared_bytes: int
-    sass: str
+    cubin: bytes
+
+    @cached_property
+    def sass(self) -> str:
+        """Its instructions, which take as long to disassemble as to compile: only who asks for them waits."""
+        return dump(self.cubin, "-sass")
 
 
 class OfflineDriver:
@@ -70,17 +76,19 @@ def compiling(capability: int = HOPPER) -> Generator[list[Compiled]]:
         JITFunction.__getitem__ = launch
 
 
+@cache
 def inspect(kernel: Any) -> Compiled:
-    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(kernel.asm["cubin"])
-        file.flush()
-
-        def dump(what: str) -> str:
-            command = [str(tools / "cuobjdump"), what, file.name]
-            return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-        usage, sass = dump("-res-usage"), dump("-sass")
+    """A kernel that was compiled before is the same object."""
+    usage = dump(kernel.asm["cubin"], "-res-usage")
     found = re.search(r"REG:(\d+) STACK:(\d+)", usage)
     assert found, usage
-    return Compiled(kernel.metadata.name, int(found[1]), int(found[2]), kernel.metadata.shared, sass)
+    return Compiled(kernel.metadata.name, int(found[1]), int(found[2]), kernel.metadata.shared, kernel.asm["cubin"])
+
+
+def dump(cubin: bytes, what: str) -> str:
+    """What `cuobjdump` says."""
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        return subprocess.run([str(tool), what, file.name], check=True, capture_output=True, text=True).stdout
