@@ -4,12 +4,11 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 import torch
-from transformers import LlamaForCausalLM
 
-from benchmarks.engine_cpu.transformers_rival import build as build_transformers
 from local_engine.assembly import Compute, Engine, assemble
 from local_engine.attention.cpu import CpuAttention
 from local_engine.config import EngineConfig
@@ -29,6 +28,9 @@ from local_engine.steps import DirectSteps
 
 MODELS = Path(__file__).resolve().parents[2] / ".models"
 EngineBuilder = Callable[..., Engine]
+# A LlamaForCausalLM of transformers, which only its fixture imports: it takes as long as torch, and not every worker
+# that reads this file needs it.
+Reference: TypeAlias = Any
 
 
 @pytest.fixture(scope="session")
@@ -108,9 +110,11 @@ def build(loaded: LoadedFile, model: DecoderModel, native: NativeDecoder | None)
 
 
 @pytest.fixture(scope="session")
-def reference(loaded: LoadedFile) -> LlamaForCausalLM:
+def reference(loaded: LoadedFile) -> Reference:
     """transformers' own Llama, float32, with the dequantised tensors of the file."""
-    return build_transformers(loaded)
+    from benchmarks.engine_cpu.transformers_rival import build
+
+    return build(loaded)
 
 
 def greedy(prompt: list[int], *, tokens: int = 24, name: str = "r", **changes: object) -> Request:

@@ -5,12 +5,11 @@ from itertools import islice
 
 import pytest
 import torch
-from transformers import LlamaForCausalLM
 
 from local_engine.assembly import Engine
 from local_engine.loading.weights import LoadedFile
 from local_engine.request import Request
-from tests.engine.conftest import EngineBuilder, greedy, run
+from tests.engine.conftest import EngineBuilder, Reference, greedy, run
 from tests.engine.prompts import CHATS, ODD, long_text
 
 pytestmark = pytest.mark.engine
@@ -27,7 +26,7 @@ def hundred_prompts(engine: Engine) -> list[list[int]]:
 
 
 @torch.inference_mode()
-def reference_logits(reference: LlamaForCausalLM, requests: Sequence[Request]) -> list[torch.Tensor]:
+def reference_logits(reference: Reference, requests: Sequence[Request]) -> list[torch.Tensor]:
     """transformers' logits at every position from which our engine drew a token.
 
     Shorter requests are padded behind their end, which no earlier position can see.
@@ -43,9 +42,7 @@ def reference_logits(reference: LlamaForCausalLM, requests: Sequence[Request]) -
     ]
 
 
-def test_greedy_ids_of_a_hundred_prompts_are_those_of_transformers(
-    build: EngineBuilder, reference: LlamaForCausalLM
-) -> None:
+def test_greedy_ids_of_a_hundred_prompts_are_those_of_transformers(build: EngineBuilder, reference: Reference) -> None:
     """Position by position on our own ids: if every one is the reference's choice, the whole answer is."""
     engine = build(max_running_requests=25)
     requests = [greedy(ids, name=str(i), tokens=12) for i, ids in enumerate(hundred_prompts(engine))]
@@ -70,9 +67,7 @@ def _splits(request: Request, logits: torch.Tensor) -> list[str]:
 
 
 @pytest.mark.parametrize("block_size", [16, 8], ids=["native where it can be", "torch"])
-def test_generation_is_that_of_transformers_itself(
-    build: EngineBuilder, reference: LlamaForCausalLM, block_size: int
-) -> None:
+def test_generation_is_that_of_transformers_itself(build: EngineBuilder, reference: Reference, block_size: int) -> None:
     engine = build(block_size=block_size)
     for text in (CHATS[0], CHATS[41], ODD[2]):
         ids = chat_ids(engine, text)
@@ -82,7 +77,7 @@ def test_generation_is_that_of_transformers_itself(
         assert run(engine, [greedy(ids, tokens=12)])[0] == theirs[0, len(ids) :].tolist()
 
 
-def test_logits_are_within_a_thousandth(build: EngineBuilder, reference: LlamaForCausalLM) -> None:
+def test_logits_are_within_a_thousandth(build: EngineBuilder, reference: Reference) -> None:
     """Through our log-probabilities, on a prompt of several chunks: every alternative's gap to the best one."""
     engine = build()
     request = greedy(engine.tokenizer.encode(long_text(700)), tokens=8, logprobs=20)
@@ -98,9 +93,7 @@ def test_logits_are_within_a_thousandth(build: EngineBuilder, reference: LlamaFo
             assert value == pytest.approx(float(theirs[position, token]), abs=1e-3)
 
 
-def test_a_prompts_own_logprobs_are_those_of_one_forward_pass(
-    build: EngineBuilder, reference: LlamaForCausalLM
-) -> None:
+def test_a_prompts_own_logprobs_are_those_of_one_forward_pass(build: EngineBuilder, reference: Reference) -> None:
     """Over two chunks, in float32: what evaluation harnesses add up."""
     engine = build()
     ids = engine.tokenizer.encode(long_text(450))[:600]

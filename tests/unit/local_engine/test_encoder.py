@@ -12,7 +12,6 @@ from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
-from transformers import BertConfig, BertModel
 
 from local_engine.encoder import SentenceEncoder
 from local_engine.errors import InvalidRequest, ModelUnsupported
@@ -24,6 +23,8 @@ TEXTS = ["w1 w2 w3", "w9", "w4 " * 25, "w5 w6 unknown"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from transformers import BertConfig, BertModel
+
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("mini")
     config = BertConfig(
@@ -42,6 +43,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @torch.inference_mode()
 def test_vectors_are_those_of_transformers(folder: Path) -> None:
+    from transformers import BertModel
+
     embedded = SentenceEncoder(folder).encode(TEXTS)
     reference = BertModel.from_pretrained(folder).eval()
     for text, vector in zip(TEXTS, embedded.vectors, strict=True):

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import gguf
 import numpy as np
@@ -10,21 +10,12 @@ import torch
 from tokenizers import AddedToken, decoders, pre_tokenizers
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.models import BPE
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    PreTrainedModel,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from local_engine.text.tokenizer import byte_alphabet
 
+# transformers is imported where it is used: that takes as long as importing torch, and only who runs these tests needs
+# it. Its types are not read (see typings).
+PreTrainedModel: TypeAlias = Any
 SHAPE: dict[str, Any] = {
     "hidden_size": 64,
     "intermediate_size": 96,
@@ -59,6 +50,17 @@ def make_model(family: str, head_dim: int = 32) -> PreTrainedModel:
 
     Llama's and Qwen2's heads are as wide as their shape makes them.
     """
+    from transformers import (
+        LlamaConfig,
+        LlamaForCausalLM,
+        MistralConfig,
+        MistralForCausalLM,
+        Qwen2Config,
+        Qwen2ForCausalLM,
+        Qwen3Config,
+        Qwen3ForCausalLM,
+    )
+
     torch.manual_seed(3)
     model: PreTrainedModel
     if family == "llama":
@@ -167,6 +169,8 @@ def write_gguf(
     if sliding_pattern is not None:
         writer.add_sliding_window_pattern(sliding_pattern)
     if config.rope_parameters["rope_type"] == "llama3":
+        from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
         # As llama.cpp's converter: each frequency's divisor, and no rule.
         plain = 10000.0 ** -torch.arange(0, 1, 2 / (config.hidden_size // config.num_attention_heads))
         divisors = plain / ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))[0]

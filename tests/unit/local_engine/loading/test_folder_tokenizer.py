@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from tokenizers import Tokenizer as FastTokenizer
-from transformers import AutoTokenizer, PreTrainedModel
 
 from local_engine.loading.safetensors_loader import load_safetensors
 from local_engine.request import Request
@@ -17,7 +16,7 @@ from local_engine.sampling.sampler import change_logits
 from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.server.chat import Model, prepare_completion
 from local_engine.text.tokenizer import Tokenizer
-from tests.unit.local_engine.tiny_models import byte_level, make_model, write_folder
+from tests.unit.local_engine.tiny_models import PreTrainedModel, byte_level, make_model, write_folder
 
 TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.content + eos_token }}{% endfor %}"
 HI = [{"role": "user", "content": "hi"}]
@@ -51,6 +50,8 @@ def test_templates_are_told_the_tokenizers_own_special_tokens(
     model: PreTrainedModel, tmp_path: Path, settings: dict[str, Any], ends: set[int], file: str
 ) -> None:
     """config.json may be of another opinion: DeepSeek-R1's distillations would begin with an end by it."""
+    from transformers import AutoTokenizer
+
     folder = write(model, tmp_path, settings, file)
     ours = load_safetensors(folder).tokenizer
     theirs: Any = AutoTokenizer.from_pretrained(folder)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from gguf.constants import GGML_QUANT_SIZES
-from transformers import LlamaForCausalLM, PreTrainedModel
 
 from local_engine.assembly import Engine, assemble, build_engine, without_idle_window
 from local_engine.config import EngineConfig
@@ -19,7 +18,7 @@ from local_engine.loading.gguf_loader import QUANTISATIONS, dequantise, load_ggu
 from local_engine.loading.safetensors_loader import load_safetensors
 from local_engine.request import Request
 from local_engine.sampling.sampling_params import Constraint, SamplingParams
-from tests.unit.local_engine.tiny_models import make_model, write_folder, write_gguf
+from tests.unit.local_engine.tiny_models import PreTrainedModel, make_model, write_folder, write_gguf
 
 SMALL = EngineConfig(kv_blocks=32, context_window=128, max_tokens_per_step=24)
 PROMPT = [7, 80, 3, 200, 5, 5, 91, 14, 33, 2, 150, 77, 8, 9, 10, 11, 64, 32, 16, 8, 4, 2, 1, 0, 250, 128, 99, 98]
@@ -333,6 +332,8 @@ def test_what_would_be_computed_wrongly_is_named(tmp_path: Path, changes: dict[s
 
 
 def test_frequencies_that_change_beyond_the_window_are_the_plain_ones_within_it(tmp_path: Path) -> None:
+    from transformers import LlamaForCausalLM
+
     folder = write_folder(make_model("llama"), tmp_path)
     rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}
     change(folder / "config.json", {"rope_parameters": rope})

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import PreTrainedModel
 
 from local_engine.assembly import Engine, assemble
 from local_engine.config import EngineConfig
@@ -19,7 +18,7 @@ from local_engine.sampling.prompt_scores import POSITIONS_AT_ONCE
 from local_engine.sampling.sampling_params import SamplingParams
 from tests.unit.local_engine.scripted import expected_answer, make_request, next_token
 from tests.unit.local_engine.test_scheduler import make_core, run_all
-from tests.unit.local_engine.tiny_models import make_model, write_folder
+from tests.unit.local_engine.tiny_models import PreTrainedModel, make_model, write_folder
 
 PROMPT: list[int] = torch.randint(0, 256, (200,), generator=torch.Generator().manual_seed(3)).tolist()
 FAMILIES = {"torch": ("qwen2", 16), "native": ("qwen3", 64)}

@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import NoBadWordsLogitsProcessor, RepetitionPenaltyLogitsProcessor
 
 from local_engine.errors import InvalidRequest
 from local_engine.request import Request
@@ -154,6 +153,8 @@ def test_repetition_and_banned_words_are_as_in_transformers(
     seed: int, prompt: list[int], answer: list[int], penalty: float, banned: list[list[int]]
 ) -> None:
     """Drawn tokens count wherever they stand, in the request or in this step; bans look at the answer alone."""
+    from transformers import NoBadWordsLogitsProcessor, RepetitionPenaltyLogitsProcessor
+
     logits = make_logits(seed)
     params = SamplingParams(repetition_penalty=penalty, banned=tuple(map(tuple, banned)))
     request = Request("r", prompt, params)
