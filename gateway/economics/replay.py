@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from gateway.economics.errors import EconomicsError
 from gateway.economics.replay_log import LoggedRequest, Served, Verified
 from gateway.economics.replay_outcome import ModelOutcome
@@ -110,6 +112,7 @@ def _replay_one(logged: LoggedRequest, scenario: Scenario, world: World, tally: 
     decided = scenario.decide(logged.request, facts)
     if decided is None:
         tally.refused += 1
+        tally.refused_down += _is_served_when_up(logged, facts, scenario)
         return
     if decided.escalates_to and not _repeats(decided, logged.verified):
         tally.unverified += 1
@@ -119,11 +122,36 @@ def _replay_one(logged: LoggedRequest, scenario: Scenario, world: World, tally: 
         first_token = logged.time_to_first_token_seconds
     else:
         cost, first_token = _elsewhere(logged, model, facts, scenario, world)
+        _note_cache(logged, model, facts, scenario, tally)
     cost = _with_refused(cost, logged, decided, is_logged=model == logged.model)
     if model != logged.model:
         tally.note_move(logged, model, cost)
     world.caches.touch(logged, model)
     tally.add(logged, model, cost, quality, first_token)
+
+
+def _is_served_when_up(logged: LoggedRequest, facts: Facts, scenario: Scenario) -> bool:
+    """Only models that were down stood between the request and an answer."""
+    up = {model: state for model, state in facts.backend_state.items() if state[0] >= 0}
+    if len(up) == len(facts.backend_state):
+        return False
+    return scenario.decide(logged.request, msgspec.structs.replace(facts, backend_state=up)) is not None
+
+
+def _note_cache(logged: LoggedRequest, model: str, facts: Facts, scenario: Scenario, tally: Tally) -> None:
+    """What was read from a cache and counts as fresh elsewhere, where no cache is simulated."""
+    read = logged.served.cached_input_tokens - facts.warm_tokens.get(model, 0)
+    if model == logged.model or model in scenario.caches or read <= 0:
+        return
+    outcome, of = scenario.outcomes.get(model, SAME), scenario.outcomes.get(logged.model, SAME)
+    warm = round(logged.served.cached_input_tokens * outcome.input_ratio / of.input_ratio)
+    fresh, cached = (
+        scenario.price(model, outcome.served_instead(logged, of, tokens))
+        for tokens in (facts.warm_tokens.get(model, 0), warm)
+    )
+    if fresh is not None and cached is not None and logged.cost_pico_usd is not None:
+        tally.cached_tokens += read
+        tally.cached_pico_usd += fresh - cached
 
 
 def _repeats(decided: Decided, verified: Verified | None) -> bool:

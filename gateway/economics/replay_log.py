@@ -8,7 +8,8 @@ from gateway.routing.snapshot import RequestFacts, request_facts_of
 
 
 class Served(NamedTuple):
-    """What is priced: token classes as in the ledger (cached and written tokens are part of the input)."""
+    """What is priced: token classes as in the ledger (cached and written tokens are part of the input), the service
+    tier that `provider` named, and how often its own tools ran."""
 
     at_us: int
     input_tokens: int
@@ -16,6 +17,11 @@ class Served(NamedTuple):
     cache_write_tokens: int
     output_tokens: int
     gpu_seconds: float
+    provider: str = ""
+    service_tier: str | None = None
+    web_searches: int = 0
+    file_searches: int = 0
+    other_tool_calls: int = 0
 
 
 class Verified(NamedTuple):
@@ -29,7 +35,8 @@ class Verified(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class LoggedRequest:
     """A settled request. `decided` is the model that was chosen: where another answered in its place, it failed, and so
-    it does again. `conversation` names the thread whose prefix a provider may have cached; None: no thread.
+    it does again; so does one that nobody answered (`has_failed`). `conversation` names the thread whose prefix a
+    provider may have cached; None: no thread.
 
     `cost_pico_usd` is everything that was charged, failed attempts included; None: its price is not known. `verified`
     None: no answer of it was verified.
@@ -46,6 +53,7 @@ class LoggedRequest:
     conversation: str | None = None
     verified: Verified | None = None
     decided: str | None = None
+    has_failed: bool = False
 
     @property
     def facts(self) -> Facts:
@@ -68,6 +76,11 @@ def logged_request_of(entry: Entry, *, conversation: str | None = None) -> Logge
             cache_write_tokens=entry.cache_write_5m_tokens + entry.cache_write_1h_tokens,
             output_tokens=entry.output_tokens,
             gpu_seconds=entry.gpu_seconds,
+            provider=entry.provider,
+            service_tier=entry.service_tier,
+            web_searches=entry.web_searches,
+            file_searches=entry.file_searches,
+            other_tool_calls=entry.other_tool_calls,
         ),
         cost_pico_usd=None if entry.cost is None else entry.cost.total_pico_usd,
         quality=decision.facts.quality.get(entry.model) if is_escalated else decision.predicted_quality,
@@ -76,6 +89,7 @@ def logged_request_of(entry: Entry, *, conversation: str | None = None) -> Logge
         conversation=conversation,
         verified=verified,
         decided=decision.model,
+        has_failed=entry.status is Status.failed,
     )
 
 

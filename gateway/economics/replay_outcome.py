@@ -35,8 +35,12 @@ class ModelOutcome:
         if limit is not None and output_tokens > limit:
             output_tokens = max(limit, before.output_tokens)
         cached = min(cached_tokens, input_tokens)
-        return Served(
-            before.at_us, input_tokens, cached, 0, output_tokens, self.gpu_seconds(input_tokens, cached, output_tokens)
+        return before._replace(
+            input_tokens=input_tokens,
+            cached_input_tokens=cached,
+            cache_write_tokens=0,
+            output_tokens=output_tokens,
+            gpu_seconds=self.gpu_seconds(input_tokens, cached, output_tokens),
         )
 
     def gpu_seconds(self, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:

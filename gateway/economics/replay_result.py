@@ -50,7 +50,12 @@ class MovedRequest:
 @dataclass(frozen=True, slots=True)
 class ReplayDiff:
     """`refused` requests found no model under the new rules and are on neither side. Of `unverified` ones the answer
-    would be verified, and nothing is known of how that would end: they count as if it stood."""
+    would be verified, and nothing is known of how that would end: they count as if it stood.
+
+    `refused_down` of the refused ones had a model but for those that were down then. `failed` of the moved ones nobody
+    answered. `cached_tokens` of the moved ones were read from a prompt cache and count as fresh; cached where they
+    went, they would cost `cached_pico_usd` less.
+    """
 
     requests: int
     moved: int
@@ -60,6 +65,10 @@ class ReplayDiff:
     moves: tuple[Move, ...]
     largest_changes: tuple[MovedRequest, ...]
     unverified: int = 0
+    refused_down: int = 0
+    failed: int = 0
+    cached_tokens: int = 0
+    cached_pico_usd: int = 0
 
     @property
     def cost_change_pico_usd(self) -> int:
@@ -110,7 +119,11 @@ class Tally:
     requests: int = 0
     moved: int = 0
     refused: int = 0
+    refused_down: int = 0
+    failed: int = 0
     unverified: int = 0
+    cached_tokens: int = 0
+    cached_pico_usd: int = 0
     logged: SideTally = field(default_factory=SideTally)
     replayed: SideTally = field(default_factory=SideTally)
     moves: dict[tuple[str, str], list[int]] = field(default_factory=dict[tuple[str, str], list[int]])
@@ -128,6 +141,7 @@ class Tally:
 
     def note_move(self, logged: LoggedRequest, model: str, cost: int | None) -> None:
         self.moved += 1
+        self.failed += logged.has_failed
         known = None if cost is None or logged.cost_pico_usd is None else cost - logged.cost_pico_usd
         change = known or 0
         row = self.moves.setdefault((logged.model, model), [0, 0, 0])
@@ -150,4 +164,8 @@ class Tally:
             moves=tuple(Move(before, after, *counted) for (before, after), counted in sorted(self.moves.items())),
             largest_changes=tuple(MovedRequest(*row[1:]) for row in sorted(self.largest, reverse=True)),
             unverified=self.unverified,
+            refused_down=self.refused_down,
+            failed=self.failed,
+            cached_tokens=self.cached_tokens,
+            cached_pico_usd=self.cached_pico_usd,
         )

@@ -12,7 +12,10 @@ from gateway.routing.snapshot import Candidate
 
 
 def price_with(candidates: Mapping[str, Candidate]) -> PriceServed:
-    """Tokens at the provider's price of the hour, GPU-seconds at the engine's hourly rent; None for other models."""
+    """Tokens at the provider's price of the hour, GPU-seconds at the engine's hourly rent; None for other models.
+
+    A service tier is kept at the provider that named it: another gives its ordinary one.
+    """
 
     def price_served(model: str, served: Served) -> int | None:
         candidate = candidates.get(model)
@@ -27,10 +30,14 @@ def price_with(candidates: Mapping[str, Candidate]) -> PriceServed:
             cached_input_tokens=served.cached_input_tokens,
             cache_write_5m_tokens=served.cache_write_tokens,
             output_tokens=served.output_tokens,
+            service_tier=served.service_tier if served.provider == candidate.provider else None,
+            web_searches=served.web_searches,
+            file_searches=served.file_searches,
+            other_tool_calls=served.other_tool_calls,
         )
         try:
             return price(usage, candidate.prices.at(served.at_us)).total_pico_usd
-        except PricingError:  # contradictory counts in an old row: unpriced, as they were when it was written
+        except PricingError:  # no such tier or tool there, or contradictory counts in an old row: unpriced
             return None
 
     return price_served

@@ -152,6 +152,19 @@ def _result(diff: ReplayDiff, since_us: int, until_us: int, *, is_cut: bool) -> 
     notes = ["Costs of GPU time are shares of the hour; its rent does not change with the rules."]
     if diff.refused:
         notes.append(f"No figure counts the refused requests ({diff.refused:,}), on either side.")
+    if diff.refused_down:
+        notes.append(
+            f"{diff.refused_down:,} of the refused are refused only because their models were down, or not answering, "
+            "when they were logged."
+        )
+    if diff.failed:
+        notes.append(f"{diff.failed:,} requests that would move got no answer then and count as if they failed again.")
+    if diff.cached_pico_usd > 0:
+        notes.append(
+            f"{diff.cached_tokens:,} input tokens of the requests that would move were read from a prompt cache and "
+            "count as fresh ones. Cached where they would go, they would cost "
+            f"${format_usd(diff.cached_pico_usd)} less."
+        )
     if after.unpriced:
         notes.append(f"No cost counts requests without a known price, before or after ({after.unpriced:,}).")
     if diff.unverified:

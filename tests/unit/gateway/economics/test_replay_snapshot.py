@@ -1,13 +1,18 @@
 """A replay under a real snapshot: the router's decision, the catalogue's prices, the engine's speed."""
 
+from dataclasses import replace
+from fractions import Fraction
+
 import pytest
 
 from gateway.economics.replay import Scenario, decide_with, replay
-from gateway.economics.replay_log import Served
+from gateway.economics.replay_log import Served, logged_request_of
 from gateway.economics.replay_outcome import Lengths, ShadowPair, learn_lengths
 from gateway.economics.replay_snapshot import outcomes_with, price_with
-from tests.builders import make_candidate, make_local, make_snapshot
+from gateway.pricing.catalogue import Service
+from tests.builders import make_candidate, make_local, make_prices, make_snapshot
 from tests.unit.gateway.economics.replay_builders import make_logged
+from tests.unit.gateway.ledger.builders import make_entry
 
 SNAPSHOT = make_snapshot(
     "version: 1\nrules:\n"
@@ -40,6 +45,30 @@ def test_what_is_not_in_the_snapshot_has_no_price() -> None:
 
 def test_contradictory_counts_have_no_price() -> None:
     assert PRICE("mid", SERVED._replace(cached_input_tokens=2001)) is None
+
+
+def test_a_service_tier_and_the_tools_that_ran_cost_what_they_cost_there() -> None:
+    """The price of the tier at the provider that named it, unknown where that has none; the ordinary one elsewhere."""
+    prices = replace(make_prices(), services={"priority": Service(Fraction(2))}, web_search_pico_usd=10**10)
+    models = [
+        make_candidate("tiered", prices=prices),
+        make_candidate("plain", prices=make_prices()),
+        make_candidate("elsewhere", provider="anthropic", prices=prices),
+    ]
+    cost = price_with({one.name: one for one in models})
+    hurried = SERVED._replace(provider="openai", service_tier="priority")
+    assert cost("tiered", hurried) == 2 * (cost("tiered", SERVED) or 0) > 0
+    assert cost("plain", hurried) is None
+    assert cost("elsewhere", hurried) == cost("elsewhere", SERVED)
+    searched = SERVED._replace(web_searches=3)
+    assert cost("tiered", searched) == 3 * 10**10 + (cost("tiered", SERVED) or 0)
+    assert cost("plain", searched) is None
+    assert cost("tiered", SERVED._replace(other_tool_calls=1)) is None
+
+
+def test_what_was_billed_beside_tokens_is_read_from_the_ledger() -> None:
+    entry = make_entry(1, service_tier="priority", web_searches=1, file_searches=2, other_tool_calls=3)
+    assert logged_request_of(entry).served[6:] == ("openai", "priority", 1, 2, 3)
 
 
 def test_an_engines_outcome_is_its_speed() -> None:

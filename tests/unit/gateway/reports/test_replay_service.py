@@ -2,17 +2,19 @@
 
 from collections.abc import AsyncIterator
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from gateway.economics.replay import OutOfOrder
 from gateway.economics.replay_outcome import ShadowPair
-from gateway.ledger.entry import Entry
+from gateway.ledger.entry import Cost, Entry, Status
 from gateway.reports.replay_service import PAGES_AHEAD, ReplayService
 from gateway.reports.replay_views import ReplayResult
 from gateway.routing.rules import RulesDocument, parse_rules
+from gateway.routing.snapshot import DOWN_SLOTS
 from tests.builders import make_candidate, make_prices, make_snapshot
-from tests.unit.gateway.ledger.builders import make_entry
+from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent
 
 PAGES, PAGE = 3 * PAGES_AHEAD, 10
 DOCUMENT: RulesDocument = parse_rules("version: 1\nrules:\n  - {name: default, choose: {from: any}}\n")
@@ -21,13 +23,14 @@ DOCUMENT: RulesDocument = parse_rules("version: 1\nrules:\n  - {name: default, c
 class Log:
     """Pages of entries, in the order of `numbers`; then it breaks, where it is told to."""
 
-    def __init__(self, numbers: list[int], breaks: Exception | None = None) -> None:
+    def __init__(self, numbers: list[int], breaks: Exception | None = None, **given: Any) -> None:
         self._numbers = numbers
         self._breaks = breaks
+        self._given = given
 
     async def entries(self, since_us: int, until_us: int) -> AsyncIterator[list[Entry]]:
         for start in range(0, len(self._numbers), PAGE):
-            yield [make_entry(number) for number in self._numbers[start : start + PAGE]]
+            yield [make_entry(number, **self._given) for number in self._numbers[start : start + PAGE]]
         if self._breaks:
             raise self._breaks
 
@@ -113,3 +116,43 @@ async def test_who_moves_answers_as_long_as_shadow_calls_have_shown() -> None:
     assert Decimal(alike.cost_after_usd) == Decimal(shorter.cost_after_usd) * 2 > 0
     assert any("as long from another model" in note for note in alike.notes)
     assert any("large's being 1: mid-hosted 2.00, by 25 requests" in note for note in shorter.notes)
+
+
+async def to_large(log: Log, **given: Any) -> ReplayResult:
+    """Everything moves from mid-hosted to a model at $2 and $8, $0.20 where it is cached."""
+    rules = "version: 1\nrules: [{name: default, choose: {from: [large]}}]\n"
+    document = parse_rules(rules, known_models=frozenset({"mid-hosted", "large"}))
+    candidates = [make_candidate("mid-hosted"), make_candidate("large", prices=make_prices(2, 8, **given))]
+    replaying = ReplayService(log, Shadows(), lambda _: make_snapshot(rules, candidates), lambda: 1 << 60)
+    return await replaying(document, 0, 1)
+
+
+async def test_what_a_cache_elsewhere_would_save_is_said_and_not_counted() -> None:
+    """100 of 500 tokens were read from a cache: 2 requests cost 200 tokens x $1.80 a million less with one there."""
+    result = await to_large(Log([1, 2]), cached_input=200_000)
+    assert Decimal(result.cost_after_usd) == Decimal(2 * (500 * 2 + 300 * 8)) / 10**6
+    [said] = [note for note in result.notes if "prompt cache" in note]
+    assert "200 input tokens" in said
+    assert "$0.000360000000 less" in said
+    for log, given in ((Log([1, 2]), {}), (Log([1], cached_input_tokens=0), {"cached_input": 200_000})):
+        assert not any("prompt cache" in note for note in (await to_large(log, **given)).notes)
+
+
+async def test_who_got_no_answer_counts_as_if_there_were_none_again() -> None:
+    nothing: dict[str, Any] = {
+        "status": Status.failed,
+        "cost": Cost(),
+        "input_tokens": 0,
+        "cached_input_tokens": 0,
+        "output_tokens": 0,
+    }
+    result = await to_large(Log([1, 2], **nothing))
+    assert (result.moved_requests, Decimal(result.cost_after_usd)) == (2, 0)
+    assert any("2 requests that would move got no answer then" in note for note in result.notes)
+
+
+async def test_who_is_refused_because_models_were_down_is_told_apart() -> None:
+    down = make_decision(facts=make_facts(backend_state={"large": (DOWN_SLOTS, 0.0)}))
+    result = await to_large(Log([1], intent=make_intent(1, decision=down)))
+    assert result.refused_requests == 1
+    assert any("1 of the refused are refused only because" in note for note in result.notes)
