@@ -8,18 +8,22 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 from rich.table import Column, Table
 
 from gateway.access.keys import Role
 from gateway.access.roles import require_team
 from gateway.access.rotation import OldSecret, Rotation
+from gateway.api.key_views import Label
 from gateway.cli.key_rotation import AUTHOR, NAMED, end_overlap, key_id_of, rotate
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, open_state
 from gateway.limits.admission import parse_limits
 from gateway.stores import KeyChange, ListedKey, NewKey
+from gateway.yaml_document import problem_of
 
 app = typer.Typer(help="API keys. A secret is shown once, when it is made.", no_args_is_help=True)
+LABEL: TypeAdapter[str | None] = TypeAdapter(Label | None)
 DAY_US = 86_400_000_000
 LIMITS = ("budget_usd", "requests_per_minute", "tokens_per_minute", "tier_quotas")
 CLEARED = {
@@ -47,7 +51,7 @@ def create(
     model: list[str] = typer.Option([], help="Only these models; repeatable. All when left out."),
     days: float | None = typer.Option(None, min=0, help="Expires after so many days; never when left out."),
     budget_usd: str | None = typer.Option(None, help="The most it may spend in a window, in dollars."),
-    budget_window: str = typer.Option("month", help="day, month or total (UTC)."),
+    budget_window: str | None = typer.Option(None, help="day, month (when left out) or total, UTC."),
     requests_per_minute: int | None = typer.Option(None, min=1),
     tokens_per_minute: int | None = typer.Option(None, min=1, help="Input tokens."),
     tier_quota: list[str] = typer.Option(
@@ -60,8 +64,9 @@ def create(
     if role not in Role.__args__:
         raise typer.BadParameter(f"{role!r} is none of {', '.join(Role.__args__)}", param_hint="--role")
     require_team(cast("Role", role), team)
+    _require_labels(name, team, project, tag)
     new = NewKey(name, role, team, project, tuple(tag), tuple(model) or None, _end(days), keep_bodies)  # pyright: ignore[reportArgumentType]
-    limits = _limits(budget_usd, budget_window, requests_per_minute, tokens_per_minute, tier_quota)
+    limits = _with_window(_limits(budget_usd, budget_window, requests_per_minute, tokens_per_minute, tier_quota))
     listed, secret = asyncio.run(_create(new, limits))
     if as_json:
         print(json.dumps({"id": listed.record.id, "key": secret}))
@@ -79,7 +84,7 @@ def change(
     model: list[str] = typer.Option([], help="Only these models; repeatable."),
     days: float | None = typer.Option(None, min=0, help="Expires after so many days from now."),
     budget_usd: str | None = typer.Option(None, help="The most it may spend in a window, in dollars."),
-    budget_window: str = typer.Option("month", help="day, month or total (UTC)."),
+    budget_window: str | None = typer.Option(None, help="day, month or total (UTC); as it was when left out."),
     requests_per_minute: int | None = typer.Option(None, min=1),
     tokens_per_minute: int | None = typer.Option(None, min=1, help="Input tokens."),
     tier_quota: list[str] = typer.Option([], help="TIER=REQUESTS/WINDOW, all of them; repeatable."),
@@ -88,6 +93,7 @@ def change(
     """Change what is named, and leave the rest. It holds in every worker within a second."""
     if unknown := [one for one in clear if one not in CLEARED]:
         raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(CLEARED)}", param_hint="--clear")
+    _require_labels(name, team, project, tag)
     given: dict[str, Any] = {
         "name": name,
         "team": team,
@@ -111,13 +117,23 @@ def change(
     print(f"Changed {asyncio.run(_change(key, cast('KeyChange', given), limits))}.")
 
 
+def _require_labels(name: str | None, team: str | None, project: str | None, tags: Sequence[str]) -> None:
+    """The rule of `/admin/v1/keys`. Raises BadParameter."""
+    given = [("--name", name), ("--team", team), ("--project", project), *(("--tag", one) for one in tags)]
+    for option, value in given:
+        try:
+            LABEL.validate_python(value)
+        except ValidationError as error:
+            raise typer.BadParameter(f"{value!r} {problem_of(error.errors()[0])}", param_hint=option) from error
+
+
 def _end(days: float | None) -> int | None:
     return None if days is None else time.time_ns() // 1000 + round(days * DAY_US)
 
 
 def _limits(
     budget_usd: str | None,
-    budget_window: str,
+    budget_window: str | None,
     requests_per_minute: int | None,
     tokens_per_minute: int | None,
     tier_quota: Sequence[str],
@@ -125,7 +141,7 @@ def _limits(
     """Those that were given, as they are stored. Raises BadParameter."""
     given = {
         "budget_usd": budget_usd,
-        "budget_window": budget_window if budget_usd is not None else None,
+        "budget_window": budget_window,
         "requests_per_minute": requests_per_minute,
         "tokens_per_minute": tokens_per_minute,
         "tier_quotas": dict(_quota(text) for text in tier_quota) or None,
@@ -189,11 +205,20 @@ async def _change(named: str, change: KeyChange, limits: Mapping[str, Any]) -> s
         _require_tiers(state, limits)
         if limits:
             stored = {**(await state.keys.limits()).get(key_id, {}), **limits}
-            if stored.get("budget_usd") is None:
+            if stored.get("budget_usd") is None and "budget_window" not in limits:
                 stored.pop("budget_window", None)
-            change = {**change, "limits": {name: value for name, value in stored.items() if value is not None}}
+            change = {**change, "limits": _with_window({n: value for n, value in stored.items() if value is not None})}
         await state.keys.change(key_id, change, author=AUTHOR)
         return key_id
+
+
+def _with_window(limits: dict[str, Any]) -> dict[str, Any]:
+    """A budget without a window is for a month; a window without a budget is refused."""
+    if "budget_usd" in limits:
+        return {"budget_window": "month", **limits}
+    if "budget_window" in limits:
+        raise typer.BadParameter("there is no budget to have it: name --budget-usd too", param_hint="--budget-window")
+    return limits
 
 
 def _require_tiers(state: State, limits: Mapping[str, Any]) -> None:

@@ -53,6 +53,28 @@ def test_what_is_named_changes_and_the_rest_stays() -> None:
     assert listed() == {**before, "project": "chat", "tags": ["b", "c"], "limits": limits}
 
 
+@pytest.mark.parametrize(
+    ("words", "limits"),
+    [
+        (("--budget-usd", "10"), {"budget_usd": "10", "budget_window": "day"}),
+        (("--budget-window", "total"), {"budget_usd": "5", "budget_window": "total"}),
+        (("--requests-per-minute", "9"), {"budget_usd": "5", "budget_window": "day", "requests_per_minute": 9}),
+    ],
+)
+def test_a_budget_keeps_its_window_and_a_window_its_budget(words: tuple[str, ...], limits: dict[str, Any]) -> None:
+    key = make("--budget-usd", "5", "--budget-window", "day")
+    run("change", key, *words)
+    assert listed()["limits"] == limits
+
+
+def test_a_first_budget_is_for_a_month_and_a_window_without_one_is_refused() -> None:
+    key = make()
+    assert "name --budget-usd too" in run("change", key, "--budget-window", "day", exit_code=2)
+    assert "name --budget-usd too" in run("create", "--name", "b", "--budget-window", "day", exit_code=2)
+    run("change", key, "--budget-usd", "10")
+    assert listed()["limits"] == {"budget_usd": "10", "budget_window": "month"}
+
+
 def test_what_is_cleared_is_gone() -> None:
     options = ("--team", "red", "--tag", "a", "--model", "m", "--days", "3", "--budget-usd", "5")
     key = make(*options, "--requests-per-minute", "9")
@@ -72,6 +94,8 @@ def test_what_is_cleared_is_gone() -> None:
         (("--budget-usd", "much"), "is not an amount of dollars such as 25"),
         (("--tier-quota", "premium=3/day"), "there is no tier 'premium'"),
         (("--tier-quota", "premium"), "is not TIER=REQUESTS/WINDOW"),
+        (("--name", "\N{ROCKET}"), "for --name: '\N{ROCKET}' must be of letters, digits, blanks and"),
+        (("--tag", "a", "--tag", "b,c"), "for --tag: 'b,c' must be of letters"),
     ],
 )
 def test_what_means_nothing_is_said(words: tuple[str, ...], said: str) -> None:
@@ -79,6 +103,12 @@ def test_what_means_nothing_is_said(words: tuple[str, ...], said: str) -> None:
     before = listed()
     assert said in run("change", key, *words, exit_code=2)
     assert listed() == before
+
+
+def test_a_key_is_called_as_it_may_be_called_over_http() -> None:
+    assert "for --name: 'bot!' must be of letters" in run("create", "--name", "bot!", exit_code=2)
+    assert "for --team: " in run("create", "--name", "bot", "--team", "", exit_code=2)
+    assert json.loads(run("list", "--json")) == []
 
 
 def test_an_unknown_key_is_said() -> None:
