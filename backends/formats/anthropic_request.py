@@ -9,7 +9,7 @@ from typing import Final, cast
 
 import msgspec
 
-from backends.formats.chat_fields import invalid, untranslatable
+from backends.formats.chat_fields import Tool, invalid, untranslatable
 from backends.formats.chat_view import ChatView, Media, Part, Text, ToolCall, ToolResult
 from backends.formats.json_objects import Fields, number, text_of
 from backends.protocol import Call
@@ -43,7 +43,7 @@ def build_messages_body(view: ChatView, call: Call) -> bytes:
         system.append({"type": "text", "text": _JSON_ONLY})
     optional: Fields = {
         "system": system,
-        "tools": [_tool(tool.name, tool.description, tool.parameters, tool.is_strict) for tool in view.tools],
+        "tools": [_tool(tool) for tool in view.tools],
         "tool_choice": _tool_choice(view),
         "stop_sequences": list(view.stop),
         "output_config": _output_config(view),
@@ -104,9 +104,12 @@ def _block(part: Part) -> Fields:
     if isinstance(part, Text):
         return _cached({"type": "text", "text": part.text}, part.cache_control)
     if isinstance(part, ToolCall):
-        return {"type": "tool_use", "id": part.call_id, "name": part.name, "input": part.arguments}
+        call: Fields = {"type": "tool_use", "id": part.call_id, "name": part.name, "input": part.arguments}
+        return _cached(call, part.cache_control)
     if isinstance(part, ToolResult):
-        return {"type": "tool_result", "tool_use_id": part.call_id, "content": [_block(item) for item in part.parts]}
+        content = [_block(item) for item in part.parts]
+        result: Fields = {"type": "tool_result", "tool_use_id": part.call_id, "content": content}
+        return _cached(result, part.cache_control)
     if part.kind == "audio":
         raise untranslatable("messages", "this model cannot hear audio")
     block: Fields = {"type": part.kind, "source": _source(part)}
@@ -134,9 +137,10 @@ def _cached(block: Fields, cache_control: Fields | None) -> Fields:
     return block | {"cache_control": cache_control} if cache_control else block
 
 
-def _tool(name: str, description: str | None, schema: Fields, is_strict: bool) -> Fields:
-    tool: Fields = {"name": name, "input_schema": schema}
-    return tool | ({"description": description} if description else {}) | ({"strict": True} if is_strict else {})
+def _tool(tool: Tool) -> Fields:
+    said: Fields = {"name": tool.name, "input_schema": tool.parameters}
+    said |= {"description": tool.description} if tool.description else {}
+    return _cached(said | ({"strict": True} if tool.is_strict else {}), tool.cache_control)
 
 
 def _tool_choice(view: ChatView) -> Fields | None:

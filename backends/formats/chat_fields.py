@@ -61,12 +61,19 @@ def list_of(value: object, where: str) -> list[object]:
     return cast(list[object], value)
 
 
+def mark_of(fields: Fields) -> Fields | None:
+    """Anthropic's `cache_control`."""
+    mark = fields.get("cache_control")
+    return cast(Fields, mark) if isinstance(mark, dict) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     name: str
     description: str | None
     parameters: Fields
     is_strict: bool
+    cache_control: Fields | None = None
 
 
 def check_fields(fields: Fields) -> None:
@@ -167,6 +174,7 @@ def _tools(fields: Fields) -> Iterator[Tool]:
             if isinstance(parameters, dict)
             else {"type": "object", "properties": {}},
             is_strict=function.get("strict") is True,
+            cache_control=mark_of(tool) or mark_of(function),
         )
 
 

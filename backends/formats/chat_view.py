@@ -6,7 +6,7 @@ What is no message is chat_fields.py's affair.
 import mimetypes
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
 
 import msgspec
@@ -17,6 +17,7 @@ from backends.formats.chat_fields import (
     check_fields,
     invalid,
     list_of,
+    mark_of,
     object_of,
     parse_response_format,
     parse_stop,
@@ -31,7 +32,7 @@ _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,(
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """`cache_control` is Anthropic's, which callers may set on any part."""
+    """`cache_control` is Anthropic's, which callers set on parts, tools and calls, or on a whole message."""
 
     text: str
     cache_control: Fields | None = None
@@ -56,12 +57,14 @@ class ToolCall:
     arguments: Fields
     signature: str | None = None
     """Gemini's thought signature, which its next turn wants back."""
+    cache_control: Fields | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     call_id: str
     parts: tuple["Part", ...]
+    cache_control: Fields | None = None
 
 
 Part = Text | Media | ToolCall | ToolResult
@@ -131,11 +134,12 @@ def _turns(messages: object) -> Iterator[Turn]:
         where = f"messages[{position}]"
         message = object_of(item, where)
         role = message.get("role")
+        mark = mark_of(message)
         parts = tuple(_parts(message.get("content"), f"{where}.content"))
         if role in ("system", "developer"):
-            yield Turn("system", parts)
+            yield Turn("system", _marked(parts, mark))
         elif role == "user":
-            yield Turn("user", parts)
+            yield Turn("user", _marked(parts, mark))
         elif role == "assistant":
             if message.get("audio") and not parts:
                 raise untranslatable(
@@ -143,14 +147,22 @@ def _turns(messages: object) -> Iterator[Turn]:
                 )
             refusal = text_of(message, "refusal")
             calls = tuple(_tool_calls(message, where))
-            yield Turn("assistant", (*parts, *((Text(refusal),) if refusal else ()), *calls))
+            said = (*parts, *((Text(refusal),) if refusal else ()), *calls)
+            yield Turn("assistant", _marked(said, mark))
         elif role in ("tool", "function"):
             call_id = text_of(message, "tool_call_id") or text_of(message, "name")
             if call_id is None:
                 raise invalid(f"{where}.tool_call_id", "must name the call that this answers")
-            yield Turn("user", (ToolResult(call_id, parts),))
+            yield Turn("user", (ToolResult(call_id, parts, mark),))
         else:
             raise invalid(f"{where}.role", "must be system, developer, user, assistant or tool")
+
+
+def _marked(parts: tuple[Part, ...], mark: Fields | None) -> tuple[Part, ...]:
+    """The parts of a message with this mark on it."""
+    if not mark or not parts or parts[-1].cache_control:
+        return parts
+    return (*parts[:-1], replace(parts[-1], cache_control=mark))
 
 
 def _parts(content: object, where: str) -> Iterator[Part]:
@@ -168,8 +180,7 @@ def _parts(content: object, where: str) -> Iterator[Part]:
 
 def _part(part: Fields, where: str) -> Part:
     kind = part.get("type")
-    cache = part.get("cache_control")
-    cache_control = cast(Fields, cache) if isinstance(cache, dict) else None
+    cache_control = mark_of(part)
     if kind in ("text", "refusal"):
         return Text(text_of(part, cast(str, kind)) or "", cache_control)
     if kind == "image_url":
@@ -230,4 +241,5 @@ def _tool_calls(message: Fields, where: str) -> Iterator[ToolCall]:
             name=name,
             arguments=object_of(arguments, f"{here}.function.arguments"),
             signature=text_of(google, "thought_signature"),
+            cache_control=mark_of(call),
         )

@@ -21,7 +21,8 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "backends.md"
 HELLO: list[Json] = [{"role": "user", "content": "hi"}]
 HI: Json = {"messages": HELLO}
 FUNCTION: Json = {"name": "f", "parameters": {"type": "object", "properties": {}}}
-TOOLS: Json = {"tools": [{"type": "function", "function": FUNCTION}]}
+TOOL: Json = {"type": "function", "function": FUNCTION}
+TOOLS: Json = {"tools": [TOOL]}
 IMAGE: Json = {"type": "image_url", "image_url": {"url": "https://x/y.png"}}
 TOLD: Json = {"type": "text", "text": "hi"}
 CUSTOM_CALL: Json = {"id": "c", "type": "custom", "custom": {"name": "f", "input": "x"}}
@@ -70,6 +71,9 @@ SAMPLES: dict[str, tuple[Json, Json]] = {
     "prompt_cache_options": (HI, {"prompt_cache_options": {"mode": "explicit"}}),
     "prompt_cache_retention": (HI, {"prompt_cache_retention": "24h"}),
     "cache breakpoint of a part": (ask(TOLD), ask(TOLD | {"prompt_cache_breakpoint": {"ttl": "1h"}})),
+    "cache mark of a message": (HI, {"messages": [HELLO[0] | {"cache_control": {"type": "ephemeral"}}]}),
+    "cache mark of a part": (ask(TOLD), ask(TOLD | {"cache_control": {"type": "ephemeral"}})),
+    "cache mark of a tool": (HI | TOOLS, {"tools": [TOOL | {"cache_control": {"type": "ephemeral"}}]}),
     "detail of an image": (
         ask(IMAGE),
         ask({"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "low"}}),

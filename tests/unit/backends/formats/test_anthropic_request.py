@@ -27,8 +27,8 @@ def test_the_least_body() -> None:
     assert translate({}) == {"model": "claude-x", "max_tokens": DEFAULT_MAX_TOKENS, "messages": HI_SAID}
 
 
-TOOL = {"type": "function", "function": {"name": "f", "description": "d", "parameters": SCHEMA, "strict": True}}
-CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+TOOL: Json = {"type": "function", "function": {"name": "f", "description": "d", "parameters": SCHEMA, "strict": True}}
+CALL: Json = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 FIELDS: list[tuple[Json, Json]] = [
     ({"max_tokens": 5}, {"max_tokens": 5}),
     ({"max_completion_tokens": 6, "max_tokens": 5}, {"max_tokens": 6}),
@@ -243,3 +243,39 @@ def test_a_text_file_is_said_as_text() -> None:
     broken: Json = {"type": "file", "file": {"filename": "a.md", "file_data": "data:text/plain;base64,/w=="}}
     with pytest.raises(UpstreamRejected, match="UTF-8"):
         translate(ask(broken))
+
+
+MARK: Json = {"cache_control": {"type": "ephemeral"}}
+
+
+def marks_in(messages: list[Json], tools: list[Json]) -> list[object]:
+    """Which blocks are marked: those of the system, of each message, and the tools."""
+    said = translate({"messages": messages, "tools": tools})
+    turns = cast(list[Json], said["messages"])
+    blocks = [said["system"], *(turn["content"] for turn in turns), said.get("tools", [])]
+    return [["cache_control" in block for block in cast(list[Json], row)] for row in blocks]
+
+
+def test_a_mark_on_a_message_a_call_or_a_tool_is_on_what_it_became() -> None:
+    system: Json = {"role": "system", "content": "long"}
+    user: Json = {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
+    calls: Json = {"role": "assistant", "content": "I look.", "tool_calls": [CALL, CALL | {"id": "c2"}]}
+    results: list[Json] = [{"role": "tool", "tool_call_id": name, "content": "1"} for name in ("c1", "c2")]
+    plain = [system, user, calls, *results]
+    assert marks_in(plain, [TOOL]) == [[False], [False] * 2, [False] * 3, [False] * 2, [False]]
+
+    on_messages = [message | MARK for message in (system, user, calls, *results)]
+    marked = [[True], [False, True], [False, False, True], [True, True], [True]]
+    assert marks_in(on_messages, [TOOL | MARK]) == marked
+    inside: Json = TOOL | {"function": cast(Json, TOOL["function"]) | MARK}
+    assert marks_in([system, user], [inside])[-1] == [True]
+    on_a_call = calls | {"tool_calls": [CALL | MARK, CALL | {"id": "c2"}]}
+    assert marks_in([system, user, on_a_call, *results], [])[2] == [False, True, False]
+
+
+def test_a_message_marked_twice_keeps_the_mark_of_its_part() -> None:
+    part: Json = {"type": "text", "text": "a", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    assert translate({"messages": [{"role": "user", "content": [part]} | MARK]})["messages"] == [
+        {"role": "user", "content": [part]}
+    ]
+    assert translate({"messages": [{"role": "system", "content": ""} | MARK, *HI]}) == translate({})
