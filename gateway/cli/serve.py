@@ -25,7 +25,7 @@ from gateway.composition.wiring import open_gateway
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home, find_home
 from gateway.config.settings import LOCAL_BACKEND
-from gateway.process.open_files import allow_open_files
+from gateway.process.open_files import allow_open_files, require_open_files
 from gateway.process.server import bind, loop_factory, reserve, serve_until_stopped
 from gateway.process.sole_use import sole_use
 from gateway.process.unawaited_output import unawaited_output
@@ -50,7 +50,7 @@ def command(
 
 def _start(host: str, port: int, workers: int, *, with_ui: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    allow_open_files()
+    require_open_files(allow_open_files())
     home = find_home()
     create_home(home)
     for path in write_first_files(home):

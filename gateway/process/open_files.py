@@ -3,10 +3,14 @@
 import contextlib
 import resource
 
+from gateway.errors import StateError
+
 WANTED = (1 << 16, 10_240)
 """The second is the most that macOS allows where it says that there is no limit."""
 OWN = 128
 """Journal, database, Redis, children's pipes, health checks and callers that wait between two calls, at least."""
+LEAST = 64
+"""A process that waits has some thirty open; below these it ends in the middle of something."""
 PER_CALL = 2
 """The caller's connection and the provider's."""
 
@@ -25,6 +29,15 @@ def allow_open_files() -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
             break
     return open_files()
+
+
+def require_open_files(files: int) -> None:
+    """Raises StateError where a process can not even start with so few."""
+    if files < LEAST:
+        raise StateError(
+            f"this process may open {files} files, and needs {LEAST} at least: raise the limit (`ulimit -Hn` shows it, "
+            "systemd's LimitNOFILE, a container's --ulimit nofile)"
+        )
 
 
 def open_files() -> int:

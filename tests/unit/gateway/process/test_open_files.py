@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from gateway.process.open_files import OWN, PER_CALL, calls_within
+from gateway.errors import StateError
+from gateway.process.open_files import LEAST, OWN, PER_CALL, calls_within, require_open_files
 
 ALLOW = """
 import resource, sys
@@ -29,3 +30,10 @@ def test_as_many_as_the_system_lets_us_have(soft: int, hard: int, expected: str)
 @pytest.mark.parametrize(("files", "calls"), [(OWN + 2000 * PER_CALL, 2000), (256, 64), (OWN, 1), (10, 1)])
 def test_a_call_has_two_connections(files: int, calls: int) -> None:
     assert calls_within(files) == calls
+
+
+def test_too_few_to_start_with_are_told_with_what_to_raise() -> None:
+    """It was a stack of calls, or an engine that could never be started."""
+    require_open_files(LEAST)
+    with pytest.raises(StateError, match=r"may open 24 files, and needs 64 at least: raise the limit \(`ulimit -Hn`"):
+        require_open_files(24)
