@@ -144,7 +144,23 @@ def missing(*, is_smoke: bool) -> str | None:
     if not is_smoke and not torch.cuda.is_available():
         return "engine_gpu needs an NVIDIA GPU that torch can use, and this machine has none."
     absent = [name for name in ("triton", "transformers") if find_spec(name) is None]
-    return f"engine_gpu needs these packages: {', '.join(absent)}." if absent else None
+    if absent:
+        return f"engine_gpu needs these packages: {', '.join(absent)}."
+    import numpy as np
+    import triton
+
+    return uninterpretable(triton.__version__, np.__version__) if is_smoke else None
+
+
+def uninterpretable(triton_version: str, numpy_version: str) -> str | None:
+    """What to install where Triton's interpreter fails with this numpy; a GPU does not care."""
+    triton, numpy = (tuple(map(int, text.split(".")[:2])) for text in (triton_version, numpy_version))
+    if triton >= (3, 7) or numpy < (2, 4):
+        return None
+    return (
+        f"engine_gpu --smoke cannot run: the interpreter of triton {triton_version} fails with numpy {numpy_version}. "
+        "Install numpy below 2.4 or triton 3.7; on a GPU both work as they are."
+    )
 
 
 def machine(*, is_smoke: bool) -> dict[str, Any]:

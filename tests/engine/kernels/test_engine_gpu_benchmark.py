@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.engine_gpu.__main__ import main
+from benchmarks.engine_gpu.__main__ import main, uninterpretable
 from benchmarks.engine_gpu.ceilings import (
     DeviceRates,
     decode_tokens_per_second,
@@ -281,3 +281,12 @@ import benchmarks.engine_gpu.__main__, local_engine.kernels.gpu_assembly, local_
 import local_engine.scheduler
 """
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize(
+    ("triton", "numpy", "is_told"),
+    [("3.6.0", "2.5.2", True), ("3.6.0", "2.4.0", True), ("3.6.0", "2.3.5", False), ("3.7.1", "2.5.2", False)],
+)
+def test_a_numpy_that_the_interpreter_fails_with_is_told(triton: str, numpy: str, *, is_told: bool) -> None:
+    """Every part failed with a traceback out of the interpreter."""
+    assert ("numpy below 2.4" in (uninterpretable(triton, numpy) or "")) is is_told
