@@ -71,11 +71,13 @@ def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
     rule = rule_of(request, snapshot.rules)
     choose = rule.choose
     pool = _pool(choose.from_, request, snapshot)
-    if not pool:
-        _refuse_without_pool(request, rule, snapshot)
     weighed = [_weigh(candidate, request) for candidate in pool]
     able = [ranked for ranked in weighed if ranked.rejected is None]
     if not able:
+        if rule.cascade is not None:
+            return _escalated_at_once(request, rule, rule.cascade, weighed, snapshot)
+        if not pool:
+            _refuse_without_pool(request, rule, snapshot)
         _refuse(request, rule.name, weighed)
     kept = _apply_quality_shares(able, _apply_limits(able, choose), rule, request.facts)
     if not kept and choose.if_none == "refuse":
@@ -134,6 +136,21 @@ def _cascaded(choice: Choice, cascade: Cascade, request: RequestFacts, snapshot:
         return msgspec.structs.replace(choice, decision=decision, escalation=Escalation(cascade.verify, order))
     spare = [one for one in everything if one.candidate in choice.order and one.candidate not in order]
     return _choice(request, snapshot, choice.decision.rule, able[0], [*able, *spare], everything, 1.0)
+
+
+def _escalated_at_once(
+    request: RequestFacts, rule: Rule, cascade: Cascade, weighed: list[Ranked], snapshot: Snapshot
+) -> Choice:
+    """None of the rule's models may serve: whoever its answer would have been escalated to does. Raises as `decide`."""
+    strong = [_weigh(one, request) for one in _pool(cascade.escalate_to, request, snapshot)]
+    known = {ranked.candidate.name for ranked in weighed}
+    everything = [*weighed, *(one for one in strong if one.candidate.name not in known)]
+    able = [ranked for ranked in strong if ranked.rejected is None]
+    if not everything:
+        _refuse_without_pool(request, rule, snapshot)
+    if not able:
+        _refuse(request, rule.name, everything)
+    return _choice(request, snapshot, rule.name, able[0], able, everything, 1.0)
 
 
 def _decide_direct(request: RequestFacts, snapshot: Snapshot) -> Choice:

@@ -1,10 +1,10 @@
 import pytest
 
-from gateway.errors import ConfigurationError
+from gateway.errors import ConfigurationError, NoEligibleModel
 from gateway.routing.decide import decide
 from gateway.routing.rules import parse_rules, rules_json_schema
 from gateway.routing.snapshot import Snapshot
-from tests.builders import make_request, make_snapshot
+from tests.builders import make_candidate, make_local, make_request, make_snapshot
 
 KNOWN = frozenset({"local", "mid", "large"})
 
@@ -71,6 +71,34 @@ def test_one_that_cannot_serve_is_passed_over() -> None:
 def test_with_nobody_to_escalate_to_it_is_a_plain_choice(changes: dict[str, object]) -> None:
     choice = decide(make_request(**changes), snapshot_of("{escalate_to: [large]}"))
     assert (choice.decision.model, choice.decision.escalates_to, choice.escalation) == ("local", (), None)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"backend_state": {"local": (-1, 0.0)}},
+        {"needs": ("vision",)},
+        {"input_tokens": 9000},
+        {"allowed_models": frozenset({"mid", "large"})},
+    ],
+)
+def test_where_none_can_be_asked_first_the_strong_one_is(changes: dict[str, object]) -> None:
+    candidates = [make_local(), make_candidate("mid"), make_candidate("large", supports=frozenset({"vision"}))]
+    rules = "version: 1\nrules: [{name: default, choose: {from: [local]}, cascade: {escalate_to: [large]}}]\n"
+    choice = decide(make_request(**changes), make_snapshot(rules, candidates))
+    assert (choice.decision.model, choice.escalation, choice.decision.propensity) == ("large", None, 1.0)
+    assert [one.name for one in choice.order] == ["large"]
+
+
+def test_where_nobody_can_be_asked_the_refusal_names_them_all() -> None:
+    down = {"local": (-1, 0.0), "large": (-1, 0.0)}
+    with pytest.raises(NoEligibleModel) as caught:
+        decide(make_request(backend_state=down), snapshot_of("{escalate_to: [large]}", "{from: [local]}"))
+    assert caught.value.reasons == dict.fromkeys(down, "its backend is down")
+    with pytest.raises(NoEligibleModel, match="this key may use only mid"):
+        decide(
+            make_request(allowed_models=frozenset({"mid"})), snapshot_of("{escalate_to: [large]}", "{from: [local]}")
+        )
 
 
 def test_a_choice_of_the_strong_one_needs_no_verification() -> None:
