@@ -1,10 +1,12 @@
 """`python -m dashboards --gateway http://127.0.0.1:8080 --port 8081`: serves the web UI under /ui."""
 
 import argparse
+import multiprocessing
 import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import uvicorn
@@ -35,6 +37,8 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.exit_with_parent is not None:
         threading.Thread(target=_end_with_parent, args=(asked.exit_with_parent,), daemon=True).start()
+    if (why := why_no_semaphore()) is not None:
+        parser.exit(1, f"The web UI cannot start: {why}\n")
     try:
         oidc = read_oidc()
     except (ValueError, KeyError, TypeError) as error:
@@ -57,6 +61,18 @@ def main() -> None:
         server_header=False,
         access_log=False,
     )
+
+
+def why_no_semaphore(make: Callable[[], object] = multiprocessing.Lock) -> str | None:
+    """The page framework makes one at its start, and would end in the middle of that; None where it can."""
+    try:
+        make()
+    except (OSError, ImportError) as error:
+        return (
+            f"the system gives it no semaphore ({error}). Mount a tmpfs at /dev/shm that this user may write to and "
+            "that has room (a container's --shm-size, or an emptyDir with `medium: Memory`)"
+        )
+    return None
 
 
 def _end_with_parent(parent: int) -> None:

@@ -1,26 +1,20 @@
-"""The web UI's process: a child of `breakeven serve` that must not outlive it."""
+import errno
+import os
 
-import subprocess
-import sys
+import pytest
 
-PARENT = """
-import os, subprocess, sys
-subprocess.Popen([sys.executable, "-m", "dashboards", "--port", "0", "--exit-with-parent", str(os.getpid())])
-print("started", flush=True)
-sys.stdin.read()
-"""
+from dashboards.__main__ import why_no_semaphore
 
 
-def test_an_orphan_stops_by_itself() -> None:
-    """Parent and child hold the one pipe: it ends when both have ended."""
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    assert parent.stdin is not None
-    assert parent.stdout is not None
-    assert parent.stdout.readline() == b"started\n"
-    parent.kill()
-    parent.wait()
-    parent.stdin.close()
-    assert parent.stdout.read() == b""
-    parent.stdout.close()
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES, errno.ENOENT])
+def test_what_shared_memory_lacks_is_told_with_what_to_mount(number: int) -> None:
+    """It ended in the page framework's own traceback, once a moment."""
+
+    def make() -> object:
+        raise OSError(number, os.strerror(number))
+
+    assert f"{os.strerror(number)}). Mount a tmpfs at /dev/shm" in str(why_no_semaphore(make))
+
+
+def test_where_there_is_shared_memory_nothing_is_told() -> None:
+    assert why_no_semaphore() is None
