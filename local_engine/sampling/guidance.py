@@ -53,12 +53,12 @@ class GuidanceVocabulary:
                 constraint, f"multipleOf is kept to up to {MOST_REMAINDERS}, all together; take a smaller one or none"
             )
         matcher = LLMatcher(self._index, _grammar(constraint))
-        # Some of what nothing can satisfy shows with the first token alone.
-        begun = matcher.deep_copy()
+        # Some of what nothing can satisfy shows with the first token alone. What the library finds out for it stays
+        # with the matcher, and need not be found out again between two steps.
         if not matcher.is_error():
-            begun.compute_bitmask()
-        if begun.get_error():
-            raise _refusal(constraint, begun.get_error())
+            matcher.compute_bitmask()
+        if matcher.get_error():
+            raise _refusal(constraint, matcher.get_error())
         return matcher
 
 
