@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import sys
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated
 
@@ -10,9 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.asked import read
+from gateway.cli.cost_filters import why_nothing
 from gateway.cli.state import open_state
 from gateway.money import show_usd
 from gateway.reports.forecast_views import Anomalies, BudgetOutlookPoint, ForecastQuery, ForecastView
+from gateway.reports.views import CostQuery
 
 WEEK = 7
 
@@ -36,18 +40,26 @@ def command(
         project=project,
         model=model,
     )
-    view, unusual = asyncio.run(_ask(query))
+    view, unusual, nothing = asyncio.run(_ask(query))
     if as_json:
         both = {**view.model_dump(mode="json"), "unusual": [one.model_dump(mode="json") for one in unusual.unusual]}
         print(json.dumps(both, indent=2))
     else:
         show(view, unusual, Console(highlight=False))
+    for sentence in nothing:
+        print(sentence, file=sys.stderr)
 
 
-async def _ask(query: ForecastQuery) -> tuple[ForecastView, Anomalies]:
+async def _ask(query: ForecastQuery) -> tuple[ForecastView, Anomalies, list[str]]:
+    """With sentences that say so where the filters left nothing: $0 is no forecast of a misspelt team."""
     async with open_state() as state:
-        forecasts = (await state.report_services()).forecasts
-        return await forecasts.forecast(query), await forecasts.anomalies(query)
+        services = await state.report_services()
+        view, unusual = await services.forecasts.forecast(query), await services.forecasts.anomalies(query)
+        if not (given := query.filters()):
+            return view, unusual, []
+        now = datetime.now(UTC)
+        seen = CostQuery.model_validate({"since": now - timedelta(days=query.history_days), "until": now, **given})
+        return view, unusual, await why_nothing(services.books, seen, await services.books.costs(seen))
 
 
 def show(view: ForecastView, unusual: Anomalies, console: Console) -> None:

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from gateway.cli.asked import Until
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.config.home import find_home
@@ -126,8 +127,8 @@ def import_prices(
 
 @app.command("reprice")
 def reprice_past(
-    since: Annotated[str, typer.Option(help="ISO 8601.")],
-    until: Annotated[str | None, typer.Option(help="ISO 8601, exclusive; now when left out.")] = None,
+    since: Annotated[str, typer.Option("--since", "--from", help="ISO 8601.")],
+    until: Until = None,
     provider: OneProvider = None,
     model: Annotated[str | None, typer.Option(help="Only this model, by its provider's name for it.")] = None,
     only_unpriced: Annotated[bool, typer.Option("--only-unpriced", help="Leave alone what had a price.")] = False,

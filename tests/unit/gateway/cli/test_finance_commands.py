@@ -126,6 +126,17 @@ def test_a_wrong_word_is_refused_before_anything_is_read() -> None:
         run("export", "focus", "--from", "2026-11-02", "--to", "2026-11-01")
 
 
+def test_a_forecast_of_nobody_is_said_to_be_of_nobody() -> None:
+    asked = ["forecast", "--history", "900", "--team"]
+    result = CliRunner().invoke(build("forecast"), [*asked, "serch"], catch_exceptions=False)
+    assert result.stderr == "Nothing in this time has team=serch; there is: legal, research, search, support.\n"
+    assert not CliRunner().invoke(build("forecast"), [*asked, "search"], catch_exceptions=False).stderr
+
+
+def test_prices_are_applied_again_from_a_day_on() -> None:
+    assert "0 corrections booked" in run("prices", "reprice", "--from", "2026-10-20", "--to", "2026-11-20")
+
+
 def test_a_forecast_says_how_the_budget_fares() -> None:
     view = json.loads(run("forecast", "--days", "3", "--history", "900", "--budget-usd", "5", "--json"))
     assert [len(view["days"]), view["budget"]["budget_usd"]] == [3, "5.000000000000"]
