@@ -3,7 +3,7 @@
 import asyncio
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -12,7 +12,7 @@ from rich.table import Table
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.errors import ConfigurationError
-from gateway.reports.reconcile_service import book_differences, view_of
+from gateway.reports.reconcile_service import book_differences, unbookable, view_of
 from gateway.reports.reconcile_views import ReconciliationView
 from gateway.reports.reconciliation import Why
 from gateway.storage.sql.adjustments import SqlAdjustments
@@ -38,17 +38,40 @@ def command(
     else:
         show(view, Console(highlight=False))
         if book is not None:
-            print(f"{booked} differences booked under {book!r}; those without a request of ours cannot be.")
+            print(said_of(booked, book))
 
 
-async def _reconcile(provider: str, export: str, book: str | None) -> tuple[ReconciliationView, int]:
+class Booked(NamedTuple):
+    """How many differences became corrections, how many were under this number before, how many have no place."""
+
+    new: int
+    before: int
+    unbookable: int
+
+
+def said_of(booked: Booked, book: str) -> str:
+    """What became of the differences."""
+    said = [f"{booked.new} differences booked under {book!r}."]
+    if booked.before:
+        said.append(
+            f"{booked.before} were booked under it before and the books have changed since: book what remains under "
+            f"another number, such as {book}-2."
+        )
+    if booked.unbookable:
+        said.append(f"{booked.unbookable} of a day and model without a request of ours cannot be booked.")
+    return " ".join(said)
+
+
+async def _reconcile(provider: str, export: str, book: str | None) -> tuple[ReconciliationView, Booked]:
     async with open_state() as state:
         compared = await (await state.report_services()).reconciliations.compare(provider, export)
         view = view_of(compared)
         if book is None:
-            return view, 0
+            return view, Booked(0, 0, 0)
         store = SqlAdjustments(state.database)
-        return view, await book_differences(compared, store, reference=book, author="breakeven reconcile")
+        new = await book_differences(compared, store, reference=book, author="breakeven reconcile")
+        different, unbooked = sum(bool(row.difference_pico_usd) for row in compared.rows), unbookable(compared)
+        return view, Booked(new, different - new - unbooked, unbooked)
 
 
 def show(view: ReconciliationView, console: Console) -> None:

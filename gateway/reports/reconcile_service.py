@@ -58,8 +58,14 @@ class ReconcileService:
         return Compared(provider, tuple(reconcile(ours, theirs)), names)
 
 
+def unbookable(compared: Compared) -> int:
+    """Differences of days and models without anything of ours."""
+    different = [row.ours for row in compared.rows if row.difference_pico_usd]
+    return sum(not ours.requests and not ours.cost_pico_usd for ours in different)
+
+
 async def book_differences(compared: Compared, books: Differences, *, reference: str, author: str) -> int:
-    """As corrections of the day's largest group, so that each month closes on what was really charged."""
+    """As corrections of all groups of the day, in proportion, so that each month closes on what was really charged."""
     booked = 0
     for row in compared.rows:
         names = compared.names.get(row.ours.model)

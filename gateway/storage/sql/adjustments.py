@@ -1,10 +1,12 @@
 """Corrections of what was booked: rows are only added, and the hourly sums take them in the same transaction."""
 
+import operator
 import time
 from collections.abc import Callable, Sequence, Set
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, and_, exists, func, literal, select
+from sqlalchemy import and_, exists, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.pricing.reprice import Booked
@@ -52,35 +54,39 @@ class SqlAdjustments:
         return booked
 
     async def book_difference(self, difference: Difference, *, author: str) -> bool:
-        """One correction without a request, beside the dearest group of the period; False where there is none, or one
-        with this reference."""
+        """Corrections without a request, one for each group of the period, in proportion to what they cost; False where
+        there is none, or one with this reference."""
         known = select(adjustments.c.id).where(
             adjustments.c.kind == "reconciliation", adjustments.c.reference == difference.reference
         )
         async with writing(self._engine) as connection:
-            place = (await connection.execute(_dearest_group(difference))).one_or_none()
-            if place is None or (await connection.execute(known)).first() is not None:
+            groups = await _groups_of(connection, difference)
+            if not groups or (await connection.execute(known)).first() is not None:
                 return False
-            row: dict[str, Any] = {
-                "at_us": self._now_us(),
-                "hour": place.hour,
-                "dimension_id": place.dimension_id,
-                "kind": "reconciliation",
-                "reference": difference.reference,
-                "amount_pico_usd": difference.amount_pico_usd,
-                "reason": difference.reason,
-                "author": author,
-            }
-            await connection.execute(adjustments.insert().values(**row))
-            await connection.run_sync(add_to_rollups, _sums([row]))
+            at_us = self._now_us()
+            rows: list[dict[str, Any]] = [
+                {
+                    "at_us": at_us,
+                    "hour": hour,
+                    "dimension_id": dimension_id,
+                    "kind": "reconciliation",
+                    "reference": difference.reference,
+                    "amount_pico_usd": amount,
+                    "reason": difference.reason,
+                    "author": author,
+                }
+                for (hour, dimension_id), amount in _shares(difference.amount_pico_usd, groups).items()
+            ]
+            await connection.execute(adjustments.insert(), rows)
+            await connection.run_sync(add_to_rollups, _sums(rows))
             await append_audit(
                 connection,
-                at_us=row["at_us"],
+                at_us=at_us,
                 actor=author,
                 action="ledger.reconciliation",
                 subject=difference.reference,
                 reason=difference.reason,
-                detail=f"{difference.amount_pico_usd} pico-USD",
+                detail=f"{difference.amount_pico_usd} pico-USD over {len(rows)} groups",
             )
         return True
 
@@ -146,12 +152,24 @@ async def _insert_new(
     return new
 
 
-def _dearest_group(difference: Difference) -> Select[Any, Any]:
-    """The hour and dimension of the period that cost most."""
+class _Group(NamedTuple):
+    """What one dimension came to in a period, and the hour of it that cost most."""
+
+    hour: int
+    dimension_id: int
+    pico_usd: int
+    tokens: int
+    requests: int
+
+
+async def _groups_of(connection: AsyncConnection, difference: Difference) -> list[_Group]:
+    """Of the period, provider and models, in the order of their hours."""
     first, end = difference.since_us // HOUR_US, difference.until_us // HOUR_US
-    cost = sum((hourly.c[f"{name}_pico_usd"] for name in COST_FIELDS if name != "list"), literal(0))
-    return (
-        select(hourly.c.hour, hourly.c.dimension_id)
+    paid = [hourly.c[f"{name}_pico_usd"] for name in COST_FIELDS if name != "list"]
+    cost = sum(paid, hourly.c.adjustment_pico_usd)
+    tokens = hourly.c.input_tokens + hourly.c.output_tokens
+    query = (
+        select(hourly.c.hour, hourly.c.dimension_id, cost, tokens, hourly.c.requests)
         .join(dimensions, dimensions.c.id == hourly.c.dimension_id)
         .where(
             hourly.c.hour >= first,
@@ -161,8 +179,22 @@ def _dearest_group(difference: Difference) -> Select[Any, Any]:
             dimensions.c.is_simulated.is_(False),
         )
         .order_by(cost.desc(), hourly.c.hour, hourly.c.dimension_id)
-        .limit(1)
     )
+    found: dict[int, _Group] = {}
+    for hour, dimension_id, *figures in await connection.execute(query):
+        before = found.get(dimension_id, _Group(hour, dimension_id, 0, 0, 0))
+        found[dimension_id] = _Group(*before[:2], *map(operator.add, before[2:], map(int, figures)))
+    return sorted(found.values())
+
+
+def _shares(amount_pico_usd: int, groups: Sequence[_Group]) -> dict[tuple[int, int], int]:
+    """To the pico-dollar, by cost; where nothing has one by tokens, else by requests. Who gets nothing is left out."""
+    by_figure = ([max(0, value) for value in figure] for figure in list(zip(*groups, strict=True))[2:])
+    weights = next((each for each in by_figure if any(each)), [1] * len(groups))
+    all_of_it = sum(weights)
+    ends = [amount_pico_usd * upto // all_of_it for upto in accumulate(weights, initial=0)]
+    shares = {group[:2]: end - start for group, (start, end) in zip(groups, pairwise(ends), strict=True)}
+    return {place: share for place, share in shares.items() if share}
 
 
 def _sums(rows: Sequence[dict[str, Any]], unpriced: Set[bytes] = frozenset()) -> dict[tuple[int, int], dict[str, Any]]:

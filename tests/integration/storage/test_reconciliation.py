@@ -6,12 +6,13 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.errors import InvalidRequest
-from gateway.reports.reconcile_service import ReconcileService, book_differences, view_of
+from gateway.reports.reconcile_service import ReconcileService, book_differences, unbookable, view_of
 from gateway.reports.reconcile_views import ReconcileBody
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
+from gateway.sums import SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration
@@ -45,6 +46,39 @@ async def test_differences_are_booked_once_and_then_the_month_agrees(engine: Asy
     assert again.agrees is True
     assert again.our_usd == again.their_usd
     assert (await SqlAuditLog(engine).verify()).is_intact
+
+
+async def test_a_difference_is_shared_by_all_whose_requests_it_is_of(engine: AsyncEngine) -> None:
+    """In proportion to what each costs, to the pico-dollar: the dearest team of the day paid all of it."""
+    at = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
+    teams = ["ads"] * 1 + ["search"] * 2 + [None] * 4
+    hours = [at + number % 3 * 3_600_000_000 for number in range(7)]
+    intents = [make_intent(number, accepted_at_us=hours[number], team=team) for number, team in enumerate(teams)]
+    await SqlLedger(engine).insert([make_entry(number, intent=intent) for number, intent in enumerate(intents)])
+    service, books, reports = ReconcileService(SqlReports(engine)), SqlAdjustments(engine), SqlReports(engine)
+    for reference, dollars in (("INV-7", "0.003"), ("INV-8", "0.001")):
+        compared = await service.compare("openai", HEADER + line(dollars) + line("7", "o9-research"))
+        assert unbookable(compared) == 1
+        assert await book_differences(compared, books, reference=reference, author="ada") == 1
+        sums = await reports.sums(SumsQuery(at, at + 86_400_000_000, ("team",)))
+        paid = {row.group["team"]: row.corrected_cost_pico_usd for row in sums}
+        total = int(float(dollars) * 1e12)
+        assert sum(paid.values()) == total
+        for team, share in ((None, 4), ("search", 2), ("ads", 1)):
+            assert abs(paid[team] - total * share / 7) < 10
+    assert (await SqlAuditLog(engine).verify()).is_intact
+
+
+async def test_a_difference_of_what_has_no_price_is_shared_by_tokens(engine: AsyncEngine) -> None:
+    at = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
+    unpriced = {"cost": None, "cost_lower_pico_usd": 0, "cost_upper_pico_usd": None}
+    for number, (team, tokens) in enumerate((("ads", 100), ("search", 400))):
+        intent = make_intent(number, accepted_at_us=at, team=team)
+        await SqlLedger(engine).insert([make_entry(number, intent=intent, output_tokens=tokens, **unpriced)])
+    compared = await ReconcileService(SqlReports(engine)).compare("openai", HEADER + line("15"))
+    assert await book_differences(compared, SqlAdjustments(engine), reference="INV-7", author="ada") == 1
+    sums = await SqlReports(engine).sums(SumsQuery(at, at + 86_400_000_000, ("team",)))
+    assert [row.adjustment_pico_usd for row in sums] == [6 * 10**12, 9 * 10**12]
 
 
 async def test_an_export_of_nothing_is_refused(engine: AsyncEngine) -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from gateway.cli import build
 from gateway.cli.demo_month import write_demo_month
-from gateway.cli.reconcile import cells
+from gateway.cli.reconcile import Booked, cells, said_of
 from gateway.config.home import Home
 from gateway.errors import ConfigurationError, InvalidRequest, StateError
 
@@ -155,12 +155,22 @@ def test_dollars_of_a_bill_are_rounded_as_decimals() -> None:
     assert cells("0.000002500000", None, "99999999999.123456789012") == ["0.000002", "", "99999999999.123457"]
 
 
+def test_what_remains_of_an_invoice_is_booked_under_another_number() -> None:
+    said = said_of(Booked(1, 2, 0), "INV-1")
+    assert said.startswith("1 differences booked under 'INV-1'. 2 were booked under it before")
+    assert said.endswith("such as INV-1-2.")
+
+
 def test_reconcile_reads_a_file(tmp_path: Path) -> None:
     file = tmp_path / "costs.csv"
     file.write_text("start_time_iso,amount_value,amount_currency,line_item\n2026-11-02T00:00:00Z,0.5,usd,gpt-x\n")
     view = json.loads(run("reconcile", str(file), "--provider", "openai", "--json"))
     assert (view["their_usd"], view["agrees"]) == ("0.500000000000", False)
-    assert "0 differences booked" in run("reconcile", str(file), "--provider", "openai", "--book", "INV-1")
+    said = run("reconcile", str(file), "--provider", "openai", "--book", "INV-1")
+    assert (
+        "0 differences booked under 'INV-1'. 1 of a day and model without a request of ours cannot be booked." in said
+    )
+    assert "before" not in said
     with pytest.raises(ConfigurationError, match=r"cannot be read: No such file or directory$"):
         run("reconcile", str(tmp_path / "none.csv"), "--provider", "openai")
     file.write_bytes(b"\xff\xfe")
