@@ -3,12 +3,13 @@
 from collections.abc import Container
 
 GEMINI = "Gemini's API is not offered here"
+OLLAMA = "/api/"
 BARE = ("/", "/v1", "/v1/")
 GEMINI_CALLS = (":generateContent", ":streamGenerateContent", ":countTokens", ":embedContent", ":batchEmbedContents")
 OTHERS = (
     ("/v1beta/", GEMINI),
     ("/openai/", "Azure's addresses are not offered here"),
-    ("/api/", "Ollama's API is not offered here"),
+    (OLLAMA, "Ollama's API is not offered here"),
     ("/generate", "text-generation-inference's API is not offered here"),
 )
 ELSEWHERE = {
@@ -40,6 +41,11 @@ ELSEWHERE = {
 def is_elsewhere(path: str) -> bool:
     """Whether there is nothing for any method, though one of our addresses has this form."""
     return path in ELSEWHERE or path.endswith(GEMINI_CALLS)
+
+
+def is_ollamas(path: str) -> bool:
+    """Whether Ollama's clients ask there: they show an `error` that is a text, and no other."""
+    return path.startswith(OLLAMA) and not path.startswith(f"{OLLAMA}v1/")
 
 
 def advice(path: str, known: Container[str]) -> str:

@@ -8,12 +8,13 @@ from typing import Any, cast
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backends.endpoints.messages_events import messages_error
 from gateway import __version__
-from gateway.api.addresses import advice, is_elsewhere
+from gateway.api.addresses import advice, is_elsewhere, is_ollamas
 from gateway.api.documentation import build_documentation_router
 from gateway.api.messages import ENDPOINTS as MESSAGES
 from gateway.api.messages import MessagesPath
@@ -140,6 +141,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
     path = request.url.path
     if error.status_code == HTTPStatus.NOT_FOUND or is_elsewhere(path):
         nothing = NotFound(f"There is nothing at {path}; {advice(path, KNOWN)}.", code="not_found")
+        if is_ollamas(path):
+            return JSONResponse({"error": str(nothing)}, HTTPStatus.NOT_FOUND)
         return _refusal(request, nothing, HTTPStatus.NOT_FOUND, None)
     translated = RequestError(str(error.detail), code=HTTPStatus(error.status_code).name.lower())
     is_method = error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and path not in POSTED

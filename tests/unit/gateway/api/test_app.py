@@ -52,7 +52,6 @@ def test_elsewhere_there_is_nothing() -> None:
         ("/openai/v1/responses", "did you mean /v1/responses? Nothing stands before /v1"),
         ("/openai/v1/files", "Azure's addresses are not offered"),
         ("/api/v1/chat/completions", "did you mean /v1/chat/completions? Nothing stands before /v1"),
-        ("/api/chat", "Ollama's API is not offered"),
         ("/v1/threads/thread_1/runs", "no conversation is kept here"),
         ("/v1/evals", "models are judged by `breakeven evaluate`"),
         ("/v1/containers/c/files", "no code runs here"),
@@ -68,6 +67,12 @@ def test_a_client_with_a_wrong_base_address_is_told_what_is_wrong_with_it(path: 
     answer = TestClient(build_fastapi()).post(path, json={})
     assert answer.status_code == 404
     assert says in answer.json()["error"]["message"]
+
+
+def test_ollamas_clients_are_told_in_a_text_which_is_all_they_show() -> None:
+    answer = TestClient(build_fastapi()).post("/api/chat", json={})
+    assert answer.status_code == 404
+    assert answer.json()["error"].startswith("There is nothing at /api/chat; Ollama's API is not offered here: use an")
 
 
 def test_what_a_provider_alone_does_is_no_wrong_method_where_a_response_could_have_that_name() -> None:
