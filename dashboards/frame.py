@@ -152,7 +152,7 @@ def first_request(gateway: str) -> str:
         'printed, or one that the page <a href="/ui/keys">Keys</a> makes, in place of <code>$KEY</code>. The address '
         "is the gateway's as this web UI reaches it. For <code>auto</code> Breakeven chooses the model; the page "
         '<a href="/ui/try">Try it</a> shows its choice without calling one.</p>'
-        f'<pre class="be-secret">{escape(FIRST_REQUEST.format(gateway=gateway))}</pre></section>'
+        f'<pre class="be-secret" tabindex="0">{escape(FIRST_REQUEST.format(gateway=gateway))}</pre></section>'
     )
 
 
