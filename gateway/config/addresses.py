@@ -24,6 +24,7 @@ BACKEND_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 SSL_MODE = re.compile(r"(^|&)sslmode=")
 POSTGRESQL_OPTIONS = {"ssl", "host", "port", "prepared_statement_cache_size"}
 """What asyncpg takes; libpq's others would end the start with a stack of its own calls."""
+OWN_AUTHORITY = "the file of your own certificate authority is named by PGSSLROOTCERT in the environment"
 DATABASE_SCHEMES = {
     "sqlite": "sqlite+aiosqlite",
     "sqlite+aiosqlite": "sqlite+aiosqlite",
@@ -85,7 +86,10 @@ def parse_database_url(text: str) -> str:
     options = SSL_MODE.sub(r"\1ssl=", options)
     if driver.startswith("postgresql"):
         if unknown := _option_names(options) - POSTGRESQL_OPTIONS:
-            raise ValueError(f"leave out {', '.join(sorted(unknown))}: only sslmode, host and port may follow the ?")
+            own_authority = f"; {OWN_AUTHORITY}" if "sslrootcert" in unknown else ""
+            raise ValueError(
+                f"leave out {', '.join(sorted(unknown))}: only sslmode, host and port may follow the ?{own_authority}"
+            )
         _check_server(address.partition("/")[0])
     return f"{driver}://{address}{question}{options}"
 

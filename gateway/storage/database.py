@@ -143,6 +143,14 @@ async def require_writable(engine: AsyncEngine) -> None:
         await connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
 
 
+async def _take_all_the_time(connection: AsyncConnection) -> None:
+    """In this transaction, whatever limits the server has for statements that serve: half a migration is none, and
+    replicas that start together wait for the one that migrates."""
+    if connection.dialect.name == "postgresql":
+        for limit in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
+            await connection.execute(text(f"SET LOCAL {limit} = 0"))
+
+
 async def lock(connection: AsyncConnection, number: int) -> None:
     """Until this transaction ends nobody else passes here; SQLite has only one writer anyhow."""
     if connection.dialect.name == "postgresql":
@@ -194,6 +202,7 @@ async def migrate_engine(engine: AsyncEngine) -> None:
 async def _migrate_engine(engine: AsyncEngine, revision: str) -> None:
     try:
         async with writing(engine) as connection:
+            await _take_all_the_time(connection)
             await lock(connection, SCHEMA_LOCK)
             await connection.run_sync(bring_to, revision)
             if revision == "head":

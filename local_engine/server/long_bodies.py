@@ -1,5 +1,5 @@
 """Long bodies are read beside the event loop, in threads that nobody waits for when the process is to end: to cut
-megabytes into tokens takes seconds, and cannot be broken off."""
+megabytes into tokens, or to compile a grammar of as many, takes seconds, and cannot be broken off."""
 
 import asyncio
 import threading

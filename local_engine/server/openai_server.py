@@ -5,6 +5,7 @@ import time
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,6 +21,7 @@ from local_engine.assembly import Engine
 from local_engine.async_engine import Admission, AsyncEngine
 from local_engine.encoder import SentenceEncoder
 from local_engine.errors import EngineDraining, EngineError, InvalidRequest, QueueFull
+from local_engine.sampling.sampling_params import Constraint
 from local_engine.server.answer_stream import events, whole
 from local_engine.server.chat import Model, Prepared, prepare_chat, prepare_completion
 from local_engine.server.embeddings_endpoint import answer_embeddings
@@ -49,6 +51,8 @@ class Served:
     created: int
     encoder: SentenceEncoder | None
     long_bodies: LongBodies
+    # Apart: no long prompt waits for a grammar.
+    long_constraints: LongBodies
 
 
 def build_app(
@@ -56,7 +60,8 @@ def build_app(
 ) -> Starlette:
     """The ASGI application; starting and stopping the engine is the caller's."""
     model = Model(parts.tokenizer, parts.constraints, engine.context_window, parts.model.vocabulary_size)
-    served = Served(engine, model, model_name, int(time.time()), encoder, LongBodies(engine.draining))
+    long_bodies, long_constraints = LongBodies(engine.draining), LongBodies(engine.draining)
+    served = Served(engine, model, model_name, int(time.time()), encoder, long_bodies, long_constraints)
 
     def bound(
         endpoint: Callable[[Served, HttpRequest], Awaitable[Response]],
@@ -177,7 +182,7 @@ async def _body(http: HttpRequest) -> bytes:
 
 async def _answer(served: Served, http: HttpRequest, prepared: Prepared) -> Response:
     if prepared.constraint is not None:
-        await asyncio.to_thread(served.model.constraints.check, prepared.constraint)
+        await _check(served, prepared.constraint)
     parameter = "messages" if prepared.kind == "chat" else "prompt"
     admission = served.engine.admit(
         prepared.longest_prompt,
@@ -195,6 +200,15 @@ async def _answer(served: Served, http: HttpRequest, prepared: Prepared) -> Resp
         return encoded_response(await _unless_left(http, whole(served.engine, prepared, wire)))
     finally:
         admission.release()
+
+
+async def _check(served: Served, constraint: Constraint) -> None:
+    """Compile it beside the event loop. A long one takes many seconds, and asyncio's threads have answers to write."""
+    check = partial(served.model.constraints.check, constraint)
+    if len(constraint.source) <= READ_AT_ONCE_BYTES:
+        await asyncio.to_thread(check)
+    else:
+        await served.long_constraints.read(check)
 
 
 class AdmittedStream(StreamingResponse):

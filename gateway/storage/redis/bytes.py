@@ -28,4 +28,10 @@ async def answering(seconds: float = ANSWER_SECONDS) -> AsyncGenerator[None]:
     except ResponseError as error:
         raise StoreDown(f"Redis refuses what it is asked: {str(error)[:SHOWN_CHARACTERS]}") from error
     except (RedisError, OSError, TimeoutError) as error:
-        raise StoreDown(f"Redis does not answer ({type(error).__name__})") from error
+        raise StoreDown(f"Redis does not answer ({_reason(error)})") from error
+
+
+def _reason(error: Exception) -> str:
+    """As the client tells it (a certificate that is refused, a wrong password); its class where it tells nothing."""
+    said = " ".join(str(error).split())[:SHOWN_CHARACTERS]
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

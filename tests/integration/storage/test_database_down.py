@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.errors import DatabaseDown
-from gateway.storage.database import migrate, open_database, writing
+from gateway.storage.database import SCHEMA_LOCK, lock, migrate, open_database, writing
 from gateway.storage.database_down import is_down
 from tests.postgres_server import empty_postgres
 
@@ -156,6 +156,28 @@ async def test_connections_that_the_server_ended_are_replaced_unnoticed(postgres
         assert (await connection.execute(text("SELECT pg_backend_pid()"))).scalar() != pid
     await engine.dispose()
     await other.dispose()
+
+
+async def test_a_servers_own_time_limits_end_no_migration(postgres_directory: str) -> None:
+    """Such as an administrator sets for all statements; here while another replica migrates."""
+    url = await empty_postgres(postgres_directory)
+    other = open_database(url)
+    async with writing(other) as connection:
+        await connection.execute(text("ALTER DATABASE postgres SET lock_timeout = '10ms'"))
+    try:
+        async with writing(other) as connection:
+            await lock(connection, SCHEMA_LOCK)
+            migrating = asyncio.create_task(migrate(url))
+            waiting = text("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+            while not migrating.done() and (await connection.execute(waiting)).first() is None:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            assert not migrating.done()
+        await migrating
+    finally:
+        async with writing(other) as connection:
+            await connection.execute(text("ALTER DATABASE postgres RESET lock_timeout"))
+        await other.dispose()
 
 
 async def test_tables_of_another_role_are_said_with_what_to_do(postgres_directory: str) -> None:

@@ -122,7 +122,7 @@ def test_what_does_not_answer_is_named_with_its_fix(home: Home) -> None:
             file.write(f"redis: redis://127.0.0.1:{taken.getsockname()[1]}/0\n")
         checks = found(home)
     assert "cannot use the database" in checks["database"].detail
-    assert "does not answer" in checks["redis"].detail
+    assert "does not answer (ConnectionError: Error 111 connecting to 127.0.0.1:" in checks["redis"].detail
     assert not checks["database"].is_ok
     assert not checks["redis"].is_ok
 

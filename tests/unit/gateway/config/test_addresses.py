@@ -34,6 +34,8 @@ def test_another_database_is_refused_with_what_to_write(given: str) -> None:
 def test_an_option_that_the_driver_does_not_know_is_named() -> None:
     with pytest.raises(ValueError, match="leave out channel_binding: only sslmode, host and port"):
         parse_database_url("postgresql://u:p@h/db?sslmode=require&channel_binding=require")
+    with pytest.raises(ValueError, match=r"leave out sslrootcert: .*named by PGSSLROOTCERT in the environment"):
+        parse_database_url("postgresql://u:p@h/db?sslmode=verify-full&sslrootcert=/etc/ca.crt")
 
 
 def test_what_redis_http_and_names_look_like() -> None:

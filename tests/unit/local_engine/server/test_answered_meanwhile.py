@@ -83,6 +83,45 @@ async def test_a_constraint_is_compiled_while_others_are_answered(engine: Engine
     await running.stop()
 
 
+LONG_REGEX: dict[str, Any] = TEXT | {"guided_regex": "a" * 20_000}
+
+
+async def test_a_drain_waits_for_no_constraint_that_is_compiled(engine: Engine) -> None:
+    """It took as long as they did, and whoever waited got a 500 in plain text."""
+    held = HeldConstraints(engine.tokenizer)
+    running = engine.serve()
+    running.start()
+    app = build_app(running, replace(engine, constraints=held), model_name="tiny")
+    async with client_of(app) as client:
+        asked = [asyncio.create_task(client.post("/v1/completions", json=LONG_REGEX)) for _ in range(AT_ONCE + 2)]
+        assert await asyncio.to_thread(held.has_begun.wait, 60)
+        assert await running.drain(60)
+        answers = await asyncio.wait_for(asyncio.gather(*asked), 60)
+        assert {answer.json()["error"]["code"] for answer in answers} == {"engine_draining"}
+        held.may_go_on.set()
+    await running.stop()
+
+
+async def test_answers_are_written_while_many_long_constraints_are_compiled(engine: Engine) -> None:
+    """asyncio has 32 threads at most, and what tells log-probabilities needs one."""
+    held = HeldConstraints(engine.tokenizer)
+    running = engine.serve()
+    running.start()
+    app = build_app(running, replace(engine, constraints=held), model_name="tiny")
+    async with client_of(app) as client:
+        asked = [asyncio.create_task(client.post("/v1/completions", json=LONG_REGEX)) for _ in range(33)]
+        while not held.has_begun.is_set():
+            await asyncio.sleep(0.001)
+        body = TEXT | {"max_tokens": 0, "echo": True, "logprobs": 1}
+        answer = await asyncio.wait_for(client.post("/v1/completions", json=body), 30)
+        assert answer.status_code == 200
+        held.may_go_on.set()
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+    await running.stop()
+
+
 class HeldTokenizer(Tokenizer):
     """Stands still inside a text until it may go on."""
 
