@@ -16,8 +16,9 @@ class Dialect:
     `call_lacks` inside the tool calls of one.
     `asks_for_usage` is False where a stream brings its usage unasked and `stream_options` is refused.
     `says_400_of_keys`: as `google_status` has it. `takes_cache_marks`: it knows Anthropic's `cache_control`, because it
-    passes chats on to Anthropic. `thoughts` are the names under which it wants to read again what was thought before an
-    answer; `needs_thoughts`: with tool calls it refuses a conversation in which an answer lacks one.
+    passes chats on to Anthropic; `refuses_cache_marks`: it refuses a chat with one. `thoughts` are the names under
+    which it wants to read again what was thought before an answer; `needs_thoughts`: with tool calls it refuses a
+    conversation in which an answer lacks one.
     """
 
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -27,6 +28,7 @@ class Dialect:
     asks_for_usage: bool = True
     says_400_of_keys: bool = False
     takes_cache_marks: bool = False
+    refuses_cache_marks: bool = False
     thoughts: tuple[str, ...] = ()
     needs_thoughts: bool = False
 
@@ -41,7 +43,7 @@ _SIGNED: Final = frozenset({"extra_content"})
 """Where Gemini's calls carry their thought signatures."""
 
 DIALECTS: Final[Mapping[str, Dialect]] = {
-    "openai": Dialect(renames={"max_tokens": "max_completion_tokens"}),
+    "openai": Dialect(renames={"max_tokens": "max_completion_tokens"}, refuses_cache_marks=True),
     "deepseek": Dialect(
         renames={"max_completion_tokens": "max_tokens"}, thoughts=("reasoning_content",), needs_thoughts=True
     ),
@@ -50,6 +52,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         lacks=_OPENAI_ALONE | {"logit_bias", "logprobs", "prediction", "prompt_cache_key", "top_logprobs"},
         message_lacks=_THOUGHTS,
         call_lacks=_SIGNED,
+        refuses_cache_marks=True,
     ),
     "mistral": Dialect(
         renames={"max_completion_tokens": "max_tokens", "seed": "random_seed"},
@@ -57,6 +60,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         message_lacks=_THOUGHTS | {"annotations", "audio", "function_call", "name", "reasoning", "refusal"},
         call_lacks=_SIGNED,
         asks_for_usage=False,
+        refuses_cache_marks=True,
     ),
     "fireworks": Dialect(call_lacks=_SIGNED),
     "openrouter": Dialect(lacks=frozenset({"models", "preset", "route"}), takes_cache_marks=True),

@@ -3,7 +3,7 @@
 The answer's way back is openai.py.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from backends.dialects import PLAIN, Dialect
 from backends.errors import UpstreamRejected
 from backends.formats.answer_schema import without_value
-from backends.formats.json_splice import NotAnObject, find_members, splice
+from backends.formats.json_splice import Member, NotAnObject, find_members, splice
 from backends.formats.openai import error_body
 from backends.formats.past_thinking import OUR_MARKS, with_every_thought, without_our_reasoning
 from backends.protocol import Call
@@ -46,12 +46,15 @@ _DECIDED_ON: Final = frozenset(
 )
 """Servers written in Go take a name in any letters, the last one wins, and we read one way of writing it."""
 _ASKED_FOR_USAGE: Final = (b'{"include_usage":true}', b'{"include_usage": true}')  # as clients' libraries write it
+_MARK: Final = b'"cache_control"'
+_MARKS: Final = frozenset({"cache_control"})
 _HAS_USAGE_CHUNK: Final = frozenset({"chat.completions", "completions"})
 
 
 def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
     """The caller's JSON with our model, our cache salt and a request for usage, in the provider's dialect; every other
-    byte is the caller's, save for thinking that a provider refuses, or misses, and Hugging Face's name for a schema.
+    byte is the caller's, save for thinking and cache marks that a provider refuses, thinking that it misses, and
+    Hugging Face's name for a schema.
 
     A renamed field's value moves unless the caller gave both. A `cache_salt` of the caller's own is removed: sharing
     another tenant's prefix cache is not theirs to choose.
@@ -78,8 +81,10 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
         is_strict = dialect.message_lacks or dialect.call_lacks or dialect.needs_thoughts
         if is_strict and (messages := members.get("messages")):
             said = _without(dialect.message_lacks, call.body[messages.start : messages.end])
-            said = _without_in_calls(dialect.call_lacks, said)
+            said = _without_in("tool_calls", dialect.call_lacks, said)
             edits["messages"] = with_every_thought(said) if dialect.needs_thoughts else said
+        if dialect.refuses_cache_marks and call.operation == "chat.completions" and _MARK in call.body:
+            edits |= _without_marks(call.body, members, edits)
         has_ours = call.operation == "responses" and any(mark in call.body for mark in OUR_MARKS)
         if has_ours and (items := members.get("input")):
             edits["input"] = without_our_reasoning(call.body[items.start : items.end])
@@ -115,8 +120,8 @@ def _without(names: frozenset[str], objects: bytes) -> bytes:
     return msgspec.json.encode([{name: fields[name] for name in fields if name not in names} for fields in found])
 
 
-def _without_in_calls(names: frozenset[str], messages: bytes) -> bytes:
-    """The same for what stands in the tool calls of messages."""
+def _without_in(member: str, names: frozenset[str], messages: bytes) -> bytes:
+    """The same for the objects in a list of each message: its parts, its tool calls."""
     if not any(b'"%b"' % name.encode() in messages for name in names):
         return messages
     try:
@@ -125,10 +130,21 @@ def _without_in_calls(names: frozenset[str], messages: bytes) -> bytes:
         return messages
     changed = False
     for message in found:
-        if (calls := message.get("tool_calls")) is not None and (kept := _without(names, bytes(calls))) != bytes(calls):
-            message["tool_calls"] = msgspec.Raw(kept)
+        if (inner := message.get(member)) is not None and (kept := _without(names, bytes(inner))) != bytes(inner):
+            message[member] = msgspec.Raw(kept)
             changed = True
     return msgspec.json.encode(found) if changed else messages
+
+
+def _without_marks(body: bytes, members: Mapping[str, Member], edits: Mapping[str, bytes | None]) -> dict[str, bytes]:
+    """A chat's messages and tools without Anthropic's cache marks."""
+    kept: dict[str, bytes] = {}
+    for name in members.keys() & {"messages", "tools"}:
+        objects = edits.get(name) or body[members[name].start : members[name].end]
+        for inner in ("content", "tool_calls"):
+            objects = _without_in(inner, _MARKS, objects)
+        kept[name] = _without(_MARKS, objects)
+    return kept
 
 
 def _with_usage(options: bytes) -> bytes:

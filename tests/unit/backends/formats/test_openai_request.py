@@ -145,3 +145,32 @@ def test_openrouter_is_not_told_of_other_models_than_the_one_that_was_decided_on
         "model": "up/model-1",
         "provider": {"sort": "price"},
     }
+
+
+MARK = b'"cache_control":{"type":"ephemeral"}'
+MARKED = (
+    b'{"model":"a","messages":[{"role":"system","content":"say \\"cache_control\\"",' + MARK + b"},"
+    b'{"role":"user","content":[{"type":"text","text":"hi",' + MARK + b"}]},"
+    b'{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"},'
+    + MARK
+    + b"}]}],"
+    b'"tools":[{"type":"function","function":{"name":"f"},' + MARK + b"}]}"
+)
+
+
+@pytest.mark.parametrize("provider", [name for name, dialect in DIALECTS.items() if dialect.refuses_cache_marks])
+def test_cache_marks_are_kept_from_those_who_refuse_them(provider: str) -> None:
+    assert build_body(make_call(MARKED), DIALECTS[provider]) == MARKED.replace(b"," + MARK, b"").replace(
+        b'"model":"a"', b'"model":"up/model-1"'
+    )
+    unmarked = MARKED.replace(b"," + MARK, b"").replace(b":[", b": [")
+    assert build_body(make_call(unmarked), DIALECTS[provider]) == unmarked.replace(b'"a"', b'"up/model-1"')
+
+
+def test_cache_marks_stay_for_all_others_and_in_what_is_no_chat() -> None:
+    said = MARKED.replace(b'"model":"a"', b'"model":"up/model-1"')
+    assert build_body(make_call(MARKED), DIALECTS["openrouter"]) == build_body(make_call(MARKED)) == said
+    assert build_body(make_call(MARKED, operation="responses"), DIALECTS["openai"]) == said
+    for odd in (b'"x"', b'[1,"cache_control"]', b'{"cache_control":1}'):
+        body = b'{"model":"up/model-1","messages":' + odd + b"}"
+        assert build_body(make_call(body), DIALECTS["openai"]) == body
