@@ -153,7 +153,7 @@ def _turns(messages: object) -> Iterator[Turn]:
             call_id = text_of(message, "tool_call_id") or text_of(message, "name")
             if call_id is None:
                 raise invalid(f"{where}.tool_call_id", "must name the call that this answers")
-            yield Turn("user", (ToolResult(call_id, parts, mark),))
+            yield Turn("user", (_result(call_id, parts, mark),))
         else:
             raise invalid(f"{where}.role", "must be system, developer, user, assistant or tool")
 
@@ -163,6 +163,14 @@ def _marked(parts: tuple[Part, ...], mark: Fields | None) -> tuple[Part, ...]:
     if not mark or not parts or parts[-1].cache_control:
         return parts
     return (*parts[:-1], replace(parts[-1], cache_control=mark))
+
+
+def _result(call_id: str, parts: tuple[Part, ...], mark: Fields | None) -> ToolResult:
+    """Its parts' mark is its own: Anthropic's clouds refuse one inside a result."""
+    marks = [part.cache_control for part in parts if part.cache_control]
+    return ToolResult(
+        call_id, tuple(replace(part, cache_control=None) for part in parts), mark or next(iter(marks), None)
+    )
 
 
 def _parts(content: object, where: str) -> Iterator[Part]:

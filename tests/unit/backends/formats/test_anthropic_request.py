@@ -273,6 +273,16 @@ def test_a_mark_on_a_message_a_call_or_a_tool_is_on_what_it_became() -> None:
     assert marks_in([system, user, on_a_call, *results], [])[2] == [False, True, False]
 
 
+def test_a_mark_inside_a_tools_result_is_on_the_result() -> None:
+    content: list[Json] = [{"type": "text", "text": "1"}, {"type": "text", "text": "2"} | MARK]
+    result: Json = {"role": "tool", "tool_call_id": "c1", "content": content}
+    messages = cast(
+        list[Json], translate({"messages": [*HI, {"role": "assistant", "tool_calls": [CALL]}, result]})["messages"]
+    )
+    plain = [{"type": "text", "text": "1"}, {"type": "text", "text": "2"}]
+    assert messages[-1]["content"] == [{"type": "tool_result", "tool_use_id": "c1", "content": plain} | MARK]
+
+
 def test_a_message_marked_twice_keeps_the_mark_of_its_part() -> None:
     part: Json = {"type": "text", "text": "a", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
     assert translate({"messages": [{"role": "user", "content": [part]} | MARK]})["messages"] == [
