@@ -40,6 +40,7 @@ PROBLEMS = {
     "tuple_type": "must be a list, as in [one, two]",
     "string_type": "must be text",
     "literal_error": "must be {expected}",
+    "enum": "must be {expected}",
     "too_short": "names too few: at least {min_length}",
     "greater_than": "must be above {gt}",
     "greater_than_equal": "must be at least {ge}",

@@ -10,6 +10,7 @@ from rich.table import Table
 from gateway.cli.asked import Since, Until, read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
+from gateway.errors import InvalidRequest
 from gateway.reports.what_if_views import WhatIfQuery, WhatIfView
 
 
@@ -41,8 +42,10 @@ def command(
     view = asyncio.run(_ask(query))
     if as_json:
         print(view.model_dump_json(indent=2))
-    else:
+    elif view.answers:
         show(view, Console(highlight=False))
+    else:
+        raise InvalidRequest(why_nothing(view))
 
 
 async def _ask(query: WhatIfQuery) -> WhatIfView:
@@ -73,10 +76,18 @@ def show(view: WhatIfView, console: Console) -> None:
             f"{one.price_basis} price, {one.speed_basis} speed",
         )
     show_table(table)
-    if view.answers:
-        console.print(view.answers[0].verdict)
+    console.print(view.answers[0].verdict)
     for refused in view.refused:
         console.print(f"- {refused.model} on {refused.gpu}: {refused.reason}")
+
+
+def why_nothing(view: WhatIfView) -> str:
+    """Why no GPU or model was computed: once where it is one reason for all."""
+    reasons = list(dict.fromkeys(one.reason for one in view.refused))
+    if len(reasons) == 1:
+        return f"Nothing to compare: {reasons[0].rstrip('.')}."
+    said = "; ".join(f"{one.model} on {one.gpu}: {one.reason.rstrip('.')}" for one in view.refused)
+    return f"Nothing to compare: {said}."
 
 
 def break_even(utilisation: float | None) -> str:

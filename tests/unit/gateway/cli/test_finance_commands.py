@@ -143,6 +143,17 @@ def test_a_forecast_says_how_the_budget_fares() -> None:
     assert "Budget $5.00" in run("forecast", "--history", "900", "--budget-usd", "5")
 
 
+def test_a_status_that_is_none_is_told_which_there_are() -> None:
+    said = " ".join(run("logs", "--status", "done", exit_code=2).replace("│", " ").split())
+    assert "status must be 'completed', 'partial'" in said
+
+
+def test_a_what_if_of_no_gpu_of_the_table_says_what_there_is_and_shows_no_empty_table() -> None:
+    with pytest.raises(InvalidRequest, match=r"^Nothing to compare: 'h100' is not in the table; it has nvidia-l4-24gb"):
+        run("what-if", "--gpu", "h100")
+    assert json.loads(run("what-if", "--gpu", "h100", "--json"))["answers"] == []
+
+
 def test_a_what_if_names_its_sources() -> None:
     words = ("--gpu", "nvidia-h100-sxm-80gb", "--model", "llama-3.1-8b-instruct", "--since", "2026-10-20")
     [answer] = json.loads(run("what-if", *words, "--json"))["answers"]
