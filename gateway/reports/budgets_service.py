@@ -1,19 +1,22 @@
 """Monthly budgets beside what is spent of them and where the month is heading. Knows protocols; reads no clock."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Literal
 
 from gateway.limits.values import BudgetScope
 from gateway.moments import moment_of
 from gateway.reports.daily_costs import BudgetBurn, DailyCost, DailyHistory
-from gateway.reports.daily_history import HISTORY_DAYS, read_daily_costs
+from gateway.reports.daily_history import HISTORY_DAYS, read_budgets_costs, read_daily_costs
 from gateway.stores import Budget, BudgetStore
-from gateway.sums import Dimension, ReportStore
+from gateway.sums import ReportStore
 
 LookAhead = Callable[[DailyHistory, int, date], BudgetBurn | None]
 """(days, budget in pico-USD, today) -> how the budget fares by complete days; None where they are too few."""
+
+OWNED: tuple[Literal["team", "project"], ...] = ("team", "project")
 
 Days = tuple[tuple[DailyCost, ...], tuple[DailyCost, ...]]
 
@@ -57,7 +60,9 @@ class BudgetsService:
         self._kept = {whose: kept for whose, kept in self._kept.items() if whose in there}
         if of_team is not None:
             wanted = [one for one in wanted if (one.scope, one.name) == ("team", of_team)]
-        return [await self._standing(budget) for budget in wanted]
+        now_us = self._now_us()
+        histories = await self._histories(wanted, now_us)
+        return [await self._standing(one, histories[one.scope, one.name], now_us) for one in wanted]
 
     async def set(self, budget: Budget) -> None:
         """Make or replace the one of its scope and name."""
@@ -71,10 +76,20 @@ class BudgetsService:
         await self._take_over()
         return True
 
-    async def _standing(self, budget: Budget) -> Standing:
-        now_us = self._now_us()
+    async def _histories(self, budgets: Sequence[Budget], now_us: int) -> dict[tuple[str, str], DailyHistory]:
+        found: dict[tuple[str, str], DailyHistory] = {}
+        for scope in OWNED:
+            names = [one.name for one in budgets if one.scope == scope]
+            read = await read_budgets_costs(self._reports, scope, names, now_us, HISTORY_DAYS)
+            found |= {(scope, name): history for name, history in read.items()}
+        for one in budgets:
+            if one.scope == "all":
+                of_all = await read_daily_costs(self._reports, {}, now_us, HISTORY_DAYS, of_budget=True)
+                found[one.scope, one.name] = of_all
+        return found
+
+    async def _standing(self, budget: Budget, history: DailyHistory, now_us: int) -> Standing:
         today = moment_of(now_us).date()
-        history = await read_daily_costs(self._reports, _filters(budget), now_us, HISTORY_DAYS, of_budget=True)
         spent = sum(day.cost_pico_usd for day in history.month) + history.today_pico_usd
         whose, asked = (budget.scope, budget.name), (budget.month_pico_usd, (history.complete, history.month))
         kept = self._kept.get(whose)
@@ -83,7 +98,3 @@ class BudgetsService:
             kept = self._kept[whose] = (*asked, burn)
         burn = None if kept[2] is None else kept[2].with_today(history.today_pico_usd, today)
         return Standing(budget, spent, burn, len(history.complete))
-
-
-def _filters(budget: Budget) -> dict[Dimension, str | None]:
-    return {} if budget.scope == "all" else {budget.scope: budget.name}

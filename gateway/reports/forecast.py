@@ -129,6 +129,8 @@ def _simulate(costs: FloatArray, days: int, generator: np.random.Generator) -> t
 
 
 def _draw(costs: FloatArray, days: int, generator: np.random.Generator) -> tuple[Method, FloatArray]:
+    if not costs.any():
+        return "mean of the days seen", np.zeros((days, PATHS))
     scale = float(np.abs(costs).mean())  # a refund may be larger than all that was spent
     if len(costs) < LEAST_DAYS_FOR_A_LEVEL or float(costs.std()) <= 1e-9 * max(scale, 1.0):
         return "mean of the days seen", _simulate_mean(costs, days, generator)

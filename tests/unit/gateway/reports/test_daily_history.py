@@ -1,13 +1,17 @@
 """Daily costs as forecasts and budgets read them: complete days without a gap, and today apart."""
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
+from typing import Literal
 
 import pytest
 
 from gateway.reports.daily_costs import DailyCost, DailyHistory
-from gateway.reports.daily_history import read_daily_costs
+from gateway.reports.daily_history import MANY, read_budgets_costs, read_daily_costs
+from gateway.storage.sql.reports import SqlReports
 from gateway.sums import Sums, SumsQuery
 from tests.unit.gateway.api.memory_stores import OneSum
+from tests.unit.gateway.reports.month import NOW_US, Month
 
 COSTS = {date(2026, 11, 1): 1, date(2026, 11, 2): 2, date(2026, 11, 4): 4}
 
@@ -50,6 +54,32 @@ async def test_complete_days_and_today(began: datetime, days: int, costs: list[t
 async def test_an_empty_ledger_has_no_days() -> None:
     found = await read_daily_costs(Ledger(None), {}, us(datetime(2026, 10, 1, tzinfo=UTC)), 60)
     assert found == DailyHistory((), (), 0)
+
+
+@pytest.mark.parametrize("scope", ["team", "project"])
+async def test_of_many_budgets_the_sums_are_read_once_and_say_the_same(
+    month: Month, scope: Literal["team", "project"]
+) -> None:
+    """2,000 budgets were 4,000 questions, and the page gave up before they were answered."""
+    reports = Counted(month.database)
+    names = [*sorted({getattr(entry.intent, scope) or "none" for entry in month.entries}), *map(str, range(MANY))]
+    each = {name: await read_daily_costs(reports, {scope: name}, NOW_US, 90, of_budget=True) for name in names}
+    assert any(day.cost_pico_usd for history in each.values() for day in history.complete)
+    reports.asked = 0
+    assert await read_budgets_costs(reports, scope, names, NOW_US, 90) == each
+    assert reports.asked == 1
+    assert await read_budgets_costs(reports, scope, names, NOW_US, 90, most_groups=1) == each
+    assert reports.asked == 2 + len(names), "too many groups of others: one by one"
+
+
+class Counted(SqlReports):
+    """Knows how often sums were asked for."""
+
+    asked = 0
+
+    async def sums(self, query: SumsQuery) -> Sequence[Sums]:
+        self.asked += 1
+        return await super().sums(query)
 
 
 def days_of(costs: list[tuple[int, int]]) -> tuple[DailyCost, ...]:
