@@ -1,8 +1,11 @@
 """What tests of several rooms share."""
 
+import fcntl
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,20 +29,37 @@ for name in [name for name in os.environ if name.lower() in ("http_proxy", "http
 # for one whose core another worker has.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-TOGETHER = ("tests/browser/", "tests/engine/test_")
-"""Files that share a browser with its servers, or a model: each worker that gets one of them makes all that anew."""
+TOGETHER = {
+    "tests/browser/": "browser",
+    "tests/engine/test_": "engine",
+    "tests/unit/local_engine/": "engine",
+}
+"""Files that share a browser with its servers, or a model and transformers, which alone takes as long to import as all
+that the other tests do: each worker that gets one of them makes all that anew."""
 
 
 class ByWhatIsShared(LoadFileScheduling):
     """A file to a worker, and what shares more than a file to one as well."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((start for start in TOGETHER if nodeid.startswith(start)), super()._split_scope(nodeid))
+        shared = (name for start, name in TOGETHER.items() if nodeid.startswith(start))
+        return next(shared, super()._split_scope(nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
     return ByWhatIsShared(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """On a clean clone one worker before the others: what it compiles they read, where each compiled it for itself."""
+    here = Path(__file__)
+    with here.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if sys.dont_write_bytecode or any(here.parent.glob("unit/*/__pycache__")):
+            fcntl.flock(lock, fcntl.LOCK_UN)
+        return (yield)
 
 
 @pytest.fixture
