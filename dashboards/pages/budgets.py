@@ -1,5 +1,6 @@
 """What may be spent in a month, how much of it is gone, and where it is heading."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 from typing import Any
@@ -16,7 +17,7 @@ BUDGETS = "/admin/v1/budgets"
 SCOPES = {"all": "Everything", "team": "A team", "project": "A project"}
 FORECAST_DAYS = 30
 NEAR, LIKELY = 0.8, 0.5
-MOST_KEYS = 50
+MOST_KEYS = MOST_BUDGETS = 50
 KEY_COLUMNS = [
     Column("Key"),
     Column("Team"),
@@ -35,21 +36,47 @@ async def build(view: View) -> None:
     with panel(f"Budgets for {month}", note):
         if sees_all:
             html(failing_note(await view.gateway.get("/admin/v1/notices")))
-        if found["budgets"]:
-            html(_table(found["budgets"]))
+        find = view.query("find") or ""
+        shown = most_used(found["budgets"], find)
+        if find or len(shown) < len(found["budgets"]):
+            html(search(find, len(shown), len(found["budgets"])))
+        if shown:
+            html(_table(shown))
+        elif find:
+            html(markup.message("No such budget", "No budget has all of these words in its name."))
         else:
             advice = "Set one below and this page says when it will be spent." if may_write else "Finance can set one."
             html(markup.message("No budgets yet", advice))
         if may_write:
-            await _setter(view, found["budgets"])
+            await _setter(view, shown)
     team = view.query("team")
     whose = team or ("everything" if sees_all else "your team")
     with panel(f"Spend by day and the next {FORECAST_DAYS} days", f"US dollars, {whose}, UTC days."):
-        teams = [one["name"] for one in found["budgets"] if one["scope"] == "team"]
+        teams = [one["name"] for one in shown if one["scope"] == "team"]
         await _forecast(view, team, teams if sees_all else [])
     if view.session.may("keys.read", "team.read"):
         with panel("Budgets of keys", "A key that has spent its budget is refused until the next window."):
             await _keys(view)
+
+
+def most_used(budgets: Sequence[dict[str, Any]], find: str) -> list[dict[str, Any]]:
+    """Those with every word of `find` in their name; of more than a page holds the ones that have used most."""
+    words = find.casefold().split()
+    matching = [one for one in budgets if all(word in budget_name(one).casefold() for word in words)]
+    if len(matching) <= MOST_BUDGETS:
+        return matching
+    return sorted(matching, key=lambda one: -one["spent_share"])[:MOST_BUDGETS]
+
+
+def search(find: str, shown: int, there_are: int) -> str:
+    """A way to the budgets that are not shown."""
+    said = f"{shown:,} of {there_are:,} budgets; of more than {MOST_BUDGETS} those that have used most."
+    return (
+        '<form class="be-filters" method="get" action="/ui/budgets" role="search">'
+        f'<label class="be-field">Team or project<input type="search" name="find" value="{escape(find)}" '
+        'maxlength="200"></label><button class="be-button" type="submit">Search</button></form>'
+        f'<p class="be-note be-hint">{said}</p>'
+    )
 
 
 def failing_note(notices: dict[str, Any]) -> str:

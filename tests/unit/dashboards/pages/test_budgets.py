@@ -1,6 +1,8 @@
-"""What the page Budgets says of notices."""
+"""What the page Budgets says of notices, and which of many budgets it shows."""
 
-from dashboards.pages.budgets import failing_note
+from typing import Any
+
+from dashboards.pages.budgets import MOST_BUDGETS, failing_note, most_used, search
 
 MINUTE = 60_000_000
 
@@ -11,3 +13,14 @@ def test_only_a_notice_that_waits_is_spoken_of() -> None:
     assert "A notice of a budget waits to be sent" in said
     assert "Since 1 Jan 1970 00:01:00 UTC: &lt;500&gt;. Last tried 1 Jan 1970 00:03:00 UTC, again about" in said
     assert failing_note({**waits, "failing_since_us": None}) == ""
+
+
+def test_of_many_budgets_those_that_have_used_most_are_shown_and_all_are_found() -> None:
+    many: list[dict[str, Any]] = [{"scope": "team", "name": f"red-{n}", "spent_share": n / 1000} for n in range(2000)]
+    shown = most_used(many, "")
+    assert [one["name"] for one in shown] == [f"red-{n}" for n in range(1999, 1999 - MOST_BUDGETS, -1)]
+    assert most_used(many, "TEAM red-17 ") == [one for one in reversed(many) if "red-17" in one["name"]][:MOST_BUDGETS]
+    assert [one["name"] for one in most_used(many, "red-1234")] == ["red-1234"]
+    assert most_used(many[:MOST_BUDGETS], "") == many[:MOST_BUDGETS], "as they come where all are shown"
+    assert "50 of 2,000 budgets" in search('"<', 50, 2000)
+    assert 'value="&quot;&lt;"' in search('"<', 50, 2000)
