@@ -1,7 +1,7 @@
 """Against transformers in float32 on the same weights: greedy ids, logits, and the same ids in every configuration."""
 
 from collections.abc import Sequence
-from itertools import islice, takewhile
+from itertools import islice
 
 import pytest
 import torch
@@ -29,22 +29,15 @@ def hundred_prompts(engine: Engine) -> list[list[int]]:
 def reference_logits(reference: Reference, requests: Sequence[Request]) -> list[torch.Tensor]:
     """transformers' logits at every position from which our engine drew a token.
 
-    Shorter requests are padded behind their end, which no earlier position can see. What they all begin with, such as a
-    template's first lines, transformers computes once.
+    Shorter requests are padded behind their end, which no earlier position can see.
     """
-    starts = [request.token_ids[: request.prompt_tokens - 1] for request in requests]
-    columns = takewhile(lambda column: len(set(column)) == 1, zip(*starts, strict=False))
-    shared = len(list(columns)) if len(requests) > 1 else 0
     longest = max(len(request.token_ids) for request in requests)
     ids = torch.zeros(len(requests), longest, dtype=torch.int64)
     for row, request in enumerate(requests):
         ids[row, : len(request.token_ids)] = torch.tensor(request.token_ids)
-    cache = reference.model(ids[:1, :shared], use_cache=True).past_key_values if shared else None
-    if cache is not None:
-        cache.batch_repeat_interleave(len(requests))
-    hidden = reference.model(ids[:, shared:], past_key_values=cache).last_hidden_state
+    hidden = reference.model(ids).last_hidden_state
     return [
-        reference.lm_head(hidden[row, request.prompt_tokens - 1 - shared : len(request.token_ids) - 1 - shared])
+        reference.lm_head(hidden[row, request.prompt_tokens - 1 : len(request.token_ids) - 1])
         for row, request in enumerate(requests)
     ]
 
