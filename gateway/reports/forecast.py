@@ -33,6 +33,10 @@ LEAST_DAYS_FOR_WEEKS = 3 * WEEK
 LEAST_DAYS_FOR_A_LEVEL = 10
 LEAST_DAYS = 2
 PATHS = 1000
+SLOPE_LOST = 3.0
+"""How often a slope is lost, by a share a day, within as many days as were seen. Growth that goes on for ever makes of a
+first month's $10 to $40 a day billions within the year; damped it lasts as long as there is reason to think so (Gardner
+and McKenzie, 1985). Chosen by made series of seven kinds: docs/decisions/damped-forecasts.md."""
 HORIZON = 366
 """Days are always drawn this far ahead: a day has one forecast, whatever is asked around it."""
 UNUSUAL_SCORE = 4.0
@@ -150,6 +154,9 @@ def _draw(costs: FloatArray, days: int, generator: np.random.Generator) -> tuple
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a fit that stops early still simulates; the backtest in the tests judges it
         fitted = model.fit(disp=False)
+    if is_weekly:
+        slope = model.state_names.index("trend")
+        model.ssm["transition", slope, slope] = 1.0 - SLOPE_LOST / len(costs)
     # From the end of the data, with the level, slope and weekdays as uncertain as the data leave them.
     drawn = fitted.simulate(days, anchor="end", repetitions=PATHS, rng=generator)
     paths = np.asarray(drawn, dtype=np.float64).reshape(days, PATHS)

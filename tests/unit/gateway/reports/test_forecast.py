@@ -44,6 +44,21 @@ def test_nine_totals_of_ten_lie_within_the_interval() -> None:
     assert inside >= 10
 
 
+def test_growth_by_as_many_dollars_a_day_does_not_become_growth_by_shares_for_ever() -> None:
+    inside = 0
+    for seed in range(8):
+        series = make_series(45 + 90, seed, growth=0.1, noise=0.15)
+        total = forecast(make_history(series[:45]), 90, generator=generator()).total
+        inside += total.low_pico_usd <= sum(series[45:]) * USD <= total.high_pico_usd
+    assert inside >= 7
+
+
+def test_a_year_after_a_month_of_growth_is_no_multiple_of_what_was_never_seen() -> None:
+    ramp = [10 + day for day in range(30)]
+    year = forecast(make_history(ramp), 365, generator=generator()).total
+    assert 365 * 30 * USD < year.middle_pico_usd < 365 * 120 * USD
+
+
 def test_weekends_are_expected() -> None:
     predicted = forecast(make_history(make_series(56, 3)), 7, generator=generator())
     assert predicted.method == "level, slope and weekdays"
