@@ -34,9 +34,9 @@ LEAST_DAYS_FOR_A_LEVEL = 10
 LEAST_DAYS = 2
 PATHS = 1000
 SLOPE_LOST = 3.0
-"""How often a slope is lost, by a share a day, within as many days as were seen. Growth that goes on for ever makes of a
-first month's $10 to $40 a day billions within the year; damped it lasts as long as there is reason to think so (Gardner
-and McKenzie, 1985). Chosen by made series of seven kinds: docs/decisions/damped-forecasts.md."""
+"""How often a slope is lost, by a share a day, within as many days as were seen. Growth that goes on for ever makes of
+a first month's $10 to $40 a day billions within the year; damped it lasts as long as there is reason to think so
+(Gardner and McKenzie, 1985). Chosen by made series of seven kinds: docs/decisions/damped-forecasts.md."""
 HORIZON = 366
 """Days are always drawn this far ahead: a day has one forecast, whatever is asked around it."""
 UNUSUAL_SCORE = 4.0
