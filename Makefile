@@ -73,6 +73,11 @@ clean:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Breakeven needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -m venv .venv
 
+# The pip that comes with Python 3.11 takes twice as long as newer ones.
+.venv/.pip: .venv/bin/python
+	@$(BIN)/python $(INSTALL) 'pip>=25.1'
+	@touch $@
+
 .venv-clients/.installed: .venv/bin/python tests/clients/constraints.txt tests/clients/node/package-lock.json
 	@echo "Installing the client libraries into .venv-clients (once; about a minute)"
 	@$(PYTHON) -m venv .venv-clients
@@ -81,13 +86,12 @@ clean:
 	@if command -v npm >/dev/null; then cd tests/clients/node && npm ci --silent --no-audit --no-fund; else echo "No npm here: the Node clients are skipped"; fi
 	@touch $@
 
-.venv/.serve: .venv/bin/python pyproject.toml constraints.txt
+.venv/.serve: .venv/.pip pyproject.toml constraints.txt
 	@echo "Installing Breakeven and its engine into .venv (once; a few minutes)"
 	@$(PIP) -e '.[engine,reports,ui]'
 	@touch $@
 
-.venv/.dev: .venv/bin/python pyproject.toml constraints.txt
+.venv/.dev: .venv/.pip pyproject.toml constraints.txt
 	@echo "Installing Breakeven with everything its tests need into .venv (once; a few minutes)"
-	@$(BIN)/python $(INSTALL) --upgrade 'pip>=25.1'
 	@$(PIP) -e '.[engine,train,postgres,redis,reports,litellm,ui,otel]' --group dev
 	@touch $@ .venv/.serve
