@@ -34,7 +34,8 @@ class Patience:
 class Pulse:
     """A pipe to one child, in the parent; `descriptor` is the child's end."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
         self._heard, self.descriptor = os.pipe()
         os.set_blocking(self._heard, False)
 
@@ -46,15 +47,16 @@ class Pulse:
         """The child has its end; ours goes."""
         os.close(self.descriptor)
 
-    async def stops(self, patience: Patience) -> None:
-        """Returns when the child, which had begun to beat, no longer does; also when it has ended."""
+    async def stops(self) -> float:
+        """Returns when the child, which had begun to beat, no longer does (or ended): seconds without a beat."""
         missed = None
-        while missed is None or missed < patience.looks:
-            await asyncio.sleep(patience.look_seconds)
+        while missed is None or missed < self._patience.looks:
+            await asyncio.sleep(self._patience.look_seconds)
             if self._was_heard():
                 missed = 0
             elif missed is not None:
                 missed += 1
+        return missed * self._patience.look_seconds
 
     def close(self) -> None:
         os.close(self._heard)

@@ -64,29 +64,19 @@ class Supervisor:
             return COULD_NOT_START
 
     async def _run_once(self) -> int:
-        if self.patience is None:
-            return await self._watched(None, None)
-        pulse = Pulse()
-        try:
-            return await self._watched(pulse, self.patience)
-        finally:
-            pulse.close()
-
-    async def _watched(self, pulse: Pulse | None, patience: Patience | None) -> int:
-        process = await self._started(pulse)
-        self.pid = process.pid
-        watching = None
-        if pulse is not None and patience is not None:
-            watching = asyncio.create_task(self._kill_when_still(process, pulse, patience))
-        try:
-            return await process.wait()
-        except asyncio.CancelledError:
-            await asyncio.shield(self._end(process))
-            raise
-        finally:
-            self.pid = None
-            if watching is not None:
-                watching.cancel()
+        with contextlib.nullcontext() if self.patience is None else contextlib.closing(Pulse(self.patience)) as pulse:
+            process = await self._started(pulse)
+            self.pid = process.pid
+            watching = None if pulse is None else asyncio.create_task(self._kill_when_still(process, pulse))
+            try:
+                return await process.wait()
+            except asyncio.CancelledError:
+                await asyncio.shield(self._end(process))
+                raise
+            finally:
+                self.pid = None
+                if watching is not None:
+                    watching.cancel()
 
     async def _started(self, pulse: Pulse | None) -> asyncio.subprocess.Process:
         inherited = {name: value for name, value in os.environ.items() if name not in self.withheld}
@@ -106,15 +96,15 @@ class Supervisor:
             if pulse is not None:
                 pulse.left_to_child()
 
-    async def _kill_when_still(self, process: asyncio.subprocess.Process, pulse: Pulse, patience: Patience) -> None:
+    async def _kill_when_still(self, process: asyncio.subprocess.Process, pulse: Pulse) -> None:
         """It keeps its share of the connections, and whoever gets it waits for ever."""
-        await pulse.stops(patience)
+        seconds = await pulse.stops()
         log.error(
             "%s (process %d) has stood still for %.0f s: it was stopped, its disk does not answer, or it is busy with "
             "one thing. Killing it; its journal is kept, and what it had accepted is booked at its next start",
             self.name,
             process.pid,
-            patience.looks * patience.look_seconds,
+            seconds,
         )
         process.kill()
 

@@ -8,8 +8,8 @@ LOOKS = Patience(looks=3, look_seconds=0.001)
 
 
 async def test_it_stops_when_so_many_looks_in_a_row_find_no_beat() -> None:
-    pulse = Pulse()
-    stopped = asyncio.create_task(pulse.stops(LOOKS))
+    pulse = Pulse(LOOKS)
+    stopped = asyncio.create_task(pulse.stops())
     await asyncio.sleep(0.05)
     assert not stopped.done(), "a child that has not begun is still starting"
     beating = asyncio.create_task(beat(pulse.descriptor))
@@ -21,8 +21,8 @@ async def test_it_stops_when_so_many_looks_in_a_row_find_no_beat() -> None:
 
 async def test_a_parent_that_stood_still_too_gives_nobody_up() -> None:
     """However long it stood: what counts is how often it looked."""
-    pulse = Pulse()
-    looked = asyncio.create_task(pulse.stops(Patience(looks=3, look_seconds=0.01)))
+    pulse = Pulse(Patience(looks=3, look_seconds=0.01))
+    looked = asyncio.create_task(pulse.stops())
     for _ in range(4):  # with a beat between two looks, each five times as late as it should be
         os.write(pulse.descriptor, b".")
         time.sleep(0.05)  # noqa: ASYNC251 - it is the loop that stands still
@@ -35,7 +35,7 @@ async def test_a_parent_that_stood_still_too_gives_nobody_up() -> None:
 
 async def test_beating_waits_for_nobody_who_looks() -> None:
     """A pipe that is full, and one whose other end is gone."""
-    pulse = Pulse()
+    pulse = Pulse(LOOKS)
     os.set_blocking(pulse.descriptor, False)
     try:
         while True:

@@ -44,7 +44,7 @@ def test_a_grammar_weighs_by_its_length_and_its_remainders() -> None:
     compiled: list[str] = []
 
     class Counting(GuidanceVocabulary):
-        def _compile(self, constraint: Constraint) -> object:  # pyright: ignore[reportIncompatibleMethodOverride]
+        def _compile(self, constraint: Constraint) -> LLMatcher:
             compiled.append(constraint.source)
             return super()._compile(Constraint("regex", "a"))
 
