@@ -74,8 +74,6 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
                 edits[theirs] = None
                 if ours not in members:
                     edits[ours] = call.body[member.start : member.end]
-        if dialect.lacks:
-            edits |= dict.fromkeys(dialect.lacks & members.keys())
         if form := members.get("response_format"):
             edits["response_format"] = without_value(call.body[form.start : form.end])
         is_strict = dialect.message_lacks or dialect.call_lacks or dialect.needs_thoughts
@@ -91,6 +89,8 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
         if call.is_stream and dialect.asks_for_usage and call.operation in _HAS_USAGE_CHUNK:
             options = members.get("stream_options")
             edits["stream_options"] = _with_usage(call.body[options.start : options.end] if options else b"null")
+        if dialect.lacks:
+            edits |= dict.fromkeys(dialect.lacks & members.keys())  # after whatever may be changed in them
         return splice(call.body, edits, members)
     except NotAnObject as error:
         body = error_body(str(error), kind="invalid_request_error", code="invalid_json")
@@ -140,7 +140,9 @@ def _without_marks(body: bytes, members: Mapping[str, Member], edits: Mapping[st
     """A chat's messages and tools without Anthropic's cache marks."""
     kept: dict[str, bytes] = {}
     for name in members.keys() & {"messages", "tools"}:
-        objects = edits.get(name) or body[members[name].start : members[name].end]
+        objects = edits.get(name, body[members[name].start : members[name].end])
+        if objects is None:
+            continue
         for inner in ("content", "tool_calls"):
             objects = _without_in(inner, _MARKS, objects)
         kept[name] = _without(_MARKS, objects)

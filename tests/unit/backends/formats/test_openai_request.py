@@ -114,6 +114,23 @@ def test_a_provider_is_asked_in_its_dialect(body: bytes, expected: bytes, stream
     assert build_body(make_call(body, stream=stream), DIALECT) == expected
 
 
+def test_what_a_dialect_removes_stays_removed_whatever_else_would_change_in_it() -> None:
+    removed = frozenset({"messages", "response_format", "tools"})
+    strict = Dialect(lacks=removed, refuses_cache_marks=True, needs_thoughts=True)
+    body = (
+        b'{"messages":[{"role":"user","content":"hi","cache_control":{}}],"model":"a","tools":[{"cache_control":{}}],'
+        b'"response_format":{"type":"json_object","value":{"type":"object"}}}'
+    )
+    assert build_body(make_call(body), strict) == b'{"model":"up/model-1"}'
+    renaming = Dialect(renames={"tools": "functions"}, refuses_cache_marks=True)
+    assert json.loads(build_body(make_call(body), renaming)).keys() == {
+        "messages",
+        "model",
+        "functions",
+        "response_format",
+    }
+
+
 @pytest.mark.parametrize("body", [b"[]", b"{", b'{"model":"a","model":"b"}', b'{"model":"a","stream_options":[]}'])
 def test_a_body_that_is_no_object_is_the_callers_fault(body: bytes) -> None:
     with pytest.raises(UpstreamRejected) as caught:
