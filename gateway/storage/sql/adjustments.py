@@ -2,7 +2,7 @@
 
 import operator
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -35,9 +35,9 @@ class SqlAdjustments:
         booked = amount = 0
         async with writing(self._engine) as connection:
             for start in range(0, len(batch), CHUNK):
-                chunk = {bytes.fromhex(one.request_id): one for one in batch[start : start + CHUNK]}
-                places = await _places(connection, list(chunk))
-                rows = [_row(chunk[number], places[number], at_us, author) for number in sorted(places)]
+                chunk = batch[start : start + CHUNK]
+                places = await _places(connection, {bytes.fromhex(one.request_id) for one in chunk})
+                rows = _rows(chunk, places, at_us, author)
                 new = await _insert_new(connection, rows, {key for key, place in places.items() if place.is_unpriced})
                 booked += len(new)
                 amount += sum(row["amount_pico_usd"] for row in new)
@@ -114,7 +114,7 @@ class _Place(NamedTuple):
     is_unpriced: bool
 
 
-async def _places(connection: AsyncConnection, numbers: Sequence[bytes]) -> dict[bytes, _Place]:
+async def _places(connection: AsyncConnection, numbers: Set[bytes]) -> dict[bytes, _Place]:
     """Of each request that is there."""
     is_unpriced = and_(
         entries.c.list_pico_usd.is_(None),
@@ -125,12 +125,23 @@ async def _places(connection: AsyncConnection, numbers: Sequence[bytes]) -> dict
     return {bytes(row[0]): _Place(row[1] // HOUR_US, row[2], bool(row[3])) for row in found}
 
 
-def _row(one: Adjustment, place: _Place, at_us: int, author: str) -> dict[str, Any]:
+def _rows(batch: Sequence[Adjustment], places: Mapping[bytes, _Place], at_us: int, author: str) -> list[dict[str, Any]]:
+    """Each correction once, of the requests that are there, in the order in which every writer books them."""
+    rows: dict[tuple[bytes, str, str], dict[str, Any]] = {}
+    for one in batch:
+        number = bytes.fromhex(one.request_id)
+        if number in places:
+            row = _row(one, number, places[number], at_us, author)
+            rows.setdefault(_identity(row), row)
+    return [rows[identity] for identity in sorted(rows)]
+
+
+def _row(one: Adjustment, number: bytes, place: _Place, at_us: int, author: str) -> dict[str, Any]:
     return {
         "at_us": at_us,
         "hour": place.hour,
         "dimension_id": place.dimension_id,
-        "request_id": bytes.fromhex(one.request_id),
+        "request_id": number,
         "kind": one.kind,
         "reference": one.reference,
         "amount_pico_usd": one.amount_pico_usd,
@@ -139,15 +150,20 @@ def _row(one: Adjustment, place: _Place, at_us: int, author: str) -> dict[str, A
     }
 
 
+def _identity(row: Mapping[str, Any]) -> tuple[bytes, str, str]:
+    return row["request_id"], row["kind"], row["reference"]
+
+
 async def _insert_new(
     connection: AsyncConnection, rows: Sequence[dict[str, Any]], unpriced: Set[bytes]
 ) -> list[dict[str, Any]]:
     """Those that were not booked before; they are in the sums then."""
     if not rows:
         return []
-    insert = insert_or_ignore(connection, adjustments).returning(adjustments.c.request_id)
-    numbers = {bytes(number) for number in (await connection.execute(insert, rows)).scalars()}
-    new = [row for row in rows if row["request_id"] in numbers]
+    booked = adjustments.c.request_id, adjustments.c.kind, adjustments.c.reference
+    inserted = await connection.execute(insert_or_ignore(connection, adjustments).returning(*booked), rows)
+    identities = {(bytes(row[0]), row[1], row[2]) for row in inserted}
+    new = [row for row in rows if _identity(row) in identities]
     await connection.run_sync(add_to_rollups, _sums(new, unpriced))
     return new
 
@@ -199,10 +215,13 @@ def _shares(amount_pico_usd: int, groups: Sequence[_Group]) -> dict[tuple[int, i
 
 def _sums(rows: Sequence[dict[str, Any]], unpriced: Set[bytes] = frozenset()) -> dict[tuple[int, int], dict[str, Any]]:
     sums: dict[tuple[int, int], dict[str, Any]] = {}
+    without_price = set(unpriced)
     for row in rows:
         nothing = {**dict.fromkeys(SUMS, 0), **dict.fromkeys(SKETCHES, b"")}
         one = sums.setdefault((row["hour"], row["dimension_id"]), nothing)
         one["adjusted_requests"] += 1
-        one["priced_later_requests"] += row["kind"] == "reprice" and row["request_id"] in unpriced
+        if row["kind"] == "reprice" and row["request_id"] in without_price:
+            one["priced_later_requests"] += 1
+            without_price.remove(row["request_id"])
         one["adjustment_pico_usd"] += row["amount_pico_usd"]
     return {key: sums[key] for key in sorted(sums)}

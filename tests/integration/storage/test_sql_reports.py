@@ -282,6 +282,21 @@ async def test_requests_that_got_their_first_price_later_are_counted_once(
         assert [row.priced_later_requests for row in rows] == [row.unpriced_requests for row in rows]
 
 
+async def test_corrections_of_one_request_in_one_batch_all_count(engine: AsyncEngine, stored: list[Entry]) -> None:
+    """The same one twice counts once, as the first of them; a request gets its first price once."""
+    numbers = [entry.intent.request_id for entry in stored[:9]]
+    batch = [Adjustment(number, "reprice", "v1", 5, "known") for number in numbers]
+    batch += [Adjustment(number, "reprice", "v2", 70, "corrected") for number in numbers]
+    batch += [Adjustment(number, "refund", "v1", 900, "outage") for number in numbers]
+    batch += [Adjustment(number, "refund", "v1", 8000, "again") for number in numbers]
+    books = SqlAdjustments(engine)
+    assert await books.book(batch, author="ada") == 27
+    assert await books.book(batch, author="ada") == 0
+    [total] = await SqlReports(engine).sums(SumsQuery(0, 2**62))
+    assert (total.adjustment_pico_usd, total.adjusted_requests) == (9 * 975, 27)
+    assert total.priced_later_requests == sum(entry.cost is None for entry in stored[:9]) > 0
+
+
 async def test_when_single_requests_are_gone_a_cut_hour_counts_where_it_begins(engine: AsyncEngine) -> None:
     ledger = SqlLedger(engine)
     at = us(datetime(2026, 1, 10, 12, 30, tzinfo=UTC))
