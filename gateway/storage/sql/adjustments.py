@@ -162,7 +162,7 @@ async def _insert_new(
         return []
     booked = adjustments.c.request_id, adjustments.c.kind, adjustments.c.reference
     inserted = await connection.execute(insert_or_ignore(connection, adjustments).returning(*booked), rows)
-    identities = {(bytes(row[0]), row[1], row[2]) for row in inserted}
+    identities = {(bytes(row["request_id"]), row["kind"], row["reference"]) for row in inserted.mappings()}
     new = [row for row in rows if _identity(row) in identities]
     await connection.run_sync(add_to_rollups, _sums(new, unpriced))
     return new
