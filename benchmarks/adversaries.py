@@ -2,14 +2,12 @@
 
 import argparse
 import base64
-import json
-import platform
 import random
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.report import Bar, build_report, text_of
 from classifier.item_response import ItemResponseClassifier
 from classifier.load import load_artefact
 from classifier.protocol import Conversation
@@ -49,11 +47,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON only")
     parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
     chosen = parser.parse_args()
-    text = json.dumps(measure(load_artefact()), indent=1)
-    if chosen.save:
-        RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text(text + "\n", encoding="utf-8")
-    print(text)
+    print(text_of(measure(load_artefact()), save_to=RESULT if chosen.save else None))
 
 
 def measure(classifier: ItemResponseClassifier) -> dict[str, Any]:
@@ -68,28 +62,16 @@ def measure(classifier: ItemResponseClassifier) -> dict[str, Any]:
         found[name] = {"escalated": sum(dear) / PER_ATTACK, "escalated_under_quota": under_quota(dear) / PER_ATTACK}
     attacks = [row for name, row in found.items() if name != "unchanged"]
     worst = max(row["escalated_under_quota"] for row in attacks)
-    return {
-        "name": "adversaries",
-        "machine": f"{platform.machine()} {platform.system()} Python {platform.python_version()}",
-        "commit": subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-        ).stdout.strip(),
-        "results": {
-            "prompts": PER_ATTACK * len(attacks),
-            "threshold": round(threshold, 4),
-            "quota": f"{QUOTA_SHARE:.0%} of a key's requests, as a token bucket of ten; simulated here",
-            "mean_escalation": round(sum(row["escalated"] for row in attacks) / len(attacks), 4),
-            "attacks": found,
-        },
-        "bars": [
-            {
-                "what": "worst escalation under a tier quota, quota and bucket included",
-                "value": worst,
-                "bar": QUOTA_SHARE + 10 / PER_ATTACK,
-                "holds": worst <= QUOTA_SHARE + 10 / PER_ATTACK,
-            }
-        ],
+    results = {
+        "prompts": PER_ATTACK * len(attacks),
+        "threshold": round(threshold, 4),
+        "quota": f"{QUOTA_SHARE:.0%} of a key's requests, as a token bucket of ten; simulated here",
+        "mean_escalation": round(sum(row["escalated"] for row in attacks) / len(attacks), 4),
+        "attacks": found,
     }
+    most = QUOTA_SHARE + 10 / PER_ATTACK
+    bar = Bar("worst escalation under a tier quota, quota and bucket included", worst, most, "most")
+    return build_report("adversaries", results, [bar])
 
 
 def difficulty(classifier: ItemResponseClassifier, text: str) -> float:

@@ -7,14 +7,13 @@ in the middle of a file's ranking, strong its best. Random routing with as many 
 """
 
 import argparse
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.report import build_report
+from benchmarks.report import build_report, text_of
 from classifier.training.corpus import read_rows
 
 RESULT = Path(__file__).parent / "results" / "cascade.json"
@@ -49,10 +48,7 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
     chosen = parser.parse_args()
     files = {path.stem: measure(read_rows(path)) for path in sorted(chosen.data.glob("*.jsonl"))}
-    text = json.dumps(build_report("cascade", files, []), indent=1)
-    if chosen.save:
-        RESULT.write_text(text + "\n", encoding="utf-8")
-    print(text)
+    print(text_of(build_report("cascade", files, []), save_to=RESULT if chosen.save else None))
 
 
 def measure(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,16 +1,14 @@
 """CPU time of a classification by prompt length, load time and memory: `-m benchmarks.classifier_latency --json`."""
 
 import argparse
-import json
-import platform
 import resource
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.report import Bar, build_report, text_of
 from classifier.artefact import read_artefact
 from classifier.item_response import ItemResponseClassifier
 from classifier.load import SHIPPED, build_book, build_encoder, build_traits, load_artefact
@@ -44,11 +42,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON only")
     parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
     chosen = parser.parse_args()
-    text = json.dumps(measure(), indent=1)
-    if chosen.save:
-        RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text(text + "\n", encoding="utf-8")
-    print(text)
+    print(text_of(measure(), save_to=RESULT if chosen.save else None))
 
 
 def measure() -> dict[str, Any]:
@@ -64,32 +58,26 @@ def measure() -> dict[str, Any]:
         {name: time_prompts(one, SCRIPT_WORDS, text) for name, text in SCRIPTS.items()} for one in readers
     )
     size = sum(path.stat().st_size for path in SHIPPED.iterdir())
-    return {
-        "name": "classifier_latency",
-        "machine": f"{platform.machine()} {platform.system()} Python {platform.python_version()}",
-        "commit": subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-        ).stdout.strip(),
-        "results": {
-            "reader": "python" if load_reader() is None else "native",
-            "cpu_milliseconds_by_tokens": by_length,
-            "cpu_milliseconds_in_python": in_python,
-            "words_by_script": SCRIPT_WORDS,
-            "cpu_milliseconds_by_script": by_script,
-            "cpu_milliseconds_by_script_in_python": scripts_in_python,
-            "load_seconds": round(load_seconds, 3),
-            "memory_mebibytes": round(grown / 1024, 1),
-            "artefact_bytes": size,
-            "models_bound": len(CATALOGUE),
-        },
-        "bars": [
-            bar("p50 ms at 50 tokens", by_length["50"]["p50"], 0.3),
-            *(bar(f"p50 ms at {tokens} tokens", by_length[str(tokens)]["p50"], 1.0) for tokens in (1500, 30_000)),
-            *(bar(f"p50 ms at {tokens} tokens, in Python", in_python[tokens]["p50"], 1.0) for tokens in in_python),
-            *(bar(f"p50 ms of {SCRIPT_WORDS} words, {name}", by_script[name]["p50"], 0.3) for name in by_script),
-            bar("artefact bytes", size, 10_000_000),
-        ],
+    results = {
+        "reader": "python" if load_reader() is None else "native",
+        "cpu_milliseconds_by_tokens": by_length,
+        "cpu_milliseconds_in_python": in_python,
+        "words_by_script": SCRIPT_WORDS,
+        "cpu_milliseconds_by_script": by_script,
+        "cpu_milliseconds_by_script_in_python": scripts_in_python,
+        "load_seconds": round(load_seconds, 3),
+        "memory_mebibytes": round(grown / 1024, 1),
+        "artefact_bytes": size,
+        "models_bound": len(CATALOGUE),
     }
+    bars = [
+        Bar("p50 ms at 50 tokens", by_length["50"]["p50"], 0.3, "most"),
+        *(Bar(f"p50 ms at {tokens} tokens", by_length[str(tokens)]["p50"], 1.0, "most") for tokens in (1500, 30_000)),
+        *(Bar(f"p50 ms at {tokens} tokens, in Python", in_python[tokens]["p50"], 1.0, "most") for tokens in in_python),
+        *(Bar(f"p50 ms of {SCRIPT_WORDS} words, {name}", by_script[name]["p50"], 0.3, "most") for name in by_script),
+        Bar("artefact bytes", size, 10_000_000, "most"),
+    ]
+    return build_report("classifier_latency", results, bars)
 
 
 def without_compiler() -> ItemResponseClassifier:
@@ -112,10 +100,6 @@ def time_prompts(classifier: ItemResponseClassifier, tokens: int, text: str = TE
         spent.append((time.thread_time_ns() - started) / 1e6)
     warm = spent[20:]
     return {"p50": round(float(np.quantile(warm, 0.5)), 4), "p99": round(float(np.quantile(warm, 0.99)), 4)}
-
-
-def bar(what: str, value: float, limit: float) -> dict[str, Any]:
-    return {"what": what, "value": value, "bar": limit, "holds": value <= limit}
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The JSON that every benchmark prints: where and of which commit it was measured, results, bars that hold or not."""
 
+import json
 import operator
 import os
 import platform
@@ -7,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 
@@ -34,6 +36,14 @@ def build_report(name: str, results: Mapping[str, Any], bars: Sequence[Bar]) -> 
         "results": results,
         "bars": [{"what": b.what, "value": b.value, "bar": f"at {b.is_at} {b.bar}", "holds": b.holds} for b in bars],
     }
+
+
+def text_of(report: Mapping[str, Any], *, save_to: Path | None = None) -> str:
+    """For people to read; also written to that file."""
+    text = json.dumps(report, indent=1)
+    if save_to is not None:
+        save_to.write_text(text + "\n", encoding="utf-8")
+    return text
 
 
 def commit() -> str:

@@ -1,9 +1,6 @@
 """Routing quality, each source judged by a fit that never saw its family: `python -m benchmarks.router --json`."""
 
 import argparse
-import json
-import platform
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from benchmarks.report import Bar, build_report, text_of
 from benchmarks.router_curves import CURVES, combined, curve
 from benchmarks.router_judges import JUDGED_SETS, JUDGES, load_judged, mendable_gap, rows_of
 from classifier.encoder import HAND
@@ -49,10 +47,8 @@ def main() -> None:
         report = measure(
             open_bench(chosen.data, chosen.encoder, (lambda _: None) if chosen.json else print, with_never_fitted=True)
         )
-    text = json.dumps(report, indent=1)
+    text = text_of(report, save_to=RESULT if chosen.save else None)
     if chosen.save:
-        RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text(text + "\n", encoding="utf-8")
         curves: dict[str, dict[str, Any]] = report["results"]["learning_curves"]
         draw_learning_curves(
             {name: {int(key): found[key] for key in found if key.isdigit()} for name, found in curves.items()}, PLOT
@@ -75,37 +71,25 @@ def measure(bench: Bench) -> dict[str, Any]:
     means = {name: round(families_mean(bench, sources, name, "tie_aware_apgr"), 4) for name in routers}
     judged = judges(bench, routers)
     kinds = mean_by_kind(judged)
-    above = float(np.mean([kind["classifier"] - kind["length"] for kind in kinds.values()]))
-    return {
-        "name": "router",
-        "machine": f"{platform.machine()} {platform.system()} Python {platform.python_version()}",
-        "commit": _commit(),
-        "results": {
-            "note": "leave-one-family-out; strong: mean of a collection's best quarter of models, weak: of its 40-80 % "
-            "best; always-cheapest has APGR 0 and needs no call",
-            "judges_tie_aware_apgr": {"mean_by_kind": kinds, "judges": judged},
-            "judged_prompts": {name: judged_by_author(bench, recipe, name) for name in JUDGED_SETS},
-            "mean_over_families_tie_aware_apgr": means,
-            "the_same_where_the_strong_model_mostly_succeeds": {
-                name: round(families_mean(bench, easy, name, "tie_aware_apgr"), 4) for name in routers
-            },
-            "mixtures": mixtures(bench, routers, pair),
-            "sources": sources,
-            "heads": head_errors(bench, traits),
-            "learning_curves": {name: curve(bench, recipe, members) for name, members in CURVES.items()},
-            "ablations": ablations(bench, recipe),
+    results = {
+        "note": "leave-one-family-out; strong: mean of a collection's best quarter of models, weak: of its 40-80 % "
+        "best; always-cheapest has APGR 0 and needs no call",
+        "judges_tie_aware_apgr": {"mean_by_kind": kinds, "judges": judged},
+        "judged_prompts": {name: judged_by_author(bench, recipe, name) for name in JUDGED_SETS},
+        "mean_over_families_tie_aware_apgr": means,
+        "the_same_where_the_strong_model_mostly_succeeds": {
+            name: round(families_mean(bench, easy, name, "tie_aware_apgr"), 4) for name in routers
         },
-        "bars": [
-            {
-                "what": "mean over kinds of judges, leave-one-family-out, above prompt length alone",
-                "value": round(
-                    above := float(np.mean([kind["classifier"] - kind["length"] for kind in kinds.values()])), 4
-                ),
-                "bar": 0.0,
-                "holds": above > 0.0,
-            }
-        ],
+        "mixtures": mixtures(bench, routers, pair),
+        "sources": sources,
+        "heads": head_errors(bench, traits),
+        "learning_curves": {name: curve(bench, recipe, members) for name, members in CURVES.items()},
+        "ablations": ablations(bench, recipe),
     }
+    above = float(np.mean([kind["classifier"] - kind["length"] for kind in kinds.values()]))
+    what = "mean over kinds of judges, leave-one-family-out, above prompt length alone"
+    bars = [Bar(what, round(above, 4), 0.0, "least")]
+    return build_report("router", results, bars)
 
 
 def judges(bench: Bench, routers: Mapping[str, Matrix]) -> dict[str, dict[str, Any]]:
@@ -264,11 +248,6 @@ def ablations(bench: Bench, recipe: Recipe) -> dict[str, Any]:
         kinds = mean_by_kind(judges(bench, {"classifier": scores, "length": scores, "random": scores}))
         found[name] = {kind: means["classifier"] for kind, means in kinds.items()}
     return found
-
-
-def _commit() -> str:
-    done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return done.stdout.strip()
 
 
 if __name__ == "__main__":

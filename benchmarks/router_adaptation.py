@@ -6,10 +6,7 @@ no GSM8K or MBPP item is read.
 """
 
 import argparse
-import json
 import math
-import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +15,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from benchmarks.report import Bar, build_report, text_of
 from benchmarks.router_curves import view_of
 from classifier.metrics import tie_aware_apgr
 from classifier.training.adapt import View, fit_adaptation
@@ -78,10 +76,7 @@ def main() -> None:
     with threadpool_limits(limits=1):
         bench = open_bench(chosen.data, chosen.encoder, (lambda _: None) if chosen.json else print)
         report = measure(bench, chosen.splits)
-    text = json.dumps(report, indent=1)
-    if chosen.save:
-        RESULT.write_text(text + "\n", encoding="utf-8")
-    print(text)
+    print(text_of(report, save_to=RESULT if chosen.save else None))
 
 
 def measure(bench: Bench, splits: int) -> dict[str, Any]:
@@ -100,22 +95,18 @@ def measure(bench: Bench, splits: int) -> dict[str, Any]:
     }
     few = [one["30"]["adapted_above_zero_shot"] for one in found.values()]
     some = [one["400"]["adapted_above_zero_shot"] for one in found.values() if "400" in one]
-    return {
-        "name": "router_adaptation",
-        "machine": f"{platform.machine()} {platform.system()} Python {platform.python_version()}",
-        "commit": _commit(),
-        "results": {
-            "note": "tie-aware APGR on the prompts that were not labelled, mean over pairs and splits; 0.5 is random; "
-            "± is two standard deviations of the mean over splits",
-            "splits": splits,
-            "mean_over_domains": means,
-            "domains": found,
-        },
-        "bars": [
-            _bar("30 labels: mean gain over no labels", float(np.mean([mean for mean, _ in few]))),
-            _bar("400 labels: least gain of any domain over no labels", min(mean for mean, _ in some)),
-        ],
+    results = {
+        "note": "tie-aware APGR on the prompts that were not labelled, mean over pairs and splits; 0.5 is random; "
+        "± is two standard deviations of the mean over splits",
+        "splits": splits,
+        "mean_over_domains": means,
+        "domains": found,
     }
+    bars = [
+        _gain("30 labels: mean gain over no labels", float(np.mean([mean for mean, _ in few]))),
+        _gain("400 labels: least gain of any domain over no labels", min(mean for mean, _ in some)),
+    ]
+    return build_report("router_adaptation", results, bars)
 
 
 def open_domain(bench: Bench, members: Sequence[str]) -> Domain:
@@ -186,13 +177,8 @@ def mean_of(judged: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {"domains": len(judged), **found}
 
 
-def _bar(what: str, value: float) -> dict[str, Any]:
-    return {"what": what, "value": round(value, 4), "bar": 0.0, "holds": value > 0.0}
-
-
-def _commit() -> str:
-    done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return done.stdout.strip()
+def _gain(what: str, value: float) -> Bar:
+    return Bar(what, round(value, 4), 0.0, "least")
 
 
 if __name__ == "__main__":

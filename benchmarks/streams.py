@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks.gateway import rivals
 from benchmarks.gateway.rivals import Rival
-from benchmarks.report import Bar, build_report
+from benchmarks.report import Bar, build_report, text_of
 
 RESULT = Path(__file__).parent / "results" / "streams.json"
 FILES_PER_STREAM = 2
@@ -72,11 +72,8 @@ def main() -> None:
     fitting = allow_files(chosen.workers)
     loads = [load.scaled(chosen.scale).within(fitting) for load in LOADS]
     results = {load.name: measure(load, chosen.workers) for load in loads}
-    text = json.dumps(build_report("streams", results, bars(results)), indent=1)
-    if chosen.save:
-        result = RESULT if chosen.workers == 1 else RESULT.with_stem(f"{RESULT.stem}_{chosen.workers}_workers")
-        result.write_text(text + "\n", encoding="utf-8")
-    print(text)
+    result = RESULT if chosen.workers == 1 else RESULT.with_stem(f"{RESULT.stem}_{chosen.workers}_workers")
+    print(text_of(build_report("streams", results, bars(results)), save_to=result if chosen.save else None))
 
 
 def allow_files(workers: int) -> int:

@@ -2,16 +2,14 @@
 
 import argparse
 import json
-import platform
-import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 from benchmarks.break_even.plots import write_plots
 from benchmarks.break_even.study import Study, study_month
 from benchmarks.break_even.text import write_text
-
-Bar = dict[str, str | float | bool]
+from benchmarks.report import Bar, build_report
 
 
 def main() -> None:
@@ -31,45 +29,24 @@ def main() -> None:
         print(study.report.verdict)
 
 
-def measure(study: Study, seconds: float) -> dict[str, object]:
+def measure(study: Study, seconds: float) -> dict[str, Any]:
     """The standard object of every benchmark here."""
     apart = abs(study.simulated_saving_usd / study.expected_saving_of_simulated_arrivals_usd - 1)
     share = study.overflow_saving_usd / study.fluid_saving_usd
-    bars: list[Bar] = [
-        {
-            "what": "simulated saving of instant overflow, off the formula by at most",
-            "value": apart,
-            "bar": 0.01,
-            "holds": apart <= 0.01,
-        },
-        {
-            "what": "instant overflow keeps of the fluid bound at least",
-            "value": share,
-            "bar": 0.9,
-            "holds": share >= 0.9,
-        },
-    ]
-    return {
-        "name": "break_even",
-        "machine": f"{platform.machine()} {platform.system()} Python {platform.python_version()}",
-        "commit": _commit(),
-        "results": {
-            "requests": study.report.observed.requests,
-            "study_seconds": seconds,
-            "fluid_saving_usd": study.fluid_saving_usd,
-            "overflow_saving_usd": study.overflow_saving_usd,
-            "queue_saving_usd": study.queue_saving_usd,
-            "simulated_saving_usd": study.simulated_saving_usd,
-            "queue_share_of_fluid": study.queue_saving_usd / study.fluid_saving_usd,
-        },
-        "bars": bars,
+    results = {
+        "requests": study.report.observed.requests,
+        "study_seconds": seconds,
+        "fluid_saving_usd": study.fluid_saving_usd,
+        "overflow_saving_usd": study.overflow_saving_usd,
+        "queue_saving_usd": study.queue_saving_usd,
+        "simulated_saving_usd": study.simulated_saving_usd,
+        "queue_share_of_fluid": study.queue_saving_usd / study.fluid_saving_usd,
     }
-
-
-def _commit() -> str:
-    command = ["git", "rev-parse", "--short", "HEAD"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
-    return done.stdout.strip() or "unknown"
+    bars = [
+        Bar("simulated saving of instant overflow, off the formula", apart, 0.01, "most"),
+        Bar("share of the fluid bound that instant overflow keeps", share, 0.9, "least"),
+    ]
+    return build_report("break_even", results, bars)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.gateway import rivals
 from benchmarks.gateway.rivals import Rival
-from benchmarks.report import Bar, build_report
+from benchmarks.report import Bar, build_report, text_of
 
 MODEL = "mock-16x0"
 RESULT = Path(__file__).resolve().parents[1] / "results" / "gateway.json"
@@ -52,9 +52,7 @@ def main() -> None:
     chosen = parser.parse_args()
     rivals.ensure_environments()
     report = measure(Sizes(chosen.requests, chosen.streams, chosen.rounds))
-    text = json.dumps(report, indent=1)
-    if chosen.save:
-        RESULT.write_text(text + "\n", encoding="utf-8")
+    text = text_of(report, save_to=RESULT if chosen.save else None)
     print(text if chosen.json else table(report))
 
 

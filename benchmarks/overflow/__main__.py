@@ -7,14 +7,13 @@ The simulation takes about a quarter of a minute; the measurement seven times `-
 
 import argparse
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
 from benchmarks.overflow.example import LOADS, month_saving_usd
 from benchmarks.overflow.measure import measure
 from benchmarks.overflow.simulate import Simulated, simulate_overflow, simulate_queue
-from benchmarks.report import Bar, build_report
+from benchmarks.report import Bar, build_report, text_of
 
 RESULT = Path(__file__).resolve().parents[1] / "results" / "overflow.json"
 SEED = 4
@@ -43,9 +42,7 @@ def main() -> None:
         )
         report["measured"] = found
         bars.append(_measured_bar(found))
-    text = json.dumps(build_report("overflow", report, bars), indent=1)
-    if options.save:
-        RESULT.write_text(text + "\n", encoding="utf-8")
+    text = text_of(build_report("overflow", report, bars), save_to=RESULT if options.save else None)
     print(text if options.json else _sentence(results))
 
 
