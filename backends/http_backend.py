@@ -12,7 +12,7 @@ import msgspec
 
 from backends.errors import BackendError, UnreadableAnswer, Untranslatable, UpstreamRejected
 from backends.http.client import HttpClient
-from backends.http.errors import error_from_status
+from backends.http.errors import error_from_status, has_nothing_there
 from backends.http.http1_client import Http1Client
 from backends.http.reply import (
     MAX_ANSWER_BYTES,
@@ -91,12 +91,10 @@ class HttpBackend:
                 body = await self._error_body(response.timed)
                 status = exchange.true_status(status, body)
                 error = error_from_status(status, headers, body, backend=self._name, now=self._now)
-                if isinstance(error, UpstreamRejected) and _is_unknown_model(status, body, call.upstream_model):
-                    error = Untranslatable(
-                        f"{error.message}: it does not know the model", backend=self._name, status=status
-                    )
                 if isinstance(error, UpstreamRejected):
-                    error.body = b"" if _quotes_secret(body, sent) else exchange.translate_error(body)
+                    error = _where_another_may_do(error, body, call.upstream_model)
+                    if error.body:
+                        error.body = b"" if _quotes_secret(body, sent) else exchange.translate_error(body)
                 raise error
             if call.is_stream and not headers.get("content-type", "").startswith("application/json"):
                 return StreamReply(response.timed, exchange.stream_reader(), self._name)
@@ -155,6 +153,21 @@ class _Sent(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     timed: TimedResponse
+
+
+def _where_another_may_do(error: UpstreamRejected, body: bytes, model: str) -> UpstreamRejected:
+    """The error itself, unless it is no fault of the request's content. What a server's router says helps no caller."""
+    if _is_unknown_model(error.status or 0, body, model):
+        message = f"{error.message}: it does not know the model"
+    elif has_nothing_there(error.status or 0, body):
+        message = (
+            f"{error.message}: it has nothing at the address that was called. Either it does not offer this endpoint, "
+            "or its base_url in breakeven.yaml is wrong (most end in /v1)"
+        )
+        body = b""
+    else:
+        return error
+    return Untranslatable(message, backend=error.backend, status=error.status or 404, body=body)
 
 
 def _is_unknown_model(status: int, body: bytes, model: str) -> bool:

@@ -31,6 +31,17 @@ _AUTH: Final = frozenset({401, 402, 403})  # 402: our account with that provider
 _TIMEOUT: Final = frozenset({408, 504})
 _BUSY: Final = frozenset({409, 423, 425, 498})
 _LONGEST_RETRY_AFTER_SECONDS: Final = 7 * 86_400.0
+_ROUTERS: Final = frozenset(
+    {
+        "not found",
+        "file not found",
+        "resource not found",
+        "method not allowed",
+        "no route matched with those values",
+    }
+)
+"""What servers say of an address that they do not have: FastAPI, vLLM and Anthropic, llama.cpp, Azure, Kong."""
+_ADDRESS: Final = re.compile(rb'"unknown_url"|"Invalid URL \(')
 
 
 def error_from_status(
@@ -107,6 +118,24 @@ def _google_retry_delay(body: bytes) -> float | None:
 def google_status(status: int, body: bytes) -> int:
     """Google says 400 where it means that our key is wrong."""
     return 401 if status == 400 and b"API_KEY_INVALID" in body else status
+
+
+def has_nothing_there(status: int, body: bytes) -> bool:
+    """Whether a server refused the address rather than the request: 405, or a 404 or 410 that is a page for people, is
+    empty, or says no more than that."""
+    if status not in (404, 405, 410):
+        return False
+    if status == 405 or _ADDRESS.search(body):
+        return True
+    try:
+        said: object = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return True
+    for name in ("error", "message", "detail"):
+        if isinstance(said, Mapping):
+            fields = cast(Mapping[str, object], said)
+            said = fields.get(name, said)
+    return isinstance(said, str) and said.strip(" .").lower() in _ROUTERS
 
 
 def describe_error(body: bytes) -> str:

@@ -93,6 +93,15 @@ async def test_a_model_that_its_provider_does_not_know_is_asked_of_the_next(
     assert (type(caught.value), caught.value.status, caught.value.body) == (kind, status, body)
 
 
+@pytest.mark.parametrize(("status", "body"), [(404, b"<html>"), (404, b'{"detail":"Not Found"}'), (405, b"")])
+async def test_an_address_with_nothing_there_is_no_fault_of_the_request(status: int, body: bytes) -> None:
+    """It was told to the caller as its own mistake, and no other model was tried."""
+    async with ScriptedProvider(Raw((body,), status=status, headers=JSON)) as provider:
+        with pytest.raises(Untranslatable, match="base_url in") as caught:
+            await collect(make_backend(provider), make_call())
+    assert (caught.value.status, caught.value.body) == (status, b"")
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_no_redirect_is_followed_so_the_key_stays_where_it_belongs(status: int) -> None:
     async with ScriptedProvider() as canary:

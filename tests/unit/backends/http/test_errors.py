@@ -14,7 +14,13 @@ from backends.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from backends.http.errors import describe_error, error_from_event, error_from_status, parse_retry_after
+from backends.http.errors import (
+    describe_error,
+    error_from_event,
+    error_from_status,
+    has_nothing_there,
+    parse_retry_after,
+)
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
@@ -130,3 +136,32 @@ def test_a_rejection_in_an_event_keeps_its_body_for_the_caller() -> None:
     error = error_from_event({"code": 400, "message": "no"}, backend="b", is_started=False)
     assert isinstance(error, UpstreamRejected)
     assert msgspec.json.decode(error.body) == {"error": {"code": 400, "message": "no"}}
+
+
+NOTHING_THERE: list[tuple[int, bytes, bool]] = [
+    (404, b"", True),
+    (404, b"<html><title>404 Not Found</title></html>", True),
+    (404, b"404 page not found", True),
+    (404, b'{"detail":"Not Found"}', True),
+    (404, b'{"error":{"message":"Not Found","type":"NotFoundError","param":null,"code":404}}', True),
+    (404, b'{"type":"error","error":{"type":"not_found_error","message":"Not Found"}}', True),
+    (404, b'{"error":{"code":"404","message":"Resource not found"}}', True),
+    (404, b'{"message":"no Route matched with those values"}', True),
+    (404, b'{"timestamp":1,"status":404,"error":"Not Found","path":"/x"}', True),
+    (404, b'{"error":{"message":"Invalid URL (POST /v1/x)","type":"invalid_request_error","code":null}}', True),
+    (404, b'{"error":{"message":"Unknown request URL: POST /x.","code":"unknown_url"}}', True),
+    (405, b'{"detail":"Method Not Allowed"}', True),
+    (405, b'{"error":{"message":"whatever"}}', True),
+    (410, b"<html>", True),
+    (404, b'{"error":{"message":"No such File object: f-1","type":"invalid_request_error"}}', False),
+    (404, b'{"detail":"Adapter x not found"}', False),
+    (404, b'{"detail":[{"loc":["body"],"msg":"Not Found"}]}', False),
+    (404, b"{}", False),
+    (400, b"", False),
+    (422, b'{"detail":"Not Found"}', False),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "expected"), NOTHING_THERE)
+def test_what_a_router_says_is_no_refusal_of_the_request(status: int, body: bytes, expected: bool) -> None:
+    assert has_nothing_there(status, body) is expected
