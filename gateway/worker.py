@@ -46,6 +46,7 @@ async def serve(options: argparse.Namespace) -> None:
         await asyncio.gather(watching, return_exceptions=True)
         await gateway.stop()
         await end_tasks(beside)
+    gateway.journal.require_synced()
 
 
 async def _end_with_parent(parent: int) -> None:

@@ -110,6 +110,7 @@ async def _serve(home: Home, listener: socket.socket, console: Console, *, with_
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+    gateway.journal.require_synced()  # so that a service manager that restarts what fails starts this again
 
 
 async def _announce(gateway: Gateway, addresses: Addresses, keys: FirstKeys | None, console: Console) -> None:

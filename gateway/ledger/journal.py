@@ -242,6 +242,16 @@ class Journal:
     def unshipped_entries(self) -> int:
         return self._open.settled_entries - self._shipped_entries
 
+    @property
+    def has_given_all(self) -> bool:
+        """Whether everything that will ever be durable here is in the database; after a failed sync no more will be."""
+        return not self.unshipped_entries or (self._failure is not None and self._shipped >= self._durable)
+
+    def require_synced(self) -> None:
+        """Raises LedgerUnavailable when a sync failed: whoever ends now did not end well."""
+        if self._failure is not None:
+            raise _stopped(self._failure)
+
     async def aclose(self) -> None:
         """Sync what is written and let go of the files. Open intents become orphans when the journal is next opened.
 
@@ -310,8 +320,7 @@ class Journal:
         return "The journal's disk is full: make room, or wait until the database takes entries."
 
     def _refuse_if_stopped(self) -> None:
-        if self._failure is not None:
-            raise _stopped(self._failure)
+        self.require_synced()
         if self._is_closed:
             raise LedgerUnavailable("The journal is closed.")
 

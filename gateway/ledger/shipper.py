@@ -52,13 +52,13 @@ class Shipper:
     async def drain(self, timeout_seconds: float) -> bool:
         """Ship everything that is settled; False when the time was too short: the next start ships the rest.
 
-        A database that does not answer at all is not waited for any longer than that.
+        A database that does not answer at all is not waited for any longer than that, nor a sync that has failed.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
-                while self._journal.unshipped_entries:
+                while not self._journal.has_given_all:
                     wait_seconds = await self._try_to_ship()
-                    if self._journal.unshipped_entries:
+                    if not self._journal.has_given_all:
                         await asyncio.sleep(wait_seconds)
         return not self._journal.unshipped_entries
 

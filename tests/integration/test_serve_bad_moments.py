@@ -32,6 +32,23 @@ rules:
   - name: all
     choose: {from: [plain], by: order}
 """
+FAILING_DISK = """\
+import errno, os
+from pathlib import Path
+from gateway.cli import main
+
+def refused(*arguments):
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+def sync(descriptor, sync=os.fdatasync, broken=Path(os.environ["BREAKEVEN_HOME"], "broken")):
+    if broken.exists():
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    sync(descriptor)
+
+os.eventfd, os.fdatasync = refused, sync
+main()
+"""
+"""`breakeven` on a disk that takes no sync while the home holds a file `broken`; the kernel's own queue is refused."""
 
 
 @pytest.fixture
@@ -152,3 +169,27 @@ def test_output_that_nobody_reads_holds_up_no_answer_and_no_end(home: Path) -> N
         serving.wait()
         os.close(reading)
         os.close(written)
+
+
+def test_a_disk_that_fails_a_sync_ends_it_as_a_failure(home: Path) -> None:
+    """So that a service manager that restarts what failed starts it again, when the disk may have healed."""
+    port = free_port()
+    command = [sys.executable, "-c", FAILING_DISK, *command_of(port)[3:]]
+    reading, written = os.pipe()
+    serving = subprocess.Popen(command, stdout=written, stderr=written, env=environment_of(home))
+    os.close(written)
+    try:
+        key = re.search(r"app key.*(bk-\S+)", read_until_ready(reading))
+        assert key is not None
+        headers, url = {"authorization": f"Bearer {key[1]}"}, f"http://127.0.0.1:{port}/v1/chat/completions"
+        asked = {"model": "auto", "messages": [{"role": "user", "content": "Hi"}]}
+        assert httpx.post(url, json=asked, headers=headers, timeout=PATIENCE_SECONDS).status_code == 200
+        (home / "broken").touch()
+        assert httpx.post(url, json=asked, headers=headers, timeout=PATIENCE_SECONDS).status_code == 503
+        assert serving.wait(PATIENCE_SECONDS) == 1
+        assert b"breakeven: The journal stopped after a failed sync" in os.read(reading, 1 << 20)
+    finally:
+        serving.kill()
+        serving.wait()
+        os.close(reading)
+    assert booked(home) == ["completed"]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from gateway.errors import LedgerUnavailable
 from gateway.ledger.entry import Entry
 from gateway.ledger.journal import Journal
 from gateway.ledger.shipper import Shipper
@@ -84,6 +85,24 @@ async def test_drain_gives_up_in_time_and_keeps_what_it_could_not_ship(journal: 
     await settle(journal, range(3))
     assert not await Shipper(journal, database).drain(timeout_seconds=0.1)
     assert journal.unshipped_entries == 3
+    await journal.aclose()
+
+
+async def test_after_a_failed_sync_what_is_durable_is_shipped_and_nothing_else_waited_for() -> None:
+    disk = SimulatedDisk(random.Random(1))
+    journal = Journal(disk, on_failure=lambda error: None, segment_bytes=1 << 17)
+    database = FlakyDatabase()
+    await settle(journal, range(3))
+    disk.fail_sync_at = disk.syncs + 1
+    with pytest.raises(LedgerUnavailable):
+        await settle(journal, range(3, 4))
+    assert await Shipper(journal, database).ship_once() == 3
+    assert journal.has_given_all
+    assert journal.unshipped_entries == 1
+    assert not await Shipper(journal, database).drain(timeout_seconds=300)
+    assert sorted(database.rows) == [request_id(number) for number in range(3)]
+    with pytest.raises(LedgerUnavailable, match="restart"):
+        journal.require_synced()
     await journal.aclose()
 
 
