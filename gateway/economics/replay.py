@@ -26,11 +26,13 @@ SAME = ModelOutcome()
 
 
 class Decided(NamedTuple):
-    """`escalates_to`: the model's answer is verified first, and they are asked if it does not stand."""
+    """`escalates_to`: the model's answer is verified first, its form too if `verifies_format`, and they are asked if it
+    does not stand."""
 
     model: str
     quality: float | None
     escalates_to: tuple[str, ...] = ()
+    verifies_format: bool = True
 
 
 class Decide(Protocol):
@@ -98,10 +100,12 @@ def decide_with(snapshot: Snapshot) -> Decide:
                 facts,
             )
         try:
-            decision = decide_by_rules(request, snapshot).decision
+            choice = decide_by_rules(request, snapshot)
         except RequestError:
             return None
-        return Decided(decision.model, decision.predicted_quality, decision.escalates_to)
+        decision, escalation = choice.decision, choice.escalation
+        verifies_format = escalation is not None and escalation.verify.format
+        return Decided(decision.model, decision.predicted_quality, decision.escalates_to, verifies_format)
 
     return decide
 
@@ -114,7 +118,8 @@ def _replay_one(logged: LoggedRequest, scenario: Scenario, world: World, tally: 
         tally.refused += 1
         tally.refused_down += _is_served_when_up(logged, facts, scenario)
         return
-    if decided.escalates_to and not _repeats(decided, logged.verified):
+    is_cut = _is_cut(logged, decided)
+    if decided.escalates_to and not is_cut and not _repeats(decided, logged.verified):
         tally.unverified += 1
     model, quality = _passed_on(logged, decided)
     if model == logged.model and model not in world.engines and not world.caches.has_diverged(logged):
@@ -123,7 +128,10 @@ def _replay_one(logged: LoggedRequest, scenario: Scenario, world: World, tally: 
     else:
         cost, first_token = _elsewhere(logged, model, facts, scenario, world)
         _note_cache(logged, model, facts, scenario, tally)
-    cost = _with_refused(cost, logged, decided, is_logged=model == logged.model)
+    if is_cut:
+        cost = _with_cut(cost, logged, scenario)
+    else:
+        cost = _with_refused(cost, logged, decided, is_logged=model == logged.model)
     if model != logged.model:
         tally.note_move(logged, model, cost)
     world.caches.touch(logged, model)
@@ -159,10 +167,18 @@ def _repeats(decided: Decided, verified: Verified | None) -> bool:
     return bool(decided.escalates_to) and verified is not None and verified.asked == decided.model
 
 
+def _is_cut(logged: LoggedRequest, decided: Decided) -> bool:
+    """The logged answer would be given again and now be verified, which it cannot stand."""
+    is_again = decided.model in (logged.model, logged.decided) and logged.model not in decided.escalates_to
+    return is_again and logged.is_unfinished and bool(decided.escalates_to) and decided.verifies_format
+
+
 def _passed_on(logged: LoggedRequest, decided: Decided) -> tuple[str, float | None]:
     """Whose answer the caller gets. A verification that never happened counts as one that the answer stood; a model
     that failed when it was asked fails again."""
     verified = logged.verified
+    if _is_cut(logged, decided):
+        return decided.escalates_to[0], logged.facts.quality.get(decided.escalates_to[0])
     if verified is None and decided.model == logged.decided:
         return logged.model, decided.quality
     if verified is None or verified.stood or not _repeats(decided, verified):
@@ -177,6 +193,12 @@ def _with_refused(cost: int | None, logged: LoggedRequest, decided: Decided, *, 
     if cost is None or verified is None or verified.stood or is_logged == _repeats(decided, verified):
         return cost
     return cost - verified.cost_pico_usd if is_logged else cost + verified.cost_pico_usd
+
+
+def _with_cut(cost: int | None, logged: LoggedRequest, scenario: Scenario) -> int | None:
+    """The answer that was cut is paid for as well; an engine of our own bills nobody for it."""
+    cut = 0 if logged.served.gpu_seconds else _same_place(logged, scenario)
+    return None if cost is None or cut is None else cost + cut
 
 
 def _same_place(logged: LoggedRequest, scenario: Scenario) -> int | None:

@@ -1,10 +1,13 @@
 """One logged request as the replay reads it, and how a ledger entry becomes one."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.ledger.entry import ESCALATED, Entry, Facts, Status
 from gateway.routing.snapshot import RequestFacts, request_facts_of
+
+UNFINISHED: Final = frozenset({"length", "content_filter"})
+"""Finish reasons of answers that no format verification lets pass."""
 
 
 class Served(NamedTuple):
@@ -39,7 +42,8 @@ class LoggedRequest:
     provider may have cached; None: no thread.
 
     `cost_pico_usd` is everything that was charged, failed attempts included; None: its price is not known. `verified`
-    None: no answer of it was verified.
+    None: no answer of it was verified. `is_unfinished`: no cascade verified the answer, which was cut or filtered, so
+    that its form would not have stood.
     """
 
     request: RequestFacts
@@ -54,6 +58,7 @@ class LoggedRequest:
     verified: Verified | None = None
     decided: str | None = None
     has_failed: bool = False
+    is_unfinished: bool = False
 
     @property
     def facts(self) -> Facts:
@@ -90,7 +95,13 @@ def logged_request_of(entry: Entry, *, conversation: str | None = None) -> Logge
         verified=verified,
         decided=decision.model,
         has_failed=entry.status is Status.failed,
+        is_unfinished=_is_unfinished(entry),
     )
+
+
+def _is_unfinished(entry: Entry) -> bool:
+    is_whole = entry.status is Status.completed and not entry.intent.decision.escalates_to
+    return is_whole and entry.finish_reason in UNFINISHED
 
 
 def _verified(entry: Entry) -> Verified | None:

@@ -71,6 +71,58 @@ def test_the_logged_outcome_counts_where_the_same_was_asked(
         assert diff.replayed.cost_pico_usd == expected
 
 
+def cut(decided: str = MID) -> LoggedRequest:
+    """MID's answer was cut by its length, and nothing verified it."""
+    return replace(make_logged(0.0, model=MID, decided=decided), is_unfinished=True)
+
+
+@pytest.mark.parametrize(
+    ("logged", "decide", "model", "unverified"),
+    [
+        (cut(), to(MID, BIG), BIG, 0),
+        (cut(decided=LOCAL), to(LOCAL, BIG), BIG, 0),
+        (cut(), to(LOCAL, BIG), LOCAL, 1),
+        (cut(decided=LOCAL), to(LOCAL, MID), MID, 1),
+        (cut(), to(MID), MID, 0),
+    ],
+)
+def test_an_answer_that_was_cut_would_not_have_stood(
+    logged: LoggedRequest, decide: Decide, model: str, unverified: int
+) -> None:
+    """Where it would be given again; of another model's answer nothing is known."""
+    diff = replayed(logged, decide)
+    assert (diff.replayed.requests_by_model, diff.unverified) == ({model: 1}, unverified)
+    paid = cost(BIG) + cost(MID) if model == BIG else cost(model)
+    assert diff.replayed.cost_pico_usd == paid
+    assert diff.logged.cost_pico_usd == cost(MID)
+
+
+def test_an_engines_answer_that_was_cut_costs_nothing_more() -> None:
+    engine = make_logged(0.0, model=MID)
+    engine = replace(engine, served=engine.served._replace(gpu_seconds=2.0), is_unfinished=True)
+    assert replayed(engine, to(MID, BIG)).replayed.cost_pico_usd == cost(BIG)
+
+
+def test_a_cut_answer_stands_where_its_form_is_not_verified() -> None:
+    def decide(request: RequestFacts, facts: Facts, /) -> Decided | None:
+        return Decided(MID, None, (BIG,), verifies_format=False)
+
+    assert replayed(cut(), decide).replayed.requests_by_model == {MID: 1}
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "escalates_to", "expected"),
+    [("length", (), True), ("content_filter", (), True), ("stop", (), False), ("length", ("big",), False)],
+)
+def test_what_the_books_say_of_an_answer_that_was_cut(
+    finish_reason: str, escalates_to: tuple[str, ...], *, expected: bool
+) -> None:
+    """One that a cascade let pass was not verified for its form, or had to do: it passes again."""
+    intent = make_intent(1, decision=make_decision(escalates_to=escalates_to))
+    entry = msgspec.structs.replace(make_entry(1, intent=intent), finish_reason=finish_reason)
+    assert logged_request_of(entry).is_unfinished is expected
+
+
 def test_what_is_refused_again_is_paid_for_again_beside_another_model() -> None:
     diff = replayed(refused(), to(MID, LOCAL))
     assert diff.replayed.cost_pico_usd == replayed(refused(), to(LOCAL)).replayed.cost_pico_usd + ASKED

@@ -4,12 +4,14 @@ from collections.abc import AsyncIterator
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 
-from gateway.economics.replay import OutOfOrder
+from gateway.economics.replay import OutOfOrder, replay
+from gateway.economics.replay_log import logged_request_of
 from gateway.economics.replay_outcome import ShadowPair
 from gateway.ledger.entry import Cost, Entry, Status
-from gateway.reports.replay_service import PAGES_AHEAD, ReplayService
+from gateway.reports.replay_service import PAGES_AHEAD, ReplayService, scenario_of
 from gateway.reports.replay_views import ReplayResult
 from gateway.routing.rules import RulesDocument, parse_rules
 from gateway.routing.snapshot import DOWN_SLOTS
@@ -90,6 +92,21 @@ async def test_what_a_replay_cannot_know_is_said() -> None:
     result = await replaying(document, 0, 1)
     assert any("3 requests would be under a cascade" in note for note in result.notes)
     assert any("quality_share" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("verify", "model"), [("{format: true}", "large"), ("{format: false, min_mean_logprob: -1}", "mid-hosted")]
+)
+async def test_an_answer_that_was_cut_is_escalated_where_a_rule_verifies_its_form(verify: str, model: str) -> None:
+    rules = (
+        "version: 1\nrules: [{name: default, choose: {from: [mid-hosted]}, "
+        f"cascade: {{escalate_to: [large], verify: {verify}}}}}]\n"
+    )
+    snapshot = make_snapshot(rules, [make_candidate("mid-hosted"), make_candidate("large")])
+    intent = make_intent(1, is_stream=False, decision=make_decision(facts=make_facts(needs=())))
+    entry = msgspec.structs.replace(make_entry(1, intent=intent), model="mid-hosted", finish_reason="length")
+    diff = replay([logged_request_of(entry)], scenario_of(snapshot))
+    assert diff.replayed.requests_by_model == {model: 1}
 
 
 async def test_what_was_paid_for_who_would_be_refused_is_no_saving() -> None:
