@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Collection, Mapping, Sized
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 import msgspec
 
 from backends.endpoints.chat_text import said_in
 from backends.endpoints.tool_call_deltas import ToolCallNumbers, is_whole
-from backends.formats.json_objects import Fields, decode_object, part_of, text_of
+from backends.formats.json_objects import Fields, decode_object, first_of, objects_of, part_of, text_of
 from backends.formats.past_thinking import UNSIGNED
 from backends.protocol import Chunk
 from backends.usage import Usage
@@ -63,7 +63,7 @@ def message_from_answer(
 ) -> bytes:
     """A whole OpenAI chat answer as a message. `usage` is the metered one; without it the counts are 0."""
     document = decode_object(body) or {}
-    choice = _first(document.get("choices"))
+    choice = first_of(document.get("choices"))
     message = part_of(choice, "message")
     content: list[Fields] = []
     reasoning, text = said_in(message)
@@ -71,11 +71,14 @@ def message_from_answer(
         content.append({"type": "thinking", "thinking": reasoning, "signature": UNSIGNED})
     if text := text or text_of(message, "refusal") or "":
         content.append({"type": "text", "text": text})
-    for call in _calls(message):
+    for call in objects_of(message.get("tool_calls")):
         function = part_of(call, "function")
         tool_input = decode_object((text_of(function, "arguments") or "").encode()) or {}
         content.append({"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": tool_input})
-    stop = _stop(_with_calls(choice.get("finish_reason"), _calls(message)), _stop_sequence(choice, stop_sequences))
+    stop = _stop(
+        _with_calls(choice.get("finish_reason"), objects_of(message.get("tool_calls"))),
+        _stop_sequence(choice, stop_sequences),
+    )
     return msgspec.json.encode(_message(message_id, model, content, usage_wire(usage), stop))
 
 
@@ -158,7 +161,7 @@ class MessagesEventWriter:
             return b"".join([*events, *self._end()])
         document = decode_object(chunk.payload[6:]) if chunk.payload else None
         if document is not None:
-            choice = _first(document.get("choices"))
+            choice = first_of(document.get("choices"))
             self._stop_sequence = _stop_sequence(choice, self._stop_sequences) or self._stop_sequence
             events += self._delta(part_of(choice, "delta"))
         return b"".join(events)
@@ -181,7 +184,7 @@ class MessagesEventWriter:
         if text := text or text_of(delta, "refusal") or "":
             events += self._text("text", {"type": "text", "text": ""})
             events.append(self._said({"type": "text_delta", "text": text}))
-        for call in _calls(delta):
+        for call in objects_of(delta.get("tool_calls")):
             events += self._tool(call)
         return events
 
@@ -260,14 +263,3 @@ def _stop_sequence(choice: Mapping[str, object], asked: Collection[object]) -> s
 def _with_calls(finish_reason: object, calls: Sized) -> object:
     """Some providers end an answer with `stop` although it calls tools; Anthropic's clients would not run them."""
     return "tool_calls" if finish_reason == "stop" and len(calls) else finish_reason
-
-
-def _first(choices: object) -> Fields:
-    found = cast(list[object], choices) if isinstance(choices, list) else []
-    return cast(Fields, found[0]) if found and isinstance(found[0], dict) else {}
-
-
-def _calls(message: Mapping[str, object]) -> list[Fields]:
-    calls = message.get("tool_calls")
-    found = cast(list[object], calls) if isinstance(calls, list) else []
-    return [cast(Fields, call) for call in found if isinstance(call, dict)]

@@ -1,7 +1,7 @@
 """A backend's answer, in OpenAI's chat chunks, as the items and events of the Responses API. Pure."""
 
 from collections.abc import Callable, Mapping
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -9,7 +9,7 @@ from backends.endpoints.chat_text import said_in
 from backends.endpoints.responses_items import Item, ItemKind, Part, PartKind, ResponseHead, logprobs_of, status_of
 from backends.endpoints.responses_tools import Tool, Tools, parse_tools
 from backends.endpoints.tool_call_deltas import ToolCallNumbers, is_whole
-from backends.formats.json_objects import Fields, decode_object, part_of, text_of
+from backends.formats.json_objects import Fields, decode_object, first_of, objects_of, part_of, text_of
 from backends.protocol import Chunk
 from backends.usage import Usage
 
@@ -20,7 +20,7 @@ _NO_ARGUMENTS: Final = "{}"
 def response_from_answer(body: bytes, usage: Usage | None, head: ResponseHead, *, now: float) -> bytes:
     """A whole OpenAI chat answer as a response. `usage` is the metered one, `now` Unix seconds."""
     document = decode_object(body) or {}
-    choice = _first(document.get("choices"))
+    choice = first_of(document.get("choices"))
     items = _items(choice, head, parse_tools(head.asked))
     reason = choice.get("finish_reason")
     output = [item.wire() for item in items[:-1]] + [item.wire(status_of(reason)) for item in items[-1:]]
@@ -39,7 +39,7 @@ def _items(choice: Mapping[str, object], head: ResponseHead, tools: Tools) -> li
     parts += [Part("refusal", [refusal])] if (refusal := text_of(message, "refusal")) else []
     if parts:
         items.append(Item("message", response_id, len(items), parts=parts))
-    for call in _calls(message):
+    for call in objects_of(message.get("tool_calls")):
         function, place = part_of(call, "function"), len(items)
         name, arguments = text_of(function, "name") or "", text_of(function, "arguments") or _NO_ARGUMENTS
         call_id = text_of(call, "id") or f"call_{place}"
@@ -83,7 +83,7 @@ class ResponsesEventWriter:
         self._usage = chunk.usage or self._usage
         self._finish_reason = chunk.finish_reason or self._finish_reason
         if document is not None:
-            events += self._delta(_first(document.get("choices")))
+            events += self._delta(first_of(document.get("choices")))
         if chunk.is_done:
             events += self._end()
         return b"".join(events)
@@ -104,7 +104,7 @@ class ResponsesEventWriter:
             events += self._text("message", "output_text", text, logprobs_of(choice))
         if refusal := text_of(delta, "refusal"):
             events += self._text("message", "refusal", refusal)
-        for call in _calls(delta):
+        for call in objects_of(delta.get("tool_calls")):
             events += self._call(call)
         return events
 
@@ -209,14 +209,3 @@ class ResponsesEventWriter:
 
 def _place(item: Item) -> Fields:
     return {"item_id": item.item_id, "output_index": item.index}
-
-
-def _first(choices: object) -> Fields:
-    found = cast(list[object], choices) if isinstance(choices, list) else []
-    return cast(Fields, found[0]) if found and isinstance(found[0], dict) else {}
-
-
-def _calls(message: Mapping[str, object]) -> list[Fields]:
-    calls = message.get("tool_calls")
-    found = cast(list[object], calls) if isinstance(calls, list) else []
-    return [cast(Fields, call) for call in found if isinstance(call, dict)]

@@ -4,7 +4,7 @@ What cannot be said in either direction is listed in docs/backends.md and held t
 """
 
 import mimetypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, cast
 
 import msgspec
@@ -23,7 +23,7 @@ from backends.formats.chat_chunks import (
 )
 from backends.formats.chat_fields import untranslatable
 from backends.formats.chat_view import ChatView, Media, Part, Text, ToolCall, ToolResult
-from backends.formats.json_objects import Fields, decode_object, number, part_of, text_of
+from backends.formats.json_objects import Fields, decode_object, first_of, number, objects_of, part_of, text_of
 from backends.formats.openai import error_body
 from backends.formats.usage_wire import MalformedUsage, checked, token_count
 from backends.http.errors import error_from_event, no_answer
@@ -170,9 +170,8 @@ def parse_content_usage(wire: object) -> Usage:
 
 
 def _modality(details: object, name: str) -> int:
-    entries = cast(list[object], details) if isinstance(details, list) else []
-    found = [cast(Fields, entry) for entry in entries if isinstance(entry, dict)]
-    return sum(token_count(entry.get("tokenCount"), name) for entry in found if entry.get("modality") == name)
+    entries = [entry for entry in objects_of(details) if entry.get("modality") == name]
+    return sum(token_count(entry.get("tokenCount"), name) for entry in entries)
 
 
 def believable_usage(wire: object) -> tuple[Usage | None, bool]:
@@ -226,16 +225,11 @@ def _head(document: Fields, answer_id: str, created: int) -> Head:
 
 
 def _candidate(document: Fields) -> Fields:
-    candidates = document.get("candidates")
-    first = cast(list[object], candidates)[:1] if isinstance(candidates, list) else []
-    return cast(Fields, first[0]) if first and isinstance(first[0], dict) else {}
+    return first_of(document.get("candidates"))
 
 
-def _parts(document: Fields) -> Iterator[Fields]:
-    parts = part_of(_candidate(document), "content").get("parts")
-    for part in cast(list[object], parts) if isinstance(parts, list) else []:
-        if isinstance(part, dict):
-            yield cast(Fields, part)
+def _parts(document: Fields) -> list[Fields]:
+    return objects_of(part_of(_candidate(document), "content").get("parts"))
 
 
 def _finish(document: Fields, *, has_calls: bool) -> str | None:

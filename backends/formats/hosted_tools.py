@@ -1,9 +1,9 @@
 """Counts what a provider's own tools did for an answer and bills beside its tokens. Pure; knows no prices."""
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
-from backends.formats.json_objects import Fields, part_of, text_of
+from backends.formats.json_objects import Fields, objects_of, part_of, text_of
 from backends.formats.usage_wire import MalformedUsage, token_count
 
 _NO_SEARCH: Final = frozenset({"open_page", "find_in_page", "find"})
@@ -24,20 +24,15 @@ def calls_of_response(response: Mapping[str, object]) -> ToolCalls:
 
     The older `web_search_preview` costs otherwise than `web_search`, and only the list of tools tells them apart.
     """
-    items = _objects(response.get("output"))
+    items = objects_of(response.get("output"))
     searches = _reported_searches(response)
     if searches is None:
         searches = sum(map(_is_web_search, items))
     files = sum(text_of(item, "type") == "file_search_call" for item in items)
     others = sum(text_of(item, "type") in _BILLED_OTHERWISE or _is_hosted_shell(item) for item in items)
-    if any(map(_is_preview, _objects(response.get("tools")))):
+    if any(map(_is_preview, objects_of(response.get("tools")))):
         return ToolCalls(0, files, others + searches)
     return ToolCalls(searches, files, others)
-
-
-def _objects(value: object) -> list[Fields]:
-    listed = cast(list[object], value) if isinstance(value, list) else []
-    return [cast(Fields, one) for one in listed if isinstance(one, dict)]
 
 
 def _reported_searches(response: Mapping[str, object]) -> int | None:

@@ -23,6 +23,18 @@ def part_of(fields: Mapping[str, object], name: str) -> Mapping[str, object]:
     return cast(Mapping[str, object], value) if isinstance(value, Mapping) else {}
 
 
+def objects_of(value: object) -> list[Fields]:
+    """The objects in a list, whatever else is in it; none where it is no list."""
+    listed = cast(list[object], value) if isinstance(value, list) else []
+    return [cast(Fields, one) for one in listed if isinstance(one, dict)]
+
+
+def first_of(value: object) -> Fields:
+    """What a list begins with, empty where that is no object."""
+    listed = cast(list[object], value) if isinstance(value, list) else []
+    return cast(Fields, listed[0]) if listed and isinstance(listed[0], dict) else {}
+
+
 def text_of(fields: Mapping[str, object], name: str) -> str | None:
     """A textual member, or None."""
     value = fields.get(name)

@@ -8,11 +8,11 @@ move from one provider to another with every request.
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
-from backends.formats.json_objects import Fields, decode_object, text_of
+from backends.formats.json_objects import Fields, decode_object, objects_of, text_of
 
 THOUGHT: Final = "reasoning_content"
 """Where a translated assistant's message keeps what was thought before it, until `name_thoughts`."""
@@ -41,9 +41,7 @@ def seal(thought: str) -> str:
 
 def thought_of(item: Mapping[str, object]) -> str:
     """What a reasoning item of the Responses API says, empty where it is not for us to read."""
-    content = item.get("content")
-    parts = cast(list[object], content) if isinstance(content, list) else []
-    said = "".join(text_of(cast(Fields, part), "text") or "" for part in parts if isinstance(part, dict))
+    said = "".join(text_of(part, "text") or "" for part in objects_of(item.get("content")))
     sealed = text_of(item, "encrypted_content") or ""
     if said or not sealed.startswith(SEALED):
         return said

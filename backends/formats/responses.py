@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from backends.errors import BackendError, StreamBroken, UnreadableAnswer, Untranslatable, UpstreamRejected
 from backends.formats.hosted_tools import calls_of_response
-from backends.formats.json_objects import Fields, decode_object, part_of, text_of
+from backends.formats.json_objects import Fields, decode_object, objects_of, part_of, text_of
 from backends.formats.openai import error_body
 from backends.formats.usage_wire import MalformedUsage, parse_openai_usage
 from backends.http.errors import error_from_event, no_answer
@@ -47,9 +47,7 @@ def needs_its_provider(body: bytes) -> bool:
     """Whether the call leans on state that one provider keeps, or on tools that run there: it cannot go elsewhere."""
     fields = decode_object(body) or {}
     stored = any(fields.get(name) for name in ("previous_response_id", "conversation", "prompt", "background"))
-    tools = fields.get("tools")
-    hosted = cast(list[object], tools) if isinstance(tools, list) else []
-    return stored or any(isinstance(tool, dict) and cast(Fields, tool).get("type") != "function" for tool in hosted)
+    return stored or any(tool.get("type") != "function" for tool in objects_of(fields.get("tools")))
 
 
 def as_asked(body: bytes, names: ResponseNames, *, backend: str) -> bytes:
@@ -156,9 +154,7 @@ class ResponsesStreamReader(StreamReader):
 
 
 def _has_calls(response: Mapping[str, object]) -> bool:
-    output = response.get("output")
-    items = cast(list[object], output) if isinstance(output, list) else []
-    return any(isinstance(item, dict) and cast(Fields, item).get("type") not in _EMPTY_AT_FIRST for item in items)
+    return any(item.get("type") not in _EMPTY_AT_FIRST for item in objects_of(response.get("output")))
 
 
 def _usage(response: Mapping[str, object]) -> tuple[Usage | None, bool]:
@@ -179,9 +175,7 @@ def _finish_reason(response: Mapping[str, object]) -> str | None:
     if response.get("status") == "incomplete":
         reason = part_of(response, "incomplete_details").get("reason")
         return "content_filter" if reason == "content_filter" else "length"
-    output = response.get("output")
-    items = cast(list[object], output) if isinstance(output, list) else []
-    called = any(isinstance(item, dict) and cast(Fields, item).get("type") == "function_call" for item in items)
+    called = any(item.get("type") == "function_call" for item in objects_of(response.get("output")))
     return "tool_calls" if called else "stop" if response.get("status") == "completed" else None
 
 
