@@ -47,6 +47,9 @@ class Call(msgspec.Struct, frozen=True):
     """Of the caller's team, where the call makes a response that its provider may keep."""
     is_translated: bool = False
     """Each chunk of the answer is written in another format, and so has to be one event."""
+    cache_marks: Literal["", "beginning", "conversation"] = ""
+    """What of the prompt is marked for the provider's cache, where an adapter translates a chat that has no marks: the
+    tools and system prompt, or these and all that was said so far."""
 
 
 def trace_of(call: Call) -> dict[str, str]:

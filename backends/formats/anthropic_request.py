@@ -5,10 +5,12 @@ What cannot be said is listed in docs/backends.md and held there by a test.
 
 import base64
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Final, cast
 
 import msgspec
 
+from backends.formats.cache_marks import mark_prompt
 from backends.formats.chat_fields import Tool, invalid, untranslatable
 from backends.formats.chat_view import ChatView, Media, Part, Text, ToolCall, ToolResult
 from backends.formats.json_objects import Fields, number, text_of
@@ -54,7 +56,16 @@ def build_messages_body(view: ChatView, call: Call) -> bytes:
         "stream": call.is_stream,
     }
     body |= {name: value for name, value in optional.items() if value}
+    if call.cache_marks:
+        mark_prompt(body, call.cache_marks, fixed_system=_fixed_system(view, len(system)))
     return msgspec.json.encode(body | _sampling(view))
+
+
+def _fixed_system(view: ChatView, blocks: int) -> int:
+    """How many blocks of the system prompt were there before anybody spoke; all, where no later message adds any."""
+    leading = list(takewhile(lambda turn: turn.role == "system", view.turns))
+    has_later = any(turn.role == "system" for turn in view.turns[len(leading) :])
+    return sum(len(turn.parts) for turn in leading) if has_later else blocks
 
 
 def _user(fields: Fields) -> str | None:
