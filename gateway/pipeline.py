@@ -42,11 +42,12 @@ from gateway.request.tag_bound import TagBound
 from gateway.request.view import RequestView, parse_request
 from gateway.routing.decide import Choice, decide, deciding_tags
 from gateway.routing.fallback import RetryPolicy
+from gateway.routing.prompt_reuse import tokens_to_repeat
 from gateway.routing.refusals import LOADING, PAUSED
 from gateway.routing.snapshot import Snapshot
 from gateway.rulebook.state import ExplorationSpend, RuleState
 from gateway.upstreams.load import Upstreams
-from gateway.upstreams.warm_prefixes import MemoryWarmPrefixes, PromptCache, WarmPrefixes, note_answer
+from gateway.upstreams.warm_prefixes import SENT, MemoryWarmPrefixes, PromptCache, WarmPrefixes, note_answer
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 5.0
@@ -140,6 +141,7 @@ class Pipeline:
         candidates = self.priced_at(self.now_us() if at_us is None else at_us).candidates
         state = self.upstreams.state(candidates.values(), self.monotonic())
         warm = self.warm.lookup(tenant_of(key.team, key.id), view.prefixes, self.monotonic())
+        sent = warm.pop(SENT, 0)
         facts = gather_facts(
             view,
             self._classify(view),
@@ -148,6 +150,7 @@ class Pipeline:
             backend_state=state,
             draw=self.draw(),
             rules=self.rule_state,
+            repeated_tokens=self._tokens_to_repeat(view, sent),
         )
         try:
             return decide(request_facts(view, key, tags, facts), self.snapshot)
@@ -158,6 +161,18 @@ class Pipeline:
             if LOADING in refused.reasons.values():
                 refused.retry_after_seconds = RETRY_SECONDS
             raise
+
+    def _tokens_to_repeat(self, view: RequestView, sent_tokens: int) -> int:
+        """None where no prompt is marked here, so that the books say nothing of it."""
+        if view.reuse is None or not any(cache.marks == "auto" for cache in self.prompt_caches.values()):
+            return 0
+        return tokens_to_repeat(
+            input_tokens=view.input_tokens,
+            sent_tokens=sent_tokens,
+            first_turn_tokens=view.reuse.first_turn_tokens,
+            beginning_tokens=view.reuse.beginning_tokens,
+            opens_tool_use=view.reuse.opens_tool_use,
+        )
 
     def priced_at(self, at_us: int) -> Snapshot:
         """What a request of that moment is decided by and charged at: the snapshot in force, its prices due by then."""

@@ -1,7 +1,7 @@
 """Which backends this deployment has, and which models come with them: settings and environment put into adapters."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from backends.anthropic import NATIVE_PATHS, AnthropicBackend
@@ -16,7 +16,7 @@ from backends.simulation import Pace, simulate
 from backends.translating import TranslatingBackend
 from gateway.composition.provider_keys import build_pooled, keys_of_block, keys_of_provider
 from gateway.config.engine_curve import CurveFile, MeasuredEngine, fit_engine
-from gateway.config.providers import HostedProvider, hosted_from_environment, load_providers
+from gateway.config.providers import HostedProvider, hosted_from_environment, least_cached_tokens, load_providers
 from gateway.config.settings import LOCAL_BACKEND, BackendSettings, EngineSettings, Settings
 from gateway.economics.errors import EconomicsError
 from gateway.errors import ConfigurationError
@@ -95,9 +95,31 @@ def build_backend_table(
     hosted = hosted_from_environment(environ)
     for provider in hosted:
         _add_provider(table, provider, environ)
+    _mark_prompts(table, settings)
     if not hosted and settings.simulated_hosted == "when_no_key":
         _add_simulated(table)
     return table
+
+
+def _mark_prompts(table: BackendTable, settings: Settings) -> None:
+    """Where the deployment wants it. Raises ConfigurationError where nothing can be marked."""
+    shipped = {provider.name: provider.wire_format for provider in load_providers()}
+    formats = shipped | {name: block.wire_format for name, block in settings.backends.items()}
+    for name, how in settings.prompt_caching.items():
+        if name not in formats:
+            problem = f"there is no such backend; known: {', '.join(sorted(formats))}"
+            raise ConfigurationError(problem, field=f"prompt_caching.{name}")
+        if formats[name] != "anthropic":
+            problem = "leave it out: only a backend of wire_format anthropic waits for marks, others cache unasked"
+            raise ConfigurationError(problem, field=f"prompt_caching.{name}")
+        if how == "auto" and name in table.facts:  # else its key is not in this environment
+            cache = table.prompt_caches[name] = replace(table.prompt_caches[name], marks="auto")
+            table.facts[name] = replace(
+                table.facts[name],
+                marks_prompts=True,
+                least_cached_tokens=cache.least_tokens,
+                least_cached_tokens_of=least_cached_tokens(),
+            )
 
 
 def _add_embedding_model(table: BackendTable, engine: EngineSettings) -> None:
@@ -131,7 +153,14 @@ def _add_block(table: BackendTable, name: str, block: BackendSettings, environ: 
         thoughts=ENGINE_THOUGHTS if is_engine else (),
     )
     table.timeouts[name] = Timeouts(**block.timeouts.model_dump())
-    table.prompt_caches[name] = PromptCache(**block.prompt_cache.model_dump())
+    table.prompt_caches[name] = _prompt_cache(block)
+
+
+def _prompt_cache(block: BackendSettings) -> PromptCache:
+    """Anthropic's caches nothing by itself: taken to, it would seem a tenth as dear for conversations as it is."""
+    if block.wire_format == "anthropic" and "prompt_cache" not in block.model_fields_set:
+        return next(one.prompt_cache for one in load_providers() if one.name == "anthropic")
+    return PromptCache(**block.prompt_cache.model_dump())
 
 
 def _native_to_block(block: BackendSettings) -> Collection[Operation]:

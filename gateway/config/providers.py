@@ -98,6 +98,7 @@ class ProviderText(Schema):
 
 
 class ProvidersText(Schema):
+    longer_cached: dict[str, Annotated[int, Field(ge=1)]]
     providers: dict[str, ProviderText]
 
 
@@ -115,6 +116,11 @@ def hosted_from_environment(environ: Mapping[str, str]) -> list[HostedProvider]:
         if variable is not None:
             found.append(text.provider(name, variable))
     return found
+
+
+def least_cached_tokens() -> Mapping[str, int]:
+    """Of a prompt that Anthropic caches, for models that differ from its `prompt_cache`, by their names there."""
+    return _shipped().longer_cached
 
 
 @cache

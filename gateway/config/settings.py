@@ -102,6 +102,10 @@ class PromptCacheSettings(Strict):
     is_automatic: bool = True
 
 
+PromptMarks = Literal["auto", "callers"]
+"""Who marks prompts for a backend's cache: callers alone, or the gateway for those who do not, where it should pay."""
+
+
 class FallbackSettings(Strict):
     """What happens before an answer's first token. `first_token_seconds`: a stream silent for so long is given up for
     another model, where its rule sets no limit. `is_hedging`: a second model is asked when the first takes longer than
@@ -214,6 +218,7 @@ class Settings(Strict):
     backends: dict[Annotated[str, AfterValidator(parse_backend_name)], BackendSettings] = Field(
         default_factory=dict[str, BackendSettings]
     )
+    prompt_caching: dict[str, PromptMarks] = Field(default_factory=dict[str, PromptMarks])
     fallback: FallbackSettings = FallbackSettings()
     database: Annotated[str, AfterValidator(parse_database_url)] | None = None
     redis: Annotated[str, AfterValidator(parse_redis_url)] | None = None

@@ -25,8 +25,9 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     """Everything `decide()` looked at that is not in the rules or prices: a decision is replayed from this.
 
     `quality` and `output_tokens` are the classifier's figures for each candidate, `backend_state` what was known of
-    each candidate's backend at that moment (see routing.facts). The last two say what traffic before this request came
+    each candidate's backend at that moment (see routing.facts). The next two say what traffic before this request came
     to: by rule what its exploration has cost today, and by a rule's `target_name` its calibrated threshold.
+    `repeated_tokens` of the input are expected to be sent again, where a model has prompts marked for caching.
     """
 
     input_tokens: int
@@ -41,6 +42,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     draw: float = 0.0
     explored_pico_usd: dict[str, int] = {}
     allowed_loss: dict[str, float] = {}
+    repeated_tokens: int = 0
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True):

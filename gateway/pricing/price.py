@@ -93,10 +93,12 @@ def tool_price(kind: ToolKind, prices: ModelPrices) -> int:
     return each
 
 
-def price_text_tokens(input_tokens: int, cached_tokens: int, output_tokens: int, prices: ModelPrices) -> int | None:
+def price_text_tokens(
+    input_tokens: int, cached_tokens: int, output_tokens: int, prices: ModelPrices, written_tokens: int = 0
+) -> int | None:
     """`price` of so much text in the ordinary tier, in total; None where that takes more than one multiplication each.
 
-    A decision asks this of every candidate.
+    `written_tokens` of the input are written to a cache for minutes. A decision asks this of every candidate.
     """
     ladder = prices.ladder
     if ladder.steps or prices.discount or "" in prices.services or "" not in prices.standard_tiers:
@@ -104,6 +106,8 @@ def price_text_tokens(input_tokens: int, cached_tokens: int, output_tokens: int,
     rates = ladder.base
     cached = cached_tokens * own(rates.cached_input, rates.input) if cached_tokens else 0
     fresh = (input_tokens - cached_tokens) * rates.input
+    if written_tokens:
+        fresh += written_tokens * (own(rates.cache_write_5m, rates.input) - rates.input)
     return fresh + cached + output_tokens * rates.output + prices.per_request_pico_usd
 
 
@@ -114,6 +118,7 @@ def price_bound(
     *,
     service_tier: str | None = None,
     may_write_cache: bool = True,
+    may_write_for_minutes: bool = False,
     may_have_media: bool = True,
     tool_calls: int = 0,
     tool_kinds: Collection[ToolKind] = (),
@@ -121,7 +126,8 @@ def price_bound(
     """The most, in pico-USD, that a request of at most these lengths can cost, however its tokens divide.
 
     The answer may come from the service tier asked for or from the ordinary one. Saying that a request neither
-    writes a cache nor carries audio or images makes the bound tighter. Of the provider's own tools, those of
+    writes a cache nor carries audio or images makes the bound tighter; `may_write_for_minutes`: it writes one all the
+    same, and not for an hour. Of the provider's own tools, those of
     `tool_kinds` may run so often in all. Raises UnknownServiceTier and UnknownToolPrice.
     """
     fee = prices.per_request_pico_usd
@@ -137,6 +143,8 @@ def price_bound(
         dearest_input = dearest_output = 0
         for rates in reached:
             one = highest_input(rates, may_write_cache=may_write_cache, may_have_media=may_have_media)
+            if may_write_for_minutes:
+                one = max(one, rates.cache_write_5m or 0)
             other = highest_output(rates, may_have_media=may_have_media)
             dearest_input = one if one > dearest_input else dearest_input
             dearest_output = other if other > dearest_output else dearest_output

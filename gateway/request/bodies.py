@@ -58,6 +58,7 @@ class ChatBody(Body):
     n: int | None = None
     tools: list[msgspec.Raw] | None = None
     functions: list[msgspec.Raw] | None = None
+    tool_choice: msgspec.Raw = ABSENT
     response_format: Format | None = None
     web_search_options: msgspec.Raw = ABSENT
     search_parameters: msgspec.Raw = ABSENT
@@ -98,6 +99,7 @@ class ResponsesBody(msgspec.Struct):
     max_output_tokens: int | None = None
     tools: list[msgspec.Raw] | None = None
     max_tool_calls: msgspec.Raw = ABSENT
+    tool_choice: msgspec.Raw = ABSENT
     text: ResponsesText | None = None
     service_tier: str | None = None
     previous_response_id: object = None

@@ -66,7 +66,7 @@ def _most(candidate: Candidate, view: RequestView, limit: int) -> int | None:
         return compute_cost(candidate.speed, input_tokens, limit).total_pico_usd
     if candidate.prices is None:
         return None
-    tools = view.hosted_tools
+    tools, writes = view.hosted_tools, candidate.cache_writes
     try:
         return price_bound(
             input_tokens + tools.calls * TOOL_RESULT_TOKENS,
@@ -76,6 +76,7 @@ def _most(candidate: Candidate, view: RequestView, limit: int) -> int | None:
             tool_kinds=tools.kinds,
             service_tier=view.service_tier,
             may_write_cache=view.may_write_cache,
+            may_write_for_minutes=writes.by != "caller" and input_tokens >= writes.least_tokens,
             may_have_media=view.may_have_media,
         )
     except (UnknownServiceTier, UnknownToolPrice):

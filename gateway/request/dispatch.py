@@ -17,6 +17,7 @@ from gateway.request.metering import Meter
 from gateway.request.run import Answer, Observer, Run
 from gateway.request.settlement import NO_EXTRA, ExtraCost, paid_to, unanswered_cost, unread_cost
 from gateway.routing.fallback import LATE, RetryPolicy, Silence, Try, fallback_policy
+from gateway.routing.prompt_reuse import marks_for
 from gateway.routing.snapshot import Candidate
 from gateway.upstreams.load import Upstreams
 
@@ -204,6 +205,7 @@ class Dispatcher(msgspec.Struct):
                 headers=run.headers,
                 input_tokens=view.input_tokens,
                 response_names=self.names(run) if view.operation == "responses" else None,
+                cache_marks=marks_for(run.intent.decision.facts, candidate.cache_writes),
             )
         )
         first: list[Chunk] = []

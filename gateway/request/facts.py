@@ -22,6 +22,7 @@ def gather_facts(
     backend_state: Mapping[str, tuple[int, float]],
     draw: float,
     rules: RuleState,
+    repeated_tokens: int = 0,
 ) -> Facts:
     """Everything `decide()` looks at that rules and prices do not hold, rounded as it is stored.
 
@@ -47,6 +48,7 @@ def gather_facts(
         draw=draw,
         explored_pico_usd=rules.explored_pico_usd,
         allowed_loss=rules.allowed_loss,
+        repeated_tokens=repeated_tokens,
     )
 
 

@@ -1,9 +1,25 @@
 """A body's turns, (role, text) each, as the classifier and the prompt caches see them. Pure; knows no wire format."""
 
+from collections.abc import Sequence
+
+import msgspec
+
 from classifier.protocol import Conversation
 from gateway.upstreams.prompt_prefixes import Prefix, prefixes_of
 
 Turns = list[tuple[str, str]]
+INSTRUCTIONS = ("system", "developer")
+FREE_CHOICE = (b"", b"null", b'"auto"')
+"""Of tools: whoever forces one wants its arguments, and seldom sends a result."""
+
+
+class Reuse(msgspec.Struct, frozen=True):
+    """Tokens of the first turn, and of that with the tools before it where it instructs (else 0); whether tools are
+    offered that nobody has called yet."""
+
+    first_turn_tokens: int
+    beginning_tokens: int
+    opens_tool_use: bool
 
 
 def conversation_of(turns: Turns, *, tools: int, images: int, wants_json: bool) -> Conversation:
@@ -12,7 +28,7 @@ def conversation_of(turns: Turns, *, tools: int, images: int, wants_json: bool) 
     others: list[str] = []
     last = None
     for role, text in turns:
-        if role in ("system", "developer"):
+        if role in INSTRUCTIONS:
             instructions.append(text)
         else:
             last = len(others) if role == "user" else last
@@ -26,6 +42,20 @@ def conversation_of(turns: Turns, *, tools: int, images: int, wants_json: bool) 
         tool_count=tools,
         image_count=images,
         wants_json=wants_json,
+    )
+
+
+def reuse_of(turns: Turns, known: Sequence[Prefix], tool_tokens: int, tool_choice: bytes) -> Reuse | None:
+    """Of a prompt whose `prefixes` are known; None where there is no turn."""
+    if not known:
+        return None
+    first = known[0][1]
+    return Reuse(
+        first_turn_tokens=first,
+        beginning_tokens=first + tool_tokens if turns[0][0] in INSTRUCTIONS else 0,
+        opens_tool_use=bool(tool_tokens)
+        and tool_choice in FREE_CHOICE
+        and all(role == "user" or role in INSTRUCTIONS for role, _ in turns),
     )
 
 

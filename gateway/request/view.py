@@ -35,7 +35,7 @@ from gateway.request.texts import (
     said,
     texts_of,
 )
-from gateway.request.turns import conversation_of, prefixes
+from gateway.request.turns import Reuse, conversation_of, prefixes, reuse_of
 from gateway.routing.rules import EMBEDDINGS
 from gateway.upstreams.prompt_prefixes import Prefix
 
@@ -51,7 +51,8 @@ class RequestView(msgspec.Struct, frozen=True):
     """What admission, classification and decision look at.
 
     `service_tier` and what follows it bound the cost: `body_bytes` are those of the whole body less its images', and an
-    open-ended one leans on files, or on what its provider keeps. `prefixes` recognise the conversation's next turn.
+    open-ended one leans on files, or on what its provider keeps. `prefixes` recognise the conversation's next turn;
+    `reuse` is what of the prompt may come again, of chats that may be marked for a provider's cache.
     """
 
     operation: Operation
@@ -71,6 +72,7 @@ class RequestView(msgspec.Struct, frozen=True):
     body_bytes: int = 0
     is_open_ended: bool = False
     prefixes: tuple[Prefix, ...] = ()
+    reuse: Reuse | None = None
 
 
 def parse_request(operation: Operation, body: bytes) -> RequestView:
@@ -124,6 +126,7 @@ def _view_chat(body: ChatBody) -> RequestView:
     turns = [(message.role, text) for message, text in zip(body.messages, texts, strict=True)]
     tools = [*(body.tools or ()), *(body.functions or ())]
     wants_json = body.response_format is not None and body.response_format.type != "text"
+    tool_tokens = sum(len(bytes(tool)) for tool in tools) // 4 if tools else 0
     limit = checked_limit("max_completion_tokens", body.max_completion_tokens)
     other = checked_limit("max_tokens", body.max_tokens)
     if limit is None or (other is not None and other > limit):  # of both, which one counts is the provider's choice
@@ -143,13 +146,11 @@ def _view_chat(body: ChatBody) -> RequestView:
             audio=audio > 0,
         ),
         conversation=conversation_of(turns, tools=len(tools), images=images, wants_json=wants_json),
-        input_tokens=estimate_tokens(texts)
-        + 4 * len(turns)
-        + (sum(len(bytes(tool)) for tool in tools) // 4 if tools else 0)
-        + images * TOKENS_PER_IMAGE,
+        input_tokens=estimate_tokens(texts) + 4 * len(turns) + tool_tokens + images * TOKENS_PER_IMAGE,
         image_bytes=images_length,
         is_open_ended=has_files,
-        prefixes=prefixes(turns),
+        prefixes=(known := prefixes(turns)),
+        reuse=reuse_of(turns, known, tool_tokens, bytes(body.tool_choice)),
     )
 
 
@@ -192,6 +193,7 @@ def _view_responses(body: ResponsesBody) -> RequestView:
     parts = [part for item in items for part in item_parts(item)]
     kinds = [part.type for part in parts]
     images, tools = sum(kind in IMAGES for kind in kinds), body.tools or []
+    tool_tokens = sum(len(bytes(tool)) for tool in tools) // 4
     wanted = body.text.format.type if body.text is not None and body.text.format is not None else "text"
     return RequestView(
         operation="responses",
@@ -210,11 +212,12 @@ def _view_responses(body: ResponsesBody) -> RequestView:
         conversation=conversation_of(turns, tools=len(tools), images=images, wants_json=wanted != "text"),
         input_tokens=estimate_tokens([text for _, text in turns])
         + 4 * len(turns)
-        + sum(len(bytes(tool)) for tool in tools) // 4
+        + tool_tokens
         + images * TOKENS_PER_IMAGE,
         image_bytes=image_bytes(parts),
         is_open_ended=is_open_ended(parts) or any((body.previous_response_id, body.conversation, body.prompt)),
-        prefixes=prefixes(turns),
+        prefixes=(known := prefixes(turns)),
+        reuse=reuse_of(turns, known, tool_tokens, bytes(body.tool_choice)),
     )
 
 

@@ -3,7 +3,8 @@
 from backends.usage import Usage
 from gateway.ledger.entry import Facts
 from gateway.pricing.price import price, price_compute, price_text_tokens
-from gateway.routing.snapshot import Candidate, EngineSpeed
+from gateway.routing.prompt_reuse import written_tokens
+from gateway.routing.snapshot import ON_DEMAND, Candidate, EngineSpeed
 
 DEFAULT_OUTPUT_TOKENS = 300.0
 """Used when the classifier gave no length for a model: the answer length of docs/economics.md's worked example."""
@@ -33,7 +34,8 @@ def is_slot_free(facts: Facts, model: str) -> bool:
 def expected_cost_pico_usd(facts: Facts, candidate: Candidate) -> int | None:
     """The cost that should decide; None when no price is known.
 
-    Hosted: the provider's price for the predicted usage, the warm prefix at its cached rate. Own engine: nothing
+    Hosted: the provider's price for the predicted usage, the warm prefix at its cached rate, and at that of a write
+    what goes into its cache unasked. Own engine: nothing
     while a slot is free, since the hour is already paid; the price of its GPU-seconds when none is.
     """
     if candidate.speed is not None:
@@ -46,10 +48,17 @@ def expected_cost_pico_usd(facts: Facts, candidate: Candidate) -> int | None:
     warm = facts.warm_tokens.get(candidate.name, 0)
     cached = warm if warm < facts.input_tokens else facts.input_tokens
     output = predicted_output_tokens(facts, candidate.name)
-    simple = price_text_tokens(facts.input_tokens, cached, output, candidate.prices)
+    writes = candidate.cache_writes
+    written = 0 if writes is ON_DEMAND else written_tokens(facts, writes, cached)
+    simple = price_text_tokens(facts.input_tokens, cached, output, candidate.prices, written)
     if simple is not None:
         return simple
-    usage = Usage(input_tokens=facts.input_tokens, cached_input_tokens=cached, output_tokens=output)
+    usage = Usage(
+        input_tokens=facts.input_tokens,
+        cached_input_tokens=cached,
+        cache_write_5m_tokens=written,
+        output_tokens=output,
+    )
     return price(usage, candidate.prices).total_pico_usd
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final, Literal
 
 import msgspec
 
@@ -32,6 +33,18 @@ class EngineSpeed:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheWrites:
+    """Who has a model's prompts of `least_tokens` or more written to its prompt cache, at the price of a write: the
+    `provider` unasked, the `caller` who marks them, or the `gateway` for callers who do not."""
+
+    by: Literal["provider", "caller", "gateway"] = "caller"
+    least_tokens: int = 1024
+
+
+ON_DEMAND: Final = CacheWrites()
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """One catalogue model as the decision sees it. `prices` None and `speed` None: its cost is unknown."""
 
@@ -46,6 +59,7 @@ class Candidate:
     prices: ModelPrices | None
     speed: EngineSpeed | None
     typical_time_to_first_token_seconds: float = 0.0
+    cache_writes: CacheWrites = ON_DEMAND
 
     @property
     def embeds(self) -> bool:

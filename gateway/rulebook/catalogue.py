@@ -2,15 +2,15 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from classifier.protocol import ModelProfile
 from gateway.errors import ConfigurationError
-from gateway.pricing.catalogue import FOR_EVER_US, PriceBook
+from gateway.pricing.catalogue import FOR_EVER_US, ModelPrices, PriceBook
 from gateway.routing.rules import EMBEDDINGS, ModelSpec, RulesDocument, parse_rules
-from gateway.routing.snapshot import Candidate, EngineSpeed, Snapshot
+from gateway.routing.snapshot import ON_DEMAND, CacheWrites, Candidate, EngineSpeed, Snapshot
 from gateway.yaml_document import parse_yaml
 
 SIMULATED = "simulated"
@@ -18,11 +18,18 @@ SIMULATED = "simulated"
 
 @dataclass(frozen=True, slots=True)
 class BackendFacts:
-    """What the catalogue needs to know of a configured backend. `speed` is set for engines of our own."""
+    """What the catalogue needs to know of a configured backend. `speed` is set for engines of our own.
+
+    `marks_prompts`: for its cache, where callers do not; `least_cached_tokens` of a prompt, and where a model differs,
+    by its upstream name.
+    """
 
     provider: str
     is_simulated: bool = False
     speed: EngineSpeed | None = None
+    marks_prompts: bool = False
+    least_cached_tokens: int = 1024
+    least_cached_tokens_of: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,7 @@ class Catalogue:
 
     def _candidate(self, name: str, spec: ModelSpec, prices: PriceBook, at_us: int) -> Candidate:
         backend = self.backends[spec.backend]
+        known = None if backend.speed is not None else prices.lookup(*self._priced_as(spec), at_us)
         return Candidate(
             name=name,
             backend=spec.backend,
@@ -94,8 +102,22 @@ class Catalogue:
             supports=frozenset(spec.supports),
             is_local=backend.speed is not None,
             is_simulated=backend.is_simulated,
-            prices=None if backend.speed is not None else prices.lookup(*self._priced_as(spec), at_us),
+            prices=known,
             speed=backend.speed,
+            cache_writes=self._cache_writes(spec, known),
+        )
+
+    def _cache_writes(self, spec: ModelSpec, prices: ModelPrices | None) -> CacheWrites:
+        """OpenAI alone writes unasked at a price of its own, which its models before GPT-5.6 do not have."""
+        backend, (provider, model) = self.backends[spec.backend], self._priced_as(spec)
+        if prices is None or prices.rates.cache_write_5m is None or backend.is_simulated:
+            return ON_DEMAND
+        if provider == "openai" or model.startswith("openai/"):
+            return CacheWrites("provider", backend.least_cached_tokens)
+        if not backend.marks_prompts:
+            return ON_DEMAND
+        return CacheWrites(
+            "gateway", backend.least_cached_tokens_of.get(spec.upstream_model, backend.least_cached_tokens)
         )
 
     def _priced_as(self, spec: ModelSpec) -> tuple[str, str]:

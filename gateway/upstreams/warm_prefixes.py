@@ -7,7 +7,7 @@ the price, so a conversation is worth more where it was last than anywhere else.
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Literal, Protocol
 
 from gateway.ledger.entry import Entry
 from gateway.upstreams.prompt_prefixes import Prefix
@@ -22,6 +22,7 @@ class PromptCache:
 
     `is_automatic` False: only what the caller marked, so that the usage it reports is the only evidence.
     `is_replicas_own`: of an engine that this replica runs for itself; the other replicas' have caches of their own.
+    `marks`: who marks what is cached, where somebody must: callers, or the gateway for those who do not.
     """
 
     ttl_seconds: float = 300.0
@@ -29,6 +30,7 @@ class PromptCache:
     step_tokens: int = 128
     is_automatic: bool = True
     is_replicas_own: bool = False
+    marks: Literal["callers", "auto"] = "callers"
 
     def kept(self, tokens: int) -> int:
         """How many of a prefix's tokens it keeps."""
@@ -36,6 +38,10 @@ class PromptCache:
 
 
 AUTOMATIC = PromptCache()
+SENT: Final = ""
+"""Stands for the model where what counts is that a prompt was sent at all: no model is called so."""
+SENT_SECONDS: Final = 300.0
+"""The life of what Anthropic caches for minutes."""
 
 
 class WarmPrefixes(Protocol):
@@ -104,10 +110,13 @@ def note_answer(
     """What an answered request has left warm: its whole prompt, and the first turn of it for other conversations.
 
     In the gateway's own token estimate, which is what the next decision compares it with; a provider that only caches
-    what was marked has as large a share of it as it reported.
+    what was marked has as large a share of it as it reported. Where the gateway marks, also that it was SENT.
     """
     if not prefixes or (entry.is_usage_estimated and not entry.output_tokens):
         return
+    if any(cache.marks == "auto" for cache in caches.values()):
+        for prefix in {prefixes[0], prefixes[-1]}:
+            warm.note(entry.intent.tenant, prefix, SENT, prefix[1], now + SENT_SECONDS)
     cache = caches.get(entry.backend, AUTOMATIC)
     written = entry.cache_write_5m_tokens + entry.cache_write_1h_tokens
     share = 1.0

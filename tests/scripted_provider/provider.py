@@ -3,8 +3,8 @@
 import asyncio
 import socket
 import struct
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Final, Self, cast
 from urllib.parse import unquote
@@ -13,6 +13,7 @@ import msgspec
 from aiohttp import web
 
 from backends.scripted import Outcome
+from backends.usage import Usage
 from tests.scripted_provider.anthropic_wire import AnthropicWire
 from tests.scripted_provider.gemini_wire import GeminiWire
 from tests.scripted_provider.openai_wire import OpenAIWire
@@ -49,15 +50,21 @@ class Received:
 
 class ScriptedProvider:
     """An async context manager. `plan` sets the outcomes of the next requests, the last one repeating; `pages` is what
-    every GET answers."""
+    every GET answers; `count` says what a request's fields come to, in place of the outcome's usage."""
 
     def __init__(
-        self, *outcomes: Outcome | Raw, port: int = 0, keeps_requests: bool = True, pages: Raw | None = None
+        self,
+        *outcomes: Outcome | Raw,
+        port: int = 0,
+        keeps_requests: bool = True,
+        pages: Raw | None = None,
+        count: Callable[[Mapping[str, object]], Usage] | None = None,
     ) -> None:
         self._outcomes: list[Outcome | Raw] = list(outcomes) or [Outcome()]
         self._port = port
         self._keeps_requests = keeps_requests
         self._pages = pages
+        self._count = count
         self._runner: web.AppRunner | None = None
         self.received: list[Received] = []
         self._connections: set[object] = set()
@@ -110,6 +117,8 @@ class ScriptedProvider:
             if isinstance(outcome, Raw):
                 return await _send_raw(request, outcome)
             wire, understood = understand(request.path, body)
+            if self._count is not None:
+                outcome = replace(outcome, usage=self._count(understood.fields))
             if understood.is_stream:
                 return await _stream(request, outcome, wire, understood)
             return await _answer(request, outcome, wire, understood)

@@ -45,6 +45,7 @@ class Detail(msgspec.Struct, frozen=True, array_like=True):
     explored: dict[str, int] = {}
     allowed_loss: dict[str, Short] = {}
     escalates_to: tuple[str, ...] = ()
+    repeated_tokens: int = 0
 
 
 ENCODER = msgspec.msgpack.Encoder()
@@ -107,6 +108,7 @@ def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
         explored=facts.explored_pico_usd,
         allowed_loss={name: short(loss) for name, loss in facts.allowed_loss.items()} if facts.allowed_loss else {},
         escalates_to=decision.escalates_to,
+        repeated_tokens=facts.repeated_tokens,
     )
     return ENCODER.encode(detail)
 
@@ -147,6 +149,7 @@ def facts_from(detail: Detail, names: Sequence[str]) -> Facts:
         draw=long(detail.draw),
         explored_pico_usd=detail.explored,
         allowed_loss={name: long(loss) for name, loss in detail.allowed_loss.items()},
+        repeated_tokens=detail.repeated_tokens,
     )
 
 

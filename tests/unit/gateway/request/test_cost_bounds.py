@@ -8,6 +8,7 @@ import pytest
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates, Service
 from gateway.request.cost_bounds import INCREMENT_TOKENS, OUTPUT_BOUND_TOKENS, bound_pico_usd, increment_pico_usd
 from gateway.request.view import RequestView, parse_request
+from gateway.routing.snapshot import CacheWrites
 from tests.builders import make_candidate, make_local
 
 PLAIN, WRITE, IMAGE = 1, 2, 8
@@ -40,6 +41,26 @@ LONG = "word " * 400
 )
 def test_the_bound_is_the_dearest_that_the_body_allows(asked: RequestView, rate: int | None) -> None:
     assert dearest_rate(asked) == rate
+
+
+WRITTEN = Rates(input=4, output=0, cached_input=1, cache_write_5m=5, cache_write_1h=8)
+
+
+@pytest.mark.parametrize(
+    ("asked", "writes", "rate"),
+    [
+        (view(LONG * 3), CacheWrites("provider", 1024), 5),  # GPT-5.6 and later write without being asked
+        (view(LONG), CacheWrites("provider", 1024), 5),  # 505 by the estimate: twice as many are reckoned with
+        (view(LONG[:1200]), CacheWrites("provider", 1024), 4),
+        (view(LONG * 3), CacheWrites("gateway", 512), 5),
+        (view(LONG * 3), CacheWrites(), 4),
+        (view(LONG * 3, cache_control={"type": "ephemeral", "ttl": "1h"}), CacheWrites("gateway", 512), 8),
+    ],
+)
+def test_what_is_written_to_a_cache_unasked_is_held(asked: RequestView, writes: CacheWrites, rate: int) -> None:
+    bound = bound_pico_usd(make_candidate(prices=ModelPrices(Ladder(WRITTEN), 0, "test"), cache_writes=writes), asked)
+    assert bound is not None
+    assert bound // max(2 * asked.input_tokens, round(asked.body_bytes / 2)) == rate
 
 
 def test_an_escaped_field_name_is_still_that_field() -> None:

@@ -28,6 +28,7 @@ facts = st.builds(
     needs=st.lists(names, max_size=2).map(tuple),
     explored_pico_usd=st.dictionaries(names, st.integers(0, 10**16), max_size=2),
     allowed_loss=st.dictionaries(names, numbers, max_size=2),
+    repeated_tokens=st.integers(0, 2**40),
 )
 decisions = st.builds(
     make_decision,
