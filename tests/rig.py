@@ -36,7 +36,7 @@ class RecordingCaller:
         self._leaves_after = leaves_after
         self._is_outlived = False
 
-    def outlive(self) -> None:
+    def outlive(self, seconds: float | None = None) -> None:
         self._is_outlived = True
 
     async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:

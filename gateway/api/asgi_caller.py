@@ -23,6 +23,8 @@ class AsgiCaller:
         self._heartbeat: asyncio.TimerHandle | None = None
         self._beating: asyncio.Task[None] | None = None
         self._serving: asyncio.Task[object] | None = None
+        self._outlived_seconds = 0.0
+        self._giving_up: asyncio.TimerHandle | None = None
         self._head: dict[str, Any] | None = None
         self._loop = asyncio.get_running_loop()
         self._spoke_at = 0.0
@@ -31,18 +33,27 @@ class AsgiCaller:
         self.is_whole = False
         """All of an upstream's answer was sent; not one that broke off, or that we ended ourselves."""
 
-    def cancels(self, task: "asyncio.Task[object]") -> None:
-        """Leaving cancels `task`."""
+    def cancels(self, task: "asyncio.Task[object] | None") -> None:
+        """Leaving cancels `task`; None once that has served."""
         self._serving = task
+        if task is None and self._giving_up is not None:
+            self._giving_up.cancel()
 
-    def outlive(self) -> None:
-        self._serving = None
+    def outlive(self, seconds: float | None = None) -> None:
+        if seconds is None:
+            self._serving = None
+        else:
+            self._outlived_seconds = seconds
 
     def leave(self) -> None:
         """The connection is gone."""
         self.is_gone = True
         self.close()
-        if self._serving is not None:
+        if self._serving is None:
+            return
+        if self._outlived_seconds:
+            self._giving_up = self._loop.call_later(self._outlived_seconds, self._serving.cancel)
+        else:
             self._serving.cancel()
 
     async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
@@ -109,6 +120,7 @@ async def while_connected(
             raise
         task.uncancel()
     finally:
+        caller.cancels(None)
         if watcher is not None:
             watcher.cancel()
         elif listeners is not None:

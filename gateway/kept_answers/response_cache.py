@@ -122,9 +122,9 @@ class Ticket:
         assert self.caller is not None
         return self.caller.is_gone
 
-    def outlive(self) -> None:
+    def outlive(self, seconds: float | None = None) -> None:
         assert self.caller is not None
-        self.caller.outlive()
+        self.caller.outlive(seconds)
 
     async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
         assert self.caller is not None

@@ -219,8 +219,8 @@ class _Listening:
     def is_gone(self) -> bool:
         return self._caller.is_gone
 
-    def outlive(self) -> None:
-        self._caller.outlive()
+    def outlive(self, seconds: float | None = None) -> None:
+        self._caller.outlive(seconds)
 
     async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
         await self._caller.start(status=status, content_type=content_type, headers=headers)
@@ -241,7 +241,7 @@ class _Sink:
     def __init__(self) -> None:
         self.payload = b""
 
-    def outlive(self) -> None: ...
+    def outlive(self, seconds: float | None = None) -> None: ...
 
     async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None: ...
 

@@ -15,6 +15,9 @@ from gateway.upstreams.load import Upstreams
 COMPLETED = Status.completed  # looked up in its enumeration it costs as much as three calls
 CHECKPOINT_CHARACTERS = 1024  # about 256 output tokens
 CHECKPOINT_SECONDS = 5.0
+TAIL_SECONDS = 5.0
+"""How long what comes behind an answer's last word, its usage, is waited for when the caller has left. Many clients
+leave at `finish_reason`, and the provider bills them what it says there."""
 
 
 class Delivery(msgspec.Struct):
@@ -27,6 +30,8 @@ class Delivery(msgspec.Struct):
     monotonic: Callable[[], float]
     checkpointed_at: float = 0.0
     checkpointed_characters: int = 0
+    is_told: bool = False
+    """The caller was there for all that the model said."""
 
     async def whole(self, answer: Answer) -> None:
         """A plain answer: settled, then sent."""
@@ -54,7 +59,7 @@ class Delivery(msgspec.Struct):
             await self.books.settle(run, COMPLETED, http_status=200, error="budget_reached")
             await caller.send(budget_end(run), is_last=True)
             return
-        if caller.is_gone:
+        if caller.is_gone and not self.is_told:
             await self.books.settle(run, Status.cancelled, http_status=499, error="client_disconnected")
             return
         await self.books.settle(run, COMPLETED, http_status=200)
@@ -66,6 +71,8 @@ class Delivery(msgspec.Struct):
         for chunk in answer.first:  # observed as they came
             if chunk.is_done:
                 return chunk
+            if chunk.finish_reason is not None:
+                self._tell_the_end()
             await send(chunk.payload, chunk=chunk)
             if self._is_checkpoint_due() and not await self._can_go_on():
                 return None
@@ -73,10 +80,18 @@ class Delivery(msgspec.Struct):
             meter.observe(chunk, self.monotonic())
             if chunk.is_done:
                 return chunk
+            if chunk.finish_reason is not None:
+                self._tell_the_end()
             await send(chunk.payload, chunk=chunk)
             if self._is_checkpoint_due() and not await self._can_go_on():
                 return None
         return Chunk(b"")
+
+    def _tell_the_end(self) -> None:
+        """Of several choices one has ended: what the others still say costs money."""
+        if self.run.view.choices == 1 and not self.caller.is_gone:
+            self.is_told = True
+            self.caller.outlive(TAIL_SECONDS)
 
     def _is_checkpoint_due(self) -> bool:
         meter = self.run.meter

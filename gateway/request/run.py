@@ -21,8 +21,9 @@ class Caller(Protocol):
     @property
     def is_gone(self) -> bool: ...
 
-    def outlive(self) -> None:
-        """From now on the task goes on when the caller leaves: the upstream's answer is read to its end."""
+    def outlive(self, seconds: float | None = None) -> None:
+        """From now on the task goes on when the caller leaves: the upstream's answer is read to its end, for at most
+        so many seconds from then on."""
         ...
 
     async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None: ...

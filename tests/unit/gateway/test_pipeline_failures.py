@@ -1,6 +1,7 @@
 """The request path when a backend fails, a part of ours breaks or the caller leaves: told, and booked once."""
 
 import asyncio
+import contextlib
 import json
 
 import pytest
@@ -168,6 +169,25 @@ async def test_a_cut_stream_cancels_nothing_else() -> None:
     results = await asyncio.gather(rig.ask(stream=True), rig.ask(stream=True))
     assert sorted(b"[DONE]" in caller.body for caller in results) == [False, True]
     assert sorted(entry.status.value for entry in rig.ledger.entries) == ["completed", "partial"]
+
+
+@pytest.mark.parametrize(("choices", "status", "tokens"), [(1, Status.completed, (12, 4)), (2, Status.cancelled, None)])
+async def test_who_leaves_at_the_answers_end_is_booked_with_the_usage_behind_it(
+    choices: int, status: Status, tokens: tuple[int, int] | None
+) -> None:
+    """Many clients read no further than `finish_reason`. Of several choices another may still be written then."""
+    everything = await Rig().ask(stream=True, n=choices)
+    last = next(place for place, sent in enumerate(everything.sent) if b'"finish_reason":"stop"' in sent)
+    rig = Rig()
+    caller = RecordingCaller(leaves_after=last + 1)
+    with contextlib.suppress(asyncio.CancelledError):
+        await rig.ask(caller, stream=True, n=choices)
+    assert len(caller.sent) == last + 1
+    entry = rig.entry
+    assert (entry.status, entry.finish_reason) == (status, "stop")
+    assert entry.is_usage_estimated is (tokens is None)
+    assert tokens is None or (entry.input_tokens, entry.output_tokens) == tokens
+    assert rig.one.open_replies == 0
 
 
 async def test_a_provider_that_bills_the_whole_answer_is_read_to_its_end() -> None:
