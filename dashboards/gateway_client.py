@@ -86,7 +86,11 @@ class GatewayClient:
     ) -> httpx.Response:
         try:
             answer = await self._http.request(
-                method, path, params=_given(query or {}), json=body, headers={**self._headers, **(headers or {})}
+                method,
+                path,
+                params=_given(query) if query else None,  # empty ones would replace those of the path
+                json=body,
+                headers={**self._headers, **(headers or {})},
             )
         except httpx.HTTPError as error:
             raise GatewayUnreachable(f"The gateway did not answer ({type(error).__name__}).") from error

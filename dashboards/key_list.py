@@ -1,10 +1,12 @@
-"""Which of many keys a page shows: those that match what was searched for, so many at a time. Pure; knows no page."""
+"""Which of many keys a page shows: so many at a time. Pure; knows no page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 MOST = 50
+LAST = 10**6
+"""More pages than anybody leafs through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,7 @@ class KeyList:
 
     @property
     def pages(self) -> int:
-        return max(1, -(-self.matching // MOST))
+        return pages_of(self.matching)
 
     @property
     def range_text(self) -> str:
@@ -25,15 +27,17 @@ class KeyList:
         return f"{first + 1:,} to {first + len(self.shown):,} of {self.matching:,}"
 
 
-def listed(keys: Sequence[Mapping[str, Any]], *, find: str | None, page: str | None) -> KeyList:
-    """Every word of `find` must be in a key's name, id, role, team, project or tags. Of pages the nearest there is."""
-    words = (find or "").casefold().split()
-    matching = [one for one in keys if all(word in _text(one) for word in words)]
-    last = max(1, -(-len(matching) // MOST))
-    number = min(last, max(1, int(page))) if page is not None and page.isdecimal() else 1
-    return KeyList(matching[(number - 1) * MOST : number * MOST], len(matching), number)
+def pages_of(matching: int) -> int:
+    """At least one."""
+    return max(1, -(-matching // MOST))
 
 
-def _text(key: Mapping[str, Any]) -> str:
-    parts = (key["name"], key["id"], key["role"], key["team"] or "", key["project"] or "", *key["tags"])
-    return "\n".join(parts).casefold()
+def page_number(asked: str | None) -> int:
+    """As an address names it; the first where it names none."""
+    is_number = asked is not None and asked.isdecimal() and len(asked) < len(str(LAST))
+    return max(1, int(asked)) if is_number and asked else 1
+
+
+def query_of(find: str, page: int) -> dict[str, object]:
+    """What the gateway is asked for this page."""
+    return {"find": find or None, "limit": MOST, "offset": (page - 1) * MOST}

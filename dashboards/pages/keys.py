@@ -12,7 +12,7 @@ from dashboards import display, key_form, markup
 from dashboards.frame import View, confirm, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.key_fields import KeyFields
-from dashboards.key_list import MOST, KeyList, listed
+from dashboards.key_list import KeyList, page_number, pages_of, query_of
 from dashboards.limit_words import limits_text
 from dashboards.markup import Cell, Column
 from dashboards.secret_words import is_used, old_secrets_text
@@ -28,6 +28,9 @@ ROLES = {
 }
 
 NONE = Cell("none", tone="muted")
+LONGEST_FIND = 200
+NO_LIST = "limit=0"
+"""The page is made anew after a change: no keys are needed in its answer."""
 DAY_SECONDS = 86_400
 OVERLAPS = {
     0: "no longer",
@@ -45,28 +48,41 @@ CHANGE_NOTE = (
 
 async def build(view: View) -> None:
     """Create one, list all, change what one may use."""
-    found = await view.gateway.get(KEYS)
     may_write = view.session.may("keys.write")
     models: list[str] = []
     if may_write:
         models = [one["name"] for one in (await view.gateway.get("/admin/v1/models"))["models"]]
         with panel("New key", "The key is shown once, here. Only a hash of it is stored. Empty limits are no limits."):
             _creator(view, models)
-    find = view.query("find")
-    keys = listed(found["keys"], find=find, page=view.query("page"))
+    find = _find(view)
+    keys = await _listed(view, find)
     chosen = view.query("change") if may_write else None
     if chosen is not None:
         _change_panel(view, keys, models, chosen)
     with panel(
         "Keys", "Times in UTC. A name leads to what may be changed of its key, Spend to what it spent this month."
     ):
-        if find or len(found["keys"]) > MOST:
-            html(_search(keys, find or ""))
+        if find or keys.pages > 1:
+            html(_search(keys, find))
         html(
             _table(view, keys) if keys.shown else markup.message("No such key", "No key has all of these words in it.")
         )
     if may_write and chosen is None:
         _change_panel(view, keys, models, None)
+
+
+def _find(view: View) -> str:
+    return (view.query("find") or "")[:LONGEST_FIND].strip()
+
+
+async def _listed(view: View, find: str) -> KeyList:
+    """The page that the address names, or the nearest there is."""
+    page = page_number(view.query("page"))
+    found = await view.gateway.get(KEYS, **query_of(find, page))
+    if found["matching"] and not found["keys"]:
+        page = pages_of(found["matching"])
+        found = await view.gateway.get(KEYS, **query_of(find, page))
+    return KeyList(found["keys"], found["matching"], page)
 
 
 def _change_panel(view: View, keys: KeyList, models: Sequence[str], chosen: str | None) -> None:
@@ -113,7 +129,7 @@ def _search(keys: KeyList, find: str) -> str:
     return (
         '<form class="be-filters" method="get" action="/ui/keys" role="search">'
         '<label class="be-field">Name, team, project, tag, role or id'
-        f'<input type="search" name="find" value="{escape(find)}" maxlength="200"></label>'
+        f'<input type="search" name="find" value="{escape(find)}" maxlength="{LONGEST_FIND}"></label>'
         f'<button class="be-button" type="submit">Search</button></form>{shown}'
     )
 
@@ -148,7 +164,7 @@ def _table(view: View, keys: KeyList) -> str:
 def _name(view: View, keys: KeyList, one: Mapping[str, Any]) -> Cell:
     if one["revoked_at_us"]:
         return Cell(one["name"], tone="be-name muted", title=one["id"])
-    href = _address(view.query("find") or "", keys.page, change=one["id"]) if view.session.may("keys.write") else None
+    href = _address(_find(view), keys.page, change=one["id"]) if view.session.may("keys.write") else None
     return Cell(one["name"], tone="be-name", title=one["id"], href=href)
 
 
@@ -183,7 +199,7 @@ class _Changer:
 
     def __init__(self, view: View, keys: KeyList, models: Sequence[str], wanted: str | None) -> None:
         self._view = view
-        self._afterwards = _address(view.query("find") or "", keys.page).removeprefix("/ui")
+        self._afterwards = _address(_find(view), keys.page).removeprefix("/ui")
         self._working = {one["id"]: one for one in keys.shown if not one["revoked_at_us"]}
         self._shown: dict[str, Any] = {}
         labels = {key: f"{one['name']} ({one['role']})" for key, one in self._working.items()}
@@ -252,7 +268,7 @@ class _Changer:
         confirm(asked, "End it now", self._end_overlap)
 
     async def _end_overlap(self) -> None:
-        await self._attempt(self._view.gateway.post(f"{self._path}/end-overlap"))
+        await self._attempt(self._view.gateway.post(f"{self._path}/end-overlap?{NO_LIST}"))
 
     async def _save(self) -> None:
         try:
@@ -261,7 +277,7 @@ class _Changer:
             self._problem.set_content(_problem(error))
             return
         if change:
-            await self._attempt(self._view.gateway.patch(self._path, change))
+            await self._attempt(self._view.gateway.patch(f"{self._path}?{NO_LIST}", change))
         else:
             self._problem.set_content('<p class="be-note be-hint" role="status">Nothing was changed.</p>')
 
@@ -271,7 +287,7 @@ class _Changer:
         confirm(asked, "Revoke for good", self._revoke)
 
     async def _revoke(self) -> None:
-        await self._attempt(self._view.gateway.post(f"{self._path}/revoke"))
+        await self._attempt(self._view.gateway.post(f"{self._path}/revoke?{NO_LIST}"))
 
     async def _attempt(self, change: Awaitable[Any]) -> None:
         try:

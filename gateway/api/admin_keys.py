@@ -16,6 +16,7 @@ from gateway.api.key_views import (
     CreateKey,
     Key,
     KeyList,
+    KeysWanted,
     Me,
     NewLimits,
     RotateKey,
@@ -25,6 +26,7 @@ from gateway.errors import Conflict, InvalidRequest, NotFound
 from gateway.stores import KeyChange, KeyStore
 
 Refresh = Callable[[], Awaitable[None]]
+Wanted = Annotated[KeysWanted, Query()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +47,20 @@ class KeyService:
             raise _unknown(key_id)
         await self.refresh()
 
-    async def listed(self, of_team: str | None = None, ids: Collection[str] | None = None) -> list[Key]:
-        """All, those of a team, or of these ids."""
+    async def listed(self, wanted: KeysWanted, of_team: str | None = None) -> KeyList:
+        """Of all keys, or of a team's."""
         limits, rotations = await self.store.limits(), await self.secrets.rotations()
-        found = [one for one in await self.store.list(ids) if of_team in (None, one.record.team)]
+        known = await self.store.list(wanted.ids)
 
-        def keys() -> list[Key]:
-            return [
+        def listed() -> KeyList:
+            found = [one for one in known if of_team in (None, one.record.team) and wanted.matches(one.record)]
+            keys = [
                 Key.model_validate(key_fields(one, limits.get(one.record.id, {}), rotations.get(one.record.id)))
-                for one in found
+                for one in found[wanted.place]
             ]
+            return KeyList(keys=keys, matching=len(found))
 
-        return await asyncio.to_thread(keys)  # 50,000 would hold the loop for a second
+        return await asyncio.to_thread(listed)  # 50,000 would hold the loop for a second
 
     async def rotate(self, key_id: str, overlap_seconds: int, *, author: str) -> CreatedKey:
         """In force at once. Raises NotFound and Conflict."""
@@ -64,7 +68,7 @@ class KeyService:
         if made is None:
             raise _unknown(key_id)
         await self.refresh()
-        [key] = await self.listed(ids=[key_id])
+        [key] = (await self.listed(KeysWanted(id=[key_id]))).keys
         return CreatedKey(**key.model_dump(), key=made.secret)
 
     def require_future(self, expires_at_us: int | None) -> None:
@@ -89,9 +93,6 @@ def build_keys_router(keys: KeyService) -> APIRouter:
     """The paths `/keys` and `/me`."""
     router = APIRouter(tags=["admin: keys"])
 
-    async def every(of_team: str | None = None) -> KeyList:
-        return KeyList(keys=await keys.listed(of_team))
-
     @router.get("/me", openapi_extra=needs("self.read"))
     async def me(caller: Caller) -> Me:  # pyright: ignore[reportUnusedFunction]
         """Who am I, and what may I do."""
@@ -104,11 +105,9 @@ def build_keys_router(keys: KeyService) -> APIRouter:
         )
 
     @router.get("/keys", response_model=KeyList, openapi_extra=needs("keys.read", or_lead=True))
-    async def list_keys(  # pyright: ignore[reportUnusedFunction]
-        only_team: OnlyTeam, ids: Annotated[list[str] | None, Query(alias="id", max_length=500)] = None
-    ) -> Response:
-        """Keys without their secrets: all, or those of these ids."""
-        found = KeyList(keys=await keys.listed(only_team, ids))
+    async def list_keys(only_team: OnlyTeam, wanted: Wanted) -> Response:  # pyright: ignore[reportUnusedFunction]
+        """Keys without their secrets: all, those of these ids or with these words, so many at a time."""
+        found = await keys.listed(wanted, only_team)
         return Response(await asyncio.to_thread(found.model_dump_json), media_type="application/json")
 
     @router.post("/keys", status_code=201, openapi_extra=needs("keys.write"))
@@ -122,17 +121,21 @@ def build_keys_router(keys: KeyService) -> APIRouter:
         return CreatedKey.model_validate({**key_fields(created, asked.limits, None), "key": secret})
 
     @router.put("/keys/{key_id}/limits", openapi_extra=needs("keys.write"))
-    async def set_limits(key_id: str, new: NewLimits, caller: Caller) -> KeyList:  # pyright: ignore[reportUnusedFunction]
+    async def set_limits(  # pyright: ignore[reportUnusedFunction]
+        key_id: str, new: NewLimits, caller: Caller, wanted: Wanted
+    ) -> KeyList:
         """Replace a key's limits; they hold in every process within a second."""
         await keys.change(key_id, {"limits": new.limits}, author=caller.name)
-        return await every()
+        return await keys.listed(wanted)
 
     @router.patch("/keys/{key_id}", openapi_extra=needs("keys.write"))
-    async def change_key(key_id: str, asked: ChangeKey, caller: Caller) -> KeyList:  # pyright: ignore[reportUnusedFunction]
+    async def change_key(  # pyright: ignore[reportUnusedFunction]
+        key_id: str, asked: ChangeKey, caller: Caller, wanted: Wanted
+    ) -> KeyList:
         """Change what a key is called, whose cost it is, its tags, models, end and limits: in every process within a
         second, from then on. What it spent stays booked where it was; its role stays, for that make another key."""
         await keys.change(key_id, asked.change(), author=caller.name)
-        return await every()
+        return await keys.listed(wanted)
 
     @router.post("/keys/{key_id}/rotate", openapi_extra=needs("keys.write"))
     async def rotate_key(key_id: str, caller: Caller, asked: RotateKey | None = None) -> CreatedKey:  # pyright: ignore[reportUnusedFunction]
@@ -142,22 +145,22 @@ def build_keys_router(keys: KeyService) -> APIRouter:
         return await keys.rotate(key_id, (asked or RotateKey()).overlap_seconds, author=caller.name)
 
     @router.post("/keys/{key_id}/end-overlap", openapi_extra=needs("keys.write"))
-    async def end_overlap(key_id: str, caller: Caller) -> KeyList:  # pyright: ignore[reportUnusedFunction]
+    async def end_overlap(key_id: str, caller: Caller, wanted: Wanted) -> KeyList:  # pyright: ignore[reportUnusedFunction]
         """Stop every older secret of a key now, in every process within a second; its newest goes on working."""
         if not await keys.secrets.end_overlap(key_id, author=caller.name):
             raise _unknown(key_id)
         await keys.refresh()
-        return await every()
+        return await keys.listed(wanted)
 
     @router.post("/keys/{key_id}/revoke", openapi_extra=needs("keys.write"))
-    async def revoke_key(key_id: str, caller: Caller) -> KeyList:  # pyright: ignore[reportUnusedFunction]
+    async def revoke_key(key_id: str, caller: Caller, wanted: Wanted) -> KeyList:  # pyright: ignore[reportUnusedFunction]
         """Revoke a key: it stops working in every process within a second. Nobody can revoke their own."""
         if key_id == caller.id:
             raise Conflict("This is the key you are using; revoke it with another owner's key.", code="own_key")
         if not await keys.store.revoke(key_id, author=caller.name):
             raise _unknown(key_id)
         await keys.refresh()
-        return await every()
+        return await keys.listed(wanted)
 
     return router
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
 
-from gateway.access.keys import Role
+from gateway.access.keys import KeyRecord, Role
 from gateway.access.rotation import DEFAULT_OVERLAP_SECONDS, MOST_OVERLAP_SECONDS, Rotation
 from gateway.limits.admission import Limits, parse_limits
 from gateway.stores import KeyChange, ListedKey, NewKey
@@ -155,8 +155,32 @@ class RotateKey(BaseModel):
     overlap_seconds: int = Field(default=DEFAULT_OVERLAP_SECONDS, ge=0, le=MOST_OVERLAP_SECONDS)
 
 
+class KeysWanted(BaseModel):
+    """Which keys to answer with, newest first; all where nothing is said."""
+
+    ids: list[str] | None = Field(default=None, alias="id", max_length=500)
+    find: str = Field(
+        default="", max_length=200, description="Every word is in a key's name, id, role, team, project or tags"
+    )
+    limit: int | None = Field(default=None, ge=0, le=1000)
+    offset: int = Field(default=0, ge=0)
+
+    def matches(self, key: KeyRecord) -> bool:
+        """Whether every word of `find` is somewhere in it."""
+        parts = (key.name, key.id, key.role, key.team or "", key.project or "", *key.tags)
+        text = "\n".join(parts).casefold()
+        return all(word in text for word in self.find.casefold().split())
+
+    @property
+    def place(self) -> slice:
+        return slice(self.offset, None if self.limit is None else self.offset + self.limit)
+
+
 class KeyList(BaseModel):
+    """`matching` counts those before and after the ones that are here, too."""
+
     keys: list[Key]
+    matching: int
 
 
 class Me(BaseModel):

@@ -1,51 +1,31 @@
 """Which of many keys a page shows."""
 
-from typing import Any
-
 import pytest
 
-from dashboards.key_list import MOST, listed
-
-
-def make_key(name: str, **changed: Any) -> dict[str, Any]:
-    return {"name": name, "id": f"key_{name}", "role": "app", "team": None, "project": None, "tags": [], **changed}
-
-
-KEYS = [make_key("search", team="Red", tags=["eu"]), make_key("chat", team="red"), make_key("ann", role="owner")]
-MANY = [make_key(f"service-{number}") for number in range(2 * MOST + 3)]
+from dashboards.key_list import MOST, KeyList, page_number, pages_of, query_of
 
 
 @pytest.mark.parametrize(
-    ("find", "names"),
-    [
-        (None, ["search", "chat", "ann"]),
-        ("  ", ["search", "chat", "ann"]),
-        ("RED", ["search", "chat"]),
-        ("red eu", ["search"]),
-        ("owner", ["ann"]),
-        ("key_chat", ["chat"]),
-        ("redeu", []),
-    ],
+    ("asked", "number"),
+    [(None, 1), ("2", 2), ("99", 99), ("0", 1), ("-1", 1), ("x", 1), ("", 1), ("9" * 5000, 1)],
 )
-def test_every_word_must_be_somewhere(find: str | None, names: list[str]) -> None:
-    found = listed(KEYS, find=find, page=None)
-    assert [one["name"] for one in found.shown] == names
-    assert (found.matching, found.pages) == (len(names), 1)
+def test_an_address_names_a_page(asked: str | None, number: int) -> None:
+    assert page_number(asked) == number
 
 
 @pytest.mark.parametrize(
-    ("page", "number", "text"),
-    [
-        (None, 1, "1 to 50 of 103"),
-        ("2", 2, "51 to 100 of 103"),
-        ("3", 3, "101 to 103 of 103"),
-        ("99", 3, "101 to 103 of 103"),
-        ("0", 1, "1 to 50 of 103"),
-        ("-1", 1, "1 to 50 of 103"),
-        ("x", 1, "1 to 50 of 103"),
-    ],
+    ("page", "shown", "text"),
+    [(1, MOST, "1 to 50 of 103"), (2, MOST, "51 to 100 of 103"), (3, 3, "101 to 103 of 103")],
 )
-def test_so_many_at_a_time_and_the_nearest_page_there_is(page: str | None, number: int, text: str) -> None:
-    found = listed(MANY, find=None, page=page)
-    assert (found.page, found.pages, found.range_text) == (number, 3, text)
-    assert list(found.shown) == MANY[(number - 1) * MOST : number * MOST]
+def test_so_many_at_a_time(page: int, shown: int, text: str) -> None:
+    found = KeyList([{}] * shown, 103, page)
+    assert (found.pages, found.range_text) == (3, text)
+
+
+def test_there_is_a_page_where_nothing_matches() -> None:
+    assert (pages_of(0), pages_of(MOST), pages_of(MOST + 1)) == (1, 1, 2)
+
+
+def test_the_gateway_is_asked_for_one_page() -> None:
+    assert query_of("", 1) == {"find": None, "limit": 50, "offset": 0}
+    assert query_of("red", 3) == {"find": "red", "limit": 50, "offset": 100}

@@ -26,7 +26,19 @@ async def test_some_keys_are_listed_by_their_ids() -> None:
     made = [rig.ask("owner", "POST", KEYS, name=f"bot {n}").json()["id"] for n in range(3)]
     listed = rig.ask("owner", "GET", f"{KEYS}?id={made[0]}&id={made[2]}&id=nothing").json()["keys"]
     assert [one["id"] for one in listed] == [made[2], made[0]]
-    assert rig.ask("owner", "GET", f"{KEYS}?id=nothing").json() == {"keys": []}
+    assert rig.ask("owner", "GET", f"{KEYS}?id=nothing").json() == {"keys": [], "matching": 0}
+
+
+async def test_keys_come_so_many_at_a_time_from_a_place_on() -> None:
+    rig = await AdminRig().start()
+    made = [rig.ask("owner", "POST", KEYS, name=f"service {n}", team="red").json()["id"] for n in range(7)]
+    pages = [rig.ask("owner", "GET", f"{KEYS}?find=service&limit=3&offset={at}").json() for at in (0, 3, 6, 9)]
+    assert [one["id"] for page in pages for one in page["keys"]] == made[::-1]
+    assert {page["matching"] for page in pages} == {7}
+    changed = rig.ask("owner", "PATCH", f"{KEYS}/{made[0]}?id={made[0]}", team="blue").json()
+    assert [one["team"] for one in changed["keys"]] == ["blue"]
+    assert rig.ask("owner", "POST", f"{KEYS}/{made[0]}/revoke?limit=0").json()["keys"] == []
+    assert rig.ask("owner", "GET", f"{KEYS}?limit=-1").status_code == 400
 
 
 async def test_a_revoked_key_stops_at_once() -> None:
