@@ -2,13 +2,11 @@
 
 import contextlib
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from typing import Annotated, Any, cast
 from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_moment(value: object) -> datetime:
@@ -54,13 +52,3 @@ def localised(given: Any) -> Any:
 
 
 Moment = Annotated[datetime, BeforeValidator(parse_moment)]
-
-
-def microseconds(moment: datetime | None) -> int | None:
-    """Since the epoch; exact."""
-    return None if moment is None else (moment - EPOCH) // timedelta(microseconds=1)
-
-
-def moment_of(at_us: int) -> datetime:
-    """The inverse."""
-    return EPOCH + timedelta(microseconds=at_us)

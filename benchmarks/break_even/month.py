@@ -7,7 +7,8 @@ import numpy as np
 
 from gateway.economics.gpu_cost import Engine
 from gateway.economics.throughput_curve import SweepPoint, fit_throughput_curve
-from gateway.economics.traffic import HOUR_US, GpuPlan, HostedAlternative, HourlyTraffic
+from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic
+from gateway.instants import HOUR_US
 
 START = datetime(2026, 4, 1, tzinfo=UTC)
 DAYS = 30

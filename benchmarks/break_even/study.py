@@ -12,7 +12,8 @@ from gateway.economics.overflow import fluid_saving_usd, overflow_saving_usd, qu
 from gateway.economics.payback import Payback, payback
 from gateway.economics.report import BreakEvenReport
 from gateway.economics.simulation import simulate_overflow
-from gateway.economics.traffic import HOUR_US, Period
+from gateway.economics.traffic import Period
+from gateway.instants import HOUR_US
 
 PROMISED_SECONDS = 1.0
 PRICE_DECLINES = {"flat": 1.0, "halving every year": 0.5, "a tenth every year": 0.1}

@@ -19,6 +19,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from benchmarks.ledger.traffic import START_US, make_entry, request_number
+from gateway.instants import HOUR_US
 from gateway.storage.database import migrate, open_database, writing
 from gateway.storage.row_writer import COLUMNS, SQLITE_INSERT
 from gateway.storage.rows.entry_rows import entry_rows
@@ -33,7 +34,6 @@ from gateway.sums import Dimension, SumsQuery
 DAYS = 30
 DAY_HOURS = 24
 HOURS = DAYS * DAY_HOURS
-HOUR_US = 3_600_000_000
 MONTH_US = HOURS * HOUR_US
 PROGRESS_DAYS = 3
 SHIPPED_ROWS = 20_000

@@ -9,7 +9,7 @@ from typing import Literal
 
 from gateway.clock import unstepped_seconds
 from gateway.errors import Forbidden, Unauthenticated
-from gateway.moments import moment_of
+from gateway.instants import moment_of
 
 Role = Literal["app", "lead", "viewer", "finance", "editor", "owner"]
 """`app` calls models and nothing else, a `lead` reads what its own team spends; the others read or change more and more

@@ -7,7 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.api.admin_guard import Caller, needs
 from gateway.errors import ConfigurationError, InvalidRequest
-from gateway.moments import Moment, microseconds
+from gateway.instants import microseconds
+from gateway.moments import Moment
 from gateway.reports.replay_views import Replay, ReplayResult
 from gateway.routing.rules import RulesDocument, rules_json_schema
 from gateway.rulebook.service import Activation, Problem, RulesService, StoredRules, text_diff

@@ -1,13 +1,13 @@
 """`breakeven check`: is the configuration right? Offline; starts and calls nothing."""
 
 import json
-import time
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.show_table import show_table
+from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment
 from gateway.config.home import find_home
 from gateway.config.settings import read_text
@@ -20,7 +20,7 @@ def command(as_json: bool = typer.Option(False, "--json", help="Print one JSON o
     """Validate breakeven.yaml, rules.yaml, price overrides and the provider keys in the environment."""
     deployment = load_deployment(find_home())
     snapshot = deployment.catalogue.snapshot(
-        deployment.rules, deployment.prices, classifier_version="-", at_us=time.time_ns() // 1000
+        deployment.rules, deployment.prices, classifier_version="-", at_us=now_us()
     )
     rules_version = text_version(read_text(deployment.home.rules_file))
     if as_json:

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ from gateway.cli.state import State, open_state
 from gateway.clock import now_us
 from gateway.config.home import find_home
 from gateway.errors import ConfigurationError, StateError
+from gateway.instants import moment_of
 from gateway.learning.classifier_versions import Active, ClassifierVersions
 from gateway.learning.correction import Judged, Verdict, by_request, correction_name, judge, outcomes, word_on
 from gateway.rulebook.catalogue import profiles
@@ -40,7 +40,7 @@ def show(as_json: JsonFlag = False) -> None:
         return
     for one in history:
         mark = "*" if one is history[-1] else " "
-        since = datetime.fromtimestamp(one.at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M UTC") if one.at_us else "always"
+        since = moment_of(one.at_us).strftime("%Y-%m-%d %H:%M UTC") if one.at_us else "always"
         print(f"{mark} {one.artefact} + {one.correction or 'no correction'}  since {since}: {one.why}")
     print(f"artefacts: {', '.join(versions.artefacts())}")
     print(f"corrections: {', '.join(versions.corrections()) or 'none yet; `breakeven classifier learn` makes one'}")

@@ -15,6 +15,7 @@ from gateway.composition.deployment import Deployment, load_deployment
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.errors import StateError
+from gateway.instants import HOUR_US
 from gateway.ledger.entry import Entry
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
@@ -32,7 +33,6 @@ AUTHOR = "demo"
 RULE_CHANGE_DAY = 18
 PRICE_CHANGE_DAY = 22
 BATCH = 2000
-HOUR_US = 3_600_000_000
 ABILITY = {"small": 0.36, "middle": 0.70, "large": 0.86}
 """Made-up shares of good answers: our own model, and hosted ones by the price of their output."""
 

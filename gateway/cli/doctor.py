@@ -24,9 +24,9 @@ from gateway.config.providers import hosted_from_environment, load_providers
 from gateway.config.settings import Settings
 from gateway.errors import BreakevenError, StateError
 from gateway.extras import install_command
+from gateway.instants import moment_of
 from gateway.learning.classifier_versions import ClassifierVersions
 from gateway.ledger.syncing import why_no_kernel
-from gateway.moments import moment_of
 from gateway.notices.watch import NoticeState
 from gateway.storage.database import require_writable
 from gateway.storage.sql.notices import SqlNotices

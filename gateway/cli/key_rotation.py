@@ -9,7 +9,7 @@ import typer
 from gateway.access.rotation import DEFAULT_OVERLAP_SECONDS, MOST_OVERLAP_SECONDS, NewSecret
 from gateway.cli.state import State, open_state
 from gateway.errors import NotFound
-from gateway.moments import moment_of
+from gateway.instants import moment_of
 
 AUTHOR = "command line"
 NAMED = "The key's id, or its name where no other key in force has it."

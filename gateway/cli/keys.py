@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, cast
 
 import typer
@@ -18,13 +16,14 @@ from gateway.api.key_views import Label
 from gateway.cli.key_rotation import AUTHOR, NAMED, end_overlap, key_id_of, rotate
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, open_state
+from gateway.clock import now_us
+from gateway.instants import DAY_US, moment_of
 from gateway.limits.admission import parse_limits
 from gateway.stores import KeyChange, ListedKey, NewKey
 from gateway.yaml_document import problem_of
 
 app = typer.Typer(help="API keys. A secret is shown once, when it is made.", no_args_is_help=True)
 LABEL: TypeAdapter[str | None] = TypeAdapter(Label | None)
-DAY_US = 86_400_000_000
 LIMITS = ("budget_usd", "requests_per_minute", "tokens_per_minute", "tier_quotas")
 CLEARED = {
     "team": "team",
@@ -128,7 +127,7 @@ def _require_labels(name: str | None, team: str | None, project: str | None, tag
 
 
 def _end(days: float | None) -> int | None:
-    return None if days is None else time.time_ns() // 1000 + round(days * DAY_US)
+    return None if days is None else now_us() + round(days * DAY_US)
 
 
 def _limits(
@@ -249,7 +248,7 @@ async def _revoke(named: str) -> str:
 
 
 def _row(listed: ListedKey, limits: Mapping[str, Any], rotation: Rotation | None) -> dict[str, Any]:
-    record, now = listed.record, time.time_ns() // 1000
+    record, now = listed.record, now_us()
     is_expired = record.expires_at_us is not None and record.expires_at_us <= now
     return {
         "id": record.id,
@@ -275,4 +274,4 @@ def _old(one: OldSecret) -> dict[str, str | None]:
 
 
 def _moment(at_us: int) -> str:
-    return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(timespec="seconds")
+    return moment_of(at_us).isoformat(timespec="seconds")

@@ -13,7 +13,7 @@ from gateway.api.entry_views import EntryDetail, EntryFilter, EntrySummary
 from gateway.cli.asked import read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
-from gateway.moments import moment_of
+from gateway.instants import moment_of
 from gateway.storage.sql.bodies import SqlBodies
 from gateway.storage.sql.entries import SqlEntries
 

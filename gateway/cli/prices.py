@@ -14,15 +14,16 @@ from rich.table import Table
 from gateway.cli.asked import Until
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
+from gateway.clock import now_us
 from gateway.config.home import find_home
 from gateway.config.price_files import SHIPPED, load_deployment_prices, load_prices, own_prices, write_prices
 from gateway.config.price_sources import load_source
 from gateway.config.settings import Settings, load_settings
 from gateway.errors import ConfigurationError
+from gateway.instants import microseconds, start_of_day_us
 from gateway.money import format_usd
 from gateway.pricing.catalogue import ModelPrices, PriceBook, ProviderPrices
 from gateway.pricing.price_figures import figures, tool_figures
-from gateway.pricing.price_text import start_of_day_us
 from gateway.pricing.price_update import Change, append, compare, describe
 from gateway.pricing.price_yaml import decimal_text
 from gateway.reports.reprice_service import RepricedModel, RepriceQuery, Repricing, reprice_period
@@ -179,7 +180,7 @@ def instant_us(text: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise ConfigurationError(f"{text!r} is not an ISO 8601 time") from error
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000_000)
+    return microseconds(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 def differences(source: str, provider: str | None, directory: Path | None) -> tuple[list[ProviderPrices], list[Change]]:
@@ -257,7 +258,3 @@ def shown(change: Change) -> Iterator[str]:
 
 def print_json(value: object) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def now_us() -> int:
-    return int(datetime.now(UTC).timestamp() * 1_000_000)

@@ -12,12 +12,12 @@ from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.clock import now_us
 from gateway.config.settings import read_text
+from gateway.instants import DAY_US
 from gateway.reports.replay_service import ReplayService
 from gateway.reports.replay_views import ReplayMove, ReplayResult
 from gateway.storage.sql.feedback import SqlFeedback
 from gateway.sums import SumsQuery
 
-DAY_US = 86_400_000_000
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 

@@ -5,7 +5,6 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 
 import typer
@@ -20,6 +19,7 @@ from gateway.composition.deployment import load_environment_settings
 from gateway.config.home import find_home
 from gateway.config.settings import read_text
 from gateway.errors import NotFound
+from gateway.instants import moment_of
 from gateway.routing.rules import RulesDocument, rules_json_schema
 from gateway.rulebook.service import Activation, RulesService, StoredRules, text_diff
 
@@ -37,7 +37,7 @@ def list_rules(as_json: bool = typer.Option(False, "--json")) -> None:
         return
     table = Table(Column("version", no_wrap=True), "active", "author", "stored", "why")
     for one in versions:
-        stored = datetime.fromtimestamp(one.created_at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        stored = moment_of(one.created_at_us).strftime("%Y-%m-%d %H:%M:%S UTC")
         table.add_row(one.version, "active" if one.version == active else "", one.author, stored, one.reason)
     show_table(table)
 

@@ -28,8 +28,8 @@ from gateway.composition.watching import Watching
 from gateway.config.engine_curve import MeasuredEngine, load_engine_curve
 from gateway.config.rents import present_rents
 from gateway.config.settings import LOCAL_BACKEND
-from gateway.economics.traffic import HOUR_US
 from gateway.errors import BreakevenError
+from gateway.instants import HOUR_US
 from gateway.kept_answers.body_keeper import BodyKeeper
 from gateway.kept_answers.idempotency import Idempotency
 from gateway.learning.classifier_versions import ClassifierVersions

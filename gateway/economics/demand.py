@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from gateway.economics.errors import NotMeasured, NoTraffic
 from gateway.economics.gpu_cost import Engine, RequestShape
 from gateway.economics.load_duration import FloatArray, Load
-from gateway.economics.traffic import HOUR_US, GpuPlan, HostedAlternative, HourlyTraffic, Period
+from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic, Period
+from gateway.instants import HOUR_US
 
 PICO = 1e12
 

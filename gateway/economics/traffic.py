@@ -9,8 +9,7 @@ from fractions import Fraction
 
 from gateway.economics.errors import EconomicsError
 from gateway.economics.gpu_cost import HOURS_30_DAYS
-
-HOUR_US = 3_600_000_000
+from gateway.instants import HOUR_US
 
 
 @dataclass(frozen=True, slots=True)

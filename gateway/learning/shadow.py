@@ -18,6 +18,7 @@ import msgspec
 
 from backends.protocol import Chunk
 from gateway.ids import new_request_id
+from gateway.instants import DAY_US
 from gateway.learning.verify import judge
 from gateway.request.cost_bounds import bound_pico_usd
 from gateway.request.metering import Meter
@@ -27,7 +28,6 @@ from gateway.stores import SHADOW, Feedback, FeedbackStore, ShadowCall
 from gateway.sums import ReportStore, SumsQuery
 
 log = logging.getLogger(__name__)
-DAY_US = 86_400_000_000
 MOST_AT_ONCE = 4
 CHATS = ("chat.completions", "messages")
 """Whose answers can be told from each other."""

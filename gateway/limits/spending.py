@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
+from gateway.instants import microseconds
 from gateway.ledger.entry import Status
 from gateway.limits.admission import Admission
 from gateway.limits.counters import Account, Booked, budget_account, quota_account
@@ -108,9 +108,5 @@ def counted_pico_usd(row: Sums) -> int:
 
 def of_window(window: WindowName, at_us: int, by: tuple[Dimension, ...]) -> SumsQuery:
     """All of the window that this moment is in: what was booked while a clock was ahead counts too."""
-    start, end = _us(window_start(window, at_us)), window_end(window, at_us)
-    return SumsQuery(start, FOR_EVER_US if end is None else _us(end), by)
-
-
-def _us(moment: datetime) -> int:
-    return round(moment.timestamp()) * 1_000_000
+    start, end = microseconds(window_start(window, at_us)), window_end(window, at_us)
+    return SumsQuery(start, FOR_EVER_US if end is None else microseconds(end), by)

@@ -8,9 +8,9 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from gateway.instants import HOUR_US
 from gateway.money import parse_usd
 
-HOUR_US = 3_600_000_000
 WindowName = Literal["day", "month", "total"]
 BudgetScope = Literal["all", "team", "project"]
 

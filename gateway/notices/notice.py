@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal
 
+from gateway.instants import moment_of
 from gateway.limits.values import WindowName, window_end, window_of_id
 from gateway.money import format_usd, show_usd, usd
 
@@ -91,7 +92,7 @@ def budget_fields(spent: BudgetSpent, page: str | None) -> Document:
         "name": spent.shown,
         "key_id": spent.name if spent.scope == "key" else None,
         "window": kind,
-        "window_starts": None if kind == "total" else _iso(datetime.fromtimestamp(began_us / 1e6, UTC)),
+        "window_starts": None if kind == "total" else _iso(moment_of(began_us)),
         "window_ends": None if end is None else _iso(end),
         "amount_usd": format_usd(spent.amount_pico_usd),
         "spent_usd": format_usd(spent.spent_pico_usd),

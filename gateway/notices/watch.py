@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from gateway.errors import NoticeNotTaken
+from gateway.instants import DAY_US, HOUR_US
 from gateway.limits.spending import counted_pico_usd, of_window
 from gateway.limits.values import Limits, WindowName, window_id
 from gateway.notices.forecast_notice import Foreseen, forecast_document, forecast_due
@@ -17,7 +18,6 @@ MONTH: WindowName = "month"
 Outcome = Literal["sent", "failed"]
 LOOK_US = 25_000_000
 """Between two looks. Each worker asks every half minute whether one is due."""
-HOUR_US, DAY_US = 3_600_000_000, 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,11 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from fractions import Fraction
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MINUTE_US = 60_000_000
-DAY_US = 24 * 60 * MINUTE_US
+from gateway.instants import DAY_US, EPOCH, MINUTE_US, moment_of
+
 FOR_EVER_US = 1 << 63
 """No time is later."""
 STANDARD_TIERS = ("", "auto", "default", "standard")
@@ -120,7 +119,7 @@ class ModelPrices:
 
     @property
     def from_date(self) -> str:
-        return (EPOCH + timedelta(microseconds=self.from_us)).date().isoformat()
+        return moment_of(self.from_us).date().isoformat()
 
     def at(self, at_us: int) -> "ModelPrices":
         """These prices with the hour's list in force."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 
+from gateway.instants import start_of_day_us
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates, Service, Step
 from gateway.pricing.litellm_map import per_token
-from gateway.pricing.price_text import start_of_day_us
 
 PROVIDERS = {
     "openai": "openai",

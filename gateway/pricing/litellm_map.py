@@ -9,9 +9,9 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
 from typing import Any
 
+from gateway.instants import start_of_day_us
 from gateway.money import PICO_PER_USD
 from gateway.pricing.catalogue import Ladder, ModelPrices, OffPeak, Rates, Service, Step, Window
-from gateway.pricing.price_text import start_of_day_us
 
 PROVIDERS = {
     "openai": "openai",

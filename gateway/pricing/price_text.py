@@ -4,7 +4,7 @@ Prices are decimal text in USD per million tokens. YAML's own number types are s
 passes through a float.
 """
 
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -12,6 +12,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from gateway.instants import start_of_day_us
 from gateway.money import PICO_PER_TOKEN_AT_USD_PER_MTOK, parse_usd
 from gateway.pricing.catalogue import (
     STANDARD_TIERS,
@@ -261,8 +262,3 @@ def parse_overrides(text: str, name: str) -> tuple[Override, ...]:
 def per_token(usd_per_mtok: Decimal) -> int:
     """USD per million tokens to pico-USD per token; exact, because whole_pico() held."""
     return int(usd_per_mtok * PICO_PER_TOKEN_AT_USD_PER_MTOK)
-
-
-def start_of_day_us(day: date) -> int:
-    """Microseconds since the epoch of 00:00 UTC."""
-    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 1_000_000

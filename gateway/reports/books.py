@@ -9,9 +9,8 @@ from fractions import Fraction
 from typing import Literal, cast
 
 from gateway.economics.rent import RentHistory
-from gateway.economics.traffic import HOUR_US
 from gateway.errors import InvalidRequest
-from gateway.moments import moment_of
+from gateway.instants import HOUR_US, moment_of
 from gateway.money import format_usd
 from gateway.reports.gpu_books import Bounds, GpuBooks
 from gateway.reports.savings import BY, savings

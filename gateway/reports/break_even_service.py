@@ -14,8 +14,9 @@ from gateway.economics.errors import EconomicsError
 from gateway.economics.gpu_cost import Engine
 from gateway.economics.payback import payback
 from gateway.economics.report import BreakEvenReport
-from gateway.economics.traffic import HOUR_US, GpuPlan, HourlyTraffic, Period
+from gateway.economics.traffic import GpuPlan, HourlyTraffic, Period
 from gateway.errors import InvalidRequest
+from gateway.instants import HOUR_US
 from gateway.money import PICO_PER_USD, format_usd
 from gateway.reports.books import Books, Bounds
 from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_alternative

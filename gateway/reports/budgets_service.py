@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
+from gateway.instants import moment_of
 from gateway.limits.values import BudgetScope
-from gateway.moments import moment_of
 from gateway.reports.daily_costs import BudgetBurn, DailyCost, DailyHistory
 from gateway.reports.daily_history import HISTORY_DAYS, read_budgets_costs, read_daily_costs
 from gateway.stores import Budget, BudgetStore

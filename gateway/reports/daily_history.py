@@ -4,12 +4,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from gateway.economics.traffic import HOUR_US
+from gateway.instants import DAY_US
 from gateway.limits.spending import counted_pico_usd
 from gateway.reports.daily_costs import DailyCost, DailyHistory
 from gateway.sums import Dimension, ReportStore, SumsQuery, TooManyGroups
 
-DAY_US = 24 * HOUR_US
 HISTORY_DAYS = 90
 """To learn from where nobody says otherwise: every page and command, so that a month has one forecast."""
 MANY = 8

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from gateway.moments import moment_of
+from gateway.instants import DAY_US, moment_of
 from gateway.reports.books import Books
 from gateway.reports.focus import Capacity, Period, focus_table
 from gateway.reports.focus_columns import COLUMNS, GROUP_BY
@@ -23,8 +23,6 @@ from gateway.reports.views import (
     UtilisationPoint,
 )
 from gateway.sums import ReportStore, SumsQuery
-
-DAY_US = 86_400_000_000
 
 
 class ReportFiles:

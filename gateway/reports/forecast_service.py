@@ -10,7 +10,7 @@ import numpy as np
 
 from gateway.errors import InvalidRequest
 from gateway.extras import missing_here
-from gateway.moments import moment_of
+from gateway.instants import moment_of
 from gateway.money import format_usd
 from gateway.reports.daily_costs import BudgetBurn, DailyCost, DailyHistory, Range, TooShort
 from gateway.reports.daily_history import read_daily_costs

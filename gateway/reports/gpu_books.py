@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from gateway.economics.rent import RentHistory
-from gateway.economics.traffic import HOUR_US
-from gateway.moments import moment_of
+from gateway.instants import HOUR_US, moment_of
 from gateway.money import format_usd
 from gateway.reports.focus import Capacity
 from gateway.reports.tables import apportion

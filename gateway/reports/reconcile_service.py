@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Protocol
 
 from gateway.errors import InvalidRequest
-from gateway.moments import microseconds
+from gateway.instants import start_of_day_us
 from gateway.money import format_usd
 from gateway.reports.invoices import UnknownExport, model_key, parse_export
 from gateway.reports.reconcile_views import ReconcileBody, ReconciledRow, ReconciliationView
@@ -51,7 +51,7 @@ class ReconcileService:
         if not theirs:
             raise InvalidRequest("The export has no day with usage or costs.", param="export")
         days = [line.day for line in theirs]
-        since, until = day_us(min(days)), day_us(max(days) + timedelta(days=1))
+        since, until = start_of_day_us(min(days)), start_of_day_us(max(days) + timedelta(days=1))
         query = SumsQuery(since, until, ("day", "upstream_model"), {"provider": provider, "is_simulated": "false"})
         sums = await self._store.sums(query)
         ours, names = _ours(sums)
@@ -72,8 +72,8 @@ async def book_differences(compared: Compared, books: Differences, *, reference:
         if not row.difference_pico_usd or names is None:
             continue
         difference = Difference(
-            since_us=day_us(row.ours.day),
-            until_us=day_us(row.ours.day + timedelta(days=1)),
+            since_us=start_of_day_us(row.ours.day),
+            until_us=start_of_day_us(row.ours.day + timedelta(days=1)),
             provider=compared.provider,
             upstream_models=names,
             reference=f"{reference} {row.ours.day} {row.ours.model}",
@@ -153,10 +153,3 @@ def _row(row: Reconciled) -> ReconciledRow:
 
 def _usd(pico: int | None) -> str | None:
     return None if pico is None else format_usd(pico)
-
-
-def day_us(day: date) -> int:
-    """Its beginning, UTC."""
-    found = microseconds(datetime(day.year, day.month, day.day, tzinfo=UTC))
-    assert found is not None
-    return found

@@ -13,9 +13,8 @@ from gateway.economics.replay_log import LoggedRequest, logged_request_of
 from gateway.economics.replay_outcome import Lengths, ShadowPair, learn_lengths
 from gateway.economics.replay_result import ReplayDiff, Side
 from gateway.economics.replay_snapshot import outcomes_with, price_with
-from gateway.economics.traffic import HOUR_US
+from gateway.instants import HOUR_US, moment_of
 from gateway.ledger.entry import Entry
-from gateway.moments import moment_of
 from gateway.money import format_usd
 from gateway.reports.replay_views import ReplayMove, ReplayResult
 from gateway.routing.rules import RulesDocument

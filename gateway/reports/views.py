@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar, Literal, Protocol
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from gateway.economics.report import BreakEvenReport
-from gateway.moments import Moment, localised, microseconds, require_zone
+from gateway.instants import microseconds
+from gateway.moments import Moment, localised, require_zone
 
 Dimension = Literal[
     "model",

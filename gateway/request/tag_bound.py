@@ -4,11 +4,12 @@ the sums as long as the requests. Decisions see every tag. Reads no clock; knows
 import logging
 from collections.abc import Callable, Collection
 
+from gateway.instants import DAY_US
+
 log = logging.getLogger(__name__)
 OTHER = "(other)"
 MOST_A_DAY = 300
 """Sets of tags, of one key in one process."""
-DAY_US = 86_400_000_000
 
 
 class TagBound:

@@ -6,9 +6,8 @@ One worker's own. Decides nothing and reads nothing: who changes it is told what
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from gateway.instants import DAY_US
 from gateway.ledger.entry import Decision, Entry
-
-DAY_US = 86_400_000_000
 
 
 @dataclass(slots=True)

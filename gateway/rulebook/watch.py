@@ -7,21 +7,21 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
+from gateway.instants import DAY_US, moment_of
 from gateway.ledger.entry import Entry, Status
 from gateway.routing.decide import AUTO
 from gateway.routing.quality_target import allowed_loss
 from gateway.routing.rules import Rule
 from gateway.routing.snapshot import Snapshot, request_facts_of
-from gateway.rulebook.state import DAY_US, ExplorationSpend, RuleState, extra_cost_pico_usd
+from gateway.rulebook.state import ExplorationSpend, RuleState, extra_cost_pico_usd
 from gateway.stores import EntryOrder, EntryStore
 
 log = logging.getLogger(__name__)
 RECENT_REQUESTS = 2000
 """So many of a rule's newest requests stand for its traffic."""
 PAGE = 500
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class RuleWatch:
         return await asyncio.to_thread(allowed_loss, recent, rule, snapshot)
 
     async def _spent_today(self, rule: Rule) -> int:
-        midnight = EPOCH + timedelta(microseconds=self._now_us() // DAY_US * DAY_US)
+        midnight = moment_of(self._now_us() // DAY_US * DAY_US)
         return sum(
             [
                 extra_cost_pico_usd(entry)

@@ -1,15 +1,15 @@
 """Months of entries: partitions on PostgreSQL, ranges on SQLite. Old months are dropped; the hourly sums stay."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from sqlalchemy import delete, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from gateway.instants import microseconds, moment_of
 from gateway.storage.database import SCHEMA_LOCK, lock, writing
 from gateway.storage.tables import attempts, entries, request_bodies
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PARTITIONED = (entries, attempts)
 DELETE_STEP_US = 3_600_000_000
 DELETE_BODIES = 1000
@@ -17,7 +17,7 @@ DROP_WAITS_SECONDS = 5
 
 
 def month_of(at_us: int) -> tuple[int, int]:
-    moment = EPOCH + timedelta(microseconds=at_us)
+    moment = moment_of(at_us)
     return moment.year, moment.month
 
 
@@ -25,7 +25,7 @@ def month_bounds(year: int, month: int) -> tuple[int, int]:
     """Microseconds: its first, and the next month's first."""
     following = (year + 1, 1) if month == 12 else (year, month + 1)
     first, after = datetime(year, month, 1, tzinfo=UTC), datetime(*following, 1, tzinfo=UTC)
-    return (first - EPOCH) // timedelta(microseconds=1), (after - EPOCH) // timedelta(microseconds=1)
+    return microseconds(first), microseconds(after)
 
 
 class Partitions:

@@ -5,11 +5,10 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.instants import DAY_US
 from gateway.storage.database import RETENTION_LOCK, lock
 from gateway.storage.partitions import Partitions, bodies_before, drop_bodies_before
 from gateway.storage.sql.audit import SqlAuditLog
-
-DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)

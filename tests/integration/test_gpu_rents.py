@@ -9,7 +9,7 @@ from gateway.composition.deployment import load_deployment
 from gateway.composition.wiring import open_gateway
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
-from gateway.economics.traffic import HOUR_US
+from gateway.instants import HOUR_US
 
 pytestmark = pytest.mark.integration
 

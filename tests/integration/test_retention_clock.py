@@ -9,8 +9,8 @@ from gateway.composition.deployment import load_deployment
 from gateway.composition.wiring import open_gateway
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
+from gateway.instants import DAY_US
 from gateway.ledger.batch import Batch
-from gateway.storage.retention import DAY_US
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration

@@ -4,7 +4,6 @@ The request's id is authenticated with its text: a row that is moved to another 
 """
 
 import os
-import time
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.clock import now_us
 from gateway.errors import StateError
 from gateway.kept_answers.body_keeper import Bodies
 from gateway.storage.database import writing
@@ -28,9 +28,7 @@ NONCE_BYTES = 12
 class SqlBodies:
     """A BodyStore and BodyReader. `key` is 32 secret bytes that are not in the database."""
 
-    def __init__(
-        self, engine: AsyncEngine, key: bytes, *, now_us: Callable[[], int] = lambda: time.time_ns() // 1000
-    ) -> None:
+    def __init__(self, engine: AsyncEngine, key: bytes, *, now_us: Callable[[], int] = now_us) -> None:
         self._engine = engine
         self._cipher = AESGCM(key)
         self._now_us = now_us

@@ -1,12 +1,12 @@
 """Monthly budgets of teams, projects and everything."""
 
 import json
-import time
 from collections.abc import Callable, Sequence
 
 from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.clock import now_us
 from gateway.limits.values import BudgetScope
 from gateway.money import format_usd
 from gateway.storage.database import writing
@@ -18,7 +18,7 @@ from gateway.stores import Budget
 class SqlBudgets:
     """See gateway.stores.BudgetStore."""
 
-    def __init__(self, engine: AsyncEngine, *, now_us: Callable[[], int] = lambda: time.time_ns() // 1000) -> None:
+    def __init__(self, engine: AsyncEngine, *, now_us: Callable[[], int] = now_us) -> None:
         self._engine = engine
         self._now_us = now_us
 

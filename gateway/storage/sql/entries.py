@@ -1,12 +1,12 @@
 """Single requests, found by filters, newest first; see gateway.stores.EntryStore."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from gateway.instants import microseconds
 from gateway.ledger.entry import Entry
 from gateway.storage.rows.selected_entries import entry_select, read_entries
 from gateway.storage.sql.ledger import SqlLedger
@@ -15,7 +15,6 @@ from gateway.storage.sums.filters import has_tag
 from gateway.storage.tables import adjustments, dimensions, entries
 from gateway.stores import Adjustment, Correction, EntryOrder, EntryWanted
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PLAIN = ("key_id", "team", "project", "model", "backend", "rule", "status")
 NEWEST = (entries.c.accepted_at_us.desc(), entries.c.request_id.desc())
 ALWAYS_US = 2**62
@@ -36,8 +35,8 @@ class SqlEntries:
         async with self._engine.connect() as connection:
             conditions = _conditions(wanted)
             query = entry_select().where(*conditions).order_by(*_largest_first(wanted.order), *NEWEST)
-            since_us = 0 if wanted.since is None else _us(wanted.since)
-            until_us = ALWAYS_US if wanted.until is None else _us(wanted.until)
+            since_us = 0 if wanted.since is None else microseconds(wanted.since)
+            until_us = ALWAYS_US if wanted.until is None else microseconds(wanted.until)
             if wanted.before is not None:
                 number, accepted = await _place_of(connection, wanted.before)
                 if accepted is None:
@@ -116,7 +115,3 @@ def _largest_first(order: EntryOrder) -> Sequence[ColumnElement[Any]]:
         case "first_token":
             figure = entries.c.time_to_first_token_us
     return (figure.desc().nulls_last(),)
-
-
-def _us(moment: datetime) -> int:
-    return (moment - EPOCH) // timedelta(microseconds=1)

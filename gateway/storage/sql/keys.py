@@ -3,7 +3,6 @@
 import asyncio
 import json
 import secrets
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -12,6 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.access.keys import KeyRecord, hash_key
+from gateway.clock import now_us
 from gateway.storage.database import FIRST_KEYS_LOCK, lock, writing
 from gateway.storage.pepper import pepper_mark
 from gateway.storage.sql.audit import append_audit
@@ -26,10 +26,6 @@ RECORD = tuple(api_keys.c[field.name] for field in fields(KeyRecord))
 """A key without its secret and its limits."""
 AT_ONCE = 200
 """Keys read before requests have a turn: whenever one changes all are read again."""
-
-
-def now_us() -> int:
-    return time.time_ns() // 1000
 
 
 def new_secret() -> str:

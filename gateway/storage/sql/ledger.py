@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Select, and_, or_
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.instants import DAY_US
 from gateway.ledger.entry import Entry
 from gateway.storage.database import writing
 from gateway.storage.partitions import Partitions
@@ -16,7 +17,6 @@ from gateway.storage.rows.selected_entries import entry_select, read_entries
 from gateway.storage.tables import entries
 
 PAGE = 1000
-DAY_US = 86_400_000_000
 YIELD_EVERY = 32
 
 

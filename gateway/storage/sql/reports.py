@@ -13,11 +13,12 @@ from sqlalchemy import case, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.economics.traffic import HourlyTraffic
+from gateway.instants import HOUR_US
 from gateway.routing.rules import EMBEDDINGS
 from gateway.storage.sums.cut_hours import Totals, moved_in
 from gateway.storage.sums.filters import COLUMNS
 from gateway.storage.sums.group_count import refuse_too_many
-from gateway.storage.sums.periods import HOUR_US, Calendar, Cut, cut_hours
+from gateway.storage.sums.periods import Calendar, Cut, cut_hours
 from gateway.storage.sums.rollup import DAY_HOURS, SKETCHES, SUMS
 from gateway.storage.sums.sketch import grow, percentile
 from gateway.storage.sums.sum_rows import (

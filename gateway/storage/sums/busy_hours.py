@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.storage.sums.periods import HOUR_US
+from gateway.instants import HOUR_US
 from gateway.storage.sums.rollup import DAY_HOURS
 from gateway.storage.tables import daily, dimensions, hourly
 

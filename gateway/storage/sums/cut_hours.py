@@ -7,13 +7,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, Subquery, and_, case, exists, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.instants import HOUR_US
 from gateway.ledger.entry import Entry
 from gateway.storage.rows.dimension import Dimension, dimension_of
 from gateway.storage.rows.entry_rows import COST_COLUMNS, FIGURES
 from gateway.storage.rows.paid_parts import paid_parts
 from gateway.storage.rows.selected_entries import entry_select, read_entries
 from gateway.storage.sums.filters import conditions, meets
-from gateway.storage.sums.periods import HOUR_US, Cut
+from gateway.storage.sums.periods import Cut
 from gateway.storage.sums.rollup import Rollup
 from gateway.storage.tables import adjustments, attempts, circumstances, dimensions, entries
 from gateway.sums import SumsQuery

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.instants import HOUR_US
 from gateway.storage.sums.filters import COLUMNS, conditions
-from gateway.storage.sums.periods import HOUR_US
 from gateway.storage.sums.rollup import DAY_HOURS
 from gateway.storage.sums.sum_rows import TIMES
 from gateway.storage.tables import daily, dimensions, hourly

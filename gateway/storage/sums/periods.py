@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-HOUR_US = 3_600_000_000
+from gateway.instants import HOUR_US, microseconds, moment_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class Calendar:
 
     def label(self, unit: str, at_us: int) -> str:
         """`2026-01-31T13:00Z` of an hour, `2026-01-31` of a day, `2026-01` of a month."""
-        moment = EPOCH + timedelta(microseconds=at_us)
+        moment = moment_of(at_us)
         if unit == "hour":
             return moment.strftime("%Y-%m-%dT%H:00Z")
         local = moment.astimezone(self._zone)
@@ -41,11 +40,11 @@ class Calendar:
         """Local midnights within the period that are not on a whole UTC hour; daylight saving time included."""
         if not self._has_days:
             return []
-        day = (EPOCH + timedelta(microseconds=since_us)).astimezone(self._zone).date()
+        day = moment_of(since_us).astimezone(self._zone).date()
         found: list[int] = []
         while True:
             midnight = datetime(day.year, day.month, day.day, tzinfo=self._zone).astimezone(UTC)
-            at_us = (midnight - EPOCH) // timedelta(microseconds=1)
+            at_us = microseconds(midnight)
             if at_us >= until_us:
                 return found
             if at_us > since_us and at_us % HOUR_US:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from gateway.instants import HOUR_US
 from gateway.ledger.entry import Entry
 from gateway.storage.rows.bounded import finite, money
 from gateway.storage.rows.dimension import Dimension
@@ -12,7 +13,6 @@ from gateway.storage.rows.entry_rows import COST_COLUMNS, FIGURES, TOKEN_FIELDS,
 from gateway.storage.rows.paid_parts import PaidPart
 from gateway.storage.sums.sketch import sketch
 
-HOUR_US = 3_600_000_000
 DAY_HOURS = 24
 SUMS = (
     "requests",

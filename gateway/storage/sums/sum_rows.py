@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, LargeBinary, Select, Subquery, Table, case, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.instants import HOUR_US
 from gateway.storage.sums.cut_hours import Totals, requests_of
 from gateway.storage.sums.filters import COLUMNS, conditions
-from gateway.storage.sums.periods import HOUR_US, Cut
+from gateway.storage.sums.periods import Cut
 from gateway.storage.sums.rollup import DAY_HOURS, SKETCHES, SUMS
 from gateway.storage.sums.sketch import grow, sketch
 from gateway.storage.tables import daily, dimensions, hourly

@@ -1,13 +1,14 @@
 """Ends of days, months and years on both databases: each entry on its own side of them, in budgets and in reports."""
 
 import random
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.instants import HOUR_US, microseconds, moment_of
 from gateway.limits.admission import Admission, parse_limits
 from gateway.limits.counters import budget_account
 from gateway.limits.spending import Spending
@@ -17,12 +18,10 @@ from gateway.sums import Dimension, SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-HOUR_US = 3_600_000_000
 
 
 def us(text: str) -> int:
-    return (datetime.fromisoformat(text).replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+    return microseconds(datetime.fromisoformat(text).replace(tzinfo=UTC))
 
 
 async def insert(engine: AsyncEngine, moments_us: list[int], **given: Any) -> int:
@@ -72,7 +71,7 @@ async def test_sums_by_local_day_and_month_are_those_of_the_entries(
             expected: dict[str, int] = {}
             for at in moments:
                 if since <= at < until:
-                    label = (EPOCH + timedelta(microseconds=at)).astimezone(ZoneInfo(zone)).strftime(form)
+                    label = moment_of(at).astimezone(ZoneInfo(zone)).strftime(form)
                     expected[label] = expected.get(label, 0) + one
             rows = await SqlReports(engine).sums(SumsQuery(since, until, (unit,), {}, zone))
             assert {row.group[unit]: row.cost_pico_usd for row in rows} == expected

@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.economics.rent import GpuRent
+from gateway.instants import HOUR_US
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.rents import SqlRents
-from gateway.storage.sums.periods import HOUR_US
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration

@@ -5,6 +5,7 @@ import random
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.instants import HOUR_US
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
 from gateway.storage.sums.group_count import refuse_too_many
@@ -12,7 +13,6 @@ from gateway.sums import Dimension, SumsQuery, TooManyGroups
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration
-HOUR_US = 3_600_000_000
 DAYS_US = make_intent(0).accepted_at_us, make_intent(0).accepted_at_us + 8 * 24 * HOUR_US
 EVER = (0, 2**60)
 BY: tuple[tuple[Dimension, ...], ...] = (

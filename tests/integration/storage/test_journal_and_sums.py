@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.instants import HOUR_US
 from gateway.ledger.batch import DECODER
 from gateway.ledger.entry import Attempt, Cost, Entry, PaidTo, Status
 from gateway.ledger.journal import Journal
@@ -21,7 +22,6 @@ from gateway.storage.tables import daily, dimensions, entries, hourly
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration
-HOUR_US = 3_600_000_000
 PATIENCE_SECONDS = 120
 REQUESTS = 400
 PARTS = tuple(f"{name}_pico_usd" for name in ("input", "cached_input", "cache_write", "output", "other", "compute"))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.instants import HOUR_US
 from gateway.ledger.entry import Attempt, Cost, Entry, PaidTo
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
@@ -12,7 +13,6 @@ from gateway.sums import Dimension, Sums, SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration
-HOUR_US = 3_600_000_000
 DAY = 20_600 * 24 * HOUR_US
 REFUSED = PaidTo("cheap-company", "small-1", False, 30, 30)
 SILENT = PaidTo("slow-company", "slow-1", False, 0, 500)

@@ -15,6 +15,7 @@ from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.economics.rent import RentHistory
+from gateway.instants import HOUR_US
 from gateway.ledger.entry import Entry
 from gateway.reports.books import Books, BooksOf
 from gateway.reports.views import CostQuery
@@ -23,7 +24,6 @@ from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.ledger import SqlLedger, entry_select
 from gateway.storage.sql.reports import SqlReports
-from gateway.storage.sums.periods import HOUR_US
 from gateway.storage.tables import entries
 from gateway.stores import NewKey
 from gateway.sums import Dimension, Sums, SumsQuery

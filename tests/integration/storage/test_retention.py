@@ -11,11 +11,12 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.errors import DatabaseDown
+from gateway.instants import DAY_US
 from gateway.kept_answers.body_keeper import Bodies
 from gateway.ledger.journal import Journal
 from gateway.ledger.shipper import Shipper
 from gateway.storage.database import migrate, open_database
-from gateway.storage.retention import DAY_US, Forgotten, apply_retention
+from gateway.storage.retention import Forgotten, apply_retention
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.bodies import SqlBodies
 from gateway.storage.sql.ledger import SqlLedger

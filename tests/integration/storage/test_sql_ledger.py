@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.instants import DAY_US
 from gateway.ledger.entry import Attempt, Entry, Status
 from gateway.storage.rows.bounded import MOST_TOKENS
 from gateway.storage.sql.ledger import SqlLedger
@@ -24,7 +25,6 @@ from tests.unit.gateway.ledger.builders import (
 )
 
 pytestmark = pytest.mark.integration
-DAY_US = 86_400_000_000
 
 
 def failed_attempt(number: int) -> Attempt:

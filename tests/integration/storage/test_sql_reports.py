@@ -10,6 +10,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.instants import microseconds as us
+from gateway.instants import moment_of
 from gateway.ledger.entry import Cost, Entry, Status
 from gateway.pricing.reprice import Booked
 from gateway.storage.sql.adjustments import SqlAdjustments
@@ -22,12 +24,7 @@ from gateway.sums import Dimension, ReportStore, SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, make_local_entry, request_id
 
 pytestmark = pytest.mark.integration
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = datetime(2026, 3, 26, tzinfo=UTC)  # daylight saving time begins on the 29th in Europe
-
-
-def us(moment: datetime) -> int:
-    return (moment - EPOCH) // timedelta(microseconds=1)
 
 
 def random_entries(count: int) -> list[Entry]:
@@ -73,7 +70,7 @@ async def stored(engine: AsyncEngine) -> list[Entry]:
 
 def group_of(entry: Entry, by: tuple[Dimension, ...], zone: str) -> list[tuple[str | None, ...]]:
     """As a reader of the documentation would compute it."""
-    moment = EPOCH + timedelta(microseconds=entry.intent.accepted_at_us)
+    moment = moment_of(entry.intent.accepted_at_us)
     local = moment.astimezone(ZoneInfo(zone))
     values: dict[str, list[str | None]] = {
         "model": [entry.model],

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from dashboards.key_form import changed, expires_at_us, last_day, quotas, quotas_text, words
-
-DAY_US = 86_400_000_000
+from gateway.instants import DAY_US
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from gateway.access.keys import KeyRecord, ReplacedSecret, hash_key
 from gateway.access.rotation import NewSecret, OldSecret, Rotation
 from gateway.economics.traffic import HourlyTraffic
 from gateway.errors import Conflict
+from gateway.instants import moment_of
 from gateway.kept_answers.body_keeper import Bodies
 from gateway.ledger.entry import Entry
 from gateway.limits.values import BudgetScope
-from gateway.moments import moment_of
 from gateway.rulebook.service import Activation, StoredRules
 from gateway.stores import AuditRecord, Budget, Correction, EntryWanted, KeyChange, ListedKey, NewKey, Verified
 from gateway.sums import Dimension, Sums, SumsQuery

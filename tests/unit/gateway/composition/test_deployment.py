@@ -11,9 +11,9 @@ from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.config.price_files import load_prices, own_prices, write_prices
 from gateway.errors import ConfigurationError, StateError
+from gateway.instants import start_of_day_us
 from gateway.limits.values import Rates as LimitRates
 from gateway.pricing.catalogue import FOR_EVER_US, Ladder, Rates
-from gateway.pricing.price_text import start_of_day_us
 from gateway.routing.snapshot import Snapshot
 
 

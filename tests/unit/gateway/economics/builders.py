@@ -7,7 +7,8 @@ import numpy as np
 from gateway.economics.break_even import analyse_break_even
 from gateway.economics.gpu_cost import Engine
 from gateway.economics.report import BreakEvenReport
-from gateway.economics.traffic import HOUR_US, GpuPlan, HostedAlternative, HourlyTraffic, Period
+from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic, Period
+from gateway.instants import HOUR_US
 from tests.unit.gateway.economics.worked_example import ENGINE
 
 USD = 10**12

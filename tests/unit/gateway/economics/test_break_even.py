@@ -9,8 +9,9 @@ import pytest
 from gateway.economics.errors import EconomicsError, NotMeasured, NoTraffic
 from gateway.economics.gpu_cost import Engine
 from gateway.economics.report import BreakEvenReport
-from gateway.economics.traffic import HOUR_US, GpuPlan, HostedAlternative, Period
+from gateway.economics.traffic import GpuPlan, HostedAlternative, Period
 from gateway.economics.verdict import write_verdict
+from gateway.instants import HOUR_US
 from tests.unit.gateway.economics.builders import (
     LARGE,
     MARCH_2026_US,

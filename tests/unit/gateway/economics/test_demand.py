@@ -6,7 +6,8 @@ import pytest
 
 from gateway.economics.demand import build_demand
 from gateway.economics.errors import NoTraffic
-from gateway.economics.traffic import HOUR_US, Period, covering_period
+from gateway.economics.traffic import Period, covering_period
+from gateway.instants import HOUR_US
 from tests.unit.gateway.economics.builders import MARCH_2026_US, MINI, make_days, make_hour, make_plan
 from tests.unit.gateway.economics.worked_example import ENGINE
 

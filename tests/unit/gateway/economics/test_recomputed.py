@@ -14,8 +14,9 @@ import yaml
 import gateway.economics.gpu_table
 from gateway.economics.gpu_table import parse_gpu_table
 from gateway.economics.throughput_curve import SweepPoint, fit_throughput_curve
-from gateway.economics.traffic import HOUR_US, HostedAlternative, HourlyTraffic, Period
+from gateway.economics.traffic import HostedAlternative, HourlyTraffic, Period
 from gateway.economics.whatif import Candidate, what_if
+from gateway.instants import HOUR_US
 from tests.unit.gateway.economics.builders import MARCH_2026_US
 
 TEXT = Path(gateway.economics.gpu_table.__file__).with_suffix(".yaml").read_text(encoding="utf-8")

@@ -11,7 +11,8 @@ import pytest
 from backends.protocol import Call
 from backends.scripted import Outcome, Script, follow
 from backends.usage import Usage
-from gateway.learning.shadow import DAY_US, ShadowBudget, ShadowCalls
+from gateway.instants import DAY_US
+from gateway.learning.shadow import ShadowBudget, ShadowCalls
 from gateway.learning.verify import answer_text, judge
 from gateway.ledger.entry import Entry
 from gateway.pricing.price import price

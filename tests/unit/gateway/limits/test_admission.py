@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import BudgetExhausted, ModelLimited, Overloaded, RateLimitExceeded
+from gateway.instants import DAY_US
 from gateway.limits.admission import Admission, SharedLimits, parse_limits, window_start
 from gateway.limits.counters import Booked, Rate, budget_account
 from gateway.limits.local_counters import LocalCounters
@@ -17,7 +18,6 @@ from gateway.limits.values import Rates, window_end, window_id
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 SECOND_US = 1_000_000
-DAY_US = 86_400 * SECOND_US
 NOW_US = 1_795_000_000 * SECOND_US
 MONTH = window_id("month", NOW_US)
 

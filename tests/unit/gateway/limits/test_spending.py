@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.economics.traffic import HourlyTraffic
+from gateway.instants import DAY_US, MINUTE_US
 from gateway.limits.admission import Admission, SharedLimits, parse_limits
 from gateway.limits.counters import budget_account, quota_account
 from gateway.limits.spending import Spending
@@ -14,8 +15,6 @@ from gateway.sums import Dimension, Sums, SumsQuery
 
 NOON_US = round(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1e6)
 MIDNIGHT_US = round(datetime(2026, 12, 1, tzinfo=UTC).timestamp() * 1e6)
-MINUTE_US = 60_000_000
-DAY_US = 1440 * MINUTE_US
 
 
 def us(day: str) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from gateway.instants import DAY_US, microseconds
 from gateway.limits.values import Limits
 from gateway.notices.key_budgets import spent_by_keys
 from gateway.stores import NewKey
@@ -11,8 +12,7 @@ from gateway.sums import Sums, SumsQuery
 from tests.unit.gateway.api.memory_stores import MemoryKeys, OneSum
 
 USD = 10**12
-NOW_US = round(datetime(2026, 11, 11, 15, tzinfo=UTC).timestamp()) * 1_000_000
-DAY_US = 86_400_000_000
+NOW_US = microseconds(datetime(2026, 11, 11, 15, tzinfo=UTC))
 
 
 class Books(OneSum):

@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from gateway.instants import microseconds
 from gateway.limits.values import WindowName, window_id
 from gateway.notices.notice import BudgetSpent, NoticeScope, document, due
 
 USD = 10**12
-NOW_US = round(datetime(2026, 11, 11, 15, tzinfo=UTC).timestamp()) * 1_000_000
+NOW_US = microseconds(datetime(2026, 11, 11, 15, tzinfo=UTC))
 SHARES = (800, 950, 1000)
 NOVEMBER = window_id("month", NOW_US)
 

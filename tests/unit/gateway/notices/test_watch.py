@@ -9,6 +9,7 @@ import pytest
 
 from gateway.economics.traffic import HourlyTraffic
 from gateway.errors import NoticeNotTaken
+from gateway.instants import microseconds as us
 from gateway.limits.values import Limits, window_id
 from gateway.notices.forecast_notice import Foreseen
 from gateway.notices.notice import BudgetSpent, Document, Mark
@@ -20,10 +21,6 @@ from tests.unit.gateway.api.memory_stores import MemoryBudgets, MemoryKeys
 USD = 10**12
 NOVEMBER = datetime(2026, 11, 11, 15, tzinfo=UTC)
 DECEMBER = datetime(2026, 12, 1, 0, 1, tzinfo=UTC)
-
-
-def us(moment: datetime) -> int:
-    return round(moment.timestamp()) * 1_000_000
 
 
 class MemoryNotices:

@@ -3,17 +3,8 @@ from fractions import Fraction
 
 import pytest
 
-from gateway.pricing.catalogue import (
-    FOR_EVER_US,
-    MINUTE_US,
-    Ladder,
-    ModelRecord,
-    OffPeak,
-    Override,
-    PriceBook,
-    Rates,
-    Window,
-)
+from gateway.instants import MINUTE_US
+from gateway.pricing.catalogue import FOR_EVER_US, Ladder, ModelRecord, OffPeak, Override, PriceBook, Rates, Window
 from tests.unit.gateway.pricing.builders import at, make_file, make_prices
 
 JUNE, JULY, AUGUST = at("2026-06-01"), at("2026-07-01"), at("2026-08-01")

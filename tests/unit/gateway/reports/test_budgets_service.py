@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from gateway.economics.traffic import HourlyTraffic
+from gateway.instants import microseconds as us
 from gateway.reports.budgets_service import BudgetsService
 from gateway.reports.daily_costs import BudgetBurn, DailyCost, DailyHistory, Range, TooShort
 from gateway.reports.outlook import burn_of_month
@@ -19,10 +20,6 @@ from tests.unit.gateway.api.memory_stores import MemoryBudgets
 USD = 10**12
 NOW = datetime(2026, 11, 11, 15, tzinfo=UTC)
 FIRST_HOUR = datetime(2026, 11, 1, 7, tzinfo=UTC)
-
-
-def us(moment: datetime) -> int:
-    return round(moment.timestamp()) * 1_000_000
 
 
 def ten_dollars_a_day(first: date, days: int) -> tuple[DailyCost, ...]:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import pytest
 
+from gateway.instants import microseconds as us
 from gateway.reports.daily_costs import DailyCost, DailyHistory
 from gateway.reports.daily_history import MANY, read_budgets_costs, read_daily_costs
 from gateway.storage.sql.reports import SqlReports
@@ -14,10 +15,6 @@ from tests.unit.gateway.api.memory_stores import OneSum
 from tests.unit.gateway.reports.month import NOW_US, Month
 
 COSTS = {date(2026, 11, 1): 1, date(2026, 11, 2): 2, date(2026, 11, 4): 4}
-
-
-def us(moment: datetime) -> int:
-    return round(moment.timestamp()) * 1_000_000
 
 
 class Ledger(OneSum):

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 import numpy as np
 import pytest
 
+from gateway.instants import microseconds as us
 from gateway.money import parse_usd
 from gateway.reports.budgets_service import BudgetsService
 from gateway.reports.daily_costs import DailyCost, DailyHistory
@@ -22,10 +23,6 @@ NOW = datetime(2026, 11, 11, 15, tzinfo=UTC)
 FIRST = date(2026, 7, 1)
 NOISE = np.random.default_rng(3)
 COSTS = {FIRST + timedelta(days=n): round(USD * (1 + NOISE.random())) for n in range((NOW.date() - FIRST).days + 1)}
-
-
-def us(moment: datetime) -> int:
-    return round(moment.timestamp()) * 1_000_000
 
 
 class Months(OneSum):

@@ -4,8 +4,9 @@ import logging
 
 import pytest
 
+from gateway.instants import DAY_US
 from gateway.request.run import Incoming
-from gateway.request.tag_bound import DAY_US, OTHER, TagBound
+from gateway.request.tag_bound import OTHER, TagBound
 from gateway.routing.decide import decide, deciding_tags
 from gateway.routing.snapshot import request_facts_of
 from tests.builders import make_snapshot

@@ -1,8 +1,9 @@
 """What traffic teaches a rule is a fact of the next decision, and every decision replays from its entry."""
 
+from gateway.instants import DAY_US
 from gateway.routing.decide import decide
 from gateway.routing.snapshot import request_facts_of
-from gateway.rulebook.state import DAY_US, ExplorationSpend
+from gateway.rulebook.state import ExplorationSpend
 from tests.builders import make_snapshot
 from tests.rig import A, B, Rig
 

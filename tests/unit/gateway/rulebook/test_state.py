@@ -1,7 +1,8 @@
 import msgspec
 
+from gateway.instants import DAY_US
 from gateway.ledger.entry import Cost, Decision, Entry
-from gateway.rulebook.state import DAY_US, ExplorationSpend, RuleState, extra_cost_pico_usd
+from gateway.rulebook.state import ExplorationSpend, RuleState, extra_cost_pico_usd
 from tests.unit.gateway.ledger.builders import make_entry
 
 

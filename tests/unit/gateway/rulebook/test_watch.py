@@ -3,10 +3,11 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from gateway.instants import DAY_US
 from gateway.ledger.entry import Cost, Entry
 from gateway.routing.decide import AUTO
 from gateway.routing.snapshot import Snapshot
-from gateway.rulebook.state import DAY_US, ExplorationSpend, RuleState
+from gateway.rulebook.state import ExplorationSpend, RuleState
 from gateway.rulebook.watch import PAGE, RECENT_REQUESTS, RuleWatch
 from gateway.stores import Correction, EntryWanted
 from tests.builders import make_candidate, make_facts, make_prices, make_snapshot

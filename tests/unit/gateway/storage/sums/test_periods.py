@@ -1,14 +1,15 @@
 """Which hours a period or a local midnight cuts, daylight saving time included."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
-from gateway.storage.sums.periods import EPOCH, HOUR_US, Calendar, cut_hours
+from gateway.instants import HOUR_US, microseconds
+from gateway.storage.sums.periods import Calendar, cut_hours
 
 
 def us(*parts: int) -> int:
-    return (datetime(*parts, tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)  # pyright: ignore[reportArgumentType]
+    return microseconds(datetime(*parts, tzinfo=UTC))  # pyright: ignore[reportArgumentType]
 
 
 def test_whole_hours_are_not_cut() -> None:

@@ -1,0 +1,28 @@
+"""Instants as everything here counts them: microseconds since the epoch, UTC. Reads no clock."""
+
+from datetime import UTC, date, datetime, timedelta
+from typing import overload
+
+MINUTE_US = 60_000_000
+HOUR_US = 60 * MINUTE_US
+DAY_US = 24 * HOUR_US
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@overload
+def microseconds(moment: datetime) -> int: ...
+@overload
+def microseconds(moment: datetime | None) -> int | None: ...
+def microseconds(moment: datetime | None) -> int | None:
+    """Exact; of an aware time."""
+    return None if moment is None else (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def moment_of(at_us: int) -> datetime:
+    """The inverse."""
+    return EPOCH + timedelta(microseconds=at_us)
+
+
+def start_of_day_us(day: date) -> int:
+    """At 00:00 UTC."""
+    return microseconds(datetime(day.year, day.month, day.day, tzinfo=UTC))
