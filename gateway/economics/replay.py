@@ -239,5 +239,7 @@ def _served(logged: LoggedRequest, model: str, facts: Facts, scenario: Scenario,
         cached = world.caches.warm_tokens(logged, model)
     outcome = scenario.outcomes.get(model, SAME)
     served = outcome.served_instead(logged, scenario.outcomes.get(logged.model, SAME), cached)
+    if model not in scenario.caches:
+        return served
     written = world.caches.written_tokens(model, served.input_tokens, served.cached_input_tokens)
-    return served._replace(cache_write_tokens=written) if written else served
+    return served._replace(cache_write_tokens=written)

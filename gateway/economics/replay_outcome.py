@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from gateway.economics.replay_log import LoggedRequest, Served
+from gateway.routing.snapshot import ON_DEMAND, CacheWrites
 
 LEAST_COMPARED: Final = 20
 """Requests before a ratio of lengths is believed."""
@@ -15,7 +16,8 @@ LEAST_COMPARED: Final = 20
 class ModelOutcome:
     """How a model answers, relative to one reference model: its tokeniser, its wordiness, its speed.
 
-    Speeds of None are unknown and contribute no time. GPU-seconds are zero for hosted models.
+    Speeds of None are unknown and contribute no time. GPU-seconds are zero for hosted models. `cache_writes` says what
+    of a prompt it charges as written to its cache.
     """
 
     input_ratio: float = 1.0
@@ -25,6 +27,7 @@ class ModelOutcome:
     step_seconds: float = 0.0
     gpu_seconds_per_fresh_input_token: float = 0.0
     gpu_seconds_per_output_token: float = 0.0
+    cache_writes: CacheWrites = ON_DEMAND
 
     def served_instead(self, logged: LoggedRequest, of: "ModelOutcome", cached_tokens: int) -> Served:
         """The logged request as this model would have served it, `cached_tokens` of its prompt being warm."""
@@ -38,10 +41,24 @@ class ModelOutcome:
         return before._replace(
             input_tokens=input_tokens,
             cached_input_tokens=cached,
-            cache_write_tokens=0,
+            cache_write_tokens=self._written(logged, of, input_tokens, cached),
             output_tokens=output_tokens,
             gpu_seconds=self.gpu_seconds(input_tokens, cached, output_tokens),
         )
+
+    def _written(self, logged: LoggedRequest, of: "ModelOutcome", input_tokens: int, cached: int) -> int:
+        """What the provider writes unasked, what the gateway marks, or as large a share as was by its caller's marks:
+        of a model that writes unasked nothing tells that there were any."""
+        before, facts = logged.served, logged.facts
+        share = 0.0
+        if self.cache_writes.by == "provider":
+            share = 1.0
+        elif self.cache_writes.by == "gateway" and facts.repeated_tokens:
+            share = facts.repeated_tokens / facts.input_tokens
+        elif before.cache_write_tokens and of.cache_writes.by == "caller":
+            share = (before.cached_input_tokens + before.cache_write_tokens) / before.input_tokens
+        kept = round(input_tokens * share)
+        return max(0, kept - cached) if kept >= self.cache_writes.least_tokens else 0
 
     def gpu_seconds(self, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:
         fresh = input_tokens - cached_tokens

@@ -50,7 +50,12 @@ def outcomes_with(
     outcomes: dict[str, ModelOutcome] = {}
     for candidate in candidates:
         input_ratio, output_ratio = (ratios or {}).get(candidate.name, (1.0, 1.0))
-        outcome = ModelOutcome(input_ratio, output_ratio, candidate.typical_time_to_first_token_seconds)
+        outcome = ModelOutcome(
+            input_ratio,
+            output_ratio,
+            candidate.typical_time_to_first_token_seconds,
+            cache_writes=candidate.cache_writes,
+        )
         speed = candidate.speed
         if speed is not None:
             outcome = replace(

@@ -3,13 +3,15 @@
 from dataclasses import replace
 from fractions import Fraction
 
+import msgspec
 import pytest
 
 from gateway.economics.replay import Scenario, decide_with, replay
 from gateway.economics.replay_log import Served, logged_request_of
-from gateway.economics.replay_outcome import Lengths, ShadowPair, learn_lengths
+from gateway.economics.replay_outcome import Lengths, ModelOutcome, ShadowPair, learn_lengths
 from gateway.economics.replay_snapshot import outcomes_with, price_with
 from gateway.pricing.catalogue import Service
+from gateway.routing.snapshot import CacheWrites
 from tests.builders import make_candidate, make_local, make_prices, make_snapshot
 from tests.unit.gateway.economics.replay_builders import make_logged
 from tests.unit.gateway.ledger.builders import make_entry
@@ -102,3 +104,32 @@ def test_lengths_are_learned_against_the_model_that_most_were_compared_with() ->
     assert learn_lengths(pairs) == Lengths("big", {"a": (550 / 500, 120 / 120), "b": (1.0, 2.5)}, 60)
     assert learn_lengths(pairs[3:4]) is None
     assert learn_lengths([]) is None
+
+
+@pytest.mark.parametrize(
+    ("to", "of", "read", "wrote", "repeated", "written"),
+    [
+        (CacheWrites("provider", 1024), CacheWrites(), 0, 0, 0, 2000),  # GPT-5.6 and later write every prompt
+        (CacheWrites("provider", 2001), CacheWrites(), 0, 0, 0, 0),
+        (CacheWrites("gateway", 512), CacheWrites("gateway", 512), 1500, 500, 1000, 1000),
+        (CacheWrites("gateway", 512), CacheWrites("provider", 1024), 0, 2000, 0, 0),
+        (CacheWrites(), CacheWrites(), 1500, 300, 0, 1800),  # as its caller marked it
+        (CacheWrites(), CacheWrites(), 1500, 0, 0, 0),  # read from a cache that is written for nothing
+        (CacheWrites(), CacheWrites("provider", 1024), 0, 2000, 0, 0),  # nobody marked it
+        (CacheWrites(), CacheWrites("gateway", 512), 1500, 500, 2000, 0),  # nobody would mark it there
+    ],
+)
+def test_what_a_move_writes_to_a_prompt_cache_is_charged(
+    to: CacheWrites, of: CacheWrites, read: int, wrote: int, repeated: int, written: int
+) -> None:
+    logged = make_logged(0.0, input_tokens=2000, cached=read)
+    facts = msgspec.structs.replace(logged.facts, repeated_tokens=repeated)
+    request = msgspec.structs.replace(logged.request, facts=facts)
+    logged = replace(logged, request=request, served=logged.served._replace(cache_write_tokens=wrote))
+    moved = ModelOutcome(cache_writes=to).served_instead(logged, ModelOutcome(cache_writes=of), 0)
+    assert (moved.cached_input_tokens, moved.cache_write_tokens) == (0, written)
+
+
+def test_the_snapshot_says_who_writes() -> None:
+    writer = make_candidate("mid", cache_writes=CacheWrites("provider", 1024))
+    assert outcomes_with([writer])["mid"].cache_writes == writer.cache_writes
