@@ -133,6 +133,9 @@ def sentences(table: CostTable) -> list[str]:
         )
     if table.total.input_tokens and Decimal(table.total.gpu_seconds):
         found.append("$/M in and $/M out are of requests that are charged by the token; GPU time is in $/M blended.")
+    if by_caches := Decimal(table.saved_by_prompt_caches_usd):
+        what = "less than without" if by_caches > 0 else "more than without: more was written to them than read back"
+        found.append(f"Prompt caches of providers: {show_usd(abs(by_caches))} {what}.")
     for one in table.savings:
         saved = Decimal(one.saved_usd)
         what = f"{show_usd(abs(saved))} {'less' if saved >= 0 else 'more'}"

@@ -12,6 +12,7 @@ from gateway.economics.rent import RentHistory
 from gateway.errors import InvalidRequest
 from gateway.instants import HOUR_US, moment_of
 from gateway.money import format_usd
+from gateway.reports.cache_savings import saved_by_caches
 from gateway.reports.gpu_books import Bounds, GpuBooks
 from gateway.reports.savings import BY, savings
 from gateway.reports.views import (
@@ -104,6 +105,7 @@ class Books:
             shadow_usd=format_usd(_cost(one for one in total.parts if one.group["operation"] == SHADOW)),
             idle=idle,
             savings=[] if filters else savings(self._of.snapshot(), total.parts, idle),
+            saved_by_prompt_caches_usd=format_usd(saved_by_caches(self._of.snapshot(), total.parts)),
         )
 
     async def overview(self, query: PeriodQuery) -> Overview:

@@ -141,7 +141,8 @@ class CostTable(BaseModel):
     """Groups, and the whole. `key_names` are of the keys grouped by; two keys may have one name. `unallocated` is what
     has no owner among the team, project or tag grouped by, None where only one owner's was asked for; shadow calls are
     in the sums and stand apart here. Idle rent is in no row and not in the total; it and savings, which count it, are
-    of everything and so only there without filters."""
+    of everything and so only there without filters. `saved_by_prompt_caches_usd` is what reads from providers' caches
+    cost less than fresh input, less what writes cost more."""
 
     since: datetime
     until: datetime
@@ -155,6 +156,7 @@ class CostTable(BaseModel):
     shadow_usd: str
     idle: IdleCost | None
     savings: list[Savings]
+    saved_by_prompt_caches_usd: str
 
 
 class SpendPoint(BaseModel):

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import build
-from gateway.cli.costs import cells, how_certain, how_rows_add_up, named
+from gateway.cli.costs import cells, how_certain, how_rows_add_up, named, sentences
 from gateway.cli.demo_month import write_demo_month
 from gateway.config.home import Home
 from gateway.money import format_usd, show_usd
@@ -89,6 +89,16 @@ def test_rows_that_do_not_add_up_as_shown_say_so(pico: tuple[int, ...], by: str,
 def test_a_total_that_is_not_exact_says_between_what_it_lies(changed: dict[str, Any], said: str | None) -> None:
     found = how_certain(empty_row().model_copy(update=changed))
     assert found is None if said is None else said in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("saved", "said"),
+    [("12.5", "$12.50 less than without."), ("-2.5", "$2.50 more than without: more was written"), ("0", None)],
+)
+def test_what_providers_caches_saved_is_told(saved: str, said: str | None) -> None:
+    found = costing(10**12, by="model").model_copy(update={"saved_by_prompt_caches_usd": saved})
+    told = [one for one in sentences(found) if one.startswith("Prompt caches")]
+    assert said in told[0] if said else told == []
 
 
 def test_simulated_spend_is_told_in_dollars() -> None:
