@@ -1,15 +1,32 @@
 """What is asked of the tiny engine's server over and over."""
 
 import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
 from starlette.applications import Starlette
 
+from local_engine.assembly import Engine
+from local_engine.async_engine import AsyncEngine
+from local_engine.server.openai_server import build_app
+
 VOCABULARY = 258
 HI: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 6, "temperature": 0}
 TEXT: dict[str, Any] = {"prompt": "hi", "max_tokens": 4, "temperature": 0}
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+
+
+@asynccontextmanager
+async def served(engine: Engine, **parts: Any) -> AsyncGenerator[tuple[AsyncEngine, httpx.AsyncClient]]:
+    """The engine under way with these parts in place of its own, and a client of its server."""
+    running = engine.serve()
+    running.start()
+    async with client_of(build_app(running, replace(engine, **parts), model_name="tiny")) as client:
+        yield running, client
+    await running.stop()
 
 
 def client_of(app: Starlette) -> httpx.AsyncClient:

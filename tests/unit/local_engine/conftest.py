@@ -8,8 +8,7 @@ import pytest
 from local_engine.assembly import Engine, assemble
 from local_engine.config import EngineConfig
 from local_engine.loading.safetensors_loader import load_safetensors
-from local_engine.server.openai_server import build_app
-from tests.unit.local_engine.asking import client_of
+from tests.unit.local_engine.asking import served
 from tests.unit.local_engine.tiny_models import make_model, write_folder
 
 
@@ -22,9 +21,5 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 @pytest.fixture
 async def client(engine: Engine) -> AsyncIterator[httpx.AsyncClient]:
-    running = engine.serve()
-    running.start()
-    app = build_app(running, engine, model_name="tiny")
-    async with client_of(app) as made:
+    async with served(engine) as (_, made):
         yield made
-    await running.stop()

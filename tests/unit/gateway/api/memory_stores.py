@@ -163,14 +163,11 @@ class MemoryBudgets:
         return self.kept.pop((scope, name), None) is not None
 
 
-class OneSum:
-    """A ReportStore in which everything was spent on the last day of every period."""
+class NoSums:
+    """A ReportStore of empty books."""
 
     async def sums(self, query: SumsQuery) -> Sequence[Sums]:
-        if query.by not in ((), ("day",), ("day", "status")):
-            return []
-        last: dict[Dimension, str | None] = {"day": moment_of(query.until_us - 1).date().isoformat()}
-        return [Sums(last if query.by else {}, requests=1, input_pico_usd=25 * 10**12)]
+        return []
 
     async def hourly_traffic(
         self, since_us: int, until_us: int, *, with_simulated: bool = True, of_all_kinds: bool = False
@@ -182,6 +179,16 @@ class OneSum:
 
     async def key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:
         return {}
+
+
+class OneSum(NoSums):
+    """Everything was spent on the last day of every period."""
+
+    async def sums(self, query: SumsQuery) -> Sequence[Sums]:
+        if query.by not in ((), ("day",), ("day", "status")):
+            return []
+        last: dict[Dimension, str | None] = {"day": moment_of(query.until_us - 1).date().isoformat()}
+        return [Sums(last if query.by else {}, requests=1, input_pico_usd=25 * 10**12)]
 
 
 class MemoryBodies:

@@ -1,13 +1,12 @@
 """Budgets are told of once, by whichever worker sees it first, and again only where nobody took the notice."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import pytest
 
-from gateway.economics.traffic import HourlyTraffic
 from gateway.errors import NoticeNotTaken
 from gateway.instants import microseconds as us
 from gateway.limits.values import Limits, window_id
@@ -16,7 +15,7 @@ from gateway.notices.notice import BudgetSpent, Document, Mark
 from gateway.notices.watch import LOOK_US, BudgetNotices, NoticeState
 from gateway.stores import Budget, NewKey
 from gateway.sums import Dimension, Sums, SumsQuery
-from tests.unit.gateway.api.memory_stores import MemoryBudgets, MemoryKeys
+from tests.unit.gateway.api.memory_stores import MemoryBudgets, MemoryKeys, NoSums
 
 USD = 10**12
 NOVEMBER = datetime(2026, 11, 11, 15, tzinfo=UTC)
@@ -62,7 +61,7 @@ class MemoryNotices:
         self.sent.append(mark)
 
 
-class SpentBy:
+class SpentBy(NoSums):
     """A ReportStore in which each (month, team) has spent so many dollars, all with one key."""
 
     def __init__(self) -> None:
@@ -81,17 +80,6 @@ class SpentBy:
                 values = tuple(group[name] for name in query.by)
                 spent[values] = spent.get(values, 0) + dollars * USD
         return [Sums(dict(zip(query.by, values, strict=True)), input_pico_usd=pico) for values, pico in spent.items()]
-
-    async def hourly_traffic(
-        self, since_us: int, until_us: int, *, with_simulated: bool = True, of_all_kinds: bool = False
-    ) -> Sequence[HourlyTraffic]:
-        return []
-
-    async def first_and_last_us(self) -> tuple[int, int] | None:
-        return None
-
-    async def key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:
-        return {}
 
 
 class Unread(SpentBy):

@@ -3,19 +3,18 @@
 import asyncio
 import gc
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from gateway.economics.traffic import HourlyTraffic
 from gateway.instants import microseconds as us
 from gateway.reports.budgets_service import BudgetsService
 from gateway.reports.daily_costs import BudgetBurn, DailyCost, DailyHistory, Range, TooShort
 from gateway.reports.outlook import burn_of_month
 from gateway.stores import Budget
 from gateway.sums import Sums, SumsQuery
-from tests.unit.gateway.api.memory_stores import MemoryBudgets
+from tests.unit.gateway.api.memory_stores import MemoryBudgets, NoSums
 
 USD = 10**12
 NOW = datetime(2026, 11, 11, 15, tzinfo=UTC)
@@ -26,7 +25,7 @@ def ten_dollars_a_day(first: date, days: int) -> tuple[DailyCost, ...]:
     return tuple(DailyCost(first + timedelta(days=n), 10 * USD) for n in range(days))
 
 
-class TenDollarsADay:
+class TenDollarsADay(NoSums):
     """Every day cost ten dollars, also today; the ledger began on a morning."""
 
     def __init__(self) -> None:
@@ -40,16 +39,8 @@ class TenDollarsADay:
         first = date(1970, 1, 1) + timedelta(microseconds=query.since_us)
         return [Sums({"day": (first + timedelta(days=n)).isoformat()}, input_pico_usd=10 * USD) for n in range(days)]
 
-    async def hourly_traffic(
-        self, since_us: int, until_us: int, *, with_simulated: bool = True, of_all_kinds: bool = False
-    ) -> Sequence[HourlyTraffic]:
-        return []
-
     async def first_and_last_us(self) -> tuple[int, int] | None:
         return us(FIRST_HOUR), us(NOW)
-
-    async def key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:
-        return {}
 
 
 async def test_spent_includes_today_and_the_outlook_rests_on_complete_days() -> None:

@@ -1,6 +1,6 @@
 """A month has one forecast: the command, the overview and every budget say the same of it, to the pico-dollar."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
@@ -35,9 +35,6 @@ class Months(OneSum):
 
     async def first_and_last_us(self) -> tuple[int, int] | None:
         return us(datetime(2026, 7, 1, tzinfo=UTC)), us(NOW)
-
-    async def key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:
-        return {}
 
 
 async def test_one_month_has_one_forecast_wherever_it_is_read() -> None:

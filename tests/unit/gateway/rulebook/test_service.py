@@ -33,24 +33,31 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-async def test_the_file_becomes_the_first_active_version(file: Path) -> None:
-    rig = AdminRig(file)
-    await rig.rules.refresh()
+@pytest.fixture
+async def rig(file: Path) -> AdminRig:
+    made = AdminRig(file)
+    await made.rules.refresh()
+    return made
+
+
+async def edit(rig: AdminRig) -> None:
+    """From FIRST to OTHER, in the web UI."""
+    await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=FIRST)
+    await rig.rules.activate(OTHER, author="ann", reason="", expected_active=FIRST)
+
+
+async def test_the_file_becomes_the_first_active_version(rig: AdminRig, file: Path) -> None:
     assert await rig.rules.active() == rig.rules.applied == FIRST
     assert (await rig.rules.get(FIRST)).author == "file"
     assert [version for _, version in rig.applied] == [FIRST]
 
 
-async def test_refreshing_again_applies_nothing_twice(file: Path) -> None:
-    rig = AdminRig(file)
-    await rig.rules.refresh()
+async def test_refreshing_again_applies_nothing_twice(rig: AdminRig) -> None:
     await rig.rules.refresh()
     assert len(rig.applied) == len(rig.rules_store.log) == 1
 
 
-async def test_an_edit_of_the_file_is_activated_with_its_diff(file: Path) -> None:
-    rig = AdminRig(file)
-    await rig.rules.refresh()
+async def test_an_edit_of_the_file_is_activated_with_its_diff(rig: AdminRig, file: Path) -> None:
     rewrite(file, OTHER_RULES)
     await rig.rules.refresh()
     assert rig.rules.applied == OTHER
@@ -58,10 +65,8 @@ async def test_an_edit_of_the_file_is_activated_with_its_diff(file: Path) -> Non
 
 
 async def test_a_broken_file_keeps_the_last_good_version_and_says_why(
-    file: Path, caplog: pytest.LogCaptureFixture
+    rig: AdminRig, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rig = AdminRig(file)
-    await rig.rules.refresh()
     rewrite(file, BROKEN)
     await rig.rules.refresh()
     assert "the last good version stays: line 4: rules.0." in caplog.text
@@ -73,12 +78,10 @@ async def test_a_broken_file_keeps_the_last_good_version_and_says_why(
 
 @pytest.mark.parametrize(("text", "version"), [(FIRST_RULES, FIRST), (OTHER_RULES, OTHER)])
 async def test_a_mended_file_is_told_of_once(
-    file: Path, caplog: pytest.LogCaptureFixture, text: str, version: str
+    rig: AdminRig, file: Path, caplog: pytest.LogCaptureFixture, text: str, version: str
 ) -> None:
     """Also where it is mended by taking the edit back, so that no other version comes into force."""
     caplog.set_level("INFO")
-    rig = AdminRig(file)
-    await rig.rules.refresh()
     rewrite(file, BROKEN)
     await rig.rules.refresh()
     assert "valid again" not in caplog.text
@@ -89,11 +92,8 @@ async def test_a_mended_file_is_told_of_once(
     assert caplog.text.count(f"{file} is valid again, and its changes are taken over again") == 1
 
 
-async def test_a_new_replica_with_the_old_file_does_not_undo_a_web_edit(file: Path) -> None:
-    rig = AdminRig(file)
-    await rig.rules.refresh()
-    await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=FIRST)
-    await rig.rules.activate(OTHER, author="ann", reason="", expected_active=FIRST)
+async def test_a_new_replica_with_the_old_file_does_not_undo_a_web_edit(rig: AdminRig, file: Path) -> None:
+    await edit(rig)
     file.with_suffix(".taken").unlink()
     replica = AdminRig(file)
     replica.rules_store.stored, replica.rules_store.log = rig.rules_store.stored, rig.rules_store.log
@@ -104,11 +104,8 @@ async def test_a_new_replica_with_the_old_file_does_not_undo_a_web_edit(file: Pa
     assert replica.rules.applied == text_version(FIRST_RULES + "\n# edited here\n"), "its own edits count"
 
 
-async def test_a_restart_does_not_undo_a_web_edit(file: Path) -> None:
-    rig = AdminRig(file)
-    await rig.rules.refresh()
-    await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=FIRST)
-    await rig.rules.activate(OTHER, author="ann", reason="", expected_active=FIRST)
+async def test_a_restart_does_not_undo_a_web_edit(rig: AdminRig, file: Path) -> None:
+    await edit(rig)
     again = AdminRig(file)
     again.rules_store.stored, again.rules_store.log = rig.rules_store.stored, rig.rules_store.log
     again.rules._store = again.rules_store  # pyright: ignore[reportPrivateUsage]
@@ -116,9 +113,7 @@ async def test_a_restart_does_not_undo_a_web_edit(file: Path) -> None:
     assert again.rules.applied == OTHER
 
 
-async def test_an_edit_that_the_store_could_not_take_is_taken_as_soon_as_it_can(file: Path) -> None:
-    rig = AdminRig(file)
-    await rig.rules.refresh()
+async def test_an_edit_that_the_store_could_not_take_is_taken_as_soon_as_it_can(rig: AdminRig, file: Path) -> None:
     rewrite(file, OTHER_RULES)
     rig.rules._store = FullRules()  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(DatabaseDown):
@@ -129,10 +124,8 @@ async def test_an_edit_that_the_store_could_not_take_is_taken_as_soon_as_it_can(
 
 
 async def test_what_was_taken_over_is_remembered_whole_or_not_at_all(
-    file: Path, caplog: pytest.LogCaptureFixture
+    rig: AdminRig, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rig = AdminRig(file)
-    await rig.rules.refresh()
     memory = file.with_suffix(".taken")
     memory.with_name(f"{memory.name}.{os.getpid()}.part").mkdir()  # as good as a full disk
     rewrite(file, OTHER_RULES)
@@ -150,39 +143,29 @@ async def test_another_process_takes_an_activation_over_at_its_next_refresh(file
     assert two.rules.applied == FIRST
 
 
-async def test_of_two_editors_the_second_is_told(file: Path) -> None:
-    rig = AdminRig(file)
-    await rig.rules.refresh()
-    await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=FIRST)
-    await rig.rules.activate(OTHER, author="ann", reason="", expected_active=FIRST)
+async def test_of_two_editors_the_second_is_told(rig: AdminRig) -> None:
+    await edit(rig)
     with pytest.raises(Conflict, match=OTHER):
         await rig.rules.activate(FIRST, author="bob", reason="", expected_active=FIRST)
     with pytest.raises(Conflict):
         await rig.rules.put(FIRST_RULES + "# mine\n", author="bob", reason="", expected_active=FIRST)
 
 
-async def test_roll_back_returns_to_what_was_active_before(file: Path) -> None:
-    rig = AdminRig(file)
-    await rig.rules.refresh()
+async def test_roll_back_returns_to_what_was_active_before(rig: AdminRig) -> None:
     with pytest.raises(NotFound):
         await rig.rules.roll_back(author="ann", reason="", expected_active=FIRST)
-    await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=FIRST)
-    await rig.rules.activate(OTHER, author="ann", reason="", expected_active=FIRST)
+    await edit(rig)
     await rig.rules.roll_back(author="ann", reason="", expected_active=OTHER)
     assert rig.rules.applied == FIRST
 
 
-async def test_nothing_invalid_is_stored(file: Path) -> None:
-    rig = AdminRig(file)
-    await rig.rules.refresh()
+async def test_nothing_invalid_is_stored(rig: AdminRig) -> None:
     with pytest.raises(ConfigurationError):
         await rig.rules.put(BROKEN, author="ann", reason="", expected_active=FIRST)
     assert len(await rig.rules.versions()) == 1
 
 
-async def test_an_active_version_that_is_not_valid_here_changes_nothing(file: Path) -> None:
-    rig = AdminRig(file)
-    await rig.rules.refresh()
+async def test_an_active_version_that_is_not_valid_here_changes_nothing(rig: AdminRig) -> None:
     foreign = FIRST_RULES.replace("large", "unheard-of")
     stored = rig.rules_store.stored[FIRST]
     rig.rules_store.stored["f"] = type(stored)("f", foreign, "elsewhere", "", 0)
@@ -197,9 +180,7 @@ async def test_an_active_version_that_is_not_valid_here_changes_nothing(file: Pa
     assert (rig.rules.refused, rig.rules.problem) == (None, None), "what was refused is gone"
 
 
-async def test_a_broken_file_is_told_also_after_a_refused_version_is_gone(file: Path) -> None:
-    rig = AdminRig(file)
-    await rig.rules.refresh()
+async def test_a_broken_file_is_told_also_after_a_refused_version_is_gone(rig: AdminRig, file: Path) -> None:
     rewrite(file, BROKEN)
     stored = rig.rules_store.stored[FIRST]
     rig.rules_store.stored["f"] = type(stored)("f", FIRST_RULES.replace("large", "unheard-of"), "elsewhere", "", 0)
@@ -219,8 +200,7 @@ async def test_how_long_an_activation_elsewhere_took_to_arrive_is_told(file: Pat
     )
     await other_worker.refresh()
     assert not told, "what was active at the start was not waited for"
-    await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=FIRST)
-    await rig.rules.activate(OTHER, author="ann", reason="", expected_active=FIRST)
+    await edit(rig)
     now_us = rig.rules_store.log[-1].at_us + 250_000
     await other_worker.refresh()
     await other_worker.refresh()
@@ -248,8 +228,7 @@ async def test_who_read_the_store_earlier_applies_nothing_later(file: Path) -> N
     worker = RulesService(store, catalogue(), lambda document, version: applied.append(version), now_us=lambda: 0)
     early = asyncio.create_task(worker.refresh())
     await store.asked.wait()
-    await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=FIRST)
-    await rig.rules.activate(OTHER, author="ann", reason="", expected_active=FIRST)
+    await edit(rig)
     late = [asyncio.create_task(worker.refresh()) for _ in range(2)]
     await asyncio.sleep(0)
     store.may_answer.set()

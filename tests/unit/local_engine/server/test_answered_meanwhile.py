@@ -13,7 +13,7 @@ from local_engine.sampling.sampling_params import Constraint
 from local_engine.server.long_bodies import AT_ONCE, are_unfinished
 from local_engine.server.openai_server import build_app
 from local_engine.text.tokenizer import Tokenizer
-from tests.unit.local_engine.asking import TEXT, VOCABULARY, chat, client_of
+from tests.unit.local_engine.asking import TEXT, VOCABULARY, chat, client_of, served
 from tests.unit.local_engine.tiny_models import byte_level
 
 
@@ -43,15 +43,11 @@ async def test_ids_are_written_as_text_for_whoever_echoes_them(engine: Engine) -
 async def test_log_probabilities_are_written_while_others_are_answered(engine: Engine, asked: dict[str, Any]) -> None:
     """Those of a long prompt take a second to write."""
     watched = WatchedTokenizer()
-    running = engine.serve()
-    running.start()
-    app = build_app(running, replace(engine, tokenizer=watched), model_name="tiny")
-    async with client_of(app) as client:
+    async with served(engine, tokenizer=watched) as (_, client):
         body = TEXT | {"max_tokens": 0} | asked
         assert (await client.post("/v1/completions", json=body)).status_code == 200
         if "echo" in asked:
             assert (await client.post("/v1/completions", json=body | {"stream": True})).text.endswith("[DONE]\n\n")
-    await running.stop()
     assert watched.threads
     assert threading.get_ident() not in watched.threads
 
@@ -71,16 +67,12 @@ class HeldConstraints(ConstraintCompiler):
 
 async def test_a_constraint_is_compiled_while_others_are_answered(engine: Engine) -> None:
     held = HeldConstraints(engine.tokenizer)
-    running = engine.serve()
-    running.start()
-    app = build_app(running, replace(engine, constraints=held), model_name="tiny")
-    async with client_of(app) as client:
+    async with served(engine, constraints=held) as (_, client):
         asked = asyncio.create_task(client.post("/v1/completions", json=TEXT | {"guided_regex": "("}))
         assert await asyncio.to_thread(held.has_begun.wait, 60)
         assert (await chat(client))["choices"][0]["message"]["content"]
         held.may_go_on.set()
         assert (await asked).json()["error"]["param"] == "structured_outputs"
-    await running.stop()
 
 
 LONG_REGEX: dict[str, Any] = TEXT | {"guided_regex": "a" * 20_000}
@@ -89,26 +81,19 @@ LONG_REGEX: dict[str, Any] = TEXT | {"guided_regex": "a" * 20_000}
 async def test_a_drain_waits_for_no_constraint_that_is_compiled(engine: Engine) -> None:
     """It took as long as they did, and whoever waited got a 500 in plain text."""
     held = HeldConstraints(engine.tokenizer)
-    running = engine.serve()
-    running.start()
-    app = build_app(running, replace(engine, constraints=held), model_name="tiny")
-    async with client_of(app) as client:
+    async with served(engine, constraints=held) as (running, client):
         asked = [asyncio.create_task(client.post("/v1/completions", json=LONG_REGEX)) for _ in range(AT_ONCE + 2)]
         assert await asyncio.to_thread(held.has_begun.wait, 60)
         assert await running.drain(60)
         answers = await asyncio.wait_for(asyncio.gather(*asked), 60)
         assert {answer.json()["error"]["code"] for answer in answers} == {"engine_draining"}
         held.may_go_on.set()
-    await running.stop()
 
 
 async def test_answers_are_written_while_many_long_constraints_are_compiled(engine: Engine) -> None:
     """asyncio has 32 threads at most, and what tells log-probabilities needs one."""
     held = HeldConstraints(engine.tokenizer)
-    running = engine.serve()
-    running.start()
-    app = build_app(running, replace(engine, constraints=held), model_name="tiny")
-    async with client_of(app) as client:
+    async with served(engine, constraints=held) as (_, client):
         asked = [asyncio.create_task(client.post("/v1/completions", json=LONG_REGEX)) for _ in range(33)]
         while not held.has_begun.is_set():
             await asyncio.sleep(0.001)
@@ -119,7 +104,6 @@ async def test_answers_are_written_while_many_long_constraints_are_compiled(engi
         for task in asked:
             task.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
-    await running.stop()
 
 
 class HeldTokenizer(Tokenizer):
@@ -138,10 +122,7 @@ class HeldTokenizer(Tokenizer):
 async def test_a_drain_waits_for_no_prompt_that_is_cut_into_tokens(engine: Engine) -> None:
     """Sixteen megabytes take long; neither those on their way nor those behind them hold up the end."""
     held = HeldTokenizer()
-    running = engine.serve()
-    running.start()
-    app = build_app(running, replace(engine, tokenizer=held), model_name="tiny")
-    async with client_of(app) as client:
+    async with served(engine, tokenizer=held) as (running, client):
         body = TEXT | {"prompt": "a" * 100_000}
         asked = [asyncio.create_task(client.post("/v1/completions", json=body)) for _ in range(AT_ONCE + 2)]
         assert await asyncio.to_thread(held.has_begun.wait, 60)
@@ -151,19 +132,14 @@ async def test_a_drain_waits_for_no_prompt_that_is_cut_into_tokens(engine: Engin
         assert {answer.status_code for answer in answers} == {503}
         assert are_unfinished()
         held.may_go_on.set()
-    await running.stop()
 
 
 async def test_a_long_prompt_is_cut_into_tokens_while_others_are_answered(engine: Engine) -> None:
     held = HeldTokenizer()
-    running = engine.serve()
-    running.start()
-    app = build_app(running, replace(engine, tokenizer=held), model_name="tiny")
-    async with client_of(app) as client:
+    async with served(engine, tokenizer=held) as (_, client):
         long = asyncio.create_task(client.post("/v1/completions", json=TEXT | {"prompt": "a" * 100_000}))
         assert await asyncio.to_thread(held.has_begun.wait, 60)
         assert (await client.get("/health")).status_code == 200
         assert (await chat(client))["choices"][0]["message"]["content"]
         held.may_go_on.set()
         assert (await long).json()["error"]["code"] == "context_length_exceeded"
-    await running.stop()

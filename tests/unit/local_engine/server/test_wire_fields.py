@@ -1,7 +1,6 @@
 """Fields that users of other engines send: done as they are done there, or refused by name; over a tiny model."""
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -15,7 +14,6 @@ from local_engine.loading.safetensors_loader import load_safetensors
 from local_engine.sampling.guidance import GuidanceVocabulary
 from local_engine.sampling.sampling_params import Constraint
 from local_engine.server.openai_protocol import parse_chat
-from local_engine.server.openai_server import build_app
 from local_engine.server.refused_fields import REFUSED_IN_CHAT
 from local_engine.text.tokenizer import Tokenizer
 from tests.unit.local_engine.tiny_models import make_model, write_folder
@@ -32,16 +30,6 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     template = turns + "{% if add_generation_prompt %}>{% endif %}"
     (folder / "chat_template.jinja").write_text(template)
     return assemble(load_safetensors(folder), EngineConfig(kv_blocks=64, context_window=128, max_running_requests=4))
-
-
-@pytest.fixture
-async def client(engine: Engine) -> AsyncIterator[httpx.AsyncClient]:
-    running = engine.serve()
-    running.start()
-    transport = httpx.ASGITransport(build_app(running, engine, model_name="tiny"), raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://engine", timeout=300) as made:
-        yield made
-    await running.stop()
 
 
 async def choice(client: httpx.AsyncClient, **changes: Any) -> dict[str, Any]:
