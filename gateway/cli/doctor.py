@@ -97,7 +97,7 @@ def examine(home: Home, url: str) -> Iterator[Finding]:
     fix = "edit the file at the line named, then `breakeven check`"
     yield (configuration := _try("configuration", lambda: _configuration(home), fix))
     if configuration.is_ok:  # else what is wrong with it is said already
-        yield _try("database", lambda: _database(home), "start it, or correct `database` in breakeven.yaml")
+        yield _try("database", lambda: _database(home), "do what it says, or correct `database` in breakeven.yaml")
         yield _try("redis", lambda: _redis(home), "start it, or correct `redis` in breakeven.yaml")
     yield _keys(settings)
     yield _notices(settings)

@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+import ssl
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
@@ -34,8 +35,25 @@ SQLITE_CODES = frozenset(
         sqlite3.SQLITE_NOTADB,
     )
 )
+GONE = SQLITE_CODES - {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PROTOCOL}
+"""What a connection to a file does not get over: one that was opened while a disk was read-only stays so for ever."""
 PRIMARY_CODE = 0xFF
 """The low byte of SQLite's extended codes."""
+
+NO_AUTHORITY = "root certificate file"
+VERIFIED = "ssl=verify-"
+OWN_AUTHORITY = (
+    "; PGSSLROOTCERT names the file, readable here, of the certificate authority that signed its certificate, and with "
+    "verify-full the address is the name in that"
+)
+FILE_OR_CERTIFICATE = (ssl.SSLError, FileNotFoundError, PermissionError)
+SQLITE_READ_ONLY = (
+    "; give the file, those beside it with its name and their folder to the user that runs this, or mount its disk for "
+    "writing again"
+)
+POSTGRES_READ_ONLY = (
+    "; it is a replica, where the primary is needed, or default_transaction_read_only is on for its user or itself"
+)
 
 
 def _dial(dialect: Any, arguments: Any, options: Any) -> Any:
@@ -51,10 +69,13 @@ def tell_when_down(engine: Engine, dial: Callable[[Any, Any, Any], Any] = _dial)
 
     def translate(context: ExceptionContext) -> DatabaseDown | None:
         error = context.original_exception
-        if _state(error) == READ_ONLY or isinstance(error, TimeoutError):
+        if _is_read_only(error) or _sqlite_code(error) in GONE or isinstance(error, TimeoutError):
             # After a failover: whoever is at that address now may write, but this connection never will. And one on
             # which nothing is heard cannot even be asked to roll back.
             context.is_disconnect = True
+        if _sqlite_code(error) in GONE and (execution := context.execution_context) is not None:
+            # SQLite closes no file while a statement is open, and whoever opens it next is given what that one has.
+            execution.cursor.close()
         if context.is_pre_ping or not isinstance(error, Exception):  # a cancellation is nobody's fault
             return None
         if not (context.is_disconnect or is_down(error)):
@@ -73,10 +94,8 @@ def is_down(error: BaseException) -> bool:
     """Whether a driver says that its database cannot be used now; that it gave up waiting is said so, too."""
     if isinstance(error, TimeoutError):
         return True
-    if (code := getattr(error, "sqlite_errorcode", None)) is not None:
-        return code & PRIMARY_CODE in SQLITE_CODES or lacks_tables(error)
-    state = _state(error)
-    return state == READ_ONLY or state.startswith(POSTGRES_STATES) or lacks_tables(error)
+    is_sqlites = _sqlite_code(error) in SQLITE_CODES
+    return is_sqlites or _is_read_only(error) or _state(error).startswith(POSTGRES_STATES) or lacks_tables(error)
 
 
 def lacks_tables(error: BaseException) -> bool:
@@ -100,6 +119,15 @@ def _state(error: BaseException) -> str:
     return str(getattr(error, "pgcode", None) or getattr(error, "sqlstate", None) or "")
 
 
+def _sqlite_code(error: BaseException) -> int | None:
+    code = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & PRIMARY_CODE
+
+
+def _is_read_only(error: BaseException) -> bool:
+    return _state(error) == READ_ONLY or _sqlite_code(error) == sqlite3.SQLITE_READONLY
+
+
 @contextmanager
 def told_as_down(where: str) -> Generator[None]:
     """For opening a connection, from where the driver's own errors come as they are."""
@@ -108,7 +136,7 @@ def told_as_down(where: str) -> Generator[None]:
     except (OSError, TimeoutError) as error:
         raise _down(where, error) from error
     except Exception as error:
-        if not is_down(error):
+        if not (is_down(error) or isinstance(error.__cause__, ValueError)):  # asyncpg's, of an address or a certificate
             raise
         raise _down(where, error) from error
 
@@ -119,6 +147,10 @@ def _down(where: str, error: BaseException) -> DatabaseDown:
         return lacking(where, cause)
     if _state(error) == NOT_OURS:
         cause += "; give its tables to the user of that address, as `REASSIGN OWNED BY` in psql does"
+    elif _is_read_only(error):
+        cause += SQLITE_READ_ONLY if _state(error) != READ_ONLY else POSTGRES_READ_ONLY
+    elif NO_AUTHORITY in cause or (VERIFIED in where and isinstance(error, FILE_OR_CERTIFICATE)):
+        cause += OWN_AUTHORITY
     return DatabaseDown(
         f"cannot use the database {where}: {cause}; see that it runs and takes changes, that its address and password "
         "are right, and that its disk has room"

@@ -4,13 +4,14 @@ import asyncio
 import sqlite3
 from pathlib import Path
 
+import psutil
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.errors import DatabaseDown
-from gateway.storage.database import SCHEMA_LOCK, lock, migrate, open_database, writing
+from gateway.storage.database import SCHEMA_LOCK, lock, migrate, open_database, require_writable, writing
 from gateway.storage.database_down import is_down
 from tests.postgres_server import empty_postgres
 
@@ -115,6 +116,35 @@ async def test_a_file_that_is_no_database_is_said_by_whoever_connects(tmp_path: 
     with pytest.raises(DatabaseDown, match="file is not a database"):
         async with engine.connect():
             pytest.fail("connected")
+    await engine.dispose()
+
+
+async def test_a_file_that_could_not_be_written_for_a_while_is_opened_again(tmp_path: Path) -> None:
+    """SQLite opens a file on a disk that is mounted read-only for reading, and so it stays while anything is open."""
+    url = f"sqlite+aiosqlite:///{tmp_path / 'books.db'}"
+    await migrate(url)
+    engine = open_database(url)
+    async with engine.connect() as connection:
+        await connection.execute(text("PRAGMA query_only = ON"))
+    with pytest.raises(DatabaseDown, match=r"readonly database; give the file, .* mount its disk for writing again"):
+        await require_writable(engine)
+    assert not [one.path for one in psutil.Process().open_files() if one.path.startswith(str(tmp_path))]
+    await require_writable(engine)
+    await engine.dispose()
+
+
+@pytest.mark.parametrize(("file", "said"), [("/nowhere.crt", "No such file"), ("", "root certificate file .* exist")])
+async def test_a_certificate_authority_that_is_not_there_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: str, said: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PGSSLROOTCERT", file)
+    url = "postgresql+asyncpg://postgres:secret@/postgres?host=127.0.0.1&ssl=verify-full"
+    engine = open_database(url)
+    with pytest.raises(DatabaseDown, match=f"{said}.*; PGSSLROOTCERT names the file"):
+        await require_writable(engine)
+    with pytest.raises(DatabaseDown, match=f"{said}.*; PGSSLROOTCERT names the file"):
+        await migrate(url)
     await engine.dispose()
 
 
