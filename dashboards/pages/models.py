@@ -1,5 +1,6 @@
 """The catalogue as routing sees it, and every dated price behind it."""
 
+import re
 from html import escape
 from typing import Any
 
@@ -8,6 +9,7 @@ from dashboards.frame import View, html, panel
 from dashboards.markup import Cell, Column
 
 PRICES = 100
+ADDRESS = re.compile(r"https?://([^/\s]+)\S*")
 
 
 async def build(view: View) -> None:
@@ -82,6 +84,11 @@ def _kind(one: dict[str, Any]) -> str:
     return "hosted"
 
 
+def cited(source: str) -> str:
+    """A page that a source cites by its site alone: an address of it is broken anywhere in a narrow column."""
+    return ADDRESS.sub(r"\1", source)
+
+
 def _prices(models: list[dict[str, Any]]) -> str:
     rows = [
         [
@@ -91,7 +98,7 @@ def _prices(models: list[dict[str, Any]]) -> str:
             price["cached_input_usd_per_mtok"],
             price["output_usd_per_mtok"],
             Cell("by length" if price["has_tiers"] else "", tone="be-nowrap", title="of the input"),
-            Cell(price["source"], tone="be-source"),
+            Cell(cited(price["source"]), tone="be-source", title=price["source"]),
         ]
         for one in models
         for index, price in enumerate(one["history"])

@@ -256,19 +256,29 @@ def _savings(savings: list[dict[str, Any]]) -> str:
             Column("Always this model"),
             Column("Would cost", is_dollars=True),
             Column("Saved", is_dollars=True),
-            Column("Share", is_number=True),
+            Column("This was", is_number=True),
         ],
         [
             [
                 one["against"],
                 one["would_have_cost_usd"],
                 Cell(one["saved_usd"], tone="good" if Decimal(one["saved_usd"]) > 0 else "bad"),
-                display.share(one["saved_share"], places=0),
+                beside(one["saved_share"]),
             ]
             for one in savings
         ],
         caption="Savings against one model for everything",
     )
+
+
+def beside(saved_share: float | None) -> str:
+    """What was spent beside what it would have been: `4 % less`, `19 % more`, `19 × as much`."""
+    if saved_share is None:
+        return display.UNKNOWN
+    if saved_share < -1:
+        return f"{1 - saved_share:,.{0 if saved_share < -9 else 1}f} × as much"
+    percent = display.share(abs(saved_share), places=0)
+    return "as much" if percent == "0 %" else f"{percent} {'less' if saved_share > 0 else 'more'}"
 
 
 def _success(total: dict[str, Any]) -> str:

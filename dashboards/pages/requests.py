@@ -42,7 +42,7 @@ async def build_list(view: View) -> None:
     with panel(
         "Requests",
         f"Times in UTC, {ORDERS[order]} first. Prompts and answers are not stored. Grey models are simulated. "
-        "Costs are as booked at settlement; where corrections were booked since, what they make of it stands beside.",
+        "Costs are as booked at settlement; one that was corrected since stands beside it.",
     ):
         if total is not None:
             html(f'<p class="be-sum">{escape(markup.unbroken(in_all(total)))}</p>')

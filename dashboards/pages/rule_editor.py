@@ -17,6 +17,8 @@ from dashboards.pages.rule_form import Known, RuleForm
 RULES = "/admin/v1/rules"
 PAUSE_SECONDS = 0.7
 """The text is checked when nobody has typed for so long."""
+IN_TEXT = "Ctrl-Space suggests what may be written."
+IN_FORM = "Rules that you do not change keep their text; comments inside one that you change are lost."
 Action = Literal["check", "compare", "replay", "save", "activate"]
 ATTACH = "import('/ui/static/rules_editor.js').then((editor) => editor.attach(getElement({id})))"
 CHANGED_MEANWHILE = "rules_changed_meanwhile"
@@ -150,12 +152,10 @@ async def build_editor(view: View, base: str | None, base_text: str, text: str, 
         "no-caps unelevated dense padding='2px 14px'"
     )
     shown.classes("be-toggle")
-    code = ui.codemirror(text, language="YAML", indent="  ").classes("be-editor").props('aria-label="Rules as YAML"')
+    code = ui.codemirror(text, language="YAML", indent="  ", line_wrapping=True).classes("be-editor")
+    code.props('aria-label="Rules as YAML"')
     form_box = ui.element("div")
-    hint = html(
-        '<p class="be-note be-hint">Ctrl-Space suggests what may be written. A form keeps the text of rules that it '
-        "does not change; comments inside a rule that it changes are lost.</p>"
-    )
+    hint = html(_hint(IN_TEXT))
     verdict = html("").classes("be-verdict")  # has its place before it says anything: no button moves under a pointer
     actions = grid("be-actions")
     results = ui.element("div").style("margin-top: 1rem")
@@ -179,6 +179,7 @@ async def build_editor(view: View, base: str | None, base_text: str, text: str, 
             form.show()
         form_box.set_visibility(is_form)
         code.set_visibility(not is_form)
+        hint.set_content(_hint(IN_FORM if is_form else IN_TEXT))
 
     shown.on_value_change(switch)
     if view.query("view") == "form":
@@ -187,6 +188,10 @@ async def build_editor(view: View, base: str | None, base_text: str, text: str, 
     ui.run_javascript(ATTACH.format(id=code.id))
     with actions:
         _buttons(editor, may_write=may_write)
+
+
+def _hint(said: str) -> str:
+    return f'<p class="be-note be-hint">{said}</p>'
 
 
 def _buttons(editor: Editor, *, may_write: bool) -> None:

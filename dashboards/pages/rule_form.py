@@ -75,17 +75,20 @@ class RuleForm:
                 if self._may_write:
                     self._controls(index)
 
+            headings: dict[str, ui.label] = {}
+
             def change(content: Mapping[str, Any]) -> None:
                 rules = self._rules()
                 rules[index] = rules[index].with_content(content)
                 says.set_text(summary(content))
+                headings["when"].set_text(_heading("when", content))
                 self._set(rules, rebuild=False)
 
             name.on_value_change(lambda event: change({**self._rules()[index].content, "name": event.value or ""}))
             name.set_enabled(self._may_write)
-            for part, title, fields in (("when", "When all of", self._when), ("choose", "Choose", self._choose)):
-                html(f'<div class="be-rule-part">{title}</div>')
+            for part, fields in (("when", self._when), ("choose", self._choose)):
                 given = rule.content.get(part) or {}
+                headings[part] = ui.label(_heading(part, rule.content)).classes("be-rule-part")
                 used = [field for field in fields if field.name in given]
                 with grid("be-fields"):
                     for field in used:
@@ -128,6 +131,10 @@ class RuleForm:
         element = _element(field, given, self._known.models)
         element.on_value_change(lambda event: changed(_plain(field, event.value)))
         element.props("dense outlined").set_enabled(self._may_write)
+
+
+def _heading(part: str, rule: Mapping[str, Any]) -> str:
+    return "Choose" if part == "choose" else "When all of" if rule.get("when") else "Always"
 
 
 def _element(field: Field, given: Any, models: Sequence[str]) -> ui.number | ui.select | ui.input_chips:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dashboards.pages.models import listed
+from dashboards.pages.models import cited, listed
 
 
 @pytest.mark.parametrize(
@@ -15,3 +15,8 @@ from dashboards.pages.models import listed
 )
 def test_a_list_cut_short_says_so(shown: int, total: int, said: str) -> None:
     assert listed(shown, total) == said
+
+
+def test_a_cited_page_is_told_by_its_site() -> None:
+    assert cited("a 1.0, citing https://prices.example.com/docs/en/overview") == "a 1.0, citing prices.example.com"
+    assert cited("a 1.0") == "a 1.0"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.pages.overview import against, month_tiles, saved_tiles
+from dashboards.pages.overview import against, beside, month_tiles, saved_tiles
 from dashboards.periods import Period, preset
 
 MONTH: dict[str, Any] = {"spent_usd": "11.5", "low_usd": "20", "expected_usd": "30.25", "high_usd": "41"}
@@ -44,6 +44,23 @@ def test_a_saving_is_told_against_the_dearest_model_and_a_loss_as_what_was_spent
     assert "bad" in saved("-3.31")
     assert "bad" not in saved("0")
     assert saved_tiles([]) == []
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (0.04, "4 % less"),
+        (1.0, "100 % less"),
+        (0.001, "as much"),
+        (-0.17, "17 % more"),
+        (-1.0, "100 % more"),
+        (-3.2, "4.2 × as much"),
+        (-18.08, "19 × as much"),
+        (None, "–"),
+    ],
+)
+def test_what_was_spent_is_told_beside_what_it_would_have_been(share: float | None, said: str) -> None:
+    assert beside(share) == said
 
 
 def budget(amount: str, chance: float) -> dict[str, Any]:
