@@ -211,11 +211,18 @@ def cost_curves(points: Sequence[dict[str, Any]], here: float, pays_from: dict[s
                 **edge,
             },
         ]
+    is_left = here < points[-1]["requests_per_day"] / 4
     options["series"][0]["markLine"] = {
         "silent": True,
         "symbol": "none",
         "lineStyle": {"color": COLOURS[3], "type": "dashed", "width": 2},
-        "label": {"formatter": "you are here", "color": INK, "position": "end"},
+        # In the middle over the line it would lie over the axis' highest number, where the line is far on the left.
+        "label": {
+            "formatter": "you are here",
+            "color": INK,
+            "position": "end",
+            "align": "left" if is_left else "center",
+        },
         "data": [{"xAxis": round(here, 2)}],
     }
     if pays_from is not None and pays_from["requests_per_day"] <= points[-1]["requests_per_day"]:

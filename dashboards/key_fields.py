@@ -36,14 +36,14 @@ class KeyFields:
             ui.input("Team").props(TEXT),
             ui.input("Project").props(TEXT),
             ui.input("Tags, separated by commas").props("dense outlined maxlength=1100"),
-            ui.select(list(models), label="Models; empty is all", value=[], multiple=True)
-            .props("dense outlined use-chips")
-            .style("min-width: 15rem"),
-            ui.input("Last day, UTC").props("dense outlined type=date stack-label").classes("be-short"),
-            ui.input("Budget, $").props("dense outlined maxlength=24 inputmode=decimal").classes("be-short"),
-            ui.select(WINDOWS, value="month", label="Budget is for").props("dense outlined").classes("be-short"),
-            ui.number("Requests a minute", min=1, precision=0).props("dense outlined").classes("be-short"),
-            ui.number("Input tokens a minute", min=1, precision=0).props("dense outlined").classes("be-short"),
+            ui.select(list(models), label="Models; empty is all", value=[], multiple=True).props(
+                "dense outlined use-chips"
+            ),
+            ui.input("Last day, UTC").props("dense outlined type=date stack-label"),
+            ui.input("Budget, $").props("dense outlined maxlength=24 inputmode=decimal"),
+            ui.select(WINDOWS, value="month", label="Budget is for").props("dense outlined"),
+            ui.number("Requests a minute", min=1, precision=0).props("dense outlined"),
+            ui.number("Input tokens a minute", min=1, precision=0).props("dense outlined"),
             ui.input("Tier quotas", placeholder="premium=100/day")
             .props("dense outlined maxlength=400 stack-label")
             .tooltip(QUOTA),

@@ -106,7 +106,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
 def _row(one: dict[str, Any]) -> list[Cell | str]:
     outlook = one["outlook"]
     return [
-        Cell(budget_name(one), href=spending_link(one), tone="be-nowrap"),
+        Cell(budget_name(one), href=spending_link(one), tone="be-name"),
         one["month_usd"],
         one["spent_usd"],
         gauge(one["spent_share"]),
@@ -118,7 +118,7 @@ def _row(one: dict[str, Any]) -> list[Cell | str]:
         ),
         display.UNKNOWN if outlook is None else _chance(outlook["probability_of_exceeding"]),
         _day(outlook),
-        Cell("requests are refused") if one["stops"] else Cell("a warning", tone="muted"),
+        Cell("a refusal", tone="be-nowrap") if one["stops"] else Cell("a warning", tone="muted be-nowrap"),
     ]
 
 
@@ -214,7 +214,8 @@ async def _forecast(view: View, team: str | None, teams: list[str]) -> None:
     total = [display.dollars(found[f"total_{name}_usd"]) for name in ("low", "expected", "high")]
     html(
         f'<p class="be-note be-hint">The next {FORECAST_DAYS} days: {total[1]}, from {total[0]} to {total[2]} in nine '
-        f"of ten simulations. Method: {escape(found['method'])}, from {len(found['history'])} days.</p>"
+        f"of ten simulations. Method: {escape(found['method'])}, from {len(found['history'])} days. "
+        f"{escape(found['caution'] or '')}</p>"
     )
 
 

@@ -93,8 +93,8 @@ def _change_panel(view: View, keys: KeyList, models: Sequence[str], chosen: str 
 
 
 def _creator(view: View, models: Sequence[str]) -> None:
-    with grid("be-filters"):
-        role = ui.select(ROLES, value="app", label="Role").props("dense outlined").style("min-width: 17rem")
+    with grid("be-fields"):
+        role = ui.select(ROLES, value="app", label="Role").props("dense outlined")
         fields = KeyFields.build(models)
         button = ui.button("Create").props("no-caps unelevated")
     result = html("")
@@ -206,7 +206,7 @@ class _Changer:
         self._chosen = ui.select(labels, label="Key", on_change=self._show)
         self._chosen.props("dense outlined").style("min-width: 16rem; max-width: 26rem")
         with ui.element("div") as self._editor:
-            with grid("be-filters"):
+            with grid("be-fields"):
                 self._fields = KeyFields.build(models)
             with grid("be-actions"):
                 ui.button("Save", on_click=self._save).props("no-caps unelevated")

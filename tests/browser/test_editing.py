@@ -159,7 +159,7 @@ def test_finance_sets_a_budget_and_sees_it_used(browser: webdriver.Chrome, runni
     rows = browser.find_elements(By.CSS_SELECTOR, "tbody tr")
     row = next(row for row in rows if row.text.startswith("Team search"))
     _, amount, spent, *_, at_its_end = row.find_elements(By.TAG_NAME, "td")
-    assert (amount.text, at_its_end.text) == ("$1,234.50", "requests are refused")
+    assert (amount.text, at_its_end.text) == ("$1,234.50", "a refusal")
     assert spent.get_attribute("title") == display.exact_dollars(budgets["search"]["spent_usd"])
 
 

@@ -22,7 +22,7 @@ from dashboards.pages import PAGES
 from dashboards.security import COOKIE
 from gateway.routing.decide import SIMULATE_TAG
 from tests.browser.conftest import Running, drain
-from tests.browser.pictures import sign_in, wait_for_page
+from tests.browser.pictures import sign_in, wait_for_page, wait_until_settled
 from tests.browser.steps import button, go, patient, see, tile
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
@@ -159,11 +159,30 @@ def test_a_long_name_stays_in_its_column_on_a_phone(browser: webdriver.Chrome, r
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride", {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     )
+    over = """const [cell] = arguments, said = cell.querySelector('a') ?? cell; said.textContent = 't'.repeat(64);
+      return cell.scrollWidth - cell.clientWidth"""
     try:
-        go(browser, running, "/explorer?by=team")
-        cell = browser.find_element(By.CSS_SELECTOR, ".be-table tbody td")
-        over = "const [one] = arguments; one.textContent = 't'.repeat(64); return one.scrollWidth - one.clientWidth"
-        assert browser.execute_script(over, cell) == 0
+        for page in ("/explorer?by=team", "/budgets"):
+            go(browser, running, page)
+            cell = browser.find_element(By.CSS_SELECTOR, ".be-table tbody td")
+            assert browser.execute_script(over, cell) == 0, page
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize("width", [360, 1280, 1440])
+def test_a_last_row_of_tiles_leaves_no_hole(browser: webdriver.Chrome, running: Running, width: int) -> None:
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 400}
+    ends = """return [...document.querySelectorAll('.be-tiles')].map((all) => [all.lastChild, all].map(
+      (one) => Math.round(one.getBoundingClientRect().right)))"""
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        for page in ("/", "/backends"):
+            go(browser, running, page)
+            wait_until_settled(browser)
+            found = browser.execute_script(ends)
+            assert found
+            assert all(last == whole for last, whole in found), page
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 

@@ -1,6 +1,7 @@
 """Time ranges from addresses, and what the charts are told to draw."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -127,6 +128,17 @@ def test_a_crossing_beyond_the_curve_is_not_drawn() -> None:
     point = {"requests_per_day": 1.0, "hosted_usd": 2.0, "owned_usd": 3.0, "owned_low_usd": None}
     options = charts.cost_curves([point], 1.0, {"requests_per_day": 9.0, "hosted_usd_per_month": "18"})
     assert "markPoint" not in options["series"][0]
+
+
+def test_the_mark_of_today_does_not_lie_over_the_axis_where_it_is_far_on_the_left() -> None:
+    points: list[dict[str, Any]] = [
+        {"requests_per_day": at, "hosted_usd": at, "owned_usd": 1.0, "owned_low_usd": None} for at in (0.0, 100.0)
+    ]
+
+    def aligned(here: float) -> str:
+        return charts.cost_curves(points, here, None)["series"][0]["markLine"]["label"]["align"]
+
+    assert (aligned(5.0), aligned(50.0)) == ("left", "center")
 
 
 def test_on_a_phone_a_few_names_stand_below_each_other_and_many_are_leafed_through() -> None:
