@@ -15,6 +15,13 @@ from backends.usage import Usage
 
 _NO_ARGUMENTS: Final = "{}"
 """What clients parse; some providers say nothing at all."""
+_NAMES: Final[Mapping[PartKind, str]] = {
+    "output_text": "response.output_text",
+    "refusal": "response.refusal",
+    "reasoning_text": "response.reasoning_text",
+    "summary_text": "response.reasoning_summary_text",
+}
+"""What the events of a part's text are called by."""
 
 
 def response_from_answer(body: bytes, usage: Usage | None, head: ResponseHead, *, now: float) -> bytes:
@@ -33,7 +40,7 @@ def _items(choice: Mapping[str, object], head: ResponseHead, tools: Tools) -> li
     items: list[Item] = []
     reasoning, text = said_in(message)
     if reasoning:
-        thoughts = [Part("reasoning_text", [reasoning])]
+        thoughts = [Part(head.thought_kind, [reasoning])]
         items.append(Item("reasoning", response_id, 0, parts=thoughts, is_sealed=head.seals_thoughts))
     parts = [Part("output_text", [text], logprobs_of(choice))] if text else []
     parts += [Part("refusal", [refusal])] if (refusal := text_of(message, "refusal")) else []
@@ -57,6 +64,7 @@ class ResponsesEventWriter:
         self._head = head
         self._now = now
         self._tools = parse_tools(head.asked)
+        self._thought_kind: PartKind = head.thought_kind
         self._model = text_of(head.asked, "model") or ""
         self._sequence = 0
         self._is_started = False
@@ -99,7 +107,7 @@ class ResponsesEventWriter:
         events: list[bytes] = []
         reasoning, text = said_in(delta)
         if reasoning:
-            events += self._text("reasoning", "reasoning_text", reasoning)
+            events += self._text("reasoning", self._thought_kind, reasoning)
         if text:
             events += self._text("message", "output_text", text, logprobs_of(choice))
         if refusal := text_of(delta, "refusal"):
@@ -122,7 +130,7 @@ class ResponsesEventWriter:
         part.pieces.append(text)
         part.logprobs += logprobs or []
         extra: Fields = {"logprobs": logprobs or []} if part_kind == "output_text" else {}
-        return [*events, self._in_part(f"response.{part_kind}.delta", item, delta=text, **extra)]
+        return [*events, self._in_part(f"{_NAMES[part_kind]}.delta", item, delta=text, **extra)]
 
     def _call(self, call: Fields) -> list[bytes]:
         number, function = self._numbers.number(call), part_of(call, "function")
@@ -160,7 +168,7 @@ class ResponsesEventWriter:
         events = self._close_part(item)
         self._part = Part(kind)
         item.parts.append(self._part)
-        return [*events, self._in_part("response.content_part.added", item, part=self._part.wire())]
+        return [*events, self._in_part(f"{_place_of(kind)}.added", item, part=self._part.wire())]
 
     def _close(self, *, is_last: bool = False) -> list[bytes]:
         """What is open; a call of which more may come stays so until the end."""
@@ -192,19 +200,24 @@ class ResponsesEventWriter:
             return []
         said: Fields = {"refusal" if part.kind == "refusal" else "text": part.text}
         extra: Fields = {"logprobs": part.logprobs} if part.kind == "output_text" else {}
-        events = [self._in_part(f"response.{part.kind}.done", item, **said, **extra)]
-        events.append(self._in_part("response.content_part.done", item, part=part.wire()))
+        events = [self._in_part(f"{_NAMES[part.kind]}.done", item, **said, **extra)]
+        events.append(self._in_part(f"{_place_of(part.kind)}.done", item, part=part.wire()))
         self._part = None
         return events
 
     def _in_part(self, kind: str, item: Item, **fields: object) -> bytes:
-        place = len(item.parts) - 1
-        return self._event(kind, item_id=item.item_id, output_index=item.index, content_index=place, **fields)
+        index = {"summary_index" if item.parts[-1].kind == "summary_text" else "content_index": len(item.parts) - 1}
+        return self._event(kind, item_id=item.item_id, output_index=item.index, **index, **fields)
 
     def _event(self, kind: str, **fields: object) -> bytes:
         event = {"type": kind, "sequence_number": self._sequence, **fields}
         self._sequence += 1
         return b"event: " + kind.encode() + b"\ndata: " + msgspec.json.encode(event) + b"\n\n"
+
+
+def _place_of(kind: PartKind) -> str:
+    """What the events of a part's beginning and end are called by."""
+    return "response.reasoning_summary_part" if kind == "summary_text" else "response.content_part"
 
 
 def _place(item: Item) -> Fields:

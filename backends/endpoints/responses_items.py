@@ -11,7 +11,7 @@ from backends.usage import Usage
 
 Status = Literal["in_progress", "completed", "incomplete"]
 ItemKind = Literal["message", "reasoning", "call"]
-PartKind = Literal["output_text", "refusal", "reasoning_text"]
+PartKind = Literal["output_text", "refusal", "reasoning_text", "summary_text"]
 
 ECHOED: Final[Fields] = {
     "background": False,
@@ -37,6 +37,8 @@ INCOMPLETE: Final[Mapping[object, str]] = {"length": "max_output_tokens", "conte
 """Why a response is not complete, by the chat's finish reason; with any other it is."""
 ENCRYPTED: Final = "reasoning.encrypted_content"
 """How `include` asks that reasoning can be sent back to a provider that keeps none."""
+SUMMARIES: Final = ("auto", "concise", "detailed")
+"""How `reasoning.summary` asks for what was thought."""
 PREFIXES: Final[Mapping[ItemKind, str]] = {"message": "msg", "reasoning": "rs"}
 CALL_PREFIXES: Final[Mapping[ToolKind, str]] = {"function": "fc", "custom": "ctc"}
 CALL_TYPES: Final[Mapping[ToolKind, str]] = {"function": "function_call", "custom": "custom_tool_call"}
@@ -55,6 +57,11 @@ class ResponseHead:
         """Whether the caller keeps reasoning itself, in the one place that such clients send back."""
         include = self.asked.get("include")
         return isinstance(include, list) and ENCRYPTED in include
+
+    @property
+    def thought_kind(self) -> PartKind:
+        """Where thoughts stand. Who asks for a summary reads no other place, and some break at the other."""
+        return "summary_text" if part_of(self.asked, "reasoning").get("summary") in SUMMARIES else "reasoning_text"
 
     def document(
         self, model: str, output: list[Fields], status: Status, usage: Usage | None, *, reason: str | None = None
@@ -122,7 +129,7 @@ class Part:
     def wire(self) -> Fields:
         if self.kind == "refusal":
             return {"type": self.kind, "refusal": self.text}
-        if self.kind == "reasoning_text":
+        if self.kind in ("reasoning_text", "summary_text"):
             return {"type": self.kind, "text": self.text}
         return {"type": self.kind, "text": self.text, "annotations": [], "logprobs": list(self.logprobs)}
 
@@ -164,11 +171,12 @@ class Item:
             place: Fields = {} if self.tool.namespace is None else {"namespace": self.tool.namespace}
             named: Fields = {"type": CALL_TYPES[self.tool.kind], "call_id": self.call_id, "name": self.tool.name}
             return head | named | place | self.said()
-        content = [part.wire() for part in self.parts]
+        content = [part.wire() for part in self.parts if part.kind != "summary_text"]
         if self.kind == "message":
             return head | {"role": "assistant", "content": content}
         sealed: Fields = {"encrypted_content": seal(self.thought)} if self.is_sealed else {}
-        return head | {"summary": [], "content": content} | sealed
+        summary = [part.wire() for part in self.parts if part.kind == "summary_text"]
+        return head | {"summary": summary, "content": content} | sealed
 
 
 def logprobs_of(choice: Mapping[str, object]) -> list[object]:

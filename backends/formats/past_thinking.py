@@ -42,6 +42,8 @@ def seal(thought: str) -> str:
 def thought_of(item: Mapping[str, object]) -> str:
     """What a reasoning item of the Responses API says, empty where it is not for us to read."""
     said = "".join(text_of(part, "text") or "" for part in objects_of(item.get("content")))
+    if not said and is_our_reasoning(item):  # others' summaries are not what was thought
+        said = "".join(text_of(part, "text") or "" for part in objects_of(item.get("summary")))
     sealed = text_of(item, "encrypted_content") or ""
     if said or not sealed.startswith(SEALED):
         return said

@@ -21,6 +21,7 @@ from backends.formats.chat_chunks import (
     tool_start_chunk,
     usage_chunk,
 )
+from backends.formats.json_objects import Fields
 from backends.formats.responses import ResponsesStreamReader, read_response
 from backends.http.sse import SseParser
 from backends.protocol import Call, Chunk
@@ -85,8 +86,8 @@ def events_of(payload: bytes) -> list[dict[str, Any]]:
     return [json.loads(event) for event in (*parser.receive(payload), *parser.finish())]
 
 
-def written(chunks: list[Chunk]) -> list[dict[str, Any]]:
-    writer = ResponsesEventWriter(ResponseHead("resp_1", 7, {}), now=lambda: 9.5)
+def written(chunks: list[Chunk], **asked: object) -> list[dict[str, Any]]:
+    writer = ResponsesEventWriter(ResponseHead("resp_1", 7, asked), now=lambda: 9.5)
     return events_of(b"".join(writer.write(chunk) for chunk in chunks))
 
 
@@ -122,12 +123,31 @@ def test_reasoning_text_and_calls_are_items_in_order() -> None:
         assert {event["item_id"] for event in mine if "item_id" in event} == {item["id"]}
 
 
-def test_whole_and_streamed_say_the_same() -> None:
+def test_thoughts_are_a_summary_for_whoever_asks_for_one() -> None:
+    """Clients that ask look nowhere else, and two of them end the stream at a part of another kind."""
+    events = written(CHUNKS, reasoning={"effort": "low", "summary": "auto"})
+    thought = {"type": "summary_text", "text": "hm"}
+    output = events[-1]["response"]["output"]
+    assert (output[0]["summary"], output[0]["content"], output[1]["content"][0]["text"]) == ([thought], [], "It is")
+    names = [event["type"] for event in events if "summary_index" in event]
+    assert names == [
+        "response.reasoning_summary_part.added",
+        "response.reasoning_summary_text.delta",
+        "response.reasoning_summary_text.done",
+        "response.reasoning_summary_part.done",
+    ]
+    assert not [event for event in events if event.get("part", {}).get("type") == "reasoning_text"]
+    for summary in (None, "none"):
+        assert written(CHUNKS, reasoning={"summary": summary})[-1]["response"]["output"][0]["summary"] == []
+
+
+@pytest.mark.parametrize("asked", [{}, {"reasoning": {"summary": "detailed"}}])
+def test_whole_and_streamed_say_the_same(asked: Fields) -> None:
     answer = Answer(HEAD, text=["It is"], reasoning=["hm"], finish_reason="tool_calls", usage=USAGE)
     answer.add_tool_call("c0", "one", '{"a":1}')
     answer.add_tool_call("c1", "two", "{}")
-    response = json.loads(response_from_answer(answer.chunk().payload, USAGE, ResponseHead("resp_1", 7, {}), now=9))
-    assert response == written(CHUNKS)[-1]["response"]
+    response = json.loads(response_from_answer(answer.chunk().payload, USAGE, ResponseHead("resp_1", 7, asked), now=9))
+    assert response == written(CHUNKS, **asked)[-1]["response"]
 
 
 def test_a_response_has_what_the_open_types_of_it_demand() -> None:

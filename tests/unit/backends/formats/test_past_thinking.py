@@ -64,6 +64,13 @@ def test_a_client_that_keeps_only_what_is_encrypted_gives_it_back_too() -> None:
     assert "encrypted_content" not in answered()[0]
 
 
+def test_a_summary_that_we_wrote_is_what_was_thought() -> None:
+    output = answered(reasoning={"summary": "auto"})
+    assert output[0]["summary"] == [{"type": "summary_text", "text": THOUGHT["reasoning_content"]}]
+    assert of_responses(output, ("reasoning_content",)) == [THOUGHT]
+    assert of_responses([output[0] | {"id": "rs_68af"}, *output[1:]], ("reasoning_content",)) == [SAID]
+
+
 def test_thoughts_before_each_part_of_one_answer_stay_together() -> None:
     reasoning = [{"type": "reasoning", "content": [{"type": "reasoning_text", "text": text}]} for text in "ab"]
     message = {"type": "message", "role": "assistant", "content": "Let me see."}
