@@ -77,6 +77,8 @@ def show(view: ForecastView, unusual: Anomalies, console: Console) -> None:
         f"(90% of the paths: {show_usd(view.total_low_usd)} to {show_usd(view.total_high_usd)}), "
         f"from {len(view.history)} days seen. It is the middle of whole paths, not the sum of the weeks."
     )
+    if view.caution is not None:
+        console.print(view.caution)
     month = view.month
     console.print(
         f"This month (UTC): {show_usd(month.spent_usd)} spent, {show_usd(month.expected_usd)} expected in all "

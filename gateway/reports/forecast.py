@@ -1,19 +1,17 @@
 """Where daily costs are heading, when a budget runs out, and which days were unlike the others.
 
-The only file that imports statsmodels (the `reports` extra): import this one only when such a report is asked for.
+Imports statsmodels (the `reports` extra): import this one only when such a report is asked for.
 Costs are integer pico-USD a day, one row per calendar day, days without traffic included as 0. Forecasts are simulated
 paths, because the interval of a month's total is not the sum of its days' intervals. Randomness is passed in.
 """
 
 import itertools
-import warnings
 from collections.abc import Sequence
 from datetime import date, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
 from statsmodels.tsa.seasonal import STL
-from statsmodels.tsa.statespace.structural import UnobservedComponents
 
 from gateway.reports.daily_costs import (
     BudgetBurn,
@@ -25,20 +23,14 @@ from gateway.reports.daily_costs import (
     TooShort,
     UnusualDay,
 )
+from gateway.reports.structural_paths import WEEK, simulate
 
 FloatArray = NDArray[np.float64]
 
-WEEK = 7
 LEAST_DAYS_FOR_WEEKS = 3 * WEEK
 LEAST_DAYS_FOR_A_LEVEL = 10
 LEAST_DAYS = 2
 PATHS = 1000
-SLOPE_LOST = 3.0
-"""How often a slope is lost, by a share a day, within as many days as were seen. Growth that goes on for ever makes of
-a first month's $10 to $40 a day billions within the year; damped it lasts as long as there is reason to think so
-(Gardner and McKenzie, 1985). Chosen by made series of seven kinds: docs/decisions/damped-forecasts.md."""
-HORIZON = 366
-"""Days are always drawn this far ahead: a day has one forecast, whatever is asked around it."""
 UNUSUAL_SCORE = 4.0
 """Robust standard deviations from what was expected of the day."""
 NORMAL_PER_MAD = 1.4826
@@ -127,39 +119,19 @@ def _series(history: Sequence[DailyCost]) -> FloatArray:
 
 
 def _simulate(costs: FloatArray, days: int, generator: np.random.Generator) -> tuple[Method, FloatArray]:
-    """Paths of shape (days, PATHS), never below zero."""
-    method, paths = _draw(costs, max(days, HORIZON), generator)
-    return method, paths[:days]
-
-
-def _draw(costs: FloatArray, days: int, generator: np.random.Generator) -> tuple[Method, FloatArray]:
+    """Paths of shape (days, PATHS), never below zero. Days are drawn one after another: each has one forecast, however
+    many are asked."""
     if not costs.any():
         return "mean of the days seen", np.zeros((days, PATHS))
     scale = float(np.abs(costs).mean())  # a refund may be larger than all that was spent
     if len(costs) < LEAST_DAYS_FOR_A_LEVEL or float(costs.std()) <= 1e-9 * max(scale, 1.0):
         return "mean of the days seen", _simulate_mean(costs, days, generator)
     is_weekly = len(costs) >= LEAST_DAYS_FOR_WEEKS
-    # Costs vary by shares of themselves; logarithms need every day above zero, and picodollars are too large for the
-    # optimiser's steps.
+    # Costs vary by shares of themselves; logarithms need every day above zero.
     is_log = float(costs.min()) > SMALLEST_SHARE * scale
-    model = UnobservedComponents(
-        np.log(costs / scale) if is_log else costs / scale,
-        irregular=True,
-        level=True,
-        stochastic_level=True,
-        trend=is_weekly,
-        seasonal=WEEK if is_weekly else None,
-        stochastic_seasonal=False,
+    paths = simulate(
+        np.log(costs / scale) if is_log else costs / scale, days, PATHS, is_weekly=is_weekly, generator=generator
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a fit that stops early still simulates; the backtest in the tests judges it
-        fitted = model.fit(disp=False)
-    if is_weekly:
-        slope = model.state_names.index("trend")
-        model.ssm["transition", slope, slope] = 1.0 - SLOPE_LOST / len(costs)
-    # From the end of the data, with the level, slope and weekdays as uncertain as the data leave them.
-    drawn = fitted.simulate(days, anchor="end", repetitions=PATHS, rng=generator)
-    paths = np.asarray(drawn, dtype=np.float64).reshape(days, PATHS)
     method: Method = "level, slope and weekdays" if is_weekly else "level"
     return method, np.maximum(np.exp(paths) if is_log else paths, 0.0) * scale
 

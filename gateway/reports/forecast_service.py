@@ -27,6 +27,10 @@ from gateway.reports.forecast_views import (
 )
 from gateway.sums import Dimension, ReportStore
 
+CAUTION = (
+    "So few days show no weekdays and no growth: of ten such intervals two to five miss what comes, where one should."
+)
+
 
 class ForecastService:
     """Answers `/reports/forecast` and `/reports/anomalies`."""
@@ -57,6 +61,7 @@ class ForecastService:
             raise InvalidRequest(f"{error}.") from error
         return ForecastView(
             method=found.method,
+            caution=CAUTION if len(history.complete) < models.LEAST_DAYS_FOR_A_LEVEL else None,
             history=[DailyPoint(day=one.day, cost_usd=format_usd(one.cost_pico_usd)) for one in history.complete],
             days=[ForecastPoint(day=one.day, **_range(one.cost)) for one in found.days],
             **{f"total_{name}": text for name, text in _range(found.total).items()},

@@ -73,9 +73,11 @@ class BudgetOutlookPoint(MonthPoint):
 
 class ForecastView(BaseModel):
     """`method` says what the history was long enough for; `total_*` are of all days together, whose interval is not
-    the sum of the days' intervals. `month` is the one under way, and the same with or without a `budget`."""
+    the sum of the days' intervals. `month` is the one under way, and the same with or without a `budget`. `caution`:
+    where an interval holds less often than it says."""
 
     method: str
+    caution: str | None = None
     history: list[DailyPoint]
     days: list[ForecastPoint]
     total_low_usd: str

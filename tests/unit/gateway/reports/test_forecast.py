@@ -44,6 +44,13 @@ def test_nine_totals_of_ten_lie_within_the_interval() -> None:
     assert inside >= 10
 
 
+def test_a_level_may_wander_that_was_not_seen_to() -> None:
+    """The best guess of these days is that it stands still: intervals 60 days ahead were as narrow as tomorrow's."""
+    days = forecast(make_history([100.0, 150.0] * 8), 60, generator=generator()).days
+    first, last = (day.cost.high_pico_usd - day.cost.low_pico_usd for day in (days[0], days[-1]))
+    assert last > 1.2 * first
+
+
 def test_growth_by_as_many_dollars_a_day_does_not_become_growth_by_shares_for_ever() -> None:
     inside = 0
     for seed in range(8):

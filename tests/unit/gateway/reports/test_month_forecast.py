@@ -55,6 +55,14 @@ async def test_one_month_has_one_forecast_wherever_it_is_read() -> None:
         assert view.budget is None or view.budget.expected_usd == view.month.expected_usd
 
 
+async def test_an_interval_of_a_few_days_says_how_often_it_holds() -> None:
+    asked = ForecastService(Months(), lambda: us(NOW))
+    few, enough = [await asked.forecast(ForecastQuery(days=1, history_days=days)) for days in (9, 10)]
+    assert few.caution is not None
+    assert "two to five miss" in few.caution
+    assert enough.caution is None
+
+
 @pytest.mark.parametrize("seen", [5, 15, 60], ids=["mean", "level", "weekdays"])
 def test_a_day_has_one_forecast_however_many_are_asked(seen: int) -> None:
     history = [DailyCost(day, COSTS[day]) for day in list(COSTS)[:seen]]
