@@ -4,7 +4,9 @@ import asyncio
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
@@ -73,3 +75,22 @@ async def drip(wire: Wire, piece: bytes, *, every: float = 10.0, times: int = 36
         await wire.hear(piece)
     assert wire.ended is not None, "for ever"
     return wire.ended
+
+
+class Measuring:
+    """Says how long a body was: at once where nobody reads it (/unread), an hour later where the path is /slow. `left`
+    is who went before all of a body had come."""
+
+    def __init__(self) -> None:
+        self.left = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            body = b"" if scope["path"] == "/unread" else await Request(scope, receive).body()
+        except ClientDisconnect:
+            self.left += 1
+            return
+        if scope["path"] == "/slow":
+            await asyncio.sleep(3600)
+        said = f"{len(body)};"
+        await Response(said, headers={"content-length": str(len(said))})(scope, receive, send)
