@@ -19,7 +19,10 @@ GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 SLOW = b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
 CHUNKED = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
-TOO_SLOW: dict[Protocol, bytes] = {dashboards.BoundedProtocol: dashboards.TOO_SLOW, engine.BoundedProtocol: engine.HEAD_TOO_SLOW}
+TOO_SLOW: dict[Protocol, bytes] = {
+    dashboards.BoundedProtocol: dashboards.TOO_SLOW,
+    engine.BoundedProtocol: engine.HEAD_TOO_SLOW,
+}
 pytestmark = pytest.mark.parametrize("protocol", TOO_SLOW, ids=["web UI", "engine"])
 
 
