@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 from gateway.economics.traffic import HourlyTraffic
 from gateway.money import format_usd, parse_usd
+from gateway.pricing.price import own
 from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_alternative
 from gateway.reports.views import IdleCost, Savings
 from gateway.routing.rules import EMBEDDINGS
-from gateway.routing.snapshot import Snapshot
+from gateway.routing.snapshot import Candidate, Snapshot
 from gateway.stores import SHADOW
 from gateway.sums import Dimension, Sums
 
@@ -44,7 +45,7 @@ def savings(snapshot: Snapshot, groups: Sequence[Sums], idle: IdleCost | None) -
     spent = sum(row.corrected_cost_pico_usd for row in groups) + (0 if idle is None else parse_usd(idle.idle_usd))
     found: list[Savings] = []
     for candidate in chosen.values():
-        would = hosted_alternative(candidate).price(traffic)
+        would = hosted_alternative(candidate).price(traffic) + _written(candidate, asked)
         found.append(
             Savings(
                 against=candidate.name,
@@ -55,6 +56,19 @@ def savings(snapshot: Snapshot, groups: Sequence[Sums], idle: IdleCost | None) -
             )
         )
     return found
+
+
+def _written(candidate: Candidate, asked: Sequence[Sums]) -> int:
+    """What tokens that were written to a prompt cache would cost there beyond fresh ones: else the very same requests
+    at the very same model would seem cheaper than they were."""
+    assert candidate.prices is not None
+    rates = candidate.prices.rates
+    short = own(rates.cache_write_5m, rates.input)
+    more = sum(row.priced(row.cache_write_5m_tokens) for row in asked) * (short - rates.input)
+    more += sum(row.priced(row.cache_write_1h_tokens) for row in asked) * (
+        own(rates.cache_write_1h, short) - rates.input
+    )
+    return round(more * (1 - candidate.prices.discount))
 
 
 def _most_used(groups: Sequence[Sums]) -> list[str]:

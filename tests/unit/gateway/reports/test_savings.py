@@ -40,3 +40,22 @@ def test_idle_rent_and_shadow_calls_count_as_spent() -> None:
     [_, big] = savings(SNAPSHOT, [CHAT, shadow], IDLE)
     assert parse_usd(big.saved_usd) == (10 - 3 - 1 - 4) * USD
     assert big.covered_requests == 1
+
+
+def test_the_same_requests_at_the_same_model_save_nothing_where_a_prompt_was_written_to_a_cache() -> None:
+    prices = make_prices(1.0, 2.0, cached_input=100_000, cache_write_5m=1_250_000, cache_write_1h=2_000_000)
+    snapshot = make_snapshot(candidates=[make_candidate("mid", prices=prices)])
+    names: dict[Dimension, str | None] = {"model": "mid", "operation": "chat.completions", "status": "completed"}
+    written = Sums(
+        names,
+        requests=1,
+        input_tokens=1_000_000,
+        cached_input_tokens=200_000,
+        cache_write_5m_tokens=400_000,
+        cache_write_1h_tokens=100_000,
+        input_pico_usd=300_000 * 10**6,
+        cached_input_pico_usd=200_000 * 10**5,
+        cache_write_pico_usd=400_000 * 1_250_000 + 100_000 * 2_000_000,
+    )
+    [same] = savings(snapshot, [written], None)
+    assert (same.against, parse_usd(same.saved_usd)) == ("mid", 0)
