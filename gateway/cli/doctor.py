@@ -100,6 +100,7 @@ def examine(home: Home, url: str) -> Iterator[Finding]:
         yield _try("database", lambda: _database(home), "do what it says, or correct `database` in breakeven.yaml")
         yield _try("redis", lambda: _redis(home), "start it, or correct `redis` in breakeven.yaml")
     yield _keys(settings)
+    yield from _prompt_caching(settings)
     yield _notices(settings)
     if proxy := next((name for name in PROXIES if os.environ.get(name)), None):
         yield Finding("proxy", False, f"{proxy} is set and not used: {DIRECTLY}")
@@ -230,6 +231,23 @@ def _keys(settings: Settings | None) -> Finding:
         own.append("your own engine")
     answering = f"only {', '.join(own)} can answer" if own else "no model can answer"
     return Finding("provider keys", False, f"none: {answering}. Any of {names} adds hosted models")
+
+
+def _prompt_caching(settings: Settings | None) -> Iterator[Finding]:
+    """Of the backends that wait for marks."""
+    blocks = {} if settings is None else settings.backends
+    waiting = [name for name, block in blocks.items() if block.wire_format == "anthropic"]
+    waiting += [one.name for one in hosted_from_environment(os.environ) if one.wire_format == "anthropic"]
+    asked = {} if settings is None else settings.prompt_caching
+    marked = [name for name in waiting if asked.get(name) == "auto"]
+    if unmarked := [name for name in waiting if name not in marked]:
+        detail = (
+            f"{', '.join(unmarked)} caches what callers mark: clients of OpenAI's format mark nothing, and pay every "
+            f"turn in full. `prompt_caching: {{{unmarked[0]}: auto}}` marks prompts for them (docs/backends.md)"
+        )
+        yield Finding("prompt caching", False, detail)
+    elif marked:
+        yield Finding("prompt caching", True, f"prompts for {', '.join(marked)} are marked where their callers do not")
 
 
 def _notices(settings: Settings | None) -> Finding:

@@ -107,7 +107,8 @@ def _mark_prompts(table: BackendTable, settings: Settings) -> None:
     formats = shipped | {name: block.wire_format for name, block in settings.backends.items()}
     for name, how in settings.prompt_caching.items():
         if name not in formats:
-            problem = f"there is no such backend; known: {', '.join(sorted(formats))}"
+            known = ", ".join(sorted(one for one, wire_format in formats.items() if wire_format == "anthropic"))
+            problem = f"there is no such backend; known of wire_format anthropic: {known}"
             raise ConfigurationError(problem, field=f"prompt_caching.{name}")
         if formats[name] != "anthropic":
             problem = "leave it out: only a backend of wire_format anthropic waits for marks, others cache unasked"

@@ -28,7 +28,7 @@ from tests.scripted_provider.anthropic_cache import AnthropicCache
 
 pytestmark = pytest.mark.integration
 SONNET = Rates(
-    input=2_000_000, output=10_000_000, cached_input=200_000, cache_write_5m=2_500_000, cache_write_1h=4_000_000
+    input=2_000_000, output=10_000_000, cached_input=100_000, cache_write_5m=2_500_000, cache_write_1h=4_000_000
 )
 TURNS = 12
 SYSTEM = {"role": "system", "content": "You work for the accounts department. " * 250}
@@ -140,7 +140,7 @@ async def test_a_conversation_of_twelve_turns_with_tools_costs_a_quarter() -> No
     async with shop(is_auto=True) as marked:
         await converse(marked)
     assert tokens(marked.entries) == (50_489, 44_903, 5_586)
-    assert f"{marked.dollars:.6f}" == "0.027746"
+    assert f"{marked.dollars:.6f}" == "0.023255"
     assert [marked.marks(number) for number in range(TURNS)] == [3, *[4] * (TURNS - 1)]
     for entry in marked.entries:
         again = decide(request_facts_of(entry.intent), marked.service.rig.pipeline.snapshot)

@@ -94,6 +94,25 @@ def test_it_says_whether_a_webhook_is_told_of_budgets_and_calls_nobody(
     assert receiver.documents == []
 
 
+def test_it_says_who_pays_in_full_because_nobody_marks(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def told() -> Finding | None:
+        found = examine(home, "http://127.0.0.1:9")
+        return next((one for one in found if one.name == "prompt caching"), None)
+
+    create_home(home)
+    write_first_files(home)
+    assert told() is None, "nothing here waits for marks"
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk")
+    off = told()
+    assert off is not None
+    assert (off.is_ok, off.fix) == (False, None)
+    assert "`prompt_caching: {anthropic: auto}`" in off.detail
+    home.config_file.write_text(home.config_file.read_text() + "\nprompt_caching: {anthropic: auto}\n")
+    on = told()
+    assert on is not None
+    assert on.is_ok
+
+
 def test_it_says_that_a_notice_waits_since_when_and_why(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     create_home(home)
     write_first_files(home)

@@ -70,7 +70,10 @@ def test_an_anthropic_block_is_not_taken_to_cache_by_itself() -> None:
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [("claud", "there is no such backend; known: anthropic, cerebras"), ("openai", "leave it out: only a backend of")],
+    [
+        ("claud", "there is no such backend; known of wire_format anthropic: anthropic$"),
+        ("openai", "leave it out: only a backend of"),
+    ],
 )
 def test_a_backend_that_cannot_be_marked_is_named(name: str, problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem) as caught:
