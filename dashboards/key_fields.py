@@ -8,6 +8,7 @@ from nicegui import ui
 
 from dashboards import key_form
 from dashboards.limit_words import WINDOWS
+from dashboards.typed_amounts import typed_usd
 
 TEXT = "dense outlined maxlength=64"
 QUOTA = "How many requests of a day, month or in total the models of a tier may answer; breakeven.yaml names the tiers."
@@ -79,7 +80,7 @@ class KeyFields:
 
     def _limits(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        if budget := (self.budget.value or "").replace("$", "").replace(",", "").strip():
+        if budget := typed_usd(self.budget.value):
             found |= {"budget_usd": budget, "budget_window": self.window.value}
         for name, value in (("requests_per_minute", self.requests.value), ("tokens_per_minute", self.tokens.value)):
             if value is not None:

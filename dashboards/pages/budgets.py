@@ -12,6 +12,7 @@ from dashboards import charts, display, markup
 from dashboards.frame import View, chart, confirm, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.markup import Cell, Column
+from dashboards.typed_amounts import typed_usd
 
 BUDGETS = "/admin/v1/budgets"
 SCOPES = {"all": "Everything", "team": "A team", "project": "A project"}
@@ -178,7 +179,11 @@ async def _setter(view: View, budgets: list[dict[str, Any]]) -> None:
 
     async def set_budget() -> None:
         whose = "" if scope.value == "all" else (name.value or "").strip()
-        usd = (amount.value or "").replace("$", "").replace(",", "").strip()
+        try:
+            usd = typed_usd(amount.value)
+        except ValueError as error:
+            problem.set_content(f'<p class="be-problem" role="alert">{escape(str(error))}</p>')
+            return
         budget = {"scope": scope.value, "name": whose, "month_usd": usd, "stops": bool(stops.value)}
         await attempt(view.gateway.put(BUDGETS, budget))
 

@@ -1,0 +1,16 @@
+"""Dollars as people type them into forms. Pure; knows no page."""
+
+import re
+
+THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?")
+
+
+def typed_usd(text: str | None) -> str:
+    """`$1,500.50` is 1500.50, nothing is nothing. Raises ValueError, in a sentence, where a comma parts no thousands:
+    taken away, it would make 1250 of 12,50."""
+    amount = (text or "").replace("$", "").strip()
+    if "," not in amount:
+        return amount
+    if THOUSANDS.fullmatch(amount) is None:
+        raise ValueError(f"{amount!r} is no amount of dollars: write cents after a point (12.50), thousands as 1,250.")
+    return amount.replace(",", "")
