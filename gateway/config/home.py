@@ -6,6 +6,7 @@ import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from gateway.errors import StateError
 from gateway.whole_file import sync_names
@@ -29,7 +30,8 @@ class Home:
 
     @property
     def database_url(self) -> str:
-        return f"sqlite+aiosqlite:///{(self.root / 'breakeven.db').resolve()}"
+        path = str((self.root / "breakeven.db").resolve())
+        return f"sqlite+aiosqlite:///{quote(path, safe=' +/')}"  # a ? would end the file's name, and %41 be another one
 
     @property
     def journal_directory(self) -> Path:
@@ -148,8 +150,19 @@ def _secret_of(text: str) -> bytes:
 
 
 def find_home() -> Home:
-    """BREAKEVEN_HOME, or `.breakeven` in the current directory; not created here."""
-    return Home(Path(os.environ.get("BREAKEVEN_HOME") or ".breakeven").expanduser())
+    """BREAKEVEN_HOME, or `.breakeven` in the current directory; not created here.
+
+    Raises StateError where its path is no text, as in Python's own C locale: SQLite and many others take no bytes.
+    """
+    root = Path(os.environ.get("BREAKEVEN_HOME") or ".breakeven").expanduser()
+    try:
+        str(root.absolute()).encode()
+    except UnicodeEncodeError as error:
+        raise StateError(
+            f"cannot use {str(root.absolute())!a} for state: that is not read as UTF-8 here; leave out PYTHONUTF8=0, set "
+            "LC_ALL=C.UTF-8, or set BREAKEVEN_HOME to a folder whose path has ASCII letters only"
+        ) from error
+    return Home(root)
 
 
 def _keep_private(root: Path) -> None:

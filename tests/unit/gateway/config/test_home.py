@@ -7,8 +7,9 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
+from sqlalchemy import make_url
 
-from gateway.config.home import SECRET_BYTES, Home, create_home
+from gateway.config.home import SECRET_BYTES, Home, create_home, find_home
 from gateway.errors import StateError
 
 PROCESSES = 8
@@ -96,3 +97,15 @@ def test_a_home_of_somebody_else_is_one_sentence(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(os, "access", access)
     with pytest.raises(StateError, match="Permission denied; set BREAKEVEN_HOME to a writable directory"):
         create_home(Home(Path("/")))
+
+
+def test_a_home_whose_path_is_no_text_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BREAKEVEN_HOME", "/srv/h\udcc3\udcbct")
+    with pytest.raises(StateError, match="not read as UTF-8 here; leave out PYTHONUTF8=0"):
+        find_home()
+
+
+@pytest.mark.parametrize("name", ["what?", "100%41", "hüt 家", "a#b"])
+def test_the_database_is_in_the_home_whatever_that_is_called(tmp_path: Path, name: str) -> None:
+    home = Home(tmp_path / name)
+    assert make_url(home.database_url).database == str(home.root / "breakeven.db")
