@@ -83,6 +83,11 @@ def behind_proxy(app: ASGIApp, trusted: str) -> ASGIApp:
 
 
 def for_browsers(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
-    """Pages of these origins may call it with any header, and read any. Keys travel in headers: no cookie is taken."""
+    """Pages of these origins may call it with any header, and read any. Keys travel in headers: no cookie is taken.
+
+    A browser that asks whether a page from the internet may reach into this network is told so: it was listed for that.
+    """
     methods = ("GET", "POST", "PUT", "PATCH", "DELETE")
-    return CORSMiddleware(app, origins, methods, allow_headers=("*",), expose_headers=("*",))
+    return CORSMiddleware(
+        app, origins, methods, allow_headers=("*",), expose_headers=("*",), allow_private_network=True
+    )

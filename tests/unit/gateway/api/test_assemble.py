@@ -52,6 +52,13 @@ def test_a_browser_asks_before_it_sends_a_key_and_may(browser: TestClient) -> No
     assert "access-control-allow-credentials" not in answer.headers
 
 
+def test_a_page_from_the_internet_may_reach_into_this_network(browser: TestClient) -> None:
+    """Chrome asks so before it lets one call 127.0.0.1 or 10.0.0.5; refused, it drops the call."""
+    wanted = {"access-control-request-method": "POST", "access-control-request-private-network": "true"}
+    answer = browser.options("/v1/chat/completions", headers={"origin": PAGE, **wanted})
+    assert (answer.status_code, answer.headers["access-control-allow-private-network"]) == (200, "true")
+
+
 def test_a_page_reads_answer_and_headers(browser: TestClient) -> None:
     answer = browser.get("/v1/models", headers={"origin": PAGE})
     assert answer.headers["access-control-allow-origin"] == PAGE
