@@ -1,11 +1,18 @@
-"""What a format's reader makes of an event stream that comes in these pieces."""
+"""Answers read to their end: a backend's, and what a format's reader makes of an event stream in pieces."""
 
 from collections.abc import Sequence
+from contextlib import aclosing
 
 from backends.errors import BackendError
 from backends.http.reply import StreamReader
 from backends.http.sse import SseParser
-from backends.protocol import Chunk
+from backends.protocol import Backend, Call, Chunk
+
+
+async def collect(backend: Backend, call: Call) -> list[Chunk]:
+    """Every chunk of a call's answer."""
+    async with aclosing(await backend.open(call)) as reply:
+        return [chunk async for chunk in reply]
 
 
 def read_stream(reader: StreamReader, pieces: Sequence[bytes]) -> tuple[list[Chunk], str]:

@@ -27,6 +27,7 @@ from backends.protocol import Backend, Call, Chunk, Operation, Timeouts
 from backends.scripted import Fault, Outcome, ScriptedBackend, follow
 from backends.usage import Usage
 from tests.ports import refusing_port
+from tests.read_stream import collect
 from tests.scripted_provider import ScriptedProvider
 
 Make = Callable[..., Awaitable[Backend]]
@@ -91,14 +92,6 @@ async def make(request: pytest.FixtureRequest) -> AsyncIterator[Make]:
     for adapter in opened:
         with pytest.raises(StopAsyncIteration):
             await anext(adapter)
-
-
-async def collect(backend: Backend, call: Call) -> list[Chunk]:
-    reply = await backend.open(call)
-    try:
-        return [chunk async for chunk in reply]
-    finally:
-        await reply.aclose()
 
 
 async def collect_until_error(backend: Backend, call: Call) -> tuple[list[Chunk], BackendError]:

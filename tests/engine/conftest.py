@@ -12,10 +12,8 @@ import torch
 from local_engine.assembly import Compute, Engine, assemble
 from local_engine.attention.cpu import CpuAttention
 from local_engine.config import EngineConfig
-from local_engine.errors import ModelUnavailable
 from local_engine.layers.linear import DenseLinear
 from local_engine.loading.gguf_loader import load_gguf
-from local_engine.loading.packages import DEFAULT_MODEL, fetch_model
 from local_engine.loading.weights import LoadedFile, WeightSource
 from local_engine.model import DecoderModel
 from local_engine.model_runner import ModelRunner
@@ -25,8 +23,8 @@ from local_engine.request import Request
 from local_engine.sampling.sampler import Sampler
 from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.steps import DirectSteps
+from tests.weights import fetch_weights
 
-MODELS = Path(__file__).resolve().parents[2] / ".models"
 EngineBuilder = Callable[..., Engine]
 # A LlamaForCausalLM of transformers, which only its fixture imports: it takes as long as torch, and not every worker
 # that reads this file needs it.
@@ -36,10 +34,7 @@ Reference: TypeAlias = Any
 @pytest.fixture(scope="session")
 def model_path() -> Path:
     """SmolLM2-135M-Instruct, downloaded once."""
-    try:
-        return fetch_model(DEFAULT_MODEL, MODELS)
-    except ModelUnavailable as error:
-        pytest.skip(f"{error} Fetch it with: python -m local_engine fetch --into .models")
+    return fetch_weights()
 
 
 class KeptWeights:

@@ -13,13 +13,13 @@ class RandomWeights:
     """A WeightSource that draws each tensor when it is asked for, always the same one for the same name."""
 
     def __init__(self, config: ModelConfig) -> None:
-        self._shapes = weight_shapes(config)
+        self.shapes = weight_shapes(config)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._shapes
+        return name in self.shapes
 
     def tensor(self, name: str) -> torch.Tensor:
-        shape = self._shapes[name]
+        shape = self.shapes[name]
         generator = torch.Generator().manual_seed(sum(name.encode()) * 31 + len(name))
         values = torch.randn(shape, generator=generator)
         return values * 0.2 + 1 if len(shape) == 1 and "bias" not in name else values * shape[-1] ** -0.5

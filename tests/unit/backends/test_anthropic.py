@@ -1,6 +1,7 @@
 """The Anthropic adapter over a real connection: what is sent, and native calls that pass untouched."""
 
 import json
+from contextlib import aclosing
 
 import pytest
 
@@ -9,6 +10,7 @@ from backends.errors import UpstreamRejected, UpstreamUnavailable
 from backends.protocol import Call, Chunk, Operation
 from backends.scripted import Outcome
 from backends.usage import Usage
+from tests import read_stream
 from tests.scripted_provider import Raw, ScriptedProvider
 
 NATIVE = b'{"model": "auto","max_tokens":9, "x-new":1.50,"messages":[{"role":"user","content":"hi"}],"stream":%s}'
@@ -20,14 +22,8 @@ def make_call(body: bytes, operation: Operation, *, stream: bool = False) -> Cal
 
 async def collect(provider: ScriptedProvider, call: Call) -> list[Chunk]:
     backend = AnthropicBackend("b", provider.base_url, "key", extra_headers={"Anthropic-Beta": "some-beta"})
-    try:
-        reply = await backend.open(call)
-        try:
-            return [chunk async for chunk in reply]
-        finally:
-            await reply.aclose()
-    finally:
-        await backend.aclose()
+    async with aclosing(backend):
+        return await read_stream.collect(backend, call)
 
 
 OUTCOME = Outcome(pieces=("Hello", "."), usage=Usage(input_tokens=12, cached_input_tokens=5, output_tokens=4))

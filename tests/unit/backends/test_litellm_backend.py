@@ -23,6 +23,7 @@ from backends.errors import (
 )
 from backends.litellm_backend import LitellmBackend
 from backends.protocol import Call, Chunk, Timeouts
+from tests import read_stream
 from tests.scripted_provider import ScriptedProvider
 
 BODY = {"model": "auto", "messages": [{"role": "user", "content": "hi"}], "temperature": 0.5}
@@ -132,11 +133,7 @@ USAGE = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 1}}
 
 async def collect(*steps: object) -> list[Chunk]:
     backend = LitellmBackend("b", complete=FakeLitellm(stream_of(*steps)))
-    reply = await backend.open(make_call(stream=True, timeouts=Timeouts(1, 0.2, 0.2)))
-    try:
-        return [chunk async for chunk in reply]
-    finally:
-        await reply.aclose()
+    return await read_stream.collect(backend, make_call(stream=True, timeouts=Timeouts(1, 0.2, 0.2)))
 
 
 async def test_a_stream() -> None:

@@ -5,6 +5,7 @@ import gzip
 import json
 import socket
 from collections.abc import Mapping
+from contextlib import aclosing
 
 import pytest
 
@@ -22,6 +23,7 @@ from backends.http.http1_response import Http1Response
 from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.protocol import BackendHealth, Call, Chunk, Timeouts
 from backends.scripted import Outcome
+from tests import read_stream
 from tests.ports import refusing_port
 from tests.scripted_provider import Raw, ScriptedProvider
 
@@ -41,14 +43,8 @@ def make_backend(provider: ScriptedProvider, **options: object) -> OpenAICompati
 
 
 async def collect(backend: OpenAICompatibleBackend, call: Call) -> list[Chunk]:
-    try:
-        reply = await backend.open(call)
-        try:
-            return [chunk async for chunk in reply]
-        finally:
-            await reply.aclose()
-    finally:
-        await backend.aclose()
+    async with aclosing(backend):
+        return await read_stream.collect(backend, call)
 
 
 async def test_what_is_sent() -> None:

@@ -4,26 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.engine_gpu import shapes
 from local_engine.assembly import check_capability, check_device
-from local_engine.config import EngineConfig, ModelConfig, WeightFormat
+from local_engine.config import EngineConfig, WeightFormat
 from local_engine.errors import DoesNotFit, ModelUnsupported
 from local_engine.memory_plan import plan_blocks, weight_bytes
 
 GIB = 1024**3
-LLAMA_8B = ModelConfig(
-    name="llama-8b",
-    family="llama",
-    layers=32,
-    hidden_size=4096,
-    intermediate_size=14336,
-    heads=32,
-    kv_heads=8,
-    head_size=128,
-    vocabulary_size=128256,
-    context_window=131072,
-    rope_theta=500000.0,
-    norm_epsilon=1e-5,
-)
+LLAMA_8B = replace(shapes.LLAMA_8B, name="llama-8b", context_window=131_072)
 ON_GPU = EngineConfig(device="cuda", weights="bfloat16", kv_format="bfloat16", max_running_requests=256)
 
 

@@ -25,6 +25,7 @@ from local_engine.request import Request
 from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Batch, Row
 from local_engine.steps import Runner
+from tests.engine.kernels.models import RandomWeights as SeededWeights
 
 pytestmark = pytest.mark.skipif(
     load_decoder() is None, reason="needs a C++ compiler and AVX2: install g++ on an x86-64 machine"
@@ -59,40 +60,11 @@ SHAPES = {
 }
 
 
-class RandomWeights:
-    """Any tensor that is asked for, the same one each time."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        self._config = config
-        attention, keys = config.heads * config.head_size, config.kv_heads * config.head_size
-        hidden, wide = config.hidden_size, config.intermediate_size
-        self._shapes: dict[str, tuple[int, ...]] = {
-            "embed_tokens.weight": (config.vocabulary_size, hidden),
-            "lm_head.weight": (config.vocabulary_size, hidden),
-            "q_proj.weight": (attention, hidden),
-            "k_proj.weight": (keys, hidden),
-            "v_proj.weight": (keys, hidden),
-            "o_proj.weight": (hidden, attention),
-            "gate_proj.weight": (wide, hidden),
-            "up_proj.weight": (wide, hidden),
-            "down_proj.weight": (hidden, wide),
-            "q_norm.weight": (config.head_size,),
-            "k_norm.weight": (config.head_size,),
-        }
-        if config.has_qkv_bias:
-            self._shapes |= {"q_proj.bias": (attention,), "k_proj.bias": (keys,), "v_proj.bias": (keys,)}
-
-    def _shape(self, name: str) -> tuple[int, ...] | None:
-        if name.endswith(("layernorm.weight", "model.norm.weight")):
-            return (self._config.hidden_size,)
-        return next((shape for ending, shape in self._shapes.items() if name.endswith(ending)), None)
-
-    def __contains__(self, name: str) -> bool:
-        return self._shape(name) is not None
+class RandomWeights(SeededWeights):
+    """Norms and biases about 1, matrices by their width."""
 
     def tensor(self, name: str) -> torch.Tensor:
-        shape = self._shape(name)
-        assert shape is not None, name
+        shape = self.shapes[name]
         seeded = torch.Generator().manual_seed(sum(name.encode()))
         values = torch.randn(shape, generator=seeded)
         return values * shape[-1] ** -0.5 if len(shape) > 1 else 1.0 + 0.2 * values

@@ -19,24 +19,18 @@ from local_engine.kernels.gpu_runner import attention_batch
 from local_engine.kernels.sampling import SamplingTensors, sample
 from local_engine.model import KvCache
 from tests.engine.kernels.compiled.faked import DEVICE, Noted, faked, noting
-from tests.engine.kernels.models import weight_shapes
+from tests.engine.kernels.models import RandomWeights
 
 LAYERS, MAX_ROWS, MAX_BLOCKS = 2, 256, 256
 PRODUCTS = ("_gemv_kernel", "_gemm_kernel", "aten.linear.default", "aten._scaled_mm.default")
 KERNELS = ("_rms_norm_kernel", "_rope_store_kernel", "_split_kernel", "_reduce_kernel", "_silu_mul_kernel")
 
 
-class NoWeights:
+class NoWeights(RandomWeights):
     """A source of tensors that hold nothing."""
 
-    def __init__(self, config: ModelConfig) -> None:
-        self._shapes = weight_shapes(config)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._shapes
-
     def tensor(self, name: str) -> torch.Tensor:
-        return torch.empty(self._shapes[name], dtype=torch.bfloat16, device=DEVICE)
+        return torch.empty(self.shapes[name], dtype=torch.bfloat16, device=DEVICE)
 
 
 def build(shape: ModelConfig, weights: WeightFormat, kv_dtype: torch.dtype) -> tuple[FusedDecoder, list[KvCache]]:
