@@ -1,7 +1,7 @@
 """What a repeated prompt says, on the whole path, and what it never says."""
 
 import gc
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -53,11 +53,9 @@ class Bench:
 
 
 @pytest.fixture
-def others_objects_aside() -> Iterator[None]:
+def others_objects_aside() -> None:
     """What the process held before is not looked through: a million objects, a second each time."""
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def held_of(request_ids: Collection[str]) -> int:
