@@ -69,6 +69,7 @@ class Pipeline:
     admission: Admission = field(default_factory=Admission)
     warm: WarmPrefixes = field(default_factory=MemoryWarmPrefixes)
     prompt_caches: Mapping[str, PromptCache] = field(default_factory=dict[str, PromptCache])
+    marks_prompts: bool = False  # for any of these caches
     drains: frozenset[str] = frozenset()  # backends that bill the whole answer whoever listens
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     responses: ResponseCache = field(default_factory=lambda: ResponseCache(MemoryResponses()))
@@ -164,7 +165,7 @@ class Pipeline:
 
     def _tokens_to_repeat(self, view: RequestView, sent_tokens: int) -> int:
         """None where no prompt is marked here, so that the books say nothing of it."""
-        if view.reuse is None or not any(cache.marks == "auto" for cache in self.prompt_caches.values()):
+        if not self.marks_prompts or view.reuse is None:
             return 0
         return tokens_to_repeat(
             input_tokens=view.input_tokens,
@@ -237,5 +238,6 @@ class Pipeline:
         finally:
             self.upstreams.ended(run.candidate)
             if run.entry is not None:
-                note_answer(self.warm, self.prompt_caches, run.entry, run.view.prefixes, self.monotonic())
+                now, prefixes = self.monotonic(), run.view.prefixes
+                note_answer(self.warm, self.prompt_caches, run.entry, prefixes, now, notes_sent=self.marks_prompts)
             await answer.reply.aclose()

@@ -174,6 +174,7 @@ def _pipeline(
         responses=responses,
         timeouts=table.timeouts,
         prompt_caches=table.prompt_caches,
+        marks_prompts=any(cache.marks == "auto" for cache in table.prompt_caches.values()),
         retry_policy=RetryPolicy(**deployment.settings.fallback.model_dump()),
         bodies=bodies,
         warm=warm,

@@ -128,8 +128,10 @@ class ShadowCalls:
 
     def _run(self, run: Run, candidate: Candidate, prices_version: str, propensity: float) -> Run:
         """A request of our own: plain instead of streamed, under the rule name and operation `shadow`, of no key."""
+        facts = run.choice.decision.facts
         decision = msgspec.structs.replace(
             run.choice.decision,
+            facts=msgspec.structs.replace(facts, repeated_tokens=0),  # no next turn will come there
             rule=SHADOW,
             model=candidate.name,
             propensity=propensity,

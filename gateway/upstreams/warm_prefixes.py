@@ -105,16 +105,22 @@ class MemoryWarmPrefixes:
 
 
 def note_answer(
-    warm: WarmPrefixes, caches: Mapping[str, PromptCache], entry: Entry, prefixes: Sequence[Prefix], now: float
+    warm: WarmPrefixes,
+    caches: Mapping[str, PromptCache],
+    entry: Entry,
+    prefixes: Sequence[Prefix],
+    now: float,
+    *,
+    notes_sent: bool = False,
 ) -> None:
     """What an answered request has left warm: its whole prompt, and the first turn of it for other conversations.
 
     In the gateway's own token estimate, which is what the next decision compares it with; a provider that only caches
-    what was marked has as large a share of it as it reported. Where the gateway marks, also that it was SENT.
+    what was marked has as large a share of it as it reported. `notes_sent`: also that it was SENT.
     """
     if not prefixes or (entry.is_usage_estimated and not entry.output_tokens):
         return
-    if any(cache.marks == "auto" for cache in caches.values()):
+    if notes_sent:
         for prefix in {prefixes[0], prefixes[-1]}:
             warm.note(entry.intent.tenant, prefix, SENT, prefix[1], now + SENT_SECONDS)
     cache = caches.get(entry.backend, AUTOMATIC)

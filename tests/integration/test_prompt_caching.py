@@ -86,6 +86,7 @@ async def shop(*, is_auto: bool, **rig_changes: Any) -> AsyncGenerator[Shop]:
             marks="auto" if is_auto else "callers",
         )
     }
+    pipeline.marks_prompts = is_auto
     pipeline.monotonic = lambda: cache.now
     async with (
         ScriptedProvider(Outcome(), count=cache.usage) as provider,

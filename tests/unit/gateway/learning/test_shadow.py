@@ -17,9 +17,10 @@ from gateway.learning.verify import answer_text, judge
 from gateway.ledger.entry import Entry
 from gateway.pricing.price import price
 from gateway.request.run import Incoming
+from gateway.routing.snapshot import CacheWrites
 from gateway.stores import SHADOW, Feedback, ShadowCall
 from gateway.sums import Sums, SumsQuery
-from tests.builders import make_prices
+from tests.builders import make_prices, make_snapshot
 from tests.rig import KEY, A, B, RecordingCaller, Rig
 
 NOW_US = 1_790_000_000_000_000
@@ -96,6 +97,20 @@ async def test_the_other_model_is_asked_and_booked_as_nobodys(stream: bool) -> N
     assert not rig.ledger.open
     asked = json.loads((rig.two if shadow.backend == "two" else rig.one).calls[-1].body)
     assert "stream" not in asked
+
+
+async def test_its_prompt_is_not_marked_for_a_cache_that_no_next_turn_will_read() -> None:
+    rig = ShadowRig()
+    writes = CacheWrites("gateway", 1)
+    rig.pipeline.marks_prompts = True
+    rig.pipeline.snapshot = make_snapshot(
+        "version: 1\nrules: [{name: r, choose: {from: [a, b]}}]",
+        [replace(A, cache_writes=writes), replace(B, cache_writes=writes)],
+    )
+    own, [shadow] = await rig.ask_twice(tools=[{"type": "function", "function": {"name": "f"}}])
+    [asked], [again] = (one.calls for one in ((rig.one, rig.two) if own.model == "a" else (rig.two, rig.one)))
+    assert (asked.cache_marks, again.cache_marks) == ("conversation", "")
+    assert shadow.intent.decision.facts.repeated_tokens == 0
 
 
 async def test_it_costs_its_own_usage_at_its_own_models_price_of_its_own_time() -> None:
