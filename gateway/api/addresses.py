@@ -1,10 +1,14 @@
 """What a client that asks at an address of another API is told: where its base address goes wrong. Pure."""
 
+import re
 from collections.abc import Container
 
 GEMINI = "Gemini's API is not offered here"
 OLLAMA = "/api/"
 BARE = ("/", "/v1", "/v1/")
+SLASHES = re.compile("/{2,}")
+LONGEST = 64
+"""Characters that an address of ours may have: strangers send tens of thousands."""
 GEMINI_CALLS = (":generateContent", ":streamGenerateContent", ":countTokens", ":embedContent", ":batchEmbedContents")
 OTHERS = (
     ("/v1beta/", GEMINI),
@@ -54,6 +58,10 @@ def advice(path: str, known: Container[str]) -> str:
         return "see /docs; of what Hugging Face's client asks there is chat_completion alone"
     if f"/v1{path}" in known:
         return f"did you mean /v1{path}? An OpenAI client's base_url ends in /v1"
+    if (meant := SLASHES.sub("/", path)) != path and meant in known:
+        return f"did you mean {meant}? The base_url ends without a slash"
+    if (meant := _behind_another(path, known)) is not None:
+        return f"did you mean {meant}? An OpenAI client's base_url ends in /v1, and Anthropic's before it"
     before, _, rest = path.rpartition("/v1/")
     if before and (meant := f"/v1/{rest}") in known:
         if before == "/v1":
@@ -66,3 +74,12 @@ def advice(path: str, known: Container[str]) -> str:
     if others is None:
         return "see /docs"
     return f"{others}: use an OpenAI client with a base_url that ends in /v1, or Anthropic's"
+
+
+def _behind_another(path: str, known: Container[str]) -> str | None:
+    """What was asked where the base_url itself is one of our addresses."""
+    for place in range(1, min(len(path), LONGEST)):
+        if path[place] == "/" and path[:place] in known:
+            rest = path[place:]
+            return next((meant for meant in (rest, f"/v1{rest}") if meant in known), None)
+    return None

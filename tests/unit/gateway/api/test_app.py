@@ -42,6 +42,16 @@ def test_elsewhere_there_is_nothing() -> None:
     [
         ("/chat/completions", "did you mean /v1/chat/completions? An OpenAI client's base_url ends in /v1"),
         ("/models", "did you mean /v1/models?"),
+        ("/v1//chat/completions", "did you mean /v1/chat/completions? The base_url ends without a slash"),
+        (
+            "/v1/chat/completions/chat/completions",
+            "did you mean /v1/chat/completions? An OpenAI client's base_url ends",
+        ),
+        ("/v1/chat/completions/models", "did you mean /v1/models? An OpenAI client's base_url ends in /v1"),
+        (
+            "/v1/messages/v1/messages",
+            "did you mean /v1/messages? An OpenAI client's base_url ends in /v1, and Anthropic's",
+        ),
         ("/v1/v1/messages", "did you mean /v1/messages? This client adds /v1 itself"),
         ("/v1/conversations", "make the conversation at its provider; its id may then stand in a request to /v1/resp"),
         ("/v1/conversations/conv_1/items", "make the conversation at its provider"),
