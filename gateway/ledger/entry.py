@@ -25,7 +25,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     """Everything `decide()` looked at that is not in the rules or prices: a decision is replayed from this.
 
     `quality` and `output_tokens` are the classifier's figures for each candidate, `backend_state` what was known of
-    each candidate's backend at that moment (see routing.facts). The next two say what traffic before this request came
+    each candidate's backend at that moment (upstreams/load.py). The next two say what traffic before this request came
     to: by rule what its exploration has cost today, and by a rule's `target_name` its calibrated threshold.
     `repeated_tokens` of the input are expected to be sent again, where a model has prompts marked for caching.
     """
