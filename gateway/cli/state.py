@@ -19,7 +19,7 @@ from gateway.rulebook.catalogue import profiles
 from gateway.rulebook.service import text_version
 from gateway.storage.database import migrate_engine, open_database, schema_there
 from gateway.storage.pepper import require_pepper
-from gateway.storage.schema import newest_revision
+from gateway.storage.schema import newest_revision, revisions
 from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.rents import SqlRents
@@ -113,5 +113,10 @@ async def _require_newest(database: AsyncEngine) -> None:
     present, newest = await schema_there(database), newest_revision()
     if present is None:
         raise NoSchema("without tables yet: `breakeven serve` makes them", is_empty=True)
+    if present not in {one.number for one in revisions()}:
+        raise StateError(
+            f"its schema is {present}, of a newer Breakeven: start that version or a newer one, or restore the backup "
+            "from before the upgrade"
+        )
     if present != newest:
         raise NoSchema(f"its schema is {present}: `breakeven serve` brings it to {newest}", is_empty=False)

@@ -159,8 +159,8 @@ def find_home() -> Home:
         str(root.absolute()).encode()
     except UnicodeEncodeError as error:
         raise StateError(
-            f"cannot use {str(root.absolute())!a} for state: that is not read as UTF-8 here; leave out PYTHONUTF8=0, set "
-            "LC_ALL=C.UTF-8, or set BREAKEVEN_HOME to a folder whose path has ASCII letters only"
+            f"cannot use {str(root.absolute())!a} for state: that is not read as UTF-8 here; leave out PYTHONUTF8=0, "
+            "set LC_ALL=C.UTF-8, or set BREAKEVEN_HOME to a folder whose path has ASCII letters only"
         ) from error
     return Home(root)
 

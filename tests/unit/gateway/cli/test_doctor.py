@@ -1,8 +1,10 @@
 """`breakeven doctor`: one line a check, and what to do where something is wrong."""
 
 import asyncio
+import contextlib
 import os
 import socket
+import sqlite3
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -65,6 +67,18 @@ def test_a_home_has_a_database_that_answers(home: Home) -> None:
     assert checks["journal"].fix is None
     assert checks["redis"].is_ok
     assert "not configured" in checks["redis"].detail
+
+
+def test_a_database_of_a_newer_version_is_a_finding(home: Home) -> None:
+    """After a downgrade; it was told that `breakeven serve`, which refuses it, brings it to an older schema."""
+    create_home(home)
+    write_first_files(home)
+    make_newest_file(home.root / "breakeven.db")
+    with contextlib.closing(sqlite3.connect(home.root / "breakeven.db")) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    newer = found(home)["database"]
+    assert not newer.is_ok
+    assert newer.detail.startswith("its schema is 9999, of a newer Breakeven: start that version")
 
 
 def test_a_database_without_tables_is_left_as_it_is(home: Home) -> None:

@@ -100,7 +100,7 @@ def test_a_home_of_somebody_else_is_one_sentence(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_home_whose_path_is_no_text_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BREAKEVEN_HOME", "/srv/h\udcc3\udcbct")
+    monkeypatch.setenv("BREAKEVEN_HOME", "/srv/h\udcfft")
     with pytest.raises(StateError, match="not read as UTF-8 here; leave out PYTHONUTF8=0"):
         find_home()
 
