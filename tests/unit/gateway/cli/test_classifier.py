@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,28 +9,14 @@ from typer.testing import CliRunner
 
 from classifier.load import SHIPPED as SHIPPED_FOLDER
 from gateway.cli import build
-from gateway.cli.demo_month import write_demo_month
 from gateway.cli.state import open_state
-from gateway.config.home import Home
 from gateway.errors import ConfigurationError, StateError
 from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.feedback import SqlFeedback
 from gateway.stores import EntryOrder, Feedback
 from tests.unit.gateway.api.memory_stores import NOW_US
 
-NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    month = asyncio.run(write_demo_month(Home(tmp_path_factory.mktemp("cli")), now=NOW, requests=120))
-    assert month is not None
-    return month.home.root
-
-
-@pytest.fixture(autouse=True)
-def _use(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BREAKEVEN_HOME", str(home))
+pytestmark = pytest.mark.usefixtures("month")
 
 
 def run(*words: str) -> Any:

@@ -1,13 +1,11 @@
 """`breakeven costs` over the demonstration's database: every form says the same sums."""
 
-import asyncio
 import contextlib
 import csv
 import io
 import json
 import shutil
 import sqlite3
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,6 @@ from typer.testing import CliRunner
 
 from gateway.cli import build
 from gateway.cli.costs import cells, how_certain, how_rows_add_up, named, sentences
-from gateway.cli.demo_month import write_demo_month
-from gateway.config.home import Home
 from gateway.money import format_usd, show_usd
 from gateway.reports.books import empty_row
 from gateway.reports.views import CostTable
@@ -26,17 +22,7 @@ from gateway.reports.views import CostTable
 PERIOD = ("--since", "2026-10-01", "--until", "2026-12-01")
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    now = datetime(2026, 11, 20, 12, tzinfo=UTC)
-    month = asyncio.run(write_demo_month(Home(tmp_path_factory.mktemp("costs")), now=now, requests=60))
-    assert month is not None
-    return month.home.root
-
-
-@pytest.fixture(autouse=True)
-def _use(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BREAKEVEN_HOME", str(home))
+pytestmark = pytest.mark.usefixtures("month")
 
 
 def run(*words: str) -> str:
@@ -118,9 +104,9 @@ def test_csv_says_what_json_says() -> None:
     assert [Decimal(row["cost_usd"]) for row in rows] == [Decimal(row["cost_usd"]) for row in expected]
 
 
-def test_no_name_becomes_a_formula(monkeypatch: pytest.MonkeyPatch, home: Path, tmp_path: Path) -> None:
+def test_no_name_becomes_a_formula(monkeypatch: pytest.MonkeyPatch, month: Path, tmp_path: Path) -> None:
     """A team may be called anything; whoever opens the file runs nothing."""
-    shutil.copytree(home, tmp_path / "named")
+    shutil.copytree(month, tmp_path / "named")
     with contextlib.closing(sqlite3.connect(tmp_path / "named" / "breakeven.db")) as database, database:
         database.execute("update dimensions set team = '=1+1' where team = 'support'")
     monkeypatch.setenv("BREAKEVEN_HOME", str(tmp_path / "named"))

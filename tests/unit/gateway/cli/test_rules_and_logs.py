@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import typer
 from typer.testing import CliRunner
 
 from gateway.cli import build
-from gateway.cli.demo_month import write_demo_month
 from gateway.cli.state import open_state
 from gateway.config.home import Home
 from gateway.errors import ConfigurationError, NotFound
@@ -19,19 +17,7 @@ from gateway.rulebook.service import text_version
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.stores import Adjustment
 
-NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    month = asyncio.run(write_demo_month(Home(tmp_path_factory.mktemp("cli")), now=NOW, requests=60))
-    assert month is not None
-    return month.home.root
-
-
-@pytest.fixture(autouse=True)
-def _use(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BREAKEVEN_HOME", str(home))
+pytestmark = pytest.mark.usefixtures("month")
 
 
 def run(*words: str) -> str:
@@ -44,7 +30,7 @@ def active() -> str:
     return next(row["version"] for row in json.loads(run("rules", "list", "--json")) if row["is_active"])
 
 
-def test_apply_activate_and_roll_back(home: Path, tmp_path: Path) -> None:
+def test_apply_activate_and_roll_back(month: Path, tmp_path: Path) -> None:
     before = active()
     file = tmp_path / "edited.yaml"
     file.write_text(run("rules", "show") + "# edited\n")
@@ -56,7 +42,7 @@ def test_apply_activate_and_roll_back(home: Path, tmp_path: Path) -> None:
     assert before in said
     assert "No gateway has been started here yet." in said
     assert active() == applied["version"]
-    Home(home).address_file.write_text("http://127.0.0.1:9\n")
+    Home(month).address_file.write_text("http://127.0.0.1:9\n")
     assert "No gateway answers at http://127.0.0.1:9" in run("rules", "rollback")
     assert active() == before
 

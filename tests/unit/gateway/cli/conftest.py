@@ -1,0 +1,34 @@
+"""The demonstration's month, written once for all commands that read it."""
+
+import asyncio
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.demo_month import write_demo_month
+from gateway.config.home import Home
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+@pytest.fixture(scope="session")
+def written_month(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its home, for nobody to change."""
+    month = asyncio.run(write_demo_month(Home(tmp_path_factory.mktemp("month")), now=NOW, requests=120))
+    assert month is not None
+    return month.home.root
+
+
+@pytest.fixture(scope="module")
+def month_home(written_month: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that a module's tests may change."""
+    return Path(shutil.copytree(written_month, tmp_path_factory.mktemp("home") / "demo"))
+
+
+@pytest.fixture
+def month(month_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home that commands find."""
+    monkeypatch.setenv("BREAKEVEN_HOME", str(month_home))
+    return month_home
