@@ -1,10 +1,8 @@
 """The finance commands over a made-up month: files, forecasts, what-ifs and reconciliation, as a user types them."""
 
-import asyncio
 import csv
 import io
 import json
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -12,25 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import build
-from gateway.cli.demo_month import write_demo_month
 from gateway.cli.reconcile import Booked, cells, said_of
-from gateway.config.home import Home
 from gateway.errors import ConfigurationError, InvalidRequest, StateError
 
 PERIOD = ("--from", "2026-10-20", "--to", "2026-11-20")
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = Home(tmp_path_factory.mktemp("home"))
-    month = asyncio.run(write_demo_month(home, now=datetime(2026, 11, 20, 12, tzinfo=UTC), requests=200))
-    assert month is not None
-    return month.home.root
-
-
-@pytest.fixture(autouse=True)
-def _home(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BREAKEVEN_HOME", str(root))
+pytestmark = pytest.mark.usefixtures("month")
 
 
 def run(command: str, *words: str, exit_code: int = 0) -> str:
