@@ -59,6 +59,6 @@ def reuse_of(turns: Turns, known: Sequence[Prefix], tool_tokens: int, tool_choic
     )
 
 
-def prefixes(turns: Turns) -> tuple[Prefix, ...]:
+def prefixes(turns: Turns, tools: Sequence[msgspec.Raw]) -> tuple[Prefix, ...]:
     """By which its next turn will be recognised."""
-    return prefixes_of(turns, [len(text) // 4 + 4 for _, text in turns])
+    return prefixes_of(turns, [len(text) // 4 + 4 for _, text in turns], [bytes(tool) for tool in tools])

@@ -149,7 +149,7 @@ def _view_chat(body: ChatBody) -> RequestView:
         input_tokens=estimate_tokens(texts) + 4 * len(turns) + tool_tokens + images * TOKENS_PER_IMAGE,
         image_bytes=images_length,
         is_open_ended=has_files,
-        prefixes=(known := prefixes(turns)),
+        prefixes=(known := prefixes(turns, tools)),
         reuse=reuse_of(turns, known, tool_tokens, bytes(body.tool_choice)),
     )
 
@@ -216,7 +216,7 @@ def _view_responses(body: ResponsesBody) -> RequestView:
         + images * TOKENS_PER_IMAGE,
         image_bytes=image_bytes(parts),
         is_open_ended=is_open_ended(parts) or any((body.previous_response_id, body.conversation, body.prompt)),
-        prefixes=(known := prefixes(turns)),
+        prefixes=(known := prefixes(turns, tools)),
         reuse=reuse_of(turns, known, tool_tokens, bytes(body.tool_choice)),
     )
 
@@ -256,7 +256,7 @@ def _view_messages(body: CountBody) -> RequestView:
         + images * TOKENS_PER_IMAGE,
         image_bytes=image_bytes_of_blocks(blocks),
         is_open_ended=any(is_media(block) and block.type == "document" for block in blocks),
-        prefixes=prefixes(turns),
+        prefixes=prefixes(turns, tools),
     )
 
 

@@ -10,11 +10,16 @@ Prefix = tuple[bytes, int]
 """The fingerprint of the first so many turns, and about how many tokens they are."""
 
 
-def prefixes_of(turns: Iterable[tuple[str, str]], tokens: Iterable[int]) -> tuple[Prefix, ...]:
+def prefixes_of(
+    turns: Iterable[tuple[str, str]], tokens: Iterable[int], tools: Iterable[bytes] = ()
+) -> tuple[Prefix, ...]:
     """One for the first turn, which conversations share where it is a system prompt, and one for each of the last
-    turns; shortest first. `tokens` are those of each turn."""
+    turns; shortest first. `tokens` are those of each turn. `tools` stand before all of them in every provider's prompt:
+    with others, nothing of it is the same."""
     found: list[Prefix] = []
     so_far, total = blake2b(digest_size=16), 0
+    for tool in tools:
+        so_far.update(tool)
     for (role, text), count in zip(turns, tokens, strict=True):
         encoded = text.encode("utf-8", "surrogatepass")
         so_far.update(f"{role}\0{len(encoded)}\0".encode("utf-8", "surrogatepass"))

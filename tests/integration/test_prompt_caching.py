@@ -114,12 +114,14 @@ def turn(number: int) -> list[dict[str, Any]]:
     ]
 
 
-async def converse(at: Shop, *, first: str = "", seconds: float = 20.0) -> None:
-    """`first` stands before the system prompt, and may have a place for the number of the turn."""
+async def converse(at: Shop, *, first: str = "", seconds: float = 20.0, turns_tools: bool = False) -> None:
+    """`first` stands before the system prompt, and may have a place for the number of the turn; `turns_tools`: each
+    turn has other tools."""
     said: list[dict[str, Any]] = [{"role": "user", "content": "What of number 1?"}]
     for number in range(1, TURNS + 1):
         system = {"role": "system", "content": first.format(number) + SYSTEM["content"]}
-        await at.ask([system, *said], tools=TOOLS)
+        other = {"type": "function", "function": {"name": f"only_{number}"}}
+        await at.ask([system, *said], tools=[other, *TOOLS] if turns_tools else TOOLS)
         said += turn(number)
         at.cache.now += seconds
 
@@ -148,10 +150,12 @@ async def test_a_conversation_of_twelve_turns_with_tools_costs_a_quarter() -> No
         assert again.decision == entry.intent.decision
 
 
-async def test_a_prompt_that_begins_anew_each_time_is_marked_once() -> None:
-    """The time of day in a system prompt: every mark would cost a quarter of the prompt, and nothing is ever read."""
+@pytest.mark.parametrize("changing", [{"first": "It is {:02}:00. "}, {"turns_tools": True}])
+async def test_a_prompt_that_begins_anew_each_time_is_marked_once(changing: dict[str, Any]) -> None:
+    """The time of day in a system prompt, tools that are others: every mark would cost a quarter of the
+    prompt, and nothing is ever read."""
     async with shop(is_auto=True) as at:
-        await converse(at, first="It is {:02}:00. ")
+        await converse(at, **changing)
         assert [at.marks(number) for number in range(TURNS)] == [3, *[0] * (TURNS - 1)]
         assert tokens(at.entries)[1] == 0
 

@@ -79,3 +79,10 @@ def test_roles_and_borders_count() -> None:
     assert one[-1] != prefixes([("user", "a"), ("user", "bc")])[-1]
     assert one[-1] != prefixes([("user", "ab"), ("assistant", "c")])[-1]
     assert prefixes([("user", "\ud800")])
+
+
+def test_with_other_tools_before_it_no_beginning_is_the_same() -> None:
+    plain, one, other = (prefixes_of(TURNS, (1, 1), tools) for tools in ((), (b'{"name":"f"}',), (b'{"name":"g"}',)))
+    assert not {mark for mark, _ in plain} & {mark for mark, _ in one}
+    assert not {mark for mark, _ in one} & {mark for mark, _ in other}
+    assert prefixes_of(TURNS, (1, 1), [b'{"name":"f"}']) == one
