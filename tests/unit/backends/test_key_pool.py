@@ -7,16 +7,9 @@ from backends.errors import RateLimited, UpstreamUnavailable
 from backends.key_pool import KeyLimits, KeyPool, PooledKey
 from backends.protocol import Call
 from backends.scripted import Outcome, ScriptedBackend, follow
+from tests.hand_clock import HandClock
 
 CALL = Call("chat.completions", "m", b"{}", False, "r-1")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def make_key(label: str, *outcomes: Outcome, requests: int | None = None, concurrent: int | None = None) -> PooledKey:
@@ -36,7 +29,7 @@ async def ask(pool: KeyPool) -> None:
 
 async def test_work_is_spread_by_room() -> None:
     keys = [make_key("a", requests=4), make_key("b", requests=8)]
-    pool = KeyPool("pool", keys, clock=Clock())
+    pool = KeyPool("pool", keys, clock=HandClock())
     for _ in range(12):
         await ask(pool)
     assert used(*keys) == [4, 8]
@@ -47,14 +40,14 @@ async def test_work_is_spread_by_room() -> None:
 
 
 async def test_the_key_with_the_larger_part_left_is_first_and_of_equals_the_one_used_less() -> None:
-    pool = KeyPool("pool", [make_key("a", requests=4), make_key("b", requests=8)], clock=Clock())
+    pool = KeyPool("pool", [make_key("a", requests=4), make_key("b", requests=8)], clock=HandClock())
     for expected in (["a", "b"], ["b", "a"], ["b", "a"], ["a", "b"]):
         assert pool.labels_by_room() == expected
         await ask(pool)
 
 
 async def test_the_window_slides() -> None:
-    clock = Clock()
+    clock = HandClock()
     pool = KeyPool("pool", [make_key("a", requests=1)], clock=clock)
     await ask(pool)
     clock.now += 59
@@ -67,7 +60,7 @@ async def test_the_window_slides() -> None:
 
 async def test_slots_come_back_when_a_reply_is_closed_once() -> None:
     key = make_key("a", concurrent=1)
-    pool = KeyPool("pool", [key], clock=Clock())
+    pool = KeyPool("pool", [key], clock=HandClock())
     reply = await pool.open(CALL)
     with pytest.raises(RateLimited):
         await pool.open(CALL)
@@ -79,7 +72,7 @@ async def test_slots_come_back_when_a_reply_is_closed_once() -> None:
 
 async def test_the_caller_may_say_which_key_and_a_full_one_is_not_called() -> None:
     keys = [make_key("a", concurrent=1), make_key("b")]
-    pool = KeyPool("pool", keys, clock=Clock())
+    pool = KeyPool("pool", keys, clock=HandClock())
     assert pool.labels() == ("a", "b")
     held = await pool.open(replace(CALL, key="a"))
     assert pool.labels_by_room() == ["b"]
@@ -91,7 +84,7 @@ async def test_the_caller_may_say_which_key_and_a_full_one_is_not_called() -> No
 
 
 async def test_all_full_names_the_one_that_is_free_soonest() -> None:
-    clock = Clock()
+    clock = HandClock()
     pool = KeyPool("pool", [make_key("a", requests=1), make_key("b", requests=1)], clock=clock)
     await ask(pool)
     clock.now += 10
@@ -102,7 +95,7 @@ async def test_all_full_names_the_one_that_is_free_soonest() -> None:
 
 async def test_a_failed_call_gives_its_slot_back() -> None:
     key = make_key("a", Outcome(fault="unavailable"), Outcome())
-    pool = KeyPool("pool", [key], clock=Clock())
+    pool = KeyPool("pool", [key], clock=HandClock())
     with pytest.raises(UpstreamUnavailable):
         await ask(pool)
     assert key.under_way == 0

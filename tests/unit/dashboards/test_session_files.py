@@ -4,18 +4,11 @@ from pathlib import Path
 
 from dashboards.session_files import SessionFiles
 from dashboards.sessions import IDLE_SECONDS, LONGEST_SECONDS, Sessions
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_790_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.hand_clock import HandClock
 
 
 def test_a_restart_signs_nobody_out(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = HandClock()
     secret, session = Sessions(clock, SessionFiles(tmp_path)).start(
         "bk-secret", "ann", "owner", frozenset({"a", "b"}), key_id="key_1"
     )
@@ -24,14 +17,14 @@ def test_a_restart_signs_nobody_out(tmp_path: Path) -> None:
 
 
 def test_signing_out_is_for_good(tmp_path: Path) -> None:
-    sessions = Sessions(Clock(), SessionFiles(tmp_path))
+    sessions = Sessions(HandClock(), SessionFiles(tmp_path))
     secret, _ = sessions.start("bk-secret", "ann", "owner", frozenset())
     sessions.end(secret)
-    assert Sessions(Clock(), SessionFiles(tmp_path)).find(secret) is None
+    assert Sessions(HandClock(), SessionFiles(tmp_path)).find(secret) is None
 
 
 def test_idle_and_old_sessions_stay_over_after_a_restart(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = HandClock()
     sessions = Sessions(clock, SessionFiles(tmp_path))
     idle, _ = sessions.start("k", "ann", "owner", frozenset())
     busy, _ = sessions.start("k", "ann", "owner", frozenset())
@@ -49,12 +42,12 @@ def test_idle_and_old_sessions_stay_over_after_a_restart(tmp_path: Path) -> None
 
 def test_the_files_give_nothing_away(tmp_path: Path) -> None:
     files = SessionFiles(tmp_path)
-    secret, _ = Sessions(Clock(), files).start("bk-secret", "ann", "owner", frozenset({"rules.write"}))
+    secret, _ = Sessions(HandClock(), files).start("bk-secret", "ann", "owner", frozenset({"rules.write"}))
     [file] = tmp_path.iterdir()
     assert file.stat().st_mode & 0o077 == 0
     for hidden in (b"bk-secret", b"ann", b"rules.write", secret.encode()):
         assert hidden not in file.read_bytes()
     assert secret not in file.name
     file.write_bytes(file.read_bytes()[:-4] + b"AAAA")
-    assert Sessions(Clock(), files).find(secret) is None
-    assert Sessions(Clock(), files).find("../../etc/passwd") is None
+    assert Sessions(HandClock(), files).find(secret) is None
+    assert Sessions(HandClock(), files).find("../../etc/passwd") is None

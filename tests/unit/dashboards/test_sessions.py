@@ -1,14 +1,7 @@
 """Sessions end when they should, and guessing gets slower."""
 
 from dashboards.sessions import IDLE_SECONDS, LONGEST_SECONDS, FormTokens, Sessions, SignInLimit
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.hand_clock import HandClock
 
 
 def start(sessions: Sessions) -> str:
@@ -16,7 +9,7 @@ def start(sessions: Sessions) -> str:
 
 
 def test_a_session_is_found_by_its_secret_alone() -> None:
-    sessions = Sessions(Clock())
+    sessions = Sessions(HandClock())
     secret = start(sessions)
     found = sessions.find(secret)
     assert found is not None
@@ -27,7 +20,7 @@ def test_a_session_is_found_by_its_secret_alone() -> None:
 
 
 def test_it_ends_when_idle_when_old_and_when_told() -> None:
-    clock = Clock()
+    clock = HandClock()
     sessions = Sessions(clock)
     idle = start(sessions)
     clock.now += IDLE_SECONDS + 1
@@ -44,7 +37,7 @@ def test_it_ends_when_idle_when_old_and_when_told() -> None:
 
 
 def test_a_clock_that_is_put_back_far_makes_no_session_longer_and_a_little_ends_none() -> None:
-    clock = Clock()
+    clock = HandClock()
     sessions = Sessions(clock)
     one = start(sessions)
     clock.now -= 3600
@@ -54,7 +47,7 @@ def test_a_clock_that_is_put_back_far_makes_no_session_longer_and_a_little_ends_
 
 
 def test_to_ask_whether_it_is_good_does_not_prolong_it() -> None:
-    clock = Clock()
+    clock = HandClock()
     sessions = Sessions(clock)
     open_page = start(sessions)
     for _ in range(2):
@@ -68,7 +61,7 @@ def test_to_ask_whether_it_is_good_does_not_prolong_it() -> None:
 
 
 def test_there_are_never_more_than_the_limit() -> None:
-    clock = Clock()
+    clock = HandClock()
     sessions = Sessions(clock, most=50)
     first = start(sessions)
     others: list[str] = []
@@ -85,7 +78,7 @@ def test_there_are_never_more_than_the_limit() -> None:
 
 
 def test_each_wrong_key_after_five_doubles_the_wait() -> None:
-    clock = Clock()
+    clock = HandClock()
     limit = SignInLimit(clock)
     waits: list[float] = []
     for _ in range(8):
@@ -99,7 +92,7 @@ def test_each_wrong_key_after_five_doubles_the_wait() -> None:
 
 
 def test_of_too_many_addresses_the_one_that_failed_longest_ago_is_forgotten() -> None:
-    limit = SignInLimit(Clock(), most=2)
+    limit = SignInLimit(HandClock(), most=2)
     for address in ("1.1.1.1", "2.2.2.2", "1.1.1.1", "3.3.3.3"):
         for _ in range(5):
             limit.failed(address)

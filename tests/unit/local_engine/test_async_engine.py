@@ -17,21 +17,13 @@ from local_engine.metrics import EngineMetrics
 from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Batch
 from local_engine.server.serving import stop_when_told
+from tests.hand_clock import HandClock
 from tests.unit.local_engine.scripted import AheadStep, AheadSteps, SlotRunner, expected_answer
 from tests.unit.local_engine.test_scheduler import make_core
 
 
-class Clock:
-    """Seconds that pass when told to."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def make_engine(
-    *, clock: Clock | None = None, runner: SlotRunner | None = None, steps: AheadSteps | None = None
+    *, clock: HandClock | None = None, runner: SlotRunner | None = None, steps: AheadSteps | None = None
 ) -> AsyncEngine:
     core, kv_cache = make_core(
         blocks=24,
@@ -50,7 +42,7 @@ def make_engine(
         max_running_requests=4,
         max_waiting_requests=8,
         stall_seconds=5.0,
-        clock=clock or Clock(),
+        clock=clock or HandClock(0.0),
     )
 
 
@@ -115,7 +107,7 @@ async def test_a_full_engine_refuses_and_says_when_to_come_back() -> None:
 
 async def test_in_a_burst_who_comes_late_hears_how_long_the_first_have_waited() -> None:
     """Nobody has ended yet who would tell how long a place takes: it said one second, however long that was so."""
-    clock = Clock()
+    clock = HandClock(0.0)
     engine = make_engine(clock=clock)  # whose steps are not started: all wait
     waiting = [asyncio.create_task(collect(engine, [1], 1)) for _ in range(12)]
     await asyncio.sleep(0)
@@ -163,7 +155,7 @@ class StuckRunner(SlotRunner):
 
 
 async def test_health_goes_red_while_a_step_hangs_and_green_again_after() -> None:
-    clock, runner = Clock(), StuckRunner()
+    clock, runner = HandClock(0.0), StuckRunner()
     engine = make_engine(clock=clock, runner=runner)
     engine.start()
     client = asyncio.create_task(collect(engine, [1, 2], 3))

@@ -15,6 +15,7 @@ from gateway.limits.counters import Booked, Rate, budget_account
 from gateway.limits.local_counters import LocalCounters
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import Rates, window_end, window_id
+from tests.hand_clock import HandClock
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 SECOND_US = 1_000_000
@@ -22,18 +23,10 @@ NOW_US = 1_795_000_000 * SECOND_US
 MONTH = window_id("month", NOW_US)
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def admission(
-    *, shared: SharedLimits | None = None, clock: Clock | None = None, wait_seconds: float = 0.0, **limits: object
+    *, shared: SharedLimits | None = None, clock: HandClock | None = None, wait_seconds: float = 0.0, **limits: object
 ) -> Admission:
-    clock = clock or Clock()
+    clock = clock or HandClock()
     return Admission(
         limits={"k": parse_limits(limits)},
         shared=shared or SharedLimits(),
@@ -55,7 +48,7 @@ async def test_no_limits_means_no_limit() -> None:
 
 
 async def test_requests_per_minute_refill_and_say_when() -> None:
-    clock = Clock()
+    clock = HandClock()
     limited = admission(requests_per_minute=60, clock=clock)
     for _ in range(60):
         await limited.admit("k", tokens=1)
@@ -71,7 +64,7 @@ async def test_what_is_left_of_the_rates_is_told() -> None:
     limited = Admission(
         limits={"k": parse_limits({"requests_per_minute": 60, "tokens_per_minute": 1000})},
         shared=SharedLimits(teams={"red": Rates(requests_per_minute=3)}),
-        treasury=Treasury(LocalCounters(clock=Clock())),
+        treasury=Treasury(LocalCounters(clock=HandClock())),
     )
     assert await limited.admit("k", team="red", tokens=100) == {
         "x-ratelimit-limit-requests": "3",
@@ -85,7 +78,7 @@ async def test_what_is_left_of_the_rates_is_told() -> None:
 
 
 async def test_a_refused_request_takes_no_rate() -> None:
-    clock = Clock()
+    clock = HandClock()
     limited = admission(requests_per_minute=10, tokens_per_minute=100, clock=clock)
     await limited.admit("k", tokens=100)
     for _ in range(50):
@@ -96,7 +89,7 @@ async def test_a_refused_request_takes_no_rate() -> None:
 
 
 async def test_a_request_above_the_whole_rate_needs_a_full_bucket_and_is_not_refused_for_ever() -> None:
-    clock = Clock()
+    clock = HandClock()
     limited = admission(tokens_per_minute=100, clock=clock)
     await limited.admit("k", tokens=500)
     clock.now += 60
@@ -336,7 +329,7 @@ def test_broken_limits_are_errors(stored: dict[str, Any]) -> None:
 
 
 async def test_a_process_that_shares_its_rates_gets_its_part() -> None:
-    clock = Clock()
+    clock = HandClock()
     counters = LocalCounters(clock=clock, share=lambda: 4)
     rate = Rate("key:k:requests", 1, 60)
     taken = 0
