@@ -1,7 +1,6 @@
 """Adapter for Anthropic's Messages API: chats are translated, calls in its own format pass through untouched."""
 
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -18,7 +17,6 @@ from backends.formats.json_objects import decode_object
 from backends.formats.json_splice import NotAnObject, find_members, splice
 from backends.formats.past_thinking import UNSIGNED_MARK, without_unsigned
 from backends.formats.usage_wire import MalformedUsage, token_count
-from backends.http.client import HttpClient
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
 from backends.protocol import VENDOR_HEADERS, BackendHealth, Call, Chunk, Operation, Reply
 from backends.usage import Usage
@@ -44,11 +42,9 @@ class AnthropicBackend(HttpBackend):
         *,
         provider: str = "anthropic",
         extra_headers: Mapping[str, str] | None = None,
-        client: HttpClient | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         headers = {"anthropic-version": API_VERSION} | ({"x-api-key": api_key} if api_key else {})
-        super().__init__(name, base_url, headers, extra_headers=extra_headers, client=client, now=now)
+        super().__init__(name, base_url, headers, extra_headers=extra_headers)
         self.provider = provider
 
     async def open(self, call: Call) -> Reply:

@@ -1,14 +1,12 @@
 """Adapter for Gemini's generateContent API; chat calls only, translated."""
 
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from functools import partial
 from urllib.parse import quote
 
 from backends.formats.chat_fields import untranslatable
 from backends.formats.chat_view import parse_chat
 from backends.formats.gemini import GeminiStreamReader, build_content_body, openai_error, read_content
-from backends.http.client import HttpClient
 from backends.http.errors import google_status
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
 from backends.protocol import BackendHealth, Call, Reply
@@ -25,11 +23,9 @@ class GeminiBackend(HttpBackend):
         *,
         provider: str = "gemini",
         extra_headers: Mapping[str, str] | None = None,
-        client: HttpClient | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         headers = {"x-goog-api-key": api_key} if api_key else {}
-        super().__init__(name, base_url, headers, extra_headers=extra_headers, client=client, now=now)
+        super().__init__(name, base_url, headers, extra_headers=extra_headers)
         self.provider = provider
 
     async def open(self, call: Call) -> Reply:

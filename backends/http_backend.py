@@ -51,8 +51,8 @@ class Exchange(msgspec.Struct, frozen=True):
 class HttpBackend:
     """Base of the adapters over HTTP, at one base URL with the same headers on every call.
 
-    `extra_headers` win over `headers`; `now` is only read to make sense of a Retry-After given as a date. Raises
-    ValueError for a base URL that is not plain http(s), or a key or header that cannot stand in a header.
+    `extra_headers` win over `headers`. Raises ValueError for a base URL that is not plain http(s), or a key or header
+    that cannot stand in a header.
     """
 
     is_simulated = False
@@ -65,18 +65,19 @@ class HttpBackend:
         *,
         extra_headers: Mapping[str, str] | None = None,
         client: HttpClient | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._name = name
         self._base_url = check_base_url(base_url)
         extra = {key.lower(): value for key, value in (extra_headers or {}).items()}
         self._headers = checked_headers({"content-type": "application/json", **headers, **extra})
         self._client: HttpClient = client or Http1Client(name)
-        self._now = now
 
     @property
     def name(self) -> str:
         return self._name
+
+    def _now(self) -> datetime:
+        return datetime.now(UTC)
 
     async def aclose(self) -> None:
         await self._client.aclose()

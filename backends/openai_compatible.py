@@ -1,7 +1,6 @@
 """Adapter for everything that speaks OpenAI's wire format: OpenAI, our engine, vLLM, SGLang, Ollama, DeepSeek, ..."""
 
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from functools import partial
 from typing import Final, Literal
 
@@ -71,11 +70,10 @@ class OpenAICompatibleBackend(HttpBackend):
         health_from: HealthSource = "models",
         max_running: int | None = None,
         client: HttpClient | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         headers = {"accept": "application/json, text/event-stream"}
         headers |= {"authorization": f"Bearer {api_key}"} if api_key else {}
-        super().__init__(name, base_url, headers, extra_headers=extra_headers, client=client, now=now)
+        super().__init__(name, base_url, headers, extra_headers=extra_headers, client=client)
         self.provider = provider or name
         self._urls = {operation: join_url(base_url, path) for operation, path in paths.items()}
         self._dialect = dialect
