@@ -20,6 +20,7 @@ Cell = str | Decimal | int | float | bool | datetime | date | None
 Format = Literal["csv", "parquet"]
 PLACES: Mapping[Kind, int] = {"decimal": 12, "price": 24}
 DIGITS = 38
+LEAST_PLACES = 6
 MEDIA_TYPES: Mapping[Format, str] = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\r", "\n")
 """The wide ones too: Excel takes what East Asian keyboards write for an operator."""
@@ -107,10 +108,19 @@ def cell_text(value: Cell) -> str:
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if isinstance(value, Decimal):
-        return plain(value)
+        return _unmistakable(plain(value))
+    if isinstance(value, float):
+        return _unmistakable(str(value))
     if isinstance(value, str) and value.startswith(FORMULA_STARTS):
         return f"'{value}"
     return str(value)
+
+
+def _unmistakable(number: str) -> str:
+    """With six places at least: a spreadsheet that writes decimals with a comma takes 0.072 for 72, and 2.5 for a day.
+    What has six it leaves as text, all of a column: a sum that leaves some out cannot be told from a right one."""
+    whole, _, places = number.partition(".")
+    return f"{whole}.{places:0<{LEAST_PLACES}}" if whole.lstrip("-").isdecimal() and "e" not in places else number
 
 
 def plain(value: Decimal) -> str:

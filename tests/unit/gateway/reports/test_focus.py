@@ -13,7 +13,7 @@ import pytest
 from gateway.money import usd
 from gateway.reports.focus import Capacity, Period, focus_table
 from gateway.reports.focus_columns import COLUMNS, GROUP_BY
-from gateway.reports.tables import Cell, Format, ReportTable, apportion, encode, file_of
+from gateway.reports.tables import Cell, Format, ReportTable, apportion, cell_text, encode, file_of
 from gateway.sums import Dimension, Sums
 
 PERIOD = Period(datetime(2026, 1, 30, 12, tzinfo=UTC), datetime(2026, 2, 2, tzinfo=UTC))
@@ -332,6 +332,24 @@ def test_a_file_without_a_page_has_its_columns() -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="Parquet needs pyarrow: pip install 'breakeven[reports]'")
     read = parquet.read_table(io.BytesIO(file_of(COLUMNS, "parquet").end()))
     assert (read.num_rows, read.schema.names) == (0, [column.name for column in COLUMNS])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Decimal("0.072"), "0.072000"),
+        (Decimal("-1234.567"), "-1234.567000"),
+        (Decimal("2.5"), "2.500000"),
+        (Decimal(3), "3.000000"),
+        (Decimal("0.000000000005"), "0.000000000005"),
+        (0.5, "0.500000"),
+        (1.5e-07, "1.5e-07"),
+        (1000, "1000"),
+    ],
+)
+def test_a_spreadsheet_that_writes_decimals_with_a_comma_takes_none_for_another_number(value: Cell, text: str) -> None:
+    """It read 0.072 as 72, and three such cells of a column of fractions were its whole sum."""
+    assert cell_text(value) == text
 
 
 def test_no_cell_becomes_a_formula_of_a_spreadsheet() -> None:
