@@ -212,7 +212,7 @@ class BreakEvenQuery(PeriodQuery):
     replicas: int | None = Field(default=None, ge=1, le=100)
     hosted_model: str | None = Field(default=None, max_length=120)
     hosted_price_factor: float = Field(default=1.0, gt=0, le=100)
-    volume_factor: float = Field(default=1.0, gt=0, le=10_000)
+    volume_factor: float = Field(default=1.0, ge=1e-6, le=10_000)
     fixed_usd_per_month: float | None = Field(default=None, ge=0, le=10_000_000)
     purchase_usd: float | None = Field(default=None, gt=0, le=100_000_000)
     yearly_price_factor: float = Field(default=1.0, gt=0, le=10)

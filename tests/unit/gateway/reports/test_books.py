@@ -5,6 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from gateway.cli.demo_month import write_demo_month
 from gateway.config.home import Home
@@ -267,3 +268,9 @@ async def test_a_made_up_request_was_answered_when_its_first_token_came(month: M
         first, last = entry.time_to_first_token_seconds, entry.attempts[-1]
         if first is not None:
             assert last.started_after_seconds + last.lasted_seconds == pytest.approx(first, abs=0.25)
+
+
+def test_a_volume_of_nearly_nothing_is_refused() -> None:
+    """1e-308 of the traffic cost infinitely much a request: a bare 500."""
+    with pytest.raises(ValidationError, match="greater than or equal to"):
+        BreakEvenQuery(volume_factor=1e-308)
