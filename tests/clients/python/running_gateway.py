@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import httpx
-
 TEXT = "Paris is the capital of France."
 MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
 
@@ -13,7 +11,6 @@ class Gateway:
     """`poor_key` has a budget that no request fits into."""
 
     url: str
-    provider_url: str
     key: str
     owner_key: str
     poor_key: str
@@ -22,7 +19,3 @@ class Gateway:
     @property
     def base_url(self) -> str:
         return f"{self.url}/v1"
-
-    def provider_calls(self) -> int:
-        """How many requests reached the provider so far, over all its paths."""
-        return sum(httpx.get(f"{self.provider_url}/calls", timeout=300).json().values())

@@ -61,8 +61,7 @@ async def serve(provider: Provider) -> None:
                     "key": await _create_key(client, port, "clients"),
                     "poor_key": await _create_key(client, port, "poor", budget_usd="0.000000001"),
                 }
-            urls = {"url": f"http://127.0.0.1:{port}", "provider_url": f"http://127.0.0.1:{provider_port}"}
-            print(json.dumps({**urls, **keys, "model": MODEL}), flush=True)
+            print(json.dumps({"url": f"http://127.0.0.1:{port}", **keys, "model": MODEL}), flush=True)
             await asyncio.to_thread(sys.stdin.read)
         finally:
             if process.returncode is None:

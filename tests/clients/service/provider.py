@@ -21,25 +21,19 @@ USAGE = {
 
 
 class Provider:
-    """`calls` counts what arrived at each path. A stream waits before its first word, and before each other one."""
+    """A stream waits before its first word, and before each other one."""
 
     def __init__(self, *, first_word_seconds: float = 0.0, word_seconds: float = 0.0) -> None:
         self._first_word_seconds = first_word_seconds
         self._word_seconds = word_seconds
-        self.calls: dict[str, int] = {}
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=64 << 20)
-        app.router.add_get("/calls", self._show_calls)
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/completions", self._complete)
         app.router.add_post("/v1/embeddings", self._embed)
         return app
-
-    async def _show_calls(self, request: web.Request) -> web.Response:
-        del request
-        return web.json_response(self.calls)
 
     async def _models(self, request: web.Request) -> web.Response:
         del request
@@ -95,7 +89,6 @@ class Provider:
         return response
 
     async def _received(self, request: web.Request) -> Json:
-        self.calls[request.path] = self.calls.get(request.path, 0) + 1
         return msgspec.json.decode(await request.read(), type=Json)
 
 

@@ -5,6 +5,7 @@ import contextlib
 import os
 import socket
 import sqlite3
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -37,6 +38,26 @@ def found(home: Home) -> dict[str, Finding]:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return {one.name: one for one in examine(home, f"http://127.0.0.1:{taken.getsockname()[1]}")}
+
+
+def found_beside(home: Home, answer: Callable[[str], bytes], *, status: int = 200) -> dict[str, Finding]:
+    """Beside a gateway that answers so to each path."""
+
+    class Gateway(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(answer(self.path))
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """Nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Gateway) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            return {one.name: one for one in examine(home, f"http://127.0.0.1:{server.server_port}")}
+        finally:
+            server.shutdown()
 
 
 def test_before_the_first_start_only_the_gateway_is_missing(home: Home) -> None:
@@ -247,19 +268,7 @@ def test_a_gateway_that_is_not_ready_is_not_to_be_started_again(home: Home, monk
     """Nor is it asked through the proxy that leads to the rest of the world."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
 
-    class NotReady(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(503)
-            self.end_headers()
-            self.wfile.write(b'{"problems": ["no backend is up"]}')
-
-        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """Nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), NotReady) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        checks = {one.name: one for one in examine(home, f"http://127.0.0.1:{server.server_port}")}
-        server.shutdown()
+    checks = found_beside(home, lambda path: b'{"problems": ["no backend is up"]}', status=503)
     assert "is not ready: no backend is up" in checks["gateway"].detail
     assert "start it" not in str(checks["gateway"].fix)
 
@@ -273,19 +282,7 @@ def test_a_gateway_that_is_not_ready_is_not_to_be_started_again(home: Home, monk
     ],
 )
 def test_a_gateway_says_by_which_rules_it_decides(home: Home, answer: bytes, is_ok: bool, detail: str) -> None:
-    class Ready(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """Nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Ready) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        checks = {one.name: one for one in examine(home, f"http://127.0.0.1:{server.server_port}")}
-        server.shutdown()
+    checks = found_beside(home, lambda path: answer)
     assert checks["gateway"].is_ok is is_ok
     assert detail in checks["gateway"].detail
 
@@ -298,20 +295,6 @@ def test_an_alarm_of_any_worker_is_seen(home: Home) -> None:
         for worker in range(2)
     )
 
-    class Metrics(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(labelled if self.path == "/metrics" else b"{}")
-
-        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """Nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Metrics) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            checks = {one.name: one for one in examine(home, f"http://127.0.0.1:{server.server_port}")}
-        finally:
-            server.shutdown()
+    checks = found_beside(home, lambda path: labelled if path == "/metrics" else b"{}")
     assert "1 alarms (drift index 1.00)" in checks["classifier"].detail
     assert not checks["classifier"].is_ok
