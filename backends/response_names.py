@@ -15,7 +15,6 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 PREFIX: Final = "resp_bk_"
-SECRET_BYTES: Final = 64
 
 
 class Named(msgspec.Struct, frozen=True):

@@ -30,7 +30,6 @@ class Study:
     overflow_saving_usd: float
     queue_saving_usd: float
     simulated_saving_usd: float
-    simulated_all_hosted_usd: float
     expected_saving_of_simulated_arrivals_usd: float
     purchase: Purchase
     replaced_usd_per_month: float
@@ -63,7 +62,6 @@ def study_month() -> Study:
             load, usd_per_hour, 1, slots_per_replica=slots, wait_seconds=PROMISED_SECONDS - cold_prefill
         ),
         simulated_saving_usd=simulated.saving_usd,
-        simulated_all_hosted_usd=simulated.all_hosted_usd,
         expected_saving_of_simulated_arrivals_usd=simulated.all_hosted_usd / load.value_usd * (overflow + rent) - rent,
         purchase=purchase,
         replaced_usd_per_month=replaced,

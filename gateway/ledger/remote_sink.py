@@ -15,7 +15,6 @@ import msgspec
 from gateway.ledger.batch import Batch
 
 LENGTH = struct.Struct("<I")
-START_SECONDS = 60.0
 CHILD = "gateway.storage.sink_process"
 
 
