@@ -193,8 +193,9 @@ def _require_valid(rules: RulesService, text: str) -> RulesDocument:
     try:
         return rules.parse(text)
     except ConfigurationError as error:
-        where = f"line {error.line}: " if error.line else ""
-        raise InvalidRequest(f"{where}{error.field}: {error.problem}", param="text", code="invalid_rules") from error
+        parts = (f"line {error.line}" if error.line else "", error.field, error.problem)
+        said = ": ".join(part for part in parts if part)
+        raise InvalidRequest(said, param="text", code="invalid_rules") from error
 
 
 def _problem(problem: Problem) -> RulesProblem:

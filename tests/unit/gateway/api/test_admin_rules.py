@@ -59,6 +59,12 @@ async def test_activate_diff_and_roll_back() -> None:
     assert rig.applied[-1][1] == FIRST
 
 
+async def test_a_text_that_is_no_document_is_refused_at_its_line() -> None:
+    rig = await AdminRig().start()
+    refused = rig.ask("owner", "PUT", RULES, text="[]", expected_active=None).json()["error"]["message"]
+    assert refused == "line 1: must be named fields, each as `name: value`"
+
+
 async def test_replay_needs_a_valid_text_and_saves_nothing() -> None:
     rig = await rig_with_rules()
     assert rig.ask("viewer", "POST", f"{RULES}/replay", text="rules: []").status_code == 400
