@@ -102,16 +102,20 @@ def unawaited_output() -> Generator[None]:
     thread is to be had, they stay as they are."""
     open_standard_files()
     output, before = Output(), (sys.stdout, sys.stderr)
+    sys.stdout, sys.stderr = _standing_for(before[0], 1), _standing_for(before[1], 2)
     try:
-        output.start()
-        sys.stdout, sys.stderr = (_instead_of(stream, output) for stream in before)
-    except RuntimeError:
-        pass
-    try:
+        with contextlib.suppress(RuntimeError):
+            output.start()
+            sys.stdout, sys.stderr = _instead_of(sys.stdout, output), _instead_of(sys.stderr, output)
         yield
     finally:
         output.finish()
         sys.stdout, sys.stderr = before
+
+
+def _standing_for(stream: TextIO | None, descriptor: int) -> TextIO:
+    """Python has None for one that was closed when it began, and a server's loggers take no None."""
+    return stream if stream is not None else open(descriptor, "w", encoding="utf-8", closefd=False)
 
 
 def _instead_of(stream: TextIO, output: Output) -> TextIO:
@@ -119,7 +123,7 @@ def _instead_of(stream: TextIO, output: Output) -> TextIO:
     try:
         stream.flush()
         raw = _Unawaited(output, stream.fileno())
-    except (OSError, ValueError, AttributeError):  # Python has None for one that was closed when it began
+    except (OSError, ValueError, AttributeError):
         return stream
     return io.TextIOWrapper(raw, stream.encoding, stream.errors, write_through=True)  # pyright: ignore[reportArgumentType]
 
