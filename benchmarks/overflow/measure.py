@@ -49,8 +49,8 @@ class Reader:
 
     is_gone = False
 
-    def outlive(self) -> None:
-        return None
+    def outlive(self, seconds: float | None = None) -> None:
+        del seconds
 
     async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
         del status, content_type, headers
