@@ -68,6 +68,9 @@ OVERLAPS_SECONDS = 10.0
 SHADOWS_AT_STOP_SECONDS = 10.0
 BODIES_AT_STOP_SECONDS = 5.0
 BLIND = "keys and rules cannot be read from the database, the last known ones stay in force; the log says why"
+UNSHARED = (
+    "Redis cannot be used: keys with a budget are refused once what their worker holds is spent; the log says why"
+)
 UNSHIPPED = "the database takes no entries, and {:,} wait in the journal; the log says why"
 
 
@@ -208,6 +211,8 @@ class Gateway:
         warnings = self.rules.warnings() + self.pipeline.upstreams.warnings(self.pipeline.monotonic())
         if self.watch.is_blind:
             warnings.append(BLIND)
+        if self.budgets.is_down:
+            warnings.append(UNSHARED)
         if self.shipper.is_failing:
             warnings.append(UNSHIPPED.format(self.journal.unshipped_entries))
         return warnings

@@ -56,7 +56,8 @@ class BudgetKeeper:
         self._books = books
         self._busy_seconds = busy_seconds
         self._read_at = float("-inf")
-        self._is_down = False
+        self.is_down = False
+        """Whether the store that workers share could not be asked the last time."""
         self._is_unread = False
         self._has_read = False
 
@@ -81,16 +82,16 @@ class BudgetKeeper:
             read = await self._treasury.report()
             if await self._read_books(is_urgent=read == 0 or self._treasury.wants_reading.is_set()):
                 await self._treasury.report()
-            if self._is_down:
+            if self.is_down:
                 log.warning("budgets and rates are shared again")
-            self._is_down = False
+            self.is_down = False
             return True
         except CountersDown as error:
-            if not self._is_down:
+            if not self.is_down:
                 log.error(
                     "the store of budgets and rates is down (%s); leases are spent, then budgeted keys get 503", error
                 )
-            self._is_down = True
+            self.is_down = True
         except (DatabaseDown, TimeoutError) as error:
             why = str(error) or f"the database did not answer within {BOOKS_SECONDS:.0f} s"
             if not self._is_unread:

@@ -42,6 +42,8 @@ async def test_a_database_that_lost_its_tables_is_a_warning_and_models_are_serve
             await asyncio.sleep(0.05)
         assert any("keys and rules cannot be read" in warning for warning in gateway.warnings())
         assert not any("database" in problem for problem in gateway.problems())
+        gateway.budgets.is_down = True
+        assert any("Redis cannot be used: keys with a budget are refused" in warning for warning in gateway.warnings())
     finally:
         await end_tasks([watching])
         await gateway.stop()

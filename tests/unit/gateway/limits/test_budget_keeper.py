@@ -118,6 +118,10 @@ async def test_while_it_is_down_it_is_said_once(caplog: pytest.LogCaptureFixture
     for _ in range(3):
         await rig.keeper.step()
     assert caplog.text.count("leases are spent") == 1
+    assert rig.keeper.is_down
+    rig.counters.is_down = False
+    await rig.keeper.step()
+    assert not rig.keeper.is_down
 
 
 async def test_while_the_books_cannot_be_read_it_is_said_once_and_when_it_is_over(
