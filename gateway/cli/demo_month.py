@@ -91,12 +91,13 @@ async def write_demo_month(
     if (demo.root / "breakeven.db").exists():
         return None
     end = (now or datetime.now(UTC)).replace(minute=0, second=0, microsecond=0)
+    begin_us = _begin_us(end)
     _write_files(demo, end)
     deployment = load_deployment(demo, environ={})
     database = open_database(deployment.database_url)
     try:
         await migrate_engine(database)
-        keys = SqlKeyStore(database, demo.pepper())
+        keys = SqlKeyStore(database, demo.pepper(), now_us=lambda: begin_us)
         roles = {role: await keys.create(NewKey(f"demo-{role}", role), author=AUTHOR) for role in ROLES}
         teams: list[Team] = []
         app_key = ""
@@ -117,6 +118,10 @@ async def write_demo_month(
         await database.dispose()
     secrets = {role: secret for role, (_, secret) in roles.items()}
     return DemoMonth(demo, written, secrets["owner"], secrets["finance"], secrets["viewer"], app_key)
+
+
+def _begin_us(end: datetime) -> int:
+    return round((end - timedelta(days=DAYS)).timestamp()) * 1_000_000
 
 
 async def _set_budgets(database: AsyncEngine, end: datetime) -> None:
@@ -188,7 +193,7 @@ class _Snapshots:
 async def _rules_and_snapshots(deployment: Deployment, store: SqlRulesStore, end: datetime) -> _Snapshots:
     """Stricter rules for the first part of the month, then those of rules.yaml, activated on their day."""
     changes: list[tuple[int, RulesDocument, str]] = []
-    clock = [round((end - timedelta(days=DAYS)).timestamp()) * 1_000_000]
+    clock = [_begin_us(end)]
 
     def apply(document: RulesDocument, version: str) -> None:
         changes.append((clock[0], document, version))

@@ -1,0 +1,18 @@
+"""The month that `breakeven demo --month` makes up reads like one."""
+
+from itertools import pairwise
+from pathlib import Path
+
+from gateway.cli.state import open_state
+from gateway.instants import DAY_US
+from gateway.storage.sql.audit import SqlAuditLog
+from tests.unit.gateway.cli.conftest import NOW
+
+
+async def test_who_spends_was_there_before_and_the_audit_log_runs_forwards(month: Path) -> None:
+    begin_us = round(NOW.timestamp()) * 1_000_000 - 30 * DAY_US
+    async with open_state() as state:
+        assert {key.created_at_us for key in await state.keys.list()} == {begin_us}
+        log = await SqlAuditLog(state.database).page(before=None, limit=100)
+    assert len(log) > len({record.action for record in log}) > 3
+    assert all(later.at_us >= earlier.at_us for later, earlier in pairwise(log)), "newest first"
