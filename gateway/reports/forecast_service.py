@@ -27,9 +27,11 @@ from gateway.reports.forecast_views import (
 )
 from gateway.sums import Dimension, ReportStore
 
-CAUTION = (
+FEW_DAYS = (
     "So few days show no weekdays and no growth: of ten such intervals two to five miss what comes, where one should."
 )
+NOTHING_SPENT = "Nothing was spent in the days seen, so nothing is expected."
+MISSPELT = " If that is unlikely, look how the names asked for are spelt."
 
 
 class ForecastService:
@@ -61,13 +63,19 @@ class ForecastService:
             raise InvalidRequest(f"{error}.") from error
         return ForecastView(
             method=found.method,
-            caution=CAUTION if len(history.complete) < models.LEAST_DAYS_FOR_A_LEVEL else None,
+            caution=_caution(query, history, models.LEAST_DAYS_FOR_A_LEVEL),
             history=[DailyPoint(day=one.day, cost_usd=format_usd(one.cost_pico_usd)) for one in history.complete],
             days=[ForecastPoint(day=one.day, **_range(one.cost)) for one in found.days],
             **{f"total_{name}": text for name, text in _range(found.total).items()},
             month=MonthPoint(spent_usd=format_usd(month.spent_pico_usd), **_range(month.projected)),
             budget=None if budget is None else _budget(month),
         )
+
+
+def _caution(query: ForecastQuery, history: DailyHistory, enough_days: int) -> str | None:
+    if not (history.today_pico_usd or any(one.cost_pico_usd for one in history.complete)):
+        return NOTHING_SPENT + MISSPELT if query.filters() else NOTHING_SPENT
+    return FEW_DAYS if len(history.complete) < enough_days else None
 
 
 def _anomalies(history: Sequence[DailyCost]) -> Anomalies:

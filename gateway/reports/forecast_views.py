@@ -74,7 +74,7 @@ class BudgetOutlookPoint(MonthPoint):
 class ForecastView(BaseModel):
     """`method` says what the history was long enough for; `total_*` are of all days together, whose interval is not
     the sum of the days' intervals. `month` is the one under way, and the same with or without a `budget`. `caution`:
-    where an interval holds less often than it says."""
+    where an interval holds less often than it says, or nothing was spent."""
 
     method: str
     caution: str | None = None

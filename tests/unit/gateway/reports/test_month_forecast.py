@@ -63,6 +63,19 @@ async def test_an_interval_of_a_few_days_says_how_often_it_holds() -> None:
     assert enough.caution is None
 
 
+async def test_a_forecast_of_nothing_says_that_it_is_one() -> None:
+    class Nothing(Months):
+        async def sums(self, query: SumsQuery) -> Sequence[Sums]:
+            return []
+
+    asked = ForecastService(Nothing(), lambda: us(NOW))
+    misspelt, empty = await asked.forecast(ForecastQuery(team="serch")), await asked.forecast(ForecastQuery())
+    assert parse_usd(misspelt.total_high_usd) == 0
+    assert misspelt.caution is not None
+    assert "spelt" in misspelt.caution
+    assert empty.caution == "Nothing was spent in the days seen, so nothing is expected."
+
+
 @pytest.mark.parametrize("seen", [5, 15, 60], ids=["mean", "level", "weekdays"])
 def test_a_day_has_one_forecast_however_many_are_asked(seen: int) -> None:
     history = [DailyCost(day, COSTS[day]) for day in list(COSTS)[:seen]]
