@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gateway.ledger.disk import Disk, DiskFile
+from gateway.ledger.disk import ZEROS, Disk, DiskFile
 from gateway.ledger.record import Framing, Kind, Record
 
 READ_BYTES = 1 << 17
@@ -116,8 +116,7 @@ class Segments:
         The good bytes are written again because after a failed sync the kernel may show bytes that the disk never
         got. The rest is zeroed because a record of the lost tail could otherwise stand, whole, right behind a new one.
         """
-        tail = content[segment.end :]
-        lost = len(tail.rstrip(b"\0"))
+        lost = _end_of_bytes(content, segment.end) - segment.end
         if segment.end:
             segment.file.write(0, content[: segment.end])
         if lost:
@@ -224,3 +223,12 @@ class Segments:
         name = segment_name(epoch)
         self._disk.create(name, self._segment_bytes, is_urgent=self._is_spare_urgent)
         return Segment(epoch, self._disk.open(name))
+
+
+def _end_of_bytes(content: bytes, start: int) -> int:
+    """Behind the last byte that is not zero, `start` at the least. By large steps: `rstrip` takes a third of a second
+    for a segment that has just been begun."""
+    end = len(content)
+    while end - start >= len(ZEROS) and content[end - len(ZEROS) : end] == ZEROS:
+        end -= len(ZEROS)
+    return start + len(content[start:end].rstrip(b"\0"))

@@ -299,6 +299,22 @@ async def test_a_torn_tail_is_dropped_and_zeroed(tmp_path: Path) -> None:
     await again.aclose()
 
 
+@pytest.mark.parametrize("ahead", [1_000, (1 << 20) - 1, 1 << 20, 2 << 20, (3 << 20) - 5_000])
+async def test_what_is_left_far_behind_the_last_record_is_zeroed_too(tmp_path: Path, ahead: int) -> None:
+    journal = open_journal(tmp_path, segment_bytes=3 << 20)
+    await settle_one(journal, 1)
+    end = int(journal.gauges()["journal_bytes"])
+    await journal.aclose()
+    path = segments_of(tmp_path)[0]
+    with path.open("r+b") as file:
+        file.seek(end + ahead)
+        file.write(b"x")
+    again = open_journal(tmp_path, segment_bytes=3 << 20)
+    await again.aclose()
+    assert again.recovered.discarded_bytes == ahead + 1
+    assert not any(path.read_bytes()[end:])
+
+
 async def test_what_was_shipped_and_is_old_is_not_shipped_again_by_the_next_process(tmp_path: Path) -> None:
     first = open_journal(tmp_path)
     for number in range(4):
