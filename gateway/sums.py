@@ -34,6 +34,7 @@ class SumsQuery:
     `hour` is a UTC hour; `day` and `month` are those of `time_zone`. A request with several tags counts in each `tag`;
     `tags` is the JSON array of all it has, so that each request counts once.
     `filters` maps a dimension that is not a time to its value; None matches requests that have none.
+    Corrections that were booked at `as_of_us` or later are left out: what a closed month came to when it was closed.
     `most_groups` is how many somebody can use: none are held beyond.
     """
 
@@ -42,6 +43,7 @@ class SumsQuery:
     by: tuple[Dimension, ...] = ()
     filters: Mapping[Dimension, str | None] = field(default_factory=dict[Dimension, str | None])
     time_zone: str = "UTC"
+    as_of_us: int | None = None
     with_latencies: bool = False
     most_groups: int | None = None
 

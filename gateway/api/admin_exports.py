@@ -11,7 +11,7 @@ from gateway.api.admin_guard import OnlyTeam, narrowed, needs
 from gateway.errors import InvalidRequest, StateError
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery
 from gateway.reports.tables import MEDIA_TYPES, Format, PagedTable, ReportTable, encode, file_of
-from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
+from gateway.reports.views import BooksQuery, BreakEvenQuery, CostQuery, PeriodQuery
 
 FILE: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind.partition(";")[0]: {} for kind in MEDIA_TYPES.values()}, "description": "The file."}
@@ -21,7 +21,7 @@ FILE: dict[int | str, dict[str, Any]] = {
 class Files(Protocol):
     """Each report as a table; what is refused is refused as by the report itself."""
 
-    async def focus(self, query: PeriodQuery) -> PagedTable: ...
+    async def focus(self, query: BooksQuery) -> PagedTable: ...
 
     async def costs(self, query: CostQuery) -> ReportTable: ...
 
@@ -36,7 +36,7 @@ class Files(Protocol):
     async def anomalies(self, query: DailyQuery) -> ReportTable: ...
 
 
-class FocusFile(PeriodQuery):
+class FocusFile(BooksQuery):
     format: Format = "csv"
 
 

@@ -11,6 +11,10 @@ Query = TypeVar("Query", bound=BaseModel)
 
 Since = Annotated[str | None, typer.Option("--since", "--from", help="ISO 8601; 30 days ago when left out.")]
 Until = Annotated[str | None, typer.Option("--until", "--to", help="ISO 8601, exclusive; now when left out.")]
+AsOf = Annotated[
+    str | None,
+    typer.Option("--as-of", help="ISO 8601: leave out corrections booked from then on, as when the month was closed."),
+]
 TimeZone = Annotated[
     str | None,
     typer.Option("--time-zone", help="Whose days and months, such as Europe/Berlin; UTC when left out."),

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from gateway.cli.asked import Since, TimeZone, Until, Where, read
+from gateway.cli.asked import AsOf, Since, TimeZone, Until, Where, read
 from gateway.cli.cost_filters import filters, why_nothing, with_key_id
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
@@ -28,12 +28,13 @@ def command(
     since: Since = None,
     until: Until = None,
     time_zone: TimeZone = None,
+    as_of: AsOf = None,
     where: Where = None,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
     as_csv: bool = typer.Option(False, "--csv", help="Print CSV, the total left out."),
 ) -> None:  # fmt: skip
     """Dollars are exact; per-million prices are empty where there were no tokens. Unpriced requests are in no sum."""
-    query = read(CostQuery, by=by, since=since, until=until, time_zone=time_zone, **filters(where))
+    query = read(CostQuery, by=by, since=since, until=until, time_zone=time_zone, as_of=as_of, **filters(where))
     table, nothing = asyncio.run(_ask(query))
     if as_json:
         print(table.model_dump_json(indent=2))

@@ -10,14 +10,14 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.asked import Since, TimeZone, Until, Where, read
+from gateway.cli.asked import AsOf, Since, TimeZone, Until, Where, read
 from gateway.cli.cost_filters import filters, why_nothing, with_key_id
 from gateway.cli.state import open_state
 from gateway.errors import StateError
 from gateway.reports.files import ReportFiles, costs_file
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery
 from gateway.reports.tables import Format, PagedTable, ReportTable, encode, file_of
-from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
+from gateway.reports.views import BooksQuery, BreakEvenQuery, CostQuery, PeriodQuery
 from gateway.whole_file import whole_file, write_whole
 
 app = typer.Typer(no_args_is_help=True)
@@ -28,9 +28,9 @@ By = Annotated[str, typer.Option(help="One to three dimensions, comma separated,
 
 
 @app.command()
-def focus(since: Since = None, until: Until = None, form: Form = None, out: Out = None) -> None:
+def focus(since: Since = None, until: Until = None, as_of: AsOf = None, form: Form = None, out: Out = None) -> None:
     """The books as a FOCUS 1.3 cost and usage dataset, by day; rent and idle GPU capacity are rows of their own."""
-    query = read(PeriodQuery, since=since, until=until)
+    query = read(BooksQuery, since=since, until=until, as_of=as_of)
     form = _form_of(form, out)
     notes = asyncio.run(_paged(lambda files: files.focus(query), form, out))
     _tell(notes)
@@ -42,12 +42,13 @@ def costs(
     since: Since = None,
     until: Until = None,
     time_zone: TimeZone = None,
+    as_of: AsOf = None,
     where: Where = None,
     form: Form = None,
     out: Out = None,
 ) -> None:
     """`breakeven costs`, its total left out."""
-    query = read(CostQuery, by=by, since=since, until=until, time_zone=time_zone, **filters(where))
+    query = read(CostQuery, by=by, since=since, until=until, time_zone=time_zone, as_of=as_of, **filters(where))
     _write(lambda: _costs(query), form, out)
 
 

@@ -78,7 +78,11 @@ class Books:
         bounds = self.bounds(query)
         by = cast("tuple[Dimension, ...]", tuple(query.dimensions()))
         filters = cast("dict[Dimension, str | None]", query.filters())
-        asked = SumsQuery(bounds.since_us, bounds.until_us, by, filters, query.time_zone, most_groups=MOST_ROWS)
+        asked = SumsQuery(
+            *(bounds.since_us, bounds.until_us, by, filters, query.time_zone),
+            as_of_us=query.as_of_us(),
+            most_groups=MOST_ROWS,
+        )
         owner: Dimension | None = next((name for name in OWNERS if name in by and name not in filters), None)
         try:
             table, total, [owned] = await self._read(asked, () if owner is None else (owner,))

@@ -12,6 +12,7 @@ from gateway.reports.gpu_books import Bounds
 from gateway.reports.model_tables import table_of
 from gateway.reports.tables import Column, PagedTable, ReportTable
 from gateway.reports.views import (
+    BooksQuery,
     BreakEvenQuery,
     CostQuery,
     CostRow,
@@ -34,19 +35,21 @@ class ReportFiles:
         self._reports = reports
         self._forecasts = forecasts
 
-    async def focus(self, query: PeriodQuery) -> PagedTable:
+    async def focus(self, query: BooksQuery) -> PagedTable:
         """FOCUS 1.3, a page for each UTC day: a year of many keys is more rows than a process should hold."""
         bounds = self._books.bounds(query)
-        return PagedTable(COLUMNS, self._focus_days(bounds, await self._books.gpus.capacity(bounds)))
+        return PagedTable(COLUMNS, self._focus_days(bounds, query.as_of_us(), await self._books.gpus.capacity(bounds)))
 
-    async def _focus_days(self, bounds: Bounds, capacity: Sequence[Capacity]) -> AsyncIterator[ReportTable]:
+    async def _focus_days(
+        self, bounds: Bounds, as_of_us: int | None, capacity: Sequence[Capacity]
+    ) -> AsyncIterator[ReportTable]:
         period, rented = (
             Period(moment_of(bounds.since_us), moment_of(bounds.until_us)),
             {one.backend for one in capacity},
         )
         for day in await self._days(bounds, capacity):
             since_us, until_us = max(bounds.since_us, day * DAY_US), min(bounds.until_us, (day + 1) * DAY_US)
-            groups = await self._store.sums(SumsQuery(since_us, until_us, GROUP_BY))
+            groups = await self._store.sums(SumsQuery(since_us, until_us, GROUP_BY, as_of_us=as_of_us))
             names = await self._store.key_names({key_id for group in groups if (key_id := group.group["key"])})
             idle = [one for one in capacity if one.day == _label(day)]
             # Off the event loop: answers pass here too.

@@ -47,7 +47,16 @@ class PeriodQuery(BaseModel):
         return microseconds(self.since), microseconds(self.until)
 
 
-class CostQuery(PeriodQuery):
+class BooksQuery(PeriodQuery):
+    """`as_of` leaves out corrections that were booked from then on: what a month came to when it was closed."""
+
+    as_of: Moment | None = Field(default=None, description="Corrections booked from this time on are left out")
+
+    def as_of_us(self) -> int | None:
+        return microseconds(self.as_of)
+
+
+class CostQuery(BooksQuery):
     """Group by one to three dimensions, comma separated; keep only rows of the given team, model, ..."""
 
     FILTERS: ClassVar = ("model", "team", "project", "key", "backend", "provider", "rule", "tag")

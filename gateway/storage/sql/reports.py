@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from operator import add
+from operator import add, attrgetter
 
 from sqlalchemy import case, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from gateway.economics.traffic import HourlyTraffic
 from gateway.instants import HOUR_US
 from gateway.routing.rules import EMBEDDINGS
+from gateway.storage.sums.corrections import booked_later
 from gateway.storage.sums.cut_hours import Totals, moved_in
 from gateway.storage.sums.filters import COLUMNS
 from gateway.storage.sums.group_count import refuse_too_many
@@ -75,6 +76,8 @@ class SqlReports:
                         _add_sketches(groups, cut.since_us, row)
                 for at_us, row in await moved_in(connection, whole, cut):
                     _add(groups, at_us, row)
+            for at_us, row in await booked_later(connection, whole):
+                _add(groups, at_us, row)
         # Off the event loop: there may be tens of thousands of groups, and requests wait here.
         return await asyncio.to_thread(lambda: [one.ordered() for one in groups])
 
@@ -224,8 +227,8 @@ class _Groups:
 def _all_of(queries: Sequence[SumsQuery]) -> SumsQuery:
     """What all of them group by, of their one period."""
     first, *others = queries
-    same = (first.since_us, first.until_us, first.filters, first.time_zone)
-    assert all((one.since_us, one.until_us, one.filters, one.time_zone) == same for one in others)
+    shared = attrgetter("since_us", "until_us", "filters", "time_zone", "as_of_us")
+    assert all(shared(one) == shared(first) for one in others)
     return replace(first, by=tuple(dict.fromkeys(name for one in queries for name in one.by)))
 
 

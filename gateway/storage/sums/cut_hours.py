@@ -7,37 +7,23 @@ from typing import Any
 from sqlalchemy import ColumnElement, Subquery, and_, case, exists, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.instants import HOUR_US
 from gateway.ledger.entry import Entry
 from gateway.storage.rows.dimension import Dimension, dimension_of
 from gateway.storage.rows.entry_rows import COST_COLUMNS, FIGURES
 from gateway.storage.rows.paid_parts import paid_parts
 from gateway.storage.rows.selected_entries import entry_select, read_entries
-from gateway.storage.sums.filters import conditions, meets
+from gateway.storage.sums.corrections import Totals, corrections
+from gateway.storage.sums.filters import meets
 from gateway.storage.sums.periods import Cut
 from gateway.storage.sums.rollup import Rollup
-from gateway.storage.tables import adjustments, attempts, circumstances, dimensions, entries
+from gateway.storage.tables import attempts, circumstances, entries
 from gateway.sums import SumsQuery
 
-Totals = dict[str, Any]
 PAID_ELSEWHERE: ColumnElement[bool] = exists().where(
     attempts.c.request_id == entries.c.request_id,
     attempts.c.accepted_at_us == entries.c.accepted_at_us,
     attempts.c.provider.is_not(None),
 )
-
-_earlier = adjustments.alias()
-IS_FIRST_PRICE: ColumnElement[bool] = and_(
-    entries.c.request_id.is_not(None),
-    entries.c.list_pico_usd.is_(None),
-    adjustments.c.kind == "reprice",
-    ~exists().where(
-        _earlier.c.request_id == adjustments.c.request_id,
-        _earlier.c.kind == "reprice",
-        _earlier.c.id < adjustments.c.id,
-    ),
-)
-"""Of a correction beside its request: it gave a price to what had none."""
 
 
 def requests_of(cut: Cut) -> Subquery:
@@ -81,7 +67,7 @@ async def moved_in(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> l
         for entry in await read_entries(connection, elsewhere)
         for row in _moves(entry, query)
     ]
-    return moved + await _corrections(connection, query, cut)
+    return moved + await corrections(connection, query, cut.since_us, cut.until_us)
 
 
 def _moves(entry: Entry, query: SumsQuery) -> Iterator[Totals]:
@@ -100,22 +86,3 @@ def _row(sums: Rollup, dimension: Dimension) -> Totals:
 
 def _inside(cut: Cut) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     return entries.c.accepted_at_us >= cut.since_us, entries.c.accepted_at_us < cut.until_us
-
-
-async def _corrections(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[tuple[int, Totals]]:
-    begins_us = cut.hour * HOUR_US
-    in_hour = entries.c.accepted_at_us.between(begins_us, begins_us + HOUR_US - 1)
-    at_us = func.coalesce(entries.c.accepted_at_us, begins_us)
-    columns = [
-        literal(1).label("adjusted_requests"),
-        case((IS_FIRST_PRICE, 1), else_=0).label("priced_later_requests"),
-        adjustments.c.amount_pico_usd.label("adjustment_pico_usd"),
-    ]
-    rows = await connection.execute(
-        select(at_us.label("at_us"), *columns, *list(dimensions.columns)[2:])
-        .select_from(adjustments)
-        .join(dimensions, dimensions.c.id == adjustments.c.dimension_id)
-        .outerjoin(entries, and_(entries.c.request_id == adjustments.c.request_id, in_hour))
-        .where(adjustments.c.hour == cut.hour, at_us >= cut.since_us, at_us < cut.until_us, *conditions(query))
-    )
-    return [(row["at_us"], dict(row)) for row in rows.mappings()]

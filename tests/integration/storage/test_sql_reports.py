@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -277,6 +277,34 @@ async def test_requests_that_got_their_first_price_later_are_counted_once(
         assert rows or (since, until) != PERIODS[0]
         assert all(row.adjusted_requests == 3 * row.requests for row in rows)
         assert [row.priced_later_requests for row in rows] == [row.unpriced_requests for row in rows]
+
+
+async def test_a_closed_month_is_what_it_was_however_much_is_corrected_afterwards(
+    engine: AsyncEngine, stored: list[Entry]
+) -> None:
+    """In whole hours and in cut ones, by groups of each kind, filtered and not."""
+    numbers, closed_us = [entry.intent.request_id for entry in stored], 7_000
+    asked: list[tuple[tuple[Dimension, ...], dict[Dimension, str | None]]]
+    asked = [(("day", "team"), {}), (("tag",), {"team": "search"}), ((), {})]
+    queries = [
+        SumsQuery(us(since), us(until), by, filters, time_zone="Asia/Kolkata")
+        for since, until in PERIODS
+        for by, filters in asked
+    ]
+
+    async def book(kind: AdjustmentKind, reference: str, *, at_us: int) -> None:
+        batch = [Adjustment(one, kind, reference, 5 + place, "whatever") for place, one in enumerate(numbers)]
+        assert await SqlAdjustments(engine, now_us=lambda: at_us).book(batch, author="ada") == len(numbers)
+
+    await book("refund", "before", at_us=closed_us - 1)
+    as_closed = [await SqlReports(engine).sums(query) for query in queries]
+    for reference in ("v1", "v2"):
+        await book("reprice", reference, at_us=closed_us)
+    moved = [await SqlReports(engine).sums(query) for query in queries]
+    assert [each != then for each, then in zip(moved, as_closed, strict=True)] == [bool(each) for each in moved]
+    as_of = [await SqlReports(engine).sums(replace(query, as_of_us=closed_us)) for query in queries]
+    assert as_of == as_closed
+    assert [await SqlReports(engine).sums(replace(query, as_of_us=closed_us + 1)) for query in queries] == moved
 
 
 async def test_corrections_of_one_request_in_one_batch_all_count(engine: AsyncEngine, stored: list[Entry]) -> None:

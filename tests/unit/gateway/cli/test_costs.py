@@ -1,5 +1,6 @@
 """`breakeven costs` over the demonstration's database: every form says the same sums."""
 
+import asyncio
 import contextlib
 import csv
 import io
@@ -11,13 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from gateway.cli import build
 from gateway.cli.costs import cells, how_certain, how_rows_add_up, named, sentences
+from gateway.cli.state import open_state
 from gateway.money import format_usd, show_usd
 from gateway.reports.books import empty_row
 from gateway.reports.views import CostTable
+from gateway.storage.sql.adjustments import SqlAdjustments
+from gateway.stores import Adjustment
 
 PERIOD = ("--since", "2026-10-01", "--until", "2026-12-01")
 
@@ -26,9 +31,7 @@ pytestmark = pytest.mark.usefixtures("month")
 
 
 def run(*words: str) -> str:
-    result = CliRunner().invoke(build("costs"), ["costs", *PERIOD, *words], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return _say("costs", *PERIOD, *words)
 
 
 def table(*words: str) -> dict[str, Any]:
@@ -40,6 +43,33 @@ def test_groups_add_up_to_the_total() -> None:
     assert found["by"] == ["model", "team"]
     assert sum(row["requests"] for row in found["rows"]) == found["total"]["requests"] > 0
     assert sum(Decimal(row["cost_usd"]) for row in found["rows"]) == Decimal(found["total"]["cost_usd"])
+
+
+def test_a_month_that_was_closed_is_told_as_it_was() -> None:
+    before = table()
+    asyncio.run(_correct(json.loads(_say("logs", "--limit", "1", "--json"))["request_id"]))
+    assert Decimal(table()["total"]["corrections_usd"]) == Decimal("-0.000001")
+    for closed in ("2000-01-01", "2000-01-01T00:00Z"):
+        assert table("--as-of", closed) == before
+    assert table("--as-of", "9999-01-01") == table() != before
+    focus = [
+        _say("export", "focus", *PERIOD, *as_of) for as_of in ((), ("--as-of", "2000-01-01"), ("--as-of", "9999-01-01"))
+    ]
+    assert ["Adjustment" in one for one in focus] == [True, False, True]
+    with pytest.raises(typer.BadParameter, match="as_of is not an ISO 8601 date"):
+        CliRunner().invoke(build("costs"), ["costs", "--as-of", "x"], catch_exceptions=False, standalone_mode=False)
+
+
+def _say(command: str, *words: str) -> str:
+    result = CliRunner().invoke(build(command), [command, *words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+async def _correct(request_id: str) -> None:
+    adjustment = Adjustment(request_id, "refund", "credit-7", -(10**6), "an outage")
+    async with open_state() as state:
+        assert await SqlAdjustments(state.database).book([adjustment], author="test") == 1
 
 
 def costing(*pico: int, by: str) -> CostTable:

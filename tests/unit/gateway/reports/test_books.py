@@ -14,7 +14,7 @@ from gateway.money import format_usd
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery
 from gateway.reports.replay_service import ReplayService
 from gateway.reports.tables import encode
-from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
+from gateway.reports.views import BooksQuery, BreakEvenQuery, CostQuery, PeriodQuery
 from gateway.reports.what_if_views import WhatIfQuery
 from gateway.storage.sql.feedback import SqlFeedback
 from gateway.storage.sql.ledger import SqlLedger
@@ -69,7 +69,7 @@ async def test_a_report_of_more_rows_than_anybody_reads_is_refused_in_a_sentence
 
 async def test_the_focus_export_equals_the_screen_to_the_pico_dollar(month: Month) -> None:
     files = services(month).files
-    asked = PeriodQuery(since=END - timedelta(days=31, hours=5, minutes=13), until=END)
+    asked = BooksQuery(since=END - timedelta(days=31, hours=5, minutes=13), until=END)
     rows = [row async for page in (await files.focus(asked)).pages for row in page.rows]
     screen = await month.books.overview(asked)
     assert screen.idle is not None
@@ -85,7 +85,7 @@ async def test_the_focus_export_equals_the_screen_to_the_pico_dollar(month: Mont
 
 async def test_the_focus_export_is_made_day_by_day_in_order(month: Month) -> None:
     since = END - timedelta(days=31, hours=5, minutes=13)
-    whole = [page async for page in (await services(month).files.focus(PeriodQuery(since=since, until=END))).pages]
+    whole = [page async for page in (await services(month).files.focus(BooksQuery(since=since, until=END))).pages]
     assert len(whole) == 31
     for page in whole:
         assert len({str(row["ChargePeriodStart"])[:10] for row in page.rows}) <= 1, "no more than a day is held"
