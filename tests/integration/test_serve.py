@@ -1,5 +1,6 @@
 """`breakeven serve` as a user runs it: a child process, the real engine with real weights, the official client."""
 
+import contextlib
 import json
 import os
 import re
@@ -78,10 +79,8 @@ class Served:
         return status
 
     def rows(self, query: str) -> list[Any]:
-        with sqlite3.connect(f"file:{self.home}/breakeven.db?mode=ro", uri=True) as connection:
-            found = connection.execute(query).fetchall()
-        connection.close()
-        return found
+        with contextlib.closing(sqlite3.connect(f"file:{self.home}/breakeven.db?mode=ro", uri=True)) as connection:
+            return connection.execute(query).fetchall()
 
 
 def until(condition: Callable[[], object]) -> None:
