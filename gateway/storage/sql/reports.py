@@ -15,7 +15,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from gateway.economics.traffic import HourlyTraffic
 from gateway.instants import HOUR_US
 from gateway.routing.rules import EMBEDDINGS
-from gateway.storage.sums.corrections import booked_later
 from gateway.storage.sums.cut_hours import Totals, moved_in
 from gateway.storage.sums.filters import COLUMNS
 from gateway.storage.sums.group_count import refuse_too_many
@@ -27,6 +26,7 @@ from gateway.storage.sums.sum_rows import (
     TIMES,
     cut_sketches,
     cut_sums,
+    later_corrections,
     rollup_sketches,
     rollup_sums,
     spans,
@@ -62,12 +62,14 @@ class SqlReports:
             split = [cut for cut in cuts if cut.hour not in gone]
             # An hour whose entries are gone belongs to the period in which it begins.
             outside = {hour for hour in gone if not whole.since_us <= hour * HOUR_US < whole.until_us}
-            for span in spans(whole, skipped=outside.union(cut.hour for cut in split)):
+            skipped = outside.union(cut.hour for cut in split)
+            rollups = spans(whole, skipped=skipped)
+            for span in (*rollups, *later_corrections(whole, skipped=skipped)):
                 async for row in rollup_sums(connection, whole, span):
                     _add(groups, row["at"] * span.unit_us if "at" in row else None, row)
-                if timed:
-                    async for row in rollup_sketches(connection, _all_of(timed), span.within(*booked_us)):
-                        _add_sketches(groups, row["at"] * span.unit_us if "at" in row else None, row)
+            for span in rollups if timed else ():
+                async for row in rollup_sketches(connection, _all_of(timed), span.within(*booked_us)):
+                    _add_sketches(groups, row["at"] * span.unit_us if "at" in row else None, row)
             for cut in split:
                 async for row in cut_sums(connection, whole, cut):
                     _add(groups, cut.since_us, row)
@@ -76,8 +78,6 @@ class SqlReports:
                         _add_sketches(groups, cut.since_us, row)
                 for at_us, row in await moved_in(connection, whole, cut):
                     _add(groups, at_us, row)
-            for at_us, row in await booked_later(connection, whole):
-                _add(groups, at_us, row)
         # Off the event loop: there may be tens of thousands of groups, and requests wait here.
         return await asyncio.to_thread(lambda: [one.ordered() for one in groups])
 

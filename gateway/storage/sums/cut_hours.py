@@ -67,7 +67,7 @@ async def moved_in(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> l
         for entry in await read_entries(connection, elsewhere)
         for row in _moves(entry, query)
     ]
-    return moved + await corrections(connection, query, cut.since_us, cut.until_us)
+    return moved + await corrections(connection, query, cut)
 
 
 def _moves(entry: Entry, query: SumsQuery) -> Iterator[Totals]:

@@ -12,7 +12,8 @@ from sqlalchemy import ColumnElement, LargeBinary, Select, Subquery, Table, case
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.instants import HOUR_US
-from gateway.storage.sums.cut_hours import Totals, requests_of
+from gateway.storage.sums.corrections import Totals, taken_back
+from gateway.storage.sums.cut_hours import requests_of
 from gateway.storage.sums.filters import COLUMNS, conditions
 from gateway.storage.sums.periods import Cut
 from gateway.storage.sums.rollup import DAY_HOURS, SKETCHES, SUMS
@@ -35,9 +36,9 @@ BY_STATUS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Rows of one rollup table: [first, end) but for `skipped`."""
+    """Rows of one rollup table, or of what looks like one: [first, end) but for `skipped`."""
 
-    table: Table
+    table: Table | Subquery
     unit_us: int
     first: int
     end: int
@@ -68,6 +69,14 @@ def spans(query: SumsQuery, *, skipped: Set[int]) -> list[Span]:
     edges = [(first, first_day * DAY_HOURS), (end_day * DAY_HOURS, end)]
     edges += [(day * DAY_HOURS, (day + 1) * DAY_HOURS) for day in sorted(broken)]
     return found + [Span(hourly, HOUR_US, start, stop, frozenset(skipped)) for start, stop in edges if start < stop]
+
+
+def later_corrections(query: SumsQuery, *, skipped: Set[int]) -> list[Span]:
+    """The same hours, where some corrections of them were booked too late to count."""
+    if query.as_of_us is None:
+        return []
+    first, end = query.since_us // HOUR_US, -(-query.until_us // HOUR_US)
+    return [Span(taken_back(query.as_of_us), HOUR_US, first, end, frozenset(skipped))]
 
 
 async def rollup_sums(connection: AsyncConnection, query: SumsQuery, span: Span) -> AsyncIterator[Totals]:
