@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+SIGNS = {"least": (operator.ge, "at least"), "most": (operator.le, "at most"), "above": (operator.gt, "above")}
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:
@@ -19,11 +21,11 @@ class Bar:
     what: str
     value: float
     bar: float
-    is_at: Literal["least", "most"]
+    is_at: Literal["least", "most", "above"]
 
     @property
     def holds(self) -> bool:
-        return (operator.ge if self.is_at == "least" else operator.le)(self.value, self.bar)
+        return SIGNS[self.is_at][0](self.value, self.bar)
 
 
 def build_report(name: str, results: Mapping[str, Any], bars: Sequence[Bar]) -> dict[str, Any]:
@@ -34,7 +36,9 @@ def build_report(name: str, results: Mapping[str, Any], bars: Sequence[Bar]) -> 
         "commit": commit(),
         "load_average": round(os.getloadavg()[0], 2),
         "results": results,
-        "bars": [{"what": b.what, "value": b.value, "bar": f"at {b.is_at} {b.bar}", "holds": b.holds} for b in bars],
+        "bars": [
+            {"what": b.what, "value": b.value, "bar": f"{SIGNS[b.is_at][1]} {b.bar}", "holds": b.holds} for b in bars
+        ],
     }
 
 

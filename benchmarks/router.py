@@ -88,7 +88,7 @@ def measure(bench: Bench) -> dict[str, Any]:
     }
     above = float(np.mean([kind["classifier"] - kind["length"] for kind in kinds.values()]))
     what = "mean over kinds of judges, leave-one-family-out, above prompt length alone"
-    bars = [Bar(what, round(above, 4), 0.0, "least")]
+    bars = [Bar(what, round(above, 4), 0.0, "above")]
     return build_report("router", results, bars)
 
 

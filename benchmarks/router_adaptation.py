@@ -178,7 +178,7 @@ def mean_of(judged: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _gain(what: str, value: float) -> Bar:
-    return Bar(what, round(value, 4), 0.0, "least")
+    return Bar(what, round(value, 4), 0.0, "above")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """What every benchmark prints."""
 
+from typing import Literal
+
 import pytest
 
 from benchmarks.report import Bar, build_report
@@ -11,3 +13,10 @@ def test_a_machine_without_git_keeps_its_figures(monkeypatch: pytest.MonkeyPatch
     assert report["commit"] == ""
     assert report["results"] == {"requests_per_second": 7.0}
     assert report["bars"] == [{"what": "ratio", "value": 7.0, "bar": "at least 5.0", "holds": True}]
+
+
+@pytest.mark.parametrize(
+    ("is_at", "holds"), [("least", [False, True, True]), ("most", [True, True, False]), ("above", [False, False, True])]
+)
+def test_what_a_bar_lets_pass(is_at: Literal["least", "most", "above"], holds: list[bool]) -> None:
+    assert [Bar("gain", value, 0.0, is_at).holds for value in (-0.1, 0.0, 0.1)] == holds
