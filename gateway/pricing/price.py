@@ -219,11 +219,11 @@ def class_amounts(usage: Usage, ladder: Ladder) -> tuple[int, int, int, int]:
 def text_amounts(usage: Usage, rates: Rates) -> tuple[int, int, int, int]:
     """`class_amounts` where every token of a class costs the same: decisions and replays ask this most of the time."""
     read, short, long = usage.cached_input_tokens, usage.cache_write_5m_tokens, usage.cache_write_1h_tokens
-    short_rate = own(rates.cache_write_5m, rates.input)
+    short_rate, long_rate = write_rates(rates)
     return (
         (usage.input_tokens - read - short - long) * rates.input,
         read * own(rates.cached_input, rates.input),
-        short * short_rate + long * own(rates.cache_write_1h, short_rate),
+        short * short_rate + long * long_rate,
         output_amount(usage, rates),
     )
 
@@ -270,11 +270,16 @@ def kind_rate(kind: str, rates: Rates) -> tuple[int, int]:
     if kind == "read":
         return 1, own(rates.cached_input, rates.input)
     if kind.startswith("write"):
-        short = own(rates.cache_write_5m, rates.input)
-        return 2, short if kind == "write_5m" else own(rates.cache_write_1h, short)
+        return 2, write_rates(rates)[kind == "write_1h"]
     if kind == "audio":
         return 0, own(rates.audio_input, rates.input)
     return 0, own(rates.image_input, rates.input) if kind == "image" else rates.input
+
+
+def write_rates(rates: Rates) -> tuple[int, int]:
+    """Of what a prompt cache keeps for minutes, and for an hour."""
+    short = own(rates.cache_write_5m, rates.input)
+    return short, own(rates.cache_write_1h, short)
 
 
 def own(rate: int | None, otherwise: int) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from gateway.pricing.catalogue import Rates
-from gateway.pricing.price import own
+from gateway.pricing.price import own, write_rates
 from gateway.routing.snapshot import Snapshot
 from gateway.sums import Sums
 
@@ -29,10 +29,6 @@ def saved_by_caches(snapshot: Snapshot, parts: Sequence[Sums]) -> int:
 
 def _times_fresh(rates: Rates, read: int, for_minutes: int, for_an_hour: int) -> Fraction:
     """What so many tokens would cost as fresh ones, of what they cost; 1 where they cost nothing."""
-    short = own(rates.cache_write_5m, rates.input)
-    paid = (
-        read * own(rates.cached_input, rates.input)
-        + for_minutes * short
-        + for_an_hour * own(rates.cache_write_1h, short)
-    )
+    short, long = write_rates(rates)
+    paid = read * own(rates.cached_input, rates.input) + for_minutes * short + for_an_hour * long
     return Fraction((read + for_minutes + for_an_hour) * rates.input, paid) if paid else Fraction(1)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from gateway.economics.traffic import HourlyTraffic
 from gateway.money import format_usd, parse_usd
-from gateway.pricing.price import own
+from gateway.pricing.price import write_rates
 from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_alternative
 from gateway.reports.views import IdleCost, Savings
 from gateway.routing.rules import EMBEDDINGS
@@ -63,11 +63,9 @@ def _written(candidate: Candidate, asked: Sequence[Sums]) -> int:
     at the very same model would seem cheaper than they were."""
     assert candidate.prices is not None
     rates = candidate.prices.rates
-    short = own(rates.cache_write_5m, rates.input)
+    short, long = write_rates(rates)
     more = sum(row.priced(row.cache_write_5m_tokens) for row in asked) * (short - rates.input)
-    more += sum(row.priced(row.cache_write_1h_tokens) for row in asked) * (
-        own(rates.cache_write_1h, short) - rates.input
-    )
+    more += sum(row.priced(row.cache_write_1h_tokens) for row in asked) * (long - rates.input)
     return round(more * (1 - candidate.prices.discount))
 
 
