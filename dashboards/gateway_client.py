@@ -43,8 +43,8 @@ class GatewayClient:
         """Raises GatewayRefused or GatewayUnreachable. None is left out, and a list is a parameter for each."""
         return await self._ask("GET", path, query=query)
 
-    async def post(self, path: str, body: Mapping[str, object] | None = None) -> Json:
-        return await self._ask("POST", path, body=body or {})
+    async def post(self, path: str, body: Mapping[str, object] | None = None, **query: object) -> Json:
+        return await self._ask("POST", path, query=query, body=body or {})
 
     async def explain(self, body: Mapping[str, object], *, tags: str) -> Json:
         """What `/v1/route` says of a chat completion with these comma-separated tags."""
@@ -53,8 +53,8 @@ class GatewayClient:
     async def put(self, path: str, body: Mapping[str, object]) -> Json:
         return await self._ask("PUT", path, body=body)
 
-    async def patch(self, path: str, body: Mapping[str, object]) -> Json:
-        return await self._ask("PATCH", path, body=body)
+    async def patch(self, path: str, body: Mapping[str, object], **query: object) -> Json:
+        return await self._ask("PATCH", path, query=query, body=body)
 
     async def delete(self, path: str, **query: object) -> Json:
         return await self._ask("DELETE", path, query=query)
@@ -86,11 +86,7 @@ class GatewayClient:
     ) -> httpx.Response:
         try:
             answer = await self._http.request(
-                method,
-                path,
-                params=_given(query) if query else None,  # empty ones would replace those of the path
-                json=body,
-                headers={**self._headers, **(headers or {})},
+                method, path, params=_given(query or {}), json=body, headers={**self._headers, **(headers or {})}
             )
         except httpx.HTTPError as error:
             raise GatewayUnreachable(f"The gateway did not answer ({type(error).__name__}).") from error

@@ -115,7 +115,7 @@ class Door:
         self.sessions.end(secret)
         if session.key_id is not None and self.own_key is not None:
             with contextlib.suppress(GatewayRefused, GatewayUnreachable):  # it expires within the day by itself
-                await GatewayClient(self.http, self.own_key).post(f"/admin/v1/keys/{session.key_id}/revoke?limit=0")
+                await GatewayClient(self.http, self.own_key).post(f"/admin/v1/keys/{session.key_id}/revoke", limit=0)
         response = RedirectResponse(SIGN_IN, status_code=303)
         response.delete_cookie(COOKIE, path="/ui")
         return response

@@ -29,8 +29,6 @@ ROLES = {
 
 NONE = Cell("none", tone="muted")
 LONGEST_FIND = 200
-NO_LIST = "limit=0"
-"""The page is made anew after a change: no keys are needed in its answer."""
 DAY_SECONDS = 86_400
 OVERLAPS = {
     0: "no longer",
@@ -268,7 +266,7 @@ class _Changer:
         confirm(asked, "End it now", self._end_overlap)
 
     async def _end_overlap(self) -> None:
-        await self._attempt(self._view.gateway.post(f"{self._path}/end-overlap?{NO_LIST}"))
+        await self._attempt(self._view.gateway.post(f"{self._path}/end-overlap", limit=0))
 
     async def _save(self) -> None:
         try:
@@ -277,7 +275,7 @@ class _Changer:
             self._problem.set_content(_problem(error))
             return
         if change:
-            await self._attempt(self._view.gateway.patch(f"{self._path}?{NO_LIST}", change))
+            await self._attempt(self._view.gateway.patch(self._path, change, limit=0))
         else:
             self._problem.set_content('<p class="be-note be-hint" role="status">Nothing was changed.</p>')
 
@@ -287,7 +285,7 @@ class _Changer:
         confirm(asked, "Revoke for good", self._revoke)
 
     async def _revoke(self) -> None:
-        await self._attempt(self._view.gateway.post(f"{self._path}/revoke?{NO_LIST}"))
+        await self._attempt(self._view.gateway.post(f"{self._path}/revoke", limit=0))
 
     async def _attempt(self, change: Awaitable[Any]) -> None:
         try:
