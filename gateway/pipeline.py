@@ -164,7 +164,7 @@ class Pipeline:
             raise
 
     def _tokens_to_repeat(self, view: RequestView, sent_tokens: int) -> int:
-        """None where no prompt is marked here, so that the books say nothing of it."""
+        """0 where no prompt is marked here, so that the books say nothing of it."""
         if not self.marks_prompts or view.reuse is None:
             return 0
         return tokens_to_repeat(

@@ -10,6 +10,7 @@ from typing import Any
 
 import openai
 import pytest
+from openai.types.responses import FunctionToolParam
 
 from backends.anthropic import NATIVE_PATHS, AnthropicBackend
 from backends.scripted import Outcome
@@ -194,11 +195,12 @@ async def test_what_a_caller_marked_and_what_is_too_short_goes_as_it_would_witho
 
 async def test_responses_are_marked_as_chats_are() -> None:
     async with shop(is_auto=True) as at, openai.AsyncOpenAI(api_key=KEY, base_url=f"{at.url}/v1") as client:
-        tool = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}, "strict": False}
+        schema: dict[str, object] = {"type": "object", "properties": {}}
+        tool = FunctionToolParam(type="function", name="f", parameters=schema, strict=False)
         said: list[Any] = [{"role": "user", "content": "hello"}]
         for answer in ("one", "two"):
             instructions = SYSTEM["content"]
-            await client.responses.create(model="a", instructions=instructions, input=said, tools=[tool], store=False)  # pyright: ignore[reportArgumentType]
+            await client.responses.create(model="a", instructions=instructions, input=said, tools=[tool], store=False)
             said += [{"role": "assistant", "content": answer}, {"role": "user", "content": "and?"}]
         assert [at.marks(number) for number in range(2)] == [3, 4]
         assert at.entries[1].cached_input_tokens > 2_000
