@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engine_gpu.report import render
-from benchmarks.engine_gpu.run import AnotherDevice, Run, conclude, is_under_way, unlimited
+from benchmarks.engine_gpu.run import AnotherDevice, Run, conclude, is_under_way, leave_out_of_time, unlimited
 from benchmarks.engine_gpu.shapes import SHAPES, SMOKE, Sizes, tiny
 from benchmarks.engine_gpu.supervision import (
     CANNOT,
     DONE,
     FAILED,
     LOST,
+    OUT_OF_TIME,
     ended_after,
     leave,
     run_process,
@@ -30,6 +31,7 @@ from local_engine.errors import DeviceLost
 
 
 def main(arguments: list[str] | None = None) -> int:
+    began = time.monotonic()
     given = sys.argv[1:] if arguments is None else arguments
     options = parse(given)
     complaint = missing(is_smoke=options.smoke)
@@ -37,25 +39,25 @@ def main(arguments: list[str] | None = None) -> int:
         print(complaint, file=sys.stderr)
         return CANNOT
     if options.worker:
-        leave(measure_as_worker(options))
+        leave(measure_as_worker(options, began))
     if options.smoke:
-        run = begin(options)
+        run = begin(options, began)
         status = measure(run, options)
         show(run.report(), is_json=options.json)
         return status
-    return measure_in_processes(given, options)
+    return measure_in_processes(given, options, began)
 
 
-def measure_as_worker(options: argparse.Namespace) -> int:
+def measure_as_worker(options: argparse.Namespace, began: float) -> int:
     try:
-        run = begin(options)
+        run = begin(options, began)
     except AnotherDevice as error:
         print(error, file=sys.stderr)
         return CANNOT
     return measure(run, options)
 
 
-def measure_in_processes(given: Sequence[str], options: argparse.Namespace) -> int:
+def measure_in_processes(given: Sequence[str], options: argparse.Namespace, began: float) -> int:
     """Let processes measure, and show what they leave, whatever became of them."""
     output: Path = options.output
     if not options.resume:
@@ -64,10 +66,15 @@ def measure_in_processes(given: Sequence[str], options: argparse.Namespace) -> i
     def spawn(further: Sequence[str], limit_seconds: float) -> int:
         command = [sys.executable, "-m", "benchmarks.engine_gpu", *given, "--worker", *further]
         status = run_process(command, limit_seconds)
+        if status == OUT_OF_TIME:
+            leave_out_of_time(output)
+            return LOST
         # Whoever ends a part that hangs gives the status of a failure, too.
         return LOST if status == FAILED and is_under_way(output) else status
 
-    status = supervise(spawn, options.budget_seconds, resumes=options.resume)
+    # Importing torch takes up to a minute on a machine that never did: it is part of what the caller gives.
+    budget_seconds = began + options.budget_seconds - time.monotonic()
+    status = supervise(spawn, budget_seconds, resumes=options.resume)
     if status == CANNOT:
         return CANNOT
     report = conclude(output)
@@ -78,8 +85,8 @@ def measure_in_processes(given: Sequence[str], options: argparse.Namespace) -> i
     return DONE if status == DONE else FAILED
 
 
-def begin(options: argparse.Namespace) -> Run:
-    """A run that has all its time; what `--output` holds already stays, if so told."""
+def begin(options: argparse.Namespace, began: float) -> Run:
+    """A run whose time counts from `began`; what `--output` holds already stays, if so told."""
     import torch
 
     from benchmarks.engine_gpu.rivals import is_generating
@@ -93,7 +100,7 @@ def begin(options: argparse.Namespace) -> Run:
             raise DeviceLost("transformers still generates, and others would be measured beside it")
 
     # Interpreted parts take what they take: no figure of theirs means anything.
-    deadline = float("inf") if options.smoke else time.monotonic() + options.budget_seconds
+    deadline = float("inf") if options.smoke else began + options.budget_seconds
     limited = unlimited if options.smoke else ended_after
     run = Run(options.output, deadline, machine(is_smoke=options.smoke), commit(), check, limited)
     if options.resume:

@@ -140,6 +140,15 @@ def is_under_way(path: Path) -> bool:
     return path.exists() and UNDER_WAY in json.loads(path.read_text(encoding="utf-8"))["results"]
 
 
+def leave_out_of_time(path: Path) -> None:
+    """The part that the budget's end cut off has not failed: `--resume` measures it."""
+    if not is_under_way(path):
+        return
+    left = json.loads(path.read_text(encoding="utf-8"))
+    left["results"].setdefault("left_out", {})[left["results"].pop(UNDER_WAY)] = "the time was up while it was measured"
+    write_report(path, left)
+
+
 def conclude(path: Path) -> dict[str, Any] | None:
     """The report as all processes left it, settled and written; None where none came so far."""
     if not path.exists():

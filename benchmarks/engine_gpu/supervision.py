@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Final, NoReturn
 
-DONE, FAILED, CANNOT, LOST = range(4)
+DONE, FAILED, CANNOT, LOST, OUT_OF_TIME = range(5)
 # Each begins after the part that the one before it died in; a machine on which five die has another problem.
 MOST_PROCESSES: Final = 5
 # What the last part may take beyond the budget, and what a process needs to begin anything.
@@ -37,11 +37,11 @@ def supervise(measure: Callable[[Sequence[str], float], int], budget_seconds: fl
 
 
 def run_process(command: Sequence[str], limit_seconds: float) -> int:
-    """The status of a process that has so much time; LOST where it does not end by itself."""
+    """The status of a process that has so much time; OUT_OF_TIME where it does not end by itself."""
     try:
         return subprocess.run(command, check=False, timeout=limit_seconds).returncode
     except subprocess.TimeoutExpired:
-        return LOST
+        return OUT_OF_TIME
 
 
 @contextmanager

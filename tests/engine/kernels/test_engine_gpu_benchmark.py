@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.engine_gpu.__main__ import main, uninterpretable
+from benchmarks.engine_gpu.__main__ import begin, main, parse, uninterpretable
 from benchmarks.engine_gpu.ceilings import (
     DeviceRates,
     decode_tokens_per_second,
@@ -22,9 +22,18 @@ from benchmarks.engine_gpu.ceilings import (
     prefill_tokens_per_second,
 )
 from benchmarks.engine_gpu.report import build_bars, build_report, render
-from benchmarks.engine_gpu.run import AnotherDevice, Run, conclude, is_under_way
+from benchmarks.engine_gpu.run import AnotherDevice, Run, conclude, is_under_way, leave_out_of_time
 from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_600M, SHAPES, Sizes
-from benchmarks.engine_gpu.supervision import CANNOT, DONE, FAILED, LOST, MOST_PROCESSES, run_process, supervise
+from benchmarks.engine_gpu.supervision import (
+    CANNOT,
+    DONE,
+    FAILED,
+    LOST,
+    MOST_PROCESSES,
+    OUT_OF_TIME,
+    run_process,
+    supervise,
+)
 from local_engine.config import ModelConfig
 from local_engine.errors import DeviceLost
 from local_engine.memory_plan import weight_bytes
@@ -179,6 +188,38 @@ def test_what_a_killed_process_left_is_concluded(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [output]
 
 
+def test_a_part_that_the_budgets_end_cuts_off_is_measured_by_resume(tmp_path: Path) -> None:
+    output = tmp_path / "report.json"
+    leave_out_of_time(output)
+    cut_off = Run(output, deadline=1e12, machine={"gpu": "some"}, commit="abc")
+    cut_off.attempt(("a", "first"), 1, lambda: 7)
+    cut_off.results["under_way"] = "a/second"
+    cut_off.write()
+    leave_out_of_time(output)
+    report = conclude(output)
+    assert report is not None
+    assert report["results"] == {
+        "a": {"first": 7},
+        "left_out": {"a/second": "the time was up while it was measured"},
+    }
+    resumed = Run(output, deadline=1e12, machine={"gpu": "some"}, commit="abc")
+    resumed.resume()
+    assert resumed.attempt(("a", "second"), 1, lambda: 8) == 8
+    assert resumed.results == {"a": {"first": 7, "second": 8}}
+
+
+def test_a_process_counts_its_time_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch and transformers take up to a minute to import: counted beside the budget, the last part was cut off."""
+
+    def machine(*, is_smoke: bool) -> dict[str, str]:
+        assert not is_smoke
+        return {"gpu": "some"}
+
+    monkeypatch.setattr("benchmarks.engine_gpu.__main__.machine", machine)
+    options = parse(["--budget-seconds", "100", "--output", "unused.json"])
+    assert begin(options, 5000.0).deadline == 5100.0
+
+
 def test_figures_of_another_device_are_not_gone_on_with(tmp_path: Path) -> None:
     output = tmp_path / "report.json"
     Run(output, deadline=1e12, machine={"gpu": "H100"}, commit="abc").attempt(("a", "first"), 1, lambda: 7)
@@ -215,7 +256,7 @@ with ended_after(0.1):
 
 
 def test_a_process_that_outlasts_its_time_is_ended() -> None:
-    assert run_process([sys.executable, "-c", "import time; time.sleep(600)"], 0.1) == LOST
+    assert run_process([sys.executable, "-c", "import time; time.sleep(600)"], 0.1) == OUT_OF_TIME
     assert run_process([sys.executable, "-c", "raise SystemExit(2)"], 600) == CANNOT
 
 
