@@ -4,7 +4,8 @@ An adapter adds its paths, its headers, its request body and its readers. Knows 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -12,7 +13,7 @@ import msgspec
 
 from backends.errors import BackendError, UnreadableAnswer, Untranslatable, UpstreamRejected
 from backends.http.client import HttpClient
-from backends.http.errors import error_from_status, has_nothing_there
+from backends.http.errors import error_from_status, google_status, has_nothing_there
 from backends.http.http1_client import Http1Client
 from backends.http.reply import (
     MAX_ANSWER_BYTES,
@@ -22,10 +23,12 @@ from backends.http.reply import (
     TimedResponse,
 )
 from backends.http.stream_reader import StreamReader
+from backends.model_lists import ModelList, parse_model_list
 from backends.protocol import BackendHealth, Call, Chunk, Reply, Timeouts, trace_of
 
 _SECRET_HEADERS: Final = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
 _HEALTH_TIMEOUTS = Timeouts(connect_seconds=2.0, first_byte_seconds=5.0, idle_seconds=2.0)
+_LIST_TIMEOUTS = Timeouts(first_byte_seconds=20.0, idle_seconds=10.0)
 
 
 def as_it_is(status: int, body: bytes) -> int:
@@ -134,6 +137,24 @@ class HttpBackend:
             return read(*await self.get(url, headers))
         except BackendError as error:
             return BackendHealth(False, error.message)
+
+    async def model_lists(self) -> Sequence[ModelList]:
+        """As ListsModels has it. A list that is told without our key, too, says nothing of the key."""
+        secrets = {name for name in self._headers if name in _SECRET_HEADERS}
+        found = await self._model_list(self._headers)
+        if found.problem or not secrets:
+            return (found,)
+        without = {name: value for name, value in self._headers.items() if name not in secrets}
+        stranger = await self._model_list(without)
+        return (replace(found, is_public=not stranger.problem),)
+
+    async def _model_list(self, headers: Mapping[str, str]) -> ModelList:
+        url = join_url(self._base_url, "models")
+        try:
+            status, _, body = await self.ask("GET", url, headers, timeouts=_LIST_TIMEOUTS, limit=MAX_ANSWER_BYTES)
+        except BackendError as error:
+            return ModelList(problem=f"{url}: {error.message}")
+        return parse_model_list(google_status(status, body), body, url=url)
 
     async def _send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeouts: Timeouts

@@ -7,9 +7,10 @@ The pool knows which keys have room. Which of them a call uses, and that a refus
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from backends.errors import RateLimited, UpstreamRejected
+from backends.model_lists import ListsModels, ModelList
 from backends.protocol import Backend, BackendHealth, Call, Chunk, Reply
 from backends.stored_responses import KeepsResponses
 
@@ -130,6 +131,15 @@ class KeyPool:
     async def health(self) -> BackendHealth:
         """Of the first key: the endpoint is the same for all."""
         return await next(iter(self._keys.values())).backend.health()
+
+    async def model_lists(self) -> Sequence[ModelList]:
+        """As ListsModels has it."""
+        return [
+            replace(found, key=key.label)
+            for key in self._keys.values()
+            if isinstance(key.backend, ListsModels)
+            for found in await key.backend.model_lists()
+        ]
 
     async def aclose(self) -> None:
         for key in self._keys.values():

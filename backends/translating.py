@@ -4,7 +4,7 @@ Knows no adapter: whoever wraps one says what it answers by itself.
 """
 
 import time
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from typing import cast
 
 import msgspec
@@ -22,6 +22,7 @@ from backends.endpoints.responses_items import ResponseHead
 from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.json_objects import decode_object
 from backends.http.reply import PlainReply
+from backends.model_lists import ListsModels, ModelList
 from backends.protocol import Backend, BackendHealth, Call, Chunk, Operation, Reply
 from backends.stored_responses import KeepsResponses
 from backends.usage import Usage
@@ -78,6 +79,10 @@ class TranslatingBackend:
         if "responses" in self._native and isinstance(self._inner, KeepsResponses):
             return await self._inner.stored(method, path)
         return None
+
+    async def model_lists(self) -> Sequence[ModelList]:
+        """As ListsModels has it; none of a backend that cannot be asked."""
+        return await self._inner.model_lists() if isinstance(self._inner, ListsModels) else ()
 
     async def health(self) -> BackendHealth:
         return await self._inner.health()

@@ -16,6 +16,7 @@ from rich.markup import escape
 
 from classifier.native.native_projector import load_reader
 from gateway.cli.address import local_url, running_url
+from gateway.cli.asked_backends import ask_backends
 from gateway.cli.gateway_metrics import samples
 from gateway.cli.state import NoSchema, open_state
 from gateway.composition.deployment import load_deployment, load_environment_settings
@@ -60,11 +61,13 @@ class Finding:
 
 def command(
     port: int | None = typer.Option(None, help="Where the gateway should be listening; as last started when left out."),
+    asks: bool = typer.Option(False, "--ask", help="Ask every backend for its models with each key; costs nothing."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Look at Python, extras, disk, configuration, weights, provider keys and the running gateway."""
     home = find_home()
-    findings = list(examine(home, running_url(home) if port is None else local_url("127.0.0.1", port)))
+    url = running_url(home) if port is None else local_url("127.0.0.1", port)
+    findings = list(examine(home, url, asks=asks))
     if as_json:
         print(
             json.dumps({"ok": all(f.is_ok or f.fix is None for f in findings), "checks": [asdict(f) for f in findings]})
@@ -80,8 +83,8 @@ def command(
         raise typer.Exit(1)
 
 
-def examine(home: Home, url: str) -> Iterator[Finding]:
-    """Every check, cheapest first."""
+def examine(home: Home, url: str, *, asks: bool = False) -> Iterator[Finding]:
+    """Every check, cheapest first; the backends themselves only where `asks`."""
     settings = _settings(home)
     version = ".".join(str(part) for part in sys.version_info[:3])
     yield Finding("Python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")
@@ -100,6 +103,8 @@ def examine(home: Home, url: str) -> Iterator[Finding]:
         yield _try("database", lambda: _database(home), "do what it says, or correct `database` in breakeven.yaml")
         yield _try("redis", lambda: _redis(home), "start it, or correct `redis` in breakeven.yaml")
     yield _keys(settings)
+    if asks and configuration.is_ok and home.config_file.exists():
+        yield from _backends(home)
     yield from _prompt_caching(settings)
     yield _notices(settings)
     if proxy := next((name for name in PROXIES if os.environ.get(name)), None):
@@ -231,6 +236,13 @@ def _keys(settings: Settings | None) -> Finding:
         own.append("your own engine")
     answering = f"only {', '.join(own)} can answer" if own else "no model can answer"
     return Finding("provider keys", False, f"none: {answering}. Any of {names} adds hosted models")
+
+
+def _backends(home: Home) -> Iterator[Finding]:
+    """Each answers, takes the key, and has the models that it is asked for; see asked_backends.py."""
+    for asked in ask_backends(load_deployment(home)):
+        fix = "correct `base_url` or the key, then `breakeven doctor --ask`" if asked.is_certain else None
+        yield Finding(asked.name, asked.problem is None, asked.problem or asked.detail, fix)
 
 
 def _prompt_caching(settings: Settings | None) -> Iterator[Finding]:

@@ -1,0 +1,64 @@
+"""What an endpoint says when it is asked which models it has, and what is wrong where it does not say. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, cast, runtime_checkable
+
+import msgspec
+
+PREFIX: Final = "models/"
+"""Before each name in Google's lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelList:
+    """Of one endpoint with one key. `problem` is a sentence, empty where all is well; then `models` are its names."""
+
+    models: frozenset[str] = frozenset()
+    problem: str = ""
+    is_key_refused: bool = False
+    key: str = ""
+    """The label of the key, where the backend has several."""
+    is_public: bool = False
+    """It is told to anybody: nothing shows that the key works."""
+
+
+@runtime_checkable
+class ListsModels(Protocol):
+    """A backend that can be asked for its models, which costs nothing."""
+
+    async def model_lists(self) -> Sequence[ModelList]:
+        """One for each of its keys; never raises."""
+        ...
+
+
+def parse_model_list(status: int, body: bytes, *, url: str) -> ModelList:
+    """OpenAI's and Anthropic's `data`, Google's `models`, or a bare array."""
+    if status in (401, 402, 403):
+        problem = f"{url} answers {status}: it refuses the key, or forbids it to list models"
+        return ModelList(problem=problem, is_key_refused=True)
+    if status in (404, 405, 410):
+        wrong = "base_url is wrong (most end in /v1), or this endpoint lists no models"
+        return ModelList(problem=f"{url} answers {status}: {wrong}")
+    if not 200 <= status < 300:
+        return ModelList(problem=f"{url} answers {status}")
+    names = _names(body)
+    if names is None:
+        wrong = "what answers there is a page or another service: base_url is wrong (most end in /v1)"
+        return ModelList(problem=f"{url} answers {status} without a list of models; {wrong}")
+    return ModelList(names)
+
+
+def _names(body: bytes) -> frozenset[str] | None:
+    try:
+        said: object = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    if isinstance(said, Mapping):
+        fields = cast(Mapping[str, object], said)
+        said = fields.get("data", fields.get("models"))
+    if not isinstance(said, list):
+        return None
+    models = [cast(Mapping[str, object], one) for one in cast(list[object], said) if isinstance(one, Mapping)]
+    named = (one.get("id", one.get("name")) for one in models)
+    return frozenset(name.removeprefix(PREFIX) for name in named if isinstance(name, str))

@@ -1,0 +1,83 @@
+"""What backends say when `breakeven doctor --ask` asks each for its models, which costs nothing, with each key."""
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from backends.model_lists import ListsModels, ModelList
+from backends.protocol import Backend
+from gateway.composition.deployment import Deployment
+from gateway.config.providers import hosted_from_environment
+from gateway.config.settings import LOCAL_BACKEND
+
+TOLD_MODELS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One backend with one of its keys; `problem` is None where it lists what it is asked for."""
+
+    name: str
+    detail: str
+    problem: str | None = None
+    is_certain: bool = True
+    """False where it may serve all the same."""
+
+
+def ask_backends(deployment: Deployment) -> Sequence[Asked]:
+    """Every configured backend but our own engine, which the gateway itself watches; all at once."""
+    adapters = {
+        name: one for name, one in deployment.table.adapters.items() if not one.is_simulated and name != LOCAL_BACKEND
+    }
+    found = asyncio.run(_ask(list(adapters.values())))
+    return [told for (name, lists) in zip(adapters, found, strict=True) for told in _told(name, lists, deployment)]
+
+
+async def _ask(adapters: Sequence[Backend]) -> Sequence[Sequence[ModelList]]:
+    async def one(adapter: Backend) -> Sequence[ModelList]:
+        try:
+            return await adapter.model_lists() if isinstance(adapter, ListsModels) else ()
+        finally:
+            await adapter.aclose()
+
+    return await asyncio.gather(*map(one, adapters))
+
+
+def _told(name: str, lists: Sequence[ModelList], deployment: Deployment) -> Iterator[Asked]:
+    if not lists:
+        yield Asked(f"backend {name}", "", "not asked: litellm has no list of models to ask for", is_certain=False)
+    wanted = sorted(
+        model.upstream_model or known
+        for known, model in deployment.catalogue.models(deployment.rules).items()
+        if model.backend == name
+    )
+    for found in lists:
+        title = f"backend {name}" + (f" ({found.key})" if found.key else "")
+        if found.problem:
+            yield Asked(title, "", found.problem + _variables(name, found, deployment))
+            continue
+        missing = [model for model in wanted if model.removeprefix("models/") not in found.models]
+        if missing:
+            more = f" and {len(missing) - TOLD_MODELS} more" if len(missing) > TOLD_MODELS else ""
+            problem = (
+                f"answers, and its {len(found.models)} models lack {', '.join(missing[:TOLD_MODELS])}{more}: a name is "
+                "wrong, or this key may not use it, or it is another name that the list leaves out"
+            )
+            yield Asked(title, "", problem, is_certain=False)
+        else:
+            key = "; it tells its models to anybody, so that the key is not tried" if found.is_public else ""
+            yield Asked(title, f"answers, and has {', '.join(wanted) or 'no model that rules use'}{key}")
+
+
+def _variables(name: str, found: ModelList, deployment: Deployment) -> str:
+    """Where its key is, if that is what is wrong."""
+    if not found.is_key_refused:
+        return ""
+    if found.key:
+        variables = [found.key]
+    elif (block := deployment.settings.backends.get(name)) is not None:
+        variables = [key.env for key in block.wanted_keys]
+    else:
+        variables = [one.key_env for one in hosted_from_environment(os.environ) if one.name == name]
+    return f" (the key is in {', '.join(variables)})" if variables else "; none is configured"
