@@ -1,6 +1,7 @@
 """In-domain adaptation: a few hundred graded prompts of the deployment bend the frozen artefact to its traffic."""
 
 import hashlib
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -128,14 +129,20 @@ def _read_outcomes(labels: Path, progress: Callable[[str], None]) -> tuple[list[
     where not known."""
     prompts: list[str] = []
     graded: list[dict[str, float]] = []
+    spellings: dict[str, str] = {}
     try:
         for line, row in read_labels(labels):
+            spellings |= {name: canonical(name) for name in row["scores"]}
             scores = _known_scores(row["scores"], f"{labels}:{line}")
             if scores and is_readable(row["prompt"]):
                 prompts.append(row["prompt"])
                 graded.append(scores)
     except PromptFileError as error:
         raise CorpusError(str(error)) from error
+    for model, count in sorted(Counter(spellings.values()).items()):
+        if count > 1:
+            same = " and ".join(sorted(name for name, known_as in spellings.items() if known_as == model))
+            progress(f"{same} are taken for one model, {model}: rename one if they are not")
     models = _labelled_models(graded, progress)
     kept = [place for place, scores in enumerate(graded) if not scores.keys().isdisjoint(models)]
     if len(kept) < MIN_LABELS:
@@ -159,13 +166,13 @@ def _labelled_models(graded: Sequence[dict[str, float]], progress: Callable[[str
 
 
 def _known_scores(scores: dict[str, Any], where: str) -> dict[str, float]:
-    """By canonical name; null and NaN are not known. Two spellings of one model keep their mean."""
+    """By canonical name; null and NaN are not known, true is 1. Two spellings of one model keep their mean."""
     found: dict[str, list[float]] = {}
     for name, value in scores.items():
         if value is None or (isinstance(value, float) and math.isnan(value)):
             continue
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
-            raise CorpusError(f"{where} has a score of {value!r}; scores are between 0 and 1")
+        if not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
+            raise CorpusError(f"{where} has a score of {json.dumps(value)}; scores are numbers between 0 and 1")
         found.setdefault(canonical(name), []).append(float(value))
     return {name: sum(values) / len(values) for name, values in found.items()}
 

@@ -1,6 +1,7 @@
 """`breakeven classify`: difficulty, quality per model and uncertainty for a file of prompts, offline."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 from classifier.artefact import ArtefactError
 from classifier.batch import classify_file
 from classifier.load import load_artefact
+from classifier.names import canonical
 from classifier.prompt_lines import PromptFileError
 from classifier.protocol import ModelProfile
 from gateway.errors import ConfigurationError
@@ -32,13 +34,29 @@ def command(
 ) -> None:
     """Run the data path's classifier over a file of prompts."""
     started = time.perf_counter()
+    if pair and canonical(pair[0]) == canonical(pair[1]):
+        raise ConfigurationError(f"--pair: {pair[0]} and {pair[1]} are both {canonical(pair[0])}; name two models")
     try:
         loaded = load_artefact(artefact)
         names = dict.fromkeys([*(pair or ()), *(model or (() if pair else loaded.adapted_to or USUAL_MODELS))])
         bound = loaded.bind([ModelProfile(name) for name in names])
         count = classify_file(jsonl, out, bound, pair=pair)
     except OSError as error:
-        raise ConfigurationError(f"{error.filename or jsonl}: {error.strerror}") from error
+        unfinished = str(error.filename).endswith(".part")
+        raise ConfigurationError(f"{out if unfinished else error.filename or jsonl}: {error.strerror}") from error
     except (ArtefactError, PromptFileError) as error:
         raise ConfigurationError(str(error)) from error
-    print(f"{count:,} prompts classified in {time.perf_counter() - started:.1f} s by {bound.version}: {out}")
+    took = f"{count:,} prompts classified in {time.perf_counter() - started:.1f} s by {bound.version}: {out}"
+    # What goes to a pipe is read by a program, line by line.
+    typer.echo(took + _ranked_by(pair, loaded.adapted_to), err=not out.is_file())
+
+
+def _ranked_by(pair: tuple[str, str] | None, labelled: Sequence[str]) -> str:
+    """What `route_score` is where labels were given, but not of both models: a name may be spelt another way."""
+    missing = [name for name in pair or () if canonical(name) not in labelled]
+    if not (labelled and missing):
+        return ""
+    return (
+        f"\nroute_score is the difficulty: the artefact has no labels of {' and '.join(missing)}, "
+        f"but of {', '.join(labelled)}"
+    )

@@ -78,8 +78,8 @@ def test_without_labels_for_both_models_the_route_score_is_the_difficulty(adapte
     [
         ('{"prompt": 1, "scores": {}}', "needs a `prompt` string"),
         ("{", "is not JSON"),
-        ('{"prompt": "a", "scores": {"m": 1.5}}', "scores are between 0 and 1"),
-        ('{"prompt": "a", "scores": {"m": "good"}}', "scores are between 0 and 1"),
+        ('{"prompt": "a", "scores": {"m": 1.5}}', "scores are numbers between 0 and 1"),
+        ('{"prompt": "a", "scores": {"m": "1"}}', 'a score of "1"; scores are numbers between 0 and 1'),
     ],
 )
 def test_bad_labels_are_refused_by_line(tmp_path: Path, line: str, message: str) -> None:
@@ -87,6 +87,26 @@ def test_bad_labels_are_refused_by_line(tmp_path: Path, line: str, message: str)
     (tmp_path / "labels.jsonl").write_text("\n".join([*[good] * 40, line]))
     with pytest.raises(CorpusError, match=f"labels.jsonl:41 .*{message}"):
         adapt(tmp_path / "labels.jsonl", tmp_path / "out")
+
+
+def test_true_and_false_are_scores(adapted: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in (adapted / "labels.jsonl").read_text().splitlines()][:60]
+    weights: list[bytes] = []
+    for grade in (float, bool):
+        rows = [{**line, "scores": {name: grade(score) for name, score in line["scores"].items()}} for line in lines]
+        (tmp_path / "labels.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        adapt(tmp_path / "labels.jsonl", tmp_path / grade.__name__)
+        weights.append((tmp_path / grade.__name__ / "weights.bin").read_bytes())
+    assert weights[0] == weights[1]
+
+
+def test_two_names_that_are_taken_for_one_model_are_told(adapted: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in (adapted / "labels.jsonl").read_text().splitlines()][:60]
+    rows = [{**line, "scores": {"acme/tuned": 1, "meta/tuned": 0, "small": 1}} for line in lines]
+    (tmp_path / "labels.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    told: list[str] = []
+    adapt(tmp_path / "labels.jsonl", tmp_path / "out", progress=told.append)
+    assert told == ["acme/tuned and meta/tuned are taken for one model, tuned: rename one if they are not"]
 
 
 def test_too_few_labels_are_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The commands end to end: evaluate against a live endpoint, calibrate with plots, train that refuses nonsense."""
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -98,6 +99,41 @@ def test_train_adapt_then_classify_then_calibrate(tmp_path: Path, capsys: pytest
     assert report["kept_quality_low"] >= 0.95
     assert 0.0 < report["strong_share"] < 1.0
     assert {path.name for path in (tmp_path / "plots").iterdir()} == {"cost-quality.png", "reliability.png"}
+
+
+def test_a_pair_is_two_models_and_one_without_labels_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels, out = tmp_path / "labels.jsonl", tmp_path / "out.jsonl"
+    write_labels(labels)
+    train.command(tmp_path / "artefact", adapt=labels)
+    with pytest.raises(ConfigurationError, match="openai/big and big@azure are both big; name two models"):
+        classify.command(labels, out, pair=("openai/big", "big@azure"))
+    capsys.readouterr()
+    classify.command(labels, out, artefact=tmp_path / "artefact", pair=("big", "smal"))
+    assert "no labels of smal, but of big, small" in capsys.readouterr().out
+    first = json.loads(out.read_text().splitlines()[0])
+    assert first["route_score"] == first["difficulty"]
+
+
+def test_what_goes_to_a_pipe_is_json_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.jsonl").write_text('{"id": 1, "prompt": "hi"}\n')
+    reading, writing = os.pipe()
+    with open(reading) as answers:
+        try:
+            classify.command(tmp_path / "in.jsonl", Path(f"/dev/fd/{writing}"))
+        finally:
+            os.close(writing)
+        assert json.loads(answers.read())["id"] == 1
+    told = capsys.readouterr()
+    assert not told.out  # a command's pipe is its standard output
+    assert "1 prompts classified" in told.err
+
+
+def test_an_answer_file_that_cannot_be_written_is_named_as_it_was_given(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"id": 1, "prompt": "hi"}\n')
+    with pytest.raises(ConfigurationError, match=r"missing/out\.jsonl: No such file or directory"):
+        classify.command(tmp_path / "in.jsonl", tmp_path / "missing" / "out.jsonl")
 
 
 def test_train_wants_one_kind_of_input(tmp_path: Path) -> None:
