@@ -65,10 +65,13 @@ class Books:
         self._of = deployment
         self.gpus = GpuBooks(store, deployment.rented, deployment.now_us)
 
+    def now_us(self) -> int:
+        return self._of.now_us()
+
     def bounds(self, query: PeriodQuery) -> Bounds:
         """The asked period, or the last 30 days to the end of this hour. Raises InvalidRequest for an empty one."""
         since, until = query.bounds()
-        until_us = until if until is not None else (self._of.now_us() // HOUR_US + 1) * HOUR_US
+        until_us = until if until is not None else (self.now_us() // HOUR_US + 1) * HOUR_US
         since_us = since if since is not None else until_us - DEFAULT_DAYS * 24 * HOUR_US
         if since_us >= until_us:
             raise InvalidRequest("`since` must be before `until`.", param="since")

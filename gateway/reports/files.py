@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 
-from gateway.instants import DAY_US, moment_of
+from gateway.instants import DAY_US, microseconds, moment_of
 from gateway.reports.books import Books
-from gateway.reports.focus import Capacity, Period, focus_table
+from gateway.reports.focus import Capacity, Period, focus_table, month_of
 from gateway.reports.focus_columns import COLUMNS, GROUP_BY
 from gateway.reports.forecast_views import Anomaly, DailyQuery, ForecastPoint, ForecastQuery, Forecasts
 from gateway.reports.gpu_books import Bounds
@@ -23,7 +24,7 @@ from gateway.reports.views import (
     Savings,
     UtilisationPoint,
 )
-from gateway.sums import ReportStore, SumsQuery
+from gateway.sums import ReportStore, Sums, SumsQuery
 
 
 class ReportFiles:
@@ -49,11 +50,21 @@ class ReportFiles:
         )
         for day in await self._days(bounds, capacity):
             since_us, until_us = max(bounds.since_us, day * DAY_US), min(bounds.until_us, (day + 1) * DAY_US)
-            groups = await self._store.sums(SumsQuery(since_us, until_us, GROUP_BY, as_of_us=as_of_us))
+            asked = SumsQuery(since_us, until_us, GROUP_BY, as_of_us=as_of_us)
+            groups = await self._store.sums(asked)
+            at_month_end = await self._at_month_end(asked, groups)
             names = await self._store.key_names({key_id for group in groups if (key_id := group.group["key"])})
             idle = [one for one in capacity if one.day == _label(day)]
             # Off the event loop: answers pass here too.
-            yield await asyncio.to_thread(focus_table, groups, idle, period, names, rented)
+            yield await asyncio.to_thread(focus_table, groups, idle, period, names, rented, at_month_end)
+
+    async def _at_month_end(self, asked: SumsQuery, groups: Sequence[Sums]) -> Sequence[Sums] | None:
+        """The same groups of a day without what was corrected after its month; None where nothing can have been."""
+        end_us = microseconds(month_of(moment_of(asked.since_us))[1])
+        is_over = end_us <= min(self._books.now_us(), asked.as_of_us or end_us)
+        if not is_over or not any(group.adjusted_requests for group in groups):
+            return None
+        return await self._store.sums(replace(asked, as_of_us=end_us))
 
     async def _days(self, bounds: Bounds, capacity: Sequence[Capacity]) -> range:
         """Since the epoch: those of the period with anything booked or any GPU to pay for."""

@@ -6,7 +6,8 @@ One row per day, group of the ledger and meter (what is counted: input tokens, o
 - GPUs of our own: the rent of a day is a Purchase (billed, effective cost 0); the seconds that requests used and the
   seconds that nobody used are Usage of that capacity (billed 0, effective their share of the rent).
 - Groups with requests of unknown price have no pricing columns, and `x_UnpricedRequests` says how many there are.
-- Corrections of the ledger are rows of the category Adjustment.
+- Corrections of the ledger are rows of the category Adjustment; those booked after their month are rows of their own, of
+  the class Correction.
 - Simulated requests have their list price as effective cost and are billed by nobody.
 
 So the sum of EffectiveCost is what the ledger holds, corrections included, and the idle line; the sum of BilledCost is
@@ -72,11 +73,18 @@ def focus_table(
     period: Period,
     key_names: Mapping[str, str],
     rented: Collection[str] | None = None,
+    at_month_end: Iterable[Sums] | None = None,
 ) -> ReportTable:
     """`groups` by GROUP_BY. `rented` are the backends whose rent is booked, here or on another page (None: those of
-    `capacity`): the GPU time of others is charged."""
+    `capacity`): the GPU time of others is charged. `at_month_end` are the same groups without what was corrected after
+    their month (None: nothing was)."""
     rented = {one.backend for one in capacity} if rented is None else rented
-    rows = [row for group in groups for row in _rows_of(group, rented, period, key_names)]
+    ended = None if at_month_end is None else {tuple(one.group.values()): one for one in at_month_end}
+    rows: list[dict[str, Cell]] = []
+    for group in groups:
+        base = {**_base(group, period), "x_KeyName": key_names.get(group.group["key"] or "")}
+        rows += _usage_rows(base, group, rented)
+        rows += _corrections(base, group, group if ended is None else ended.get(tuple(group.group.values())))
     rows += [row for one in capacity for row in _capacity_rows(one, period)]
     rows.sort(key=lambda row: (str(row["ChargePeriodStart"]), str(row["SkuId"]), str(row["SubAccountId"])))
     return ReportTable(COLUMNS, rows, (f"FOCUS {VERSION}", *_notes(rows)))
@@ -89,24 +97,29 @@ def _notes(rows: Sequence[Mapping[str, Cell]]) -> Iterator[str]:
         yield "Rows with x_IsSimulated are simulated at list prices: no bill will come for them."
 
 
-def _rows_of(
-    group: Sums, rented: Collection[str], period: Period, key_names: Mapping[str, str]
-) -> Iterator[dict[str, Cell]]:
-    base = {**_base(group, period), "x_KeyName": key_names.get(group.group["key"] or "")}
+def _usage_rows(base: Mapping[str, Cell], group: Sums, rented: Collection[str]) -> Iterator[dict[str, Cell]]:
     meters = list(_meters(group))
     lists = apportion(group.list_pico_usd, [one.cost_pico_usd for one in meters]) if meters else []
     for meter, list_pico in zip(meters, lists, strict=True):
         yield _usage(base, group, meter, list_pico, is_rented=group.group["backend"] in rented)
-    if group.adjustment_pico_usd:
-        amount = usd(group.adjustment_pico_usd)
-        yield {
-            **base,
-            **dict.fromkeys(("ContractedCost", "EffectiveCost", "ListCost"), amount),
-            "BilledCost": usd(0) if base["x_IsSimulated"] else amount,
-            "ChargeCategory": "Adjustment",
-            "ChargeDescription": f"{group.group['model']}: corrections booked: {group.adjusted_requests}",
-            "ChargeFrequency": "One-Time",
-        }
+
+
+def _corrections(base: Mapping[str, Cell], group: Sums, at_month_end: Sums | None) -> Iterator[dict[str, Cell]]:
+    """What was booked within the month, and what after it: FOCUS's ChargeClass tells them apart."""
+    pico, count = (at_month_end.adjustment_pico_usd, at_month_end.adjusted_requests) if at_month_end else (0, 0)
+    later = ("Correction", group.adjustment_pico_usd - pico, group.adjusted_requests - count)
+    for charge_class, amount_pico_usd, corrections in ((None, pico, count), later):
+        if amount_pico_usd:
+            amount = usd(amount_pico_usd)
+            yield {
+                **base,
+                **dict.fromkeys(("ContractedCost", "EffectiveCost", "ListCost"), amount),
+                "BilledCost": usd(0) if base["x_IsSimulated"] else amount,
+                "ChargeCategory": "Adjustment",
+                "ChargeClass": charge_class,
+                "ChargeDescription": f"{group.group['model']}: corrections booked: {corrections}",
+                "ChargeFrequency": "One-Time",
+            }
 
 
 def _base(group: Sums, period: Period) -> dict[str, Cell]:
@@ -132,13 +145,19 @@ def _base(group: Sums, period: Period) -> dict[str, Cell]:
 
 def _when(day: str, period: Period) -> dict[str, Cell]:
     start, end = period.of_day(day)
-    month = start.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    month, month_end = month_of(start)
     return {
         "ChargePeriodStart": start,
         "ChargePeriodEnd": end,
         "BillingPeriodStart": month,
-        "BillingPeriodEnd": (month + timedelta(days=31)).replace(day=1),
+        "BillingPeriodEnd": month_end,
     }
+
+
+def month_of(moment: datetime) -> tuple[datetime, datetime]:
+    """Its start and end, as providers bill: UTC."""
+    month = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return month, (month + timedelta(days=31)).replace(day=1)
 
 
 def _who(provider: str, team: str | None) -> dict[str, Cell]:

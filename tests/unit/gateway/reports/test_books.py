@@ -1,6 +1,7 @@
 """The admin API's reports over a real SQLite ledger of the demonstration's entries, checked against sums by hand."""
 
-from datetime import timedelta
+import shutil
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -10,15 +11,19 @@ from pydantic import ValidationError
 from gateway.cli.demo_month import write_demo_month
 from gateway.config.home import Home
 from gateway.errors import InvalidRequest
-from gateway.money import format_usd
+from gateway.instants import microseconds
+from gateway.money import format_usd, parse_usd
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery
 from gateway.reports.replay_service import ReplayService
-from gateway.reports.tables import encode
+from gateway.reports.tables import Cell, encode
 from gateway.reports.views import BooksQuery, BreakEvenQuery, CostQuery, PeriodQuery
 from gateway.reports.what_if_views import WhatIfQuery
+from gateway.storage.database import open_database
+from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.feedback import SqlFeedback
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
+from gateway.stores import Adjustment
 from tests.unit.gateway.reports.month import END, NOW_US, REQUESTS, Month, services
 
 
@@ -91,6 +96,28 @@ async def test_the_focus_export_is_made_day_by_day_in_order(month: Month) -> Non
         assert len({str(row["ChargePeriodStart"])[:10] for row in page.rows}) <= 1, "no more than a day is held"
     starts = [row["ChargePeriodStart"] for page in whole for row in page.rows]
     assert starts == sorted(starts, key=str)
+
+
+async def test_focus_tells_what_was_corrected_after_a_month(month: Month, home: Path, tmp_path: Path) -> None:
+    shutil.copy(home / "demo" / "breakeven.db", tmp_path)
+    database = open_database(f"sqlite+aiosqlite:///{tmp_path}/breakeven.db")
+    october, november = (month.entries[place].intent.request_id for place in (0, -1))
+    for request_id, amount, day in (
+        (october, 5, "2026-10-31"),
+        (october, -5, "2026-11-01"),
+        (november, 7, "2026-11-02"),
+    ):
+        at_us = microseconds(datetime.fromisoformat(day).replace(tzinfo=UTC))
+        credit = Adjustment(request_id, "refund", day, amount, "an outage")
+        assert await SqlAdjustments(database, now_us=lambda at_us=at_us: at_us).book([credit], author="test") == 1
+    found: list[list[tuple[int, Cell]]] = []
+    for as_of in (None, "2026-11-02", "2026-11-01"):
+        asked = BooksQuery.model_validate({"since": "2026-10-01", "until": END, "as_of": as_of})
+        pages = (await services(month._replace(database=database)).files.focus(asked)).pages
+        rows = [row async for page in pages for row in page.rows if row["ChargeCategory"] == "Adjustment"]
+        found.append([(parse_usd(str(row["EffectiveCost"])), row["ChargeClass"]) for row in rows])
+    await database.dispose()
+    assert found == [[(5, None), (-5, "Correction"), (7, None)], [(5, None), (-5, "Correction")], [(5, None)]]
 
 
 async def test_a_gpu_that_is_not_there_yet_is_compared_on_the_traffic_that_would_move(month: Month) -> None:
