@@ -49,7 +49,8 @@ class ChatTemplate:
         `extra` are names of the template's own; one that says the same as a name of ours wins.
         """
         messages = [_readable(message, takes_none=self._takes_none) for message in messages]
-        names = {"messages": messages, "tools": tools, GENERATION: True} | self._names | dict(extra or {})
+        # Templates of Llama 3.1 ask whether tools are none: an empty list would be told the model as tools it has.
+        names = {"messages": messages, "tools": tools or None, GENERATION: True} | self._names | dict(extra or {})
         if not names.pop(CONTINUES, False):
             return self._rendered(names)
         if (extra or {}).get(GENERATION):

@@ -51,6 +51,13 @@ def test_a_message_of_nothing_is_empty(template: str) -> None:
     assert rendered(template, {"role": "assistant", "content": None}, {"role": "user", "content": "x"}) == ";x;"
 
 
+def test_an_empty_list_of_tools_is_none_to_a_template() -> None:
+    """As Llama 3.1's asks: agents that have no tools send an empty list."""
+    template = ChatTemplate("{% if tools is not none %}Environment: ipython{% endif %}hi", None, {})
+    assert template.render([], tools=[]) == "hi"
+    assert template.render([], tools=[{"type": "function"}]) == "Environment: ipythonhi"
+
+
 def test_a_tools_own_template_is_asked_too() -> None:
     template = ChatTemplate("plain", ASKING, {})
     message = plain_message({"role": "assistant", "content": None, "tool_calls": [CALL]}, 0)
