@@ -6,8 +6,8 @@ One row per day, group of the ledger and meter (what is counted: input tokens, o
 - GPUs of our own: the rent of a day is a Purchase (billed, effective cost 0); the seconds that requests used and the
   seconds that nobody used are Usage of that capacity (billed 0, effective their share of the rent).
 - Groups with requests of unknown price have no pricing columns, and `x_UnpricedRequests` says how many there are.
-- Corrections of the ledger are rows of the category Adjustment; those booked after their month are rows of their own, of
-  the class Correction.
+- Corrections of the ledger are rows of the category Adjustment; those booked after their month are rows of their own,
+  of the class Correction.
 - Simulated requests have their list price as effective cost and are billed by nobody.
 
 So the sum of EffectiveCost is what the ledger holds, corrections included, and the idle line; the sum of BilledCost is
