@@ -11,6 +11,7 @@ from backends.errors import UpstreamRejected, UpstreamUnavailable
 from backends.formats.anthropic import AnthropicStreamReader, openai_error, read_message
 from backends.formats.anthropic_messages import NativeMessagesReader, read_native_message
 from backends.formats.anthropic_request import build_messages_body
+from backends.formats.call_ids import for_anthropic, with_call_ids
 from backends.formats.chat_fields import untranslatable
 from backends.formats.chat_view import parse_chat
 from backends.formats.json_objects import decode_object
@@ -78,8 +79,11 @@ class AnthropicBackend(HttpBackend):
         try:
             members = find_members(call.body)
             edits: dict[str, bytes | None] = {"model": msgspec.json.encode(call.upstream_model)}
-            if UNSIGNED_MARK in call.body and (messages := members.get("messages")):
-                edits["messages"] = without_unsigned(call.body[messages.start : messages.end])
+            if messages := members.get("messages"):
+                came = call.body[messages.start : messages.end]
+                signed = without_unsigned(came) if UNSIGNED_MARK in came else came
+                if (said := with_call_ids(signed, for_anthropic)) != came:
+                    edits["messages"] = said
             body = splice(call.body, edits, members)
         except NotAnObject as error:
             raise UpstreamRejected(str(error), backend=self.name, body=messages_error(400, str(error))) from error

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from backends.formats.call_ids import CallId, for_mistral, for_openai
+
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
@@ -18,7 +20,7 @@ class Dialect:
     `says_400_of_keys`: as `google_status` has it. `takes_cache_marks`: it knows Anthropic's `cache_control`, because it
     passes chats on to Anthropic; `refuses_cache_marks`: it refuses a chat with one. `thoughts` are the names under
     which it wants to read again what was thought before an answer; `needs_thoughts`: with tool calls it refuses a
-    conversation in which an answer lacks one.
+    conversation in which an answer lacks one. `call_id` is what it takes for a tool call's id, None where it takes any.
     """
 
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -31,6 +33,7 @@ class Dialect:
     refuses_cache_marks: bool = False
     thoughts: tuple[str, ...] = ()
     needs_thoughts: bool = False
+    call_id: CallId | None = None
 
 
 PLAIN: Final = Dialect()
@@ -43,7 +46,7 @@ _SIGNED: Final = frozenset({"extra_content"})
 """Where Gemini's calls carry their thought signatures."""
 
 DIALECTS: Final[Mapping[str, Dialect]] = {
-    "openai": Dialect(renames={"max_tokens": "max_completion_tokens"}, refuses_cache_marks=True),
+    "openai": Dialect(renames={"max_tokens": "max_completion_tokens"}, refuses_cache_marks=True, call_id=for_openai),
     "deepseek": Dialect(
         renames={"max_completion_tokens": "max_tokens"}, thoughts=("reasoning_content",), needs_thoughts=True
     ),
@@ -61,6 +64,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         call_lacks=_SIGNED,
         asks_for_usage=False,
         refuses_cache_marks=True,
+        call_id=for_mistral,
     ),
     "fireworks": Dialect(call_lacks=_SIGNED),
     "openrouter": Dialect(lacks=frozenset({"models", "preset", "route"}), takes_cache_marks=True),

@@ -11,6 +11,7 @@ from typing import Final, cast
 import msgspec
 
 from backends.formats.cache_marks import mark_prompt
+from backends.formats.call_ids import for_anthropic
 from backends.formats.chat_fields import Tool, invalid, untranslatable
 from backends.formats.chat_view import ChatView, Media, Part, Text, ToolCall, ToolResult
 from backends.formats.json_objects import Fields, number, text_of
@@ -115,11 +116,16 @@ def _block(part: Part) -> Fields:
     if isinstance(part, Text):
         return _cached({"type": "text", "text": part.text}, part.cache_control)
     if isinstance(part, ToolCall):
-        call: Fields = {"type": "tool_use", "id": part.call_id, "name": part.name, "input": part.arguments}
+        call: Fields = {
+            "type": "tool_use",
+            "id": for_anthropic(part.call_id),
+            "name": part.name,
+            "input": part.arguments,
+        }
         return _cached(call, part.cache_control)
     if isinstance(part, ToolResult):
         content = [_block(item) for item in part.parts]
-        result: Fields = {"type": "tool_result", "tool_use_id": part.call_id, "content": content}
+        result: Fields = {"type": "tool_result", "tool_use_id": for_anthropic(part.call_id), "content": content}
         return _cached(result, part.cache_control)
     if part.kind == "audio":
         raise untranslatable("messages", "this model cannot hear audio")

@@ -11,6 +11,7 @@ import msgspec
 from backends.dialects import PLAIN, Dialect
 from backends.errors import UpstreamRejected
 from backends.formats.answer_schema import without_value
+from backends.formats.call_ids import with_call_ids
 from backends.formats.json_splice import Member, NotAnObject, find_members, splice
 from backends.formats.openai import error_body
 from backends.formats.past_thinking import OUR_MARKS, with_every_thought, without_our_reasoning
@@ -53,8 +54,8 @@ _HAS_USAGE_CHUNK: Final = frozenset({"chat.completions", "completions"})
 
 def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
     """The caller's JSON with our model, our cache salt and a request for usage, in the provider's dialect; every other
-    byte is the caller's, save for thinking and cache marks that a provider refuses, thinking that it misses, and
-    Hugging Face's name for a schema.
+    byte is the caller's, save for thinking and cache marks that a provider refuses, thinking that it misses, ids of
+    calls that it does not take, and Hugging Face's name for a schema.
 
     A renamed field's value moves unless the caller gave both. A `cache_salt` of the caller's own is removed: sharing
     another tenant's prefix cache is not theirs to choose.
@@ -81,6 +82,10 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
             said = _without(dialect.message_lacks, call.body[messages.start : messages.end])
             said = _without_in("tool_calls", dialect.call_lacks, said)
             edits["messages"] = with_every_thought(said) if dialect.needs_thoughts else said
+        if dialect.call_id and (messages := members.get("messages")):
+            said = edits.get("messages") or call.body[messages.start : messages.end]
+            if (told := with_call_ids(said, dialect.call_id)) != said:
+                edits["messages"] = told
         if dialect.refuses_cache_marks and call.operation == "chat.completions" and _MARK in call.body:
             edits |= _without_marks(call.body, members, edits)
         has_ours = call.operation == "responses" and any(mark in call.body for mark in OUR_MARKS)

@@ -7,6 +7,7 @@ import pytest
 
 from backends.anthropic import AnthropicBackend
 from backends.errors import UpstreamRejected, UpstreamUnavailable
+from backends.formats.call_ids import for_anthropic
 from backends.protocol import Call, Chunk, Operation
 from backends.scripted import Outcome
 from backends.usage import Usage
@@ -40,6 +41,16 @@ async def test_a_native_call_is_sent_as_it_came_but_for_the_model() -> None:
     assert request.path == "/v1/messages"
     assert chunk.usage == OUTCOME.usage
     assert json.loads(chunk.payload)["content"] == [{"type": "text", "text": "Hello."}]
+
+
+async def test_a_native_call_that_another_model_began_gets_ids_that_anthropic_takes() -> None:
+    result = b'{"type":"tool_result","tool_use_id":"functions.f:0","content":"1"}'
+    body = b'{"model":"auto","max_tokens":9,"messages":[{"role":"user","content":[%b]}]}' % result
+    async with ScriptedProvider(OUTCOME) as provider:
+        await collect(provider, make_call(body, "messages"))
+        [request] = provider.received
+    expected = body.replace(b"functions.f:0", for_anthropic("functions.f:0").encode())
+    assert request.body == expected.replace(b'"auto"', b'"claude-x"')
 
 
 async def test_whom_a_backend_is_configured_to_act_for_no_caller_changes() -> None:

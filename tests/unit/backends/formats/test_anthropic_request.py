@@ -7,6 +7,7 @@ import pytest
 
 from backends.errors import UpstreamRejected
 from backends.formats.anthropic_request import DEFAULT_MAX_TOKENS, build_messages_body
+from backends.formats.call_ids import for_anthropic
 from backends.formats.chat_view import parse_chat
 from backends.protocol import Call
 
@@ -289,3 +290,10 @@ def test_a_message_marked_twice_keeps_the_mark_of_its_part() -> None:
         {"role": "user", "content": [part]}
     ]
     assert translate({"messages": [{"role": "system", "content": ""} | MARK, *HI]}) == translate({})
+
+
+def test_a_call_of_kimis_gets_an_id_that_anthropic_takes() -> None:
+    messages = [*HI, {"role": "assistant", "tool_calls": [CALL | {"id": "functions.f:0"}]}]
+    body = translate({"messages": [*messages, {"role": "tool", "tool_call_id": "functions.f:0", "content": "1"}]})
+    [_, asked, answered] = cast(list[dict[str, list[Json]]], body["messages"])
+    assert asked["content"][0]["id"] == answered["content"][0]["tool_use_id"] == for_anthropic("functions.f:0")

@@ -1,6 +1,7 @@
 """What an OpenAI-compatible provider is sent of a caller's body: the same bytes, but for what must change."""
 
 import json
+import re
 
 import pytest
 
@@ -191,3 +192,14 @@ def test_cache_marks_stay_for_all_others_and_in_what_is_no_chat() -> None:
     for odd in (b'"x"', b'[1,"cache_control"]', b'{"cache_control":1}'):
         body = b'{"model":"up/model-1","messages":' + odd + b"}"
         assert build_body(make_call(body), DIALECTS["openai"]) == body
+
+
+def test_a_call_that_another_model_made_gets_an_id_that_mistral_takes() -> None:
+    call = '{"id":"call_0123456789abcdef","function":{"name":"f","arguments":"{}"},"type":"function","extra_content":1}'
+    result = '{"role":"tool","tool_call_id":"call_0123456789abcdef","content":"1"}'
+    body = f'{{"model":"a","messages":[{{"role":"assistant","tool_calls":[{call}]}},{result}]}}'.encode()
+    [asked, answered] = json.loads(build_body(make_call(body), DIALECTS["mistral"]))["messages"]
+    assert asked["tool_calls"][0]["id"] == answered["tool_call_id"]
+    assert re.fullmatch("[a-zA-Z0-9]{9}", answered["tool_call_id"])
+    assert "extra_content" not in asked["tool_calls"][0]
+    assert build_body(make_call(body), DIALECTS["openai"]) == body.replace(b'"a"', b'"up/model-1"', 1)

@@ -1,0 +1,87 @@
+"""The ids of tool calls as one provider takes them. A conversation moves from model to model, and each gives ids of its
+own form: Kimi's hold a colon, vLLM's have 46 characters. Pure.
+
+An id that is not taken is replaced by what a hash makes of it, the same in every turn: a call keeps its result, and a
+prompt its place in a cache.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+CallId = Callable[[str], str]
+"""The id that a provider is told for this one."""
+
+_ANTHROPIC: Final = re.compile(r"[a-zA-Z0-9_-]+")
+_MISTRAL: Final = re.compile(r"[a-zA-Z0-9]{9}")
+_OPENAI_MOST: Final = 40
+_OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_VALUES: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_TEXT: Final = msgspec.json.Decoder(str)
+_ANSWERED: Final = re.compile(rb'"tool_(?:call|use)_id"\s*:\s*"([^"]*)"')
+"""Every call has a result, so the ids of results are all; a text that quotes one has a backslash before each quote."""
+
+
+def for_anthropic(call_id: str) -> str:
+    return call_id if _ANTHROPIC.fullmatch(call_id) else f"call_{_digest(call_id)[:24]}"
+
+
+def for_openai(call_id: str) -> str:
+    return call_id if len(call_id) <= _OPENAI_MOST else f"call_{_digest(call_id)[:24]}"
+
+
+def for_mistral(call_id: str) -> str:
+    return call_id if _MISTRAL.fullmatch(call_id) else _digest(call_id)[:9]
+
+
+def _digest(call_id: str) -> str:
+    return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def with_call_ids(messages: bytes, told: CallId) -> bytes:
+    """A chat's or Anthropic's `messages` with the ids that are `told`; the very bytes where all are taken as they came,
+    or where these are no messages."""
+    found = {match[1] for match in _ANSWERED.finditer(messages)}
+    if all(_is_taken(call_id, told) for call_id in found):
+        return messages
+    try:
+        return msgspec.json.encode([_renamed(message, told) for message in _OBJECTS.decode(messages)])
+    except msgspec.DecodeError:
+        return messages
+
+
+def _is_taken(raw: bytes, told: CallId) -> bool:
+    call_id = raw.decode("utf-8", "replace")
+    return told(call_id) == call_id
+
+
+def _renamed(message: dict[str, msgspec.Raw], told: CallId) -> dict[str, msgspec.Raw]:
+    changed = message | _told(message, "tool_call_id", told)
+    for name in ("tool_calls", "content"):
+        inner = bytes(changed.get(name, b""))
+        if inner.startswith(b"["):
+            items = [_item(bytes(value), told) for value in _VALUES.decode(inner)]
+            changed[name] = msgspec.Raw(msgspec.json.encode(items))
+    return changed
+
+
+def _item(value: bytes, told: CallId) -> msgspec.Raw:
+    """A tool call of a chat, or a block of Anthropic's that is a call or a result."""
+    if not value.startswith(b"{"):
+        return msgspec.Raw(value)
+    fields = _FIELDS.decode(value)
+    is_call = "function" in fields or "custom" in fields or bytes(fields.get("type", b"")) == b'"tool_use"'
+    changes = _told(fields, "id" if is_call else "tool_use_id", told)
+    return msgspec.Raw(msgspec.json.encode(fields | changes)) if changes else msgspec.Raw(value)
+
+
+def _told(fields: dict[str, msgspec.Raw], name: str, told: CallId) -> dict[str, msgspec.Raw]:
+    raw = bytes(fields.get(name, b""))
+    if not raw.startswith(b'"'):
+        return {}
+    call_id = _TEXT.decode(raw)
+    return {name: msgspec.Raw(msgspec.json.encode(told(call_id)))} if told(call_id) != call_id else {}
