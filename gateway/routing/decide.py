@@ -7,7 +7,6 @@ import msgspec
 
 from gateway.errors import ModelNotFound, NoCapableModel
 from gateway.ledger.entry import Decision, Facts
-from gateway.money import parse_usd
 from gateway.routing.expected_cost import (
     expected_cost_pico_usd,
     expected_time_to_first_token_seconds,
@@ -82,10 +81,10 @@ def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
     kept = _apply_quality_shares(able, _apply_limits(able, choose), rule, request.facts)
     if not kept and choose.if_none == "refuse":
         _refuse(request, rule.name, [_with_limit_reason(ranked, choose) for ranked in weighed])
-    ordered = _order(kept, choose, request) if kept else _by_quality(able)
-    spare = _by_quality(_dropped(able, ordered))
+    ordered = _order(kept, choose, request) if kept else _beyond_limits(able, choose)
+    spare = _beyond_limits(_dropped(able, ordered), choose)
     preferred = ordered[0]
-    chosen, ordered, propensity = _explore(ordered, rule, request.facts)
+    chosen, ordered, propensity = _explore(ordered, rule, request.facts) if kept else (preferred, ordered, 1.0)
     choice = _choice(request, snapshot, rule.name, chosen, [*ordered, *spare], weighed, propensity)
     if chosen is not preferred and chosen.expected_cost_pico_usd is not None:
         more = msgspec.structs.replace(choice.decision, exploration_pico_usd=_extra_cost(chosen, preferred))
@@ -208,7 +207,7 @@ def _limit_reason(ranked: Ranked, choose: Choose) -> str | None:
     cost, quality = ranked.expected_cost_pico_usd, ranked.quality
     if choose.min_quality is not None and quality is not None and quality < choose.min_quality:
         return f"predicted quality {quality:.3f} is below {choose.min_quality}"
-    if choose.max_cost_usd is not None and (cost is None or cost > parse_usd(str(choose.max_cost_usd))):
+    if choose.max_cost_pico_usd is not None and (cost is None or cost > choose.max_cost_pico_usd):
         return "expected cost is above the rule's limit" if cost is not None else "its price is not known"
     limit = choose.max_time_to_first_token_seconds
     if limit is not None and ranked.time_to_first_token_seconds > limit:
@@ -265,6 +264,20 @@ def _dropped(able: list[Ranked], ordered: list[Ranked]) -> list[Ranked]:
         return []
     placed = {ranked.candidate.name for ranked in ordered}
     return [ranked for ranked in able if ranked.candidate.name not in placed]
+
+
+def _beyond_limits(ranked: list[Ranked], choose: Choose) -> list[Ranked]:
+    """The best first; where cost is limited, those within that limit first and then the cheapest, or the very requests
+    that cost most would go to the dearest model."""
+    limit = choose.max_cost_pico_usd
+    if limit is None:
+        return _by_quality(ranked)
+    within = [one for one in ranked if _cost_of(one) <= limit]
+    dearer = [one for one in ranked if _cost_of(one) > limit]
+    return [
+        *_by_quality(within),
+        *sorted(dearer, key=lambda one: (_cost_of(one), -_quality_of(one), one.candidate.name)),
+    ]
 
 
 def _by_quality(ranked: list[Ranked]) -> list[Ranked]:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gateway.errors import ConfigurationError
-from gateway.money import parse_usd
+from gateway.money import PICO_PER_USD
 from gateway.yaml_document import NAME_PATTERN, meant, parse_yaml, path_of, problem_among
 
 MAX_BYTES = 1_000_000
@@ -22,6 +22,11 @@ EMBEDDINGS = "embeddings"
 Need = Literal["streaming", "tools", "json_schema", "vision", "audio", "reasoning"]
 Ability = Literal[Need, "embeddings"]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+
+
+def _whole_pico_usd(limit: Decimal) -> int:
+    """Rounded down: a third of a dollar is a limit too, though it is no amount that can be booked."""
+    return int(limit * PICO_PER_USD)
 
 
 def _unique(values: list[str]) -> list[str]:
@@ -97,9 +102,10 @@ class Choose(Strict):
 
     `from` is a list of model names or one of `any`, `hosted`, `local`. Candidates below `min_quality`, and those below
     the share `keep_quality` of the best candidate's predicted quality, are dropped; if none is left, `if_none` says
-    whether the one of highest predicted quality answers or the request is refused. `quality_share` is kept over the
-    rule's traffic instead of on every prompt (`routing/quality_target.py`). `explore` tries another kept model in that
-    share of requests, as long as `explore_usd_per_day` allows.
+    whether the one of highest predicted quality answers (within `max_cost_usd`; the cheapest, if none costs so little)
+    or the request is refused. `quality_share` is kept over the rule's traffic instead of on every prompt
+    (`routing/quality_target.py`). `explore` tries another kept model in that share of requests, as long as
+    `explore_usd_per_day` allows.
     """
 
     from_: Names | Literal["any", "hosted", "local"] = Field(alias="from")
@@ -121,7 +127,11 @@ class Choose(Strict):
 
     @cached_property
     def explore_pico_usd_per_day(self) -> int | None:
-        return None if self.explore_usd_per_day is None else parse_usd(self.explore_usd_per_day)
+        return None if self.explore_usd_per_day is None else _whole_pico_usd(self.explore_usd_per_day)
+
+    @cached_property
+    def max_cost_pico_usd(self) -> int | None:
+        return None if self.max_cost_usd is None else _whole_pico_usd(Decimal(str(self.max_cost_usd)))
 
     @cached_property
     def has_limits(self) -> bool:

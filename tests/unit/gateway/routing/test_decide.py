@@ -29,6 +29,10 @@ def rules(choose: str, *, when: str = "") -> Snapshot:
         ("{from: hosted}", ["mid", "large"]),
         ("{from: local}", ["local"]),
         ("{from: any, by: quality, max_cost_usd: 0.001}", ["mid", "local", "large"]),
+        ("{from: any, by: quality, max_cost_usd: 0.000000001}", ["local", "mid", "large"]),
+        ("{from: any, min_quality: 0.99, max_cost_usd: 0.001}", ["mid", "local", "large"]),
+        ("{from: any, keep_quality: 1, max_cost_usd: 0.001}", ["mid", "local", "large"]),
+        ("{from: [mid, large], by: quality, max_cost_usd: 0.000000001}", ["mid", "large"]),
     ],
 )
 def test_order(choose: str, expected: list[str]) -> None:
@@ -190,6 +194,19 @@ def test_exploration_is_uniform_and_its_propensity_is_exact() -> None:
         seen[decision.model] = decision.propensity
     assert counts == {"local": 800, "mid": 100, "large": 100}
     assert seen == pytest.approx({"local": 0.8, "mid": 0.1, "large": 0.1})
+
+
+@pytest.mark.parametrize("choose", ["min_quality: 0.99", "max_cost_usd: 0.000000001"])
+def test_where_no_model_keeps_the_limits_none_is_tried_for_the_learning(choose: str) -> None:
+    snapshot = rules(f"{{from: any, {choose}, explore: 0.3}}")
+    found = [decide(make_request(draw=step / 100), snapshot).decision for step in range(0, 30, 5)]
+    assert {(one.model, one.propensity) for one in found} == {("large" if "quality" in choose else "local", 1.0)}
+
+
+def test_limits_finer_than_can_be_booked_are_limits() -> None:
+    thirds = "max_cost_usd: 0.3333333333333333, explore: 0.1, explore_usd_per_day: 0.33333333333333333"
+    decision = decide(make_request(draw=0.05), rules(f"{{from: any, {thirds}}}")).decision
+    assert decision.propensity == pytest.approx(0.1 / 3)
 
 
 def test_no_quality_known_still_decides() -> None:
