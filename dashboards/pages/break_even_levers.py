@@ -11,6 +11,7 @@ from dashboards.levers import LEVERS, UTILISATION, Lever, utilisation_at, volume
 
 PAUSE_SECONDS = 0.3
 """A handle that rested for so long was let go."""
+NAME = "import('/ui/static/sliders.js').then((sliders) => sliders.name())"
 Ask = Callable[[dict[str, str]], Awaitable[None]]
 
 
@@ -36,6 +37,7 @@ class Levers:
                 if lever.name == "volume_factor":
                     self._slider(UTILISATION, self._utilisation())
         self._others(found)
+        ui.run_javascript(NAME)
 
     def _slider(self, lever: Lever, value: float) -> None:
         low, high = lever.bounds()

@@ -17,7 +17,7 @@ from dashboards.pages.rule_form import Known, RuleForm
 RULES = "/admin/v1/rules"
 PAUSE_SECONDS = 0.7
 """The text is checked when nobody has typed for so long."""
-IN_TEXT = "Ctrl-Space suggests what may be written."
+IN_TEXT = "Ctrl-Space suggests what may be written. Tab indents; Esc, then Tab, leaves the text."
 IN_FORM = "Rules that you do not change keep their text; comments inside one that you change are lost."
 Action = Literal["check", "compare", "replay", "save", "activate"]
 ATTACH = "import('/ui/static/rules_editor.js').then((editor) => editor.attach(getElement({id})))"

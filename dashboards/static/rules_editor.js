@@ -46,7 +46,7 @@ export async function attach(component) {
   if (!component.editor) await component.editorPromise;
   follow(component);
   const extension = CM.EditorState.languageData.of(() => [{ autocomplete: source }]);
-  const named = CM.EditorView.contentAttributes.of({ "aria-label": "Rules as YAML" });
+  const named = CM.EditorView.contentAttributes.of({ "aria-label": "Rules as YAML", tabindex: "0" });
   component.editor.dispatch({ effects: CM.StateEffect.appendConfig.of([extension, named]) });
   const opened = component.editor.state.doc;
   window.onbeforeunload = (event) => {

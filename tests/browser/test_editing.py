@@ -182,14 +182,37 @@ def test_a_slider_computes_break_even_again(browser: webdriver.Chrome, running: 
     go(browser, running, "/break-even")
     before = tile(browser, "With this plan").text
     handle = browser.find_element(By.CSS_SELECTOR, ".be-lever .q-slider__track-container")
+    wait = patient(browser)
+    wait.until(lambda _: handle.aria_role == "slider")
+    assert handle.accessible_name == "GPU price"
     browser.execute_script("arguments[0].focus()", handle)
     ActionChains(browser).send_keys(Keys.ARROW_RIGHT * 12).perform()
-    wait = patient(browser)
     wait.until(lambda one: tile(one, "With this plan").text != before)
     assert "gpu_hour_usd=" in browser.current_url
     query = browser.current_url.partition("?")[2]
     found = running.ask(f"/admin/v1/reports/break-even?{query}")["report"]
     assert display.dollars(found["month"]["plan_usd"]) in tile(browser, "With this plan").text
+    said = browser.find_element(By.CSS_SELECTOR, ".be-lever-value").text
+    assert said.endswith("/ hour")
+    assert handle.get_attribute("aria-valuetext") == said, "not the exponent of a logarithmic slider"
+
+
+def test_the_focus_of_a_button_and_a_checkbox_is_seen(browser: webdriver.Chrome, running: Running) -> None:
+    go(browser, running, "/budgets")
+    amount = browser.find_element(By.CSS_SELECTOR, "input[aria-label='Dollars a month']")
+    browser.execute_script("arguments[0].focus()", amount)
+    for role in ("checkbox", "button"):
+        ActionChains(browser).send_keys(Keys.TAB).perform()
+        focused = browser.switch_to.active_element
+        assert (focused.aria_role, focused.value_of_css_property("outline-style")) == (role, "solid")
+
+
+def test_the_text_of_the_rules_is_left_by_the_keyboard(browser: webdriver.Chrome, running: Running) -> None:
+    go(browser, running, "/rules")
+    see(browser, "Esc, then Tab, leaves the text")
+    browser.execute_script("document.querySelector('.cm-content').focus()")
+    ActionChains(browser).send_keys(Keys.ESCAPE, Keys.TAB).perform()
+    assert browser.switch_to.active_element.get_attribute("aria-label") == "Why this change?"
 
 
 def test_limits_of_a_key_are_changed_where_it_is_listed(browser: webdriver.Chrome, running: Running) -> None:

@@ -1,0 +1,22 @@
+// What has the focus of a slider says its name and its value in words. Quasar gives both to the frame around it, and of a
+// logarithmic slider the exponent. Knows nothing of what a slider means: the words stand above it.
+const SAID = ["aria-label", "aria-valuemin", "aria-valuemax", "aria-valuenow", "aria-orientation"];
+
+function say(handle, frame, words) {
+  for (const name of SAID) handle.setAttribute(name, frame.getAttribute(name) ?? "");
+  handle.setAttribute("aria-valuetext", words.textContent);
+}
+
+export function name() {
+  for (const lever of document.querySelectorAll(".be-lever")) {
+    const frame = lever.querySelector(".q-slider");
+    const handle = frame.querySelector("[tabindex]");
+    const words = lever.querySelector(".be-lever-value");
+    const follow = new MutationObserver(() => say(handle, frame, words));
+    follow.observe(frame, { attributeFilter: ["aria-valuenow"] });
+    follow.observe(words, { childList: true, characterData: true, subtree: true });
+    frame.setAttribute("role", "none");
+    handle.setAttribute("role", "slider");
+    say(handle, frame, words);
+  }
+}
