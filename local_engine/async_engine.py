@@ -129,7 +129,7 @@ class AsyncEngine:
             running=running,
             waiting=waiting,
             # What waited a while ago says nothing once the queue is empty.
-            queue_seconds=self.metrics.recent_queue_seconds if waiting else 0.0,
+            queue_seconds=self.metrics.recent_queue_seconds() if waiting else 0.0,
             kv_blocks_total=self._kv_cache.pool.total_blocks,
             kv_blocks_free=self._kv_cache.pool.free_blocks,
         )
@@ -142,13 +142,14 @@ class AsyncEngine:
         *,
         counted_by: str = "n",
         room: int = 1,
+        priority: int = 0,
     ) -> "Admission":
         """Take places for a request's answers; the caller gives them back by `release`.
 
         Refuses what cannot run: a prompt that leaves no room for an answer, a full queue, a process going down.
         `parameter` is the field that the prompt came in; where there are several prompts, give the longest.
         `counted_by` is the field that asks for so many answers. `room` is the least that an answer takes, 0 where none
-        is drawn.
+        is drawn. Who is refused hears how long others of its `priority` wait.
         """
         if self.is_draining or self.has_died:
             raise EngineDraining("The engine is shutting down.")
@@ -165,7 +166,7 @@ class AsyncEngine:
             )
         if self._admitted + answers > limit:
             self.metrics.rejected.inc()
-            waits = max(1.0, self.metrics.recent_queue_seconds, self._longest_wait_seconds())
+            waits = max(1.0, self.metrics.recent_queue_seconds(priority), self._longest_wait_seconds(priority))
             raise QueueFull(
                 f"The engine takes {limit} answers at a time and holds {self._admitted}.", retry_after_seconds=waits
             )
@@ -173,10 +174,11 @@ class AsyncEngine:
         self._idle.clear()
         return Admission(self, answers)
 
-    def _longest_wait_seconds(self) -> float:
-        """Of those that wait now, so far: of a burst nobody has ended yet who would tell how long it takes."""
-        now = self._clock()
-        waiting = (one.timings for one in self._requests.values() if one.timings.first_scheduled is None)
+    def _longest_wait_seconds(self, priority: int) -> float:
+        """Of those as important or more that wait now, so far: of a burst nobody has ended yet who would tell how long
+        it takes."""
+        now, ahead = self._clock(), [one for one in self._requests.values() if one.priority <= priority]
+        waiting = (one.timings for one in ahead if one.timings.first_scheduled is None)
         return max((now - timings.arrived for timings in waiting), default=0.0)
 
     def give_back(self, answers: int) -> None:

@@ -75,12 +75,12 @@ class EngineMetrics:
         self.queue_seconds = histogram("queue_seconds", "Arrival to first scheduled")
         self.first_token_seconds = histogram("time_to_first_token_seconds", "Arrival to first token")
         self.step_seconds = histogram("step_seconds", "Duration of a step")
-        self._recent_queue_seconds: deque[float] = deque(maxlen=32)
+        # Each with its request's priority.
+        self._recent_queue_seconds: deque[tuple[int, float]] = deque(maxlen=32)
 
-    @property
-    def recent_queue_seconds(self) -> float:
-        """Mean wait of the last requests that ended."""
-        recent = self._recent_queue_seconds
+    def recent_queue_seconds(self, priority: int = 0) -> float:
+        """Mean wait of those of the last requests to end that were as important or more: others wait behind them."""
+        recent = [seconds for other, seconds in self._recent_queue_seconds if other <= priority]
         return sum(recent) / len(recent) if recent else 0.0
 
     def record_step(self, seconds: float, *, prefill_tokens: int, decode_tokens: int, rows: int) -> None:
@@ -98,7 +98,7 @@ class EngineMetrics:
         self.prompt_tokens.inc(request.prompt_tokens)
         self.cached_tokens.inc(request.cached_prompt_tokens or 0)
         self.queue_seconds.observe(timings.queue_seconds)
-        self._recent_queue_seconds.append(timings.queue_seconds)
+        self._recent_queue_seconds.append((request.priority, timings.queue_seconds))
         if timings.time_to_first_token_seconds is not None:
             self.first_token_seconds.observe(timings.time_to_first_token_seconds)
 

@@ -190,6 +190,7 @@ async def _answer(served: Served, http: HttpRequest, prepared: Prepared) -> Resp
         parameter,
         counted_by=parameter if len(prepared.prompts) > len(prepared.choices) else "n",
         room=1 if prepared.draws else 0,
+        priority=prepared.priority,
     )
     wire = AnswerWire(prepared.kind, served.model_name, served.model.tokenizer)
     if prepared.is_stream:

@@ -12,8 +12,10 @@ import torch
 import uvicorn
 
 from local_engine.async_engine import AsyncEngine
+from local_engine.engine_core import Delta
 from local_engine.errors import ContextLengthExceeded, DeviceLost, EngineDraining, InvalidRequest, QueueFull
-from local_engine.metrics import EngineMetrics
+from local_engine.metrics import EngineMetrics, answer_timings
+from local_engine.request import Request
 from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Batch
 from local_engine.server.serving import stop_when_told
@@ -118,6 +120,37 @@ async def test_in_a_burst_who_comes_late_hears_how_long_the_first_have_waited() 
     for one in waiting:
         one.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_who_comes_hears_nothing_of_less_important_waits() -> None:
+    """One unimportant answer starved for 100 s, and a gateway kept away that long from a queue of 6 s."""
+    clock = HandClock(0.0)
+    engine = make_engine(clock=clock)  # whose steps are not started: all wait
+
+    async def unimportant() -> list[Delta]:
+        return [delta async for delta in engine.generate([1], SamplingParams(), priority=5)]
+
+    starved = asyncio.create_task(unimportant())
+    await asyncio.sleep(0)
+    clock.now = 94.0
+    waiting = [asyncio.create_task(collect(engine, [1], 1)) for _ in range(11)]
+    await asyncio.sleep(0)
+    clock.now = 100.0
+    for priority, seconds in ((0, 6.0), (5, 100.0)):
+        with pytest.raises(QueueFull) as caught:
+            engine.admit([1], 2, priority=priority)
+        assert caught.value.retry_after_seconds == seconds
+    for one in (starved, *waiting):
+        one.cancel()
+    await asyncio.gather(starved, *waiting, return_exceptions=True)
+
+
+def test_the_mean_wait_is_of_those_as_important_or_more() -> None:
+    metrics = EngineMetrics()
+    for priority, seconds in ((5, 100.0), (0, 6.0), (-5, 2.0)):
+        request = Request("r", [1], SamplingParams(), priority=priority)
+        metrics.record_end(request, answer_timings(request, seconds))
+    assert (metrics.recent_queue_seconds(), metrics.recent_queue_seconds(5)) == (4.0, 36.0)
 
 
 def test_prompts_that_cannot_run_are_refused() -> None:
