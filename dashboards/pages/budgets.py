@@ -163,7 +163,8 @@ async def _setter(view: View, budgets: list[dict[str, Any]]) -> None:
         button = ui.button("Set budget").props("no-caps unelevated")
     with grid("be-filters"):
         listed = {f"{one['scope']} {one['name']}": budget_name(one) for one in budgets}
-        gone = ui.select(listed, label="Budget to remove").props("dense outlined").style("min-width: 15rem")
+        gone = ui.select(listed, label="Budget to remove", with_input=True).props("dense outlined")
+        gone.style("min-width: 15rem")
         remove = ui.button("Remove").props("no-caps outline color=negative")
     name.bind_visibility_from(scope, "value", lambda value: value != "all")
     for element in (gone, remove):
@@ -202,6 +203,14 @@ async def _setter(view: View, budgets: list[dict[str, Any]]) -> None:
             remove_budget,
         )
 
+    def keep_stopping() -> None:
+        """Another amount for a budget that refuses requests is no wish that it only warn."""
+        whose = "" if scope.value == "all" else (name.value or "").strip()
+        if any((one["scope"], one["name"], one["stops"]) == (scope.value, whose, True) for one in budgets):
+            stops.set_value(True)
+
+    for element in (scope, name):
+        element.on_value_change(keep_stopping)
     button.on_click(set_budget)
     remove.on_click(ask_first)
 

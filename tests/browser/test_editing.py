@@ -169,13 +169,28 @@ def test_a_budget_is_removed_only_once_that_was_confirmed(browser: webdriver.Chr
 
     running.put("/admin/v1/budgets", scope="team", name="to be removed", month_usd="5", stops=True)
     go(browser, running, "/budgets")
-    browser.find_element(By.CSS_SELECTOR, "input[aria-label='Budget to remove']").click()
+    browser.find_element(By.CSS_SELECTOR, "input[aria-label='Budget to remove']").send_keys("be rem")
     patient(browser).until(lambda one: _option(one, "Team to be removed")).click()
     button(browser, "Remove").click()
     see(browser, "Requests are no longer refused for it")
     assert "to be removed" in names(), "asked, not done"
     button(browser, "Remove it").click()
     patient(browser).until(lambda _: "to be removed" not in names())
+
+
+def test_another_amount_leaves_a_budget_that_stops_stopping(browser: webdriver.Chrome, running: Running) -> None:
+    running.put("/admin/v1/budgets", scope="team", name="strict", month_usd="5", stops=True)
+    go(browser, running, "/budgets")
+    browser.find_element(By.CSS_SELECTOR, "input[aria-label=Name]").send_keys("strict")
+    browser.find_element(By.CSS_SELECTOR, "input[aria-label='Dollars a month']").send_keys("7")
+    button(browser, "Set budget").click()
+
+    def strict() -> tuple[bool, bool]:
+        found = next(one for one in running.ask("/admin/v1/budgets")["budgets"] if one["name"] == "strict")
+        return float(found["month_usd"]) == 7, found["stops"]
+
+    patient(browser).until(lambda _: strict()[0])
+    assert strict() == (True, True)
 
 
 def test_a_slider_computes_break_even_again(browser: webdriver.Chrome, running: Running) -> None:
