@@ -28,6 +28,8 @@ def build_export(http: httpx.AsyncClient, sessions: Sessions) -> APIRouter:
         view = view_of(request, session, GatewayClient(http, session.key))
         given = {name: view.query(name) for name in FILTERS} | {"by": view.query("by") or "model"}
         query = view.period.bounds() | (given if report == "costs" else {})
+        if report != "utilisation" and (as_of := view.query("as_of")):
+            query |= {"as_of": as_of}
         try:
             content, kind = await view.gateway.download(f"/admin/v1/reports/files/{report}", format=form, **query)
         except GatewayRefused as refused:

@@ -23,8 +23,10 @@ async def build(view: View) -> None:
     then = view.query("then")
     given = {name: view.query(name) for name in FILTERS}
     wanted = f"{by},{then}" if then and then != by else by
-    html(_form(view, by, then, given, await load_suggestions(view)))
-    found = await view.gateway.get("/admin/v1/reports/costs", by=wanted, **view.period.bounds(), **given)
+    as_of = view.query("as_of")
+    html(_form(view, by, then, {**given, "as_of": as_of}, await load_suggestions(view)))
+    asked = {"by": wanted, "as_of": as_of, **given}
+    found = await view.gateway.get("/admin/v1/reports/costs", **asked, **view.period.bounds())
     if not found["rows"]:
         html(
             markup.message("Nothing matches", "No request in this time has all of these properties.")
@@ -33,7 +35,7 @@ async def build(view: View) -> None:
         )
         return
     earlier_period = view.period.before()
-    before = await view.gateway.get("/admin/v1/reports/costs", by=wanted, **earlier_period.bounds(), **given)
+    before = await view.gateway.get("/admin/v1/reports/costs", **asked, **earlier_period.bounds())
     earlier = {tuple(row["group"].values()): row["cost_usd"] for row in before["rows"]}
     gone = [] if set(TIMES) & set(found["by"]) else no_longer(found["rows"], before["rows"])
     key_names = labels({**before["key_names"], **found["key_names"]})
@@ -53,9 +55,11 @@ async def build(view: View) -> None:
         )
     if said := certainty.simulated(found["total"]) + certainty.left_out(found["total"]):
         html(said)
+    if found["as_of"]:
+        html(f'<div class="be-banner">{escape(_closed(found["as_of"]))}</div>')
     with panel("Every group", _note(found["by"], earlier_period, len(gone))):
         html(_table(view, {**found, "rows": [*found["rows"], *gone]}, earlier, before["total"]["cost_usd"], key_names))
-        html(_downloads(view, wanted, given))
+        html(_downloads(view, wanted, {**given, "as_of": as_of}))
 
 
 def no_longer(rows: list[dict[str, Any]], before: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -70,6 +74,13 @@ _NOTHING: dict[str, Any] = {
     **dict.fromkeys(("input_usd_per_mtok", "output_usd_per_mtok", "cost_per_request_usd")),
     "cost_usd": "0",
 }
+
+
+def _closed(as_of: str) -> str:
+    when = display.group_time("hour", as_of)
+    return (
+        f"Corrections booked from {when} UTC on are left out. Requests that a gateway shipped later than that are in."
+    )
 
 
 def _note(by: list[str], earlier: Period, gone: int) -> str:
@@ -198,6 +209,11 @@ def _form(view: View, by: str, then: str | None, given: dict[str, str | None], k
         return f'<label class="be-field">{label}<select name="{name}">{"".join(options)}</select></label>'
 
     fields = "".join(known.field(name, f"{name.capitalize()} is", given[name]) for name in FILTERS)
+    closed = escape(given["as_of"] or "")
+    fields += (
+        '<label class="be-field" title="Leaves out corrections booked from 00:00 UTC of that day on">As closed on'
+        f'<input type="date" name="as_of" value="{closed}"></label>'
+    )
     kept = "".join(f'<input type="hidden" name="{n}" value="{escape(v)}">' for n, v in view.period.address().items())
     return (
         f'<form class="be-filters" method="get" action="/ui/explorer">{select("by", "Group by", by, empty=None)}'

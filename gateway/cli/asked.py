@@ -13,7 +13,11 @@ Since = Annotated[str | None, typer.Option("--since", "--from", help="ISO 8601; 
 Until = Annotated[str | None, typer.Option("--until", "--to", help="ISO 8601, exclusive; now when left out.")]
 AsOf = Annotated[
     str | None,
-    typer.Option("--as-of", help="ISO 8601: leave out corrections booked from then on, as when the month was closed."),
+    typer.Option(
+        "--as-of",
+        help="ISO 8601: leave out corrections booked from then on, as when the month was closed; requests shipped late "
+        "stay in.",
+    ),
 ]
 TimeZone = Annotated[
     str | None,

@@ -61,6 +61,8 @@ def shown(table: CostTable) -> Table:
     zone = ZoneInfo(table.time_zone)
     since, until = table.since.astimezone(zone), table.until.astimezone(zone)
     period = f"{since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} {table.time_zone}"
+    if table.as_of is not None:
+        period += f", without corrections from {table.as_of.astimezone(zone):%Y-%m-%d %H:%M} on"
     drawn = Table(
         *(Column(name, no_wrap=True, overflow="fold", min_width=10) for name in table.by),
         title=f"Costs, {period}",

@@ -103,6 +103,7 @@ class Books:
             since=moment_of(bounds.since_us),
             until=moment_of(bounds.until_us),
             time_zone=query.time_zone,
+            as_of=query.as_of,
             by=list(by),
             key_names=await self._key_names(rows) if "key" in by else {},
             rows=rows,

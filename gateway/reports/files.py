@@ -112,6 +112,8 @@ def costs_file(table: CostTable) -> ReportTable:
         notes.append(f"{table.total.unpriced_requests} requests of unknown price are in no cost")
     if table.idle is not None:
         notes.append(f"{table.idle.idle_usd} USD of idle rent of your own GPUs are in no row")
+    if table.as_of is not None:
+        notes.append(f"corrections booked from {table.as_of.isoformat()} on are left out")
     if "tag" in table.by:
         notes.append("a request with several tags counts in each")
     return _with_key_names(table_of(CostRow, table.rows, by=table.by, notes=notes), table.key_names)

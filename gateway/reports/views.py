@@ -156,6 +156,7 @@ class CostTable(BaseModel):
     since: datetime
     until: datetime
     time_zone: str
+    as_of: datetime | None = Field(description="Corrections booked from then on are left out; None: all count")
     by: list[str]
     key_names: dict[str, str]
     rows: list[CostRow]

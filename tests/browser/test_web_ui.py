@@ -99,6 +99,10 @@ def test_the_export_equals_the_screen(browser: webdriver.Chrome, running: Runnin
     for exported in (csv_column(focus, "EffectiveCost"), parquet_column(focus_parquet, "EffectiveCost")):
         spent = sum(Decimal(cost) for cost, is_used in zip(exported, used, strict=True) if is_used)
         assert display.exact_dollars(str(spent)) == total.get_attribute("title"), "idle rent has rows of its own"
+    go(browser, running, f"/explorer?by=team&{urlencode({**bounds, 'as_of': now.date().isoformat()})}")
+    see(browser, f"Corrections booked from {now:%-d %b %Y} 00:00 UTC on are left out")
+    links = [one.get_attribute("href") or "" for one in browser.find_elements(By.CSS_SELECTOR, ".be-downloads a")]
+    assert len(links) == sum(f"as_of={now.date().isoformat()}" in one for one in links) == len(files)
 
 
 def download(browser: webdriver.Chrome, link: WebElement) -> bytes:

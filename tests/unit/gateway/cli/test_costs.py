@@ -50,8 +50,9 @@ def test_a_month_that_was_closed_is_told_as_it_was() -> None:
     asyncio.run(_correct(json.loads(_say("logs", "--limit", "1", "--json"))["request_id"]))
     assert Decimal(table()["total"]["corrections_usd"]) == Decimal("-0.000001")
     for closed in ("2000-01-01", "2000-01-01T00:00Z"):
-        assert table("--as-of", closed) == before
-    assert table("--as-of", "9999-01-01") == table() != before
+        assert table("--as-of", closed) == {**before, "as_of": "2000-01-01T00:00:00Z"}
+    assert {**table("--as-of", "9999-01-01"), "as_of": None} == table() != before
+    assert "without corrections from 2000-01-01 00:00 on" in " ".join(run("--as-of", "2000-01-01").split())
     focus = [
         _say("export", "focus", *PERIOD, *as_of) for as_of in ((), ("--as-of", "2000-01-01"), ("--as-of", "9999-01-01"))
     ]
