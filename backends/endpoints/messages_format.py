@@ -11,6 +11,7 @@ import msgspec
 
 from backends.formats.json_objects import Fields, decode_object, number, part_of, text_of
 from backends.formats.past_thinking import THOUGHT, name_thoughts
+from backends.formats.schema_subset import is_strict
 
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 _CONTINUES: Final[Fields] = {"continue_final_message": True, "add_generation_prompt": False}
@@ -249,7 +250,7 @@ def _tool(tool: object, where: str) -> Fields:
     function: Fields = {"name": _named(fields, "name", where), "parameters": schema}
     if isinstance(fields.get("description"), str):
         function["description"] = fields["description"]
-    if fields.get("strict") is True:
+    if fields.get("strict") is True and _is_strict(schema):
         function["strict"] = True
     made: Fields = {"type": "function", "function": function}
     return made | ({"cache_control": fields["cache_control"]} if isinstance(fields.get("cache_control"), dict) else {})
@@ -284,7 +285,17 @@ def _response_format(fields: Fields) -> Fields | None:
     wanted = part_of(part_of(fields, "output_config"), "format") or part_of(fields, "output_format")
     if wanted.get("type") != "json_schema":
         return None
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": wanted.get("schema"), "strict": True}}
+    schema = wanted.get("schema")
+    asked: Fields = {"name": "answer", "schema": schema, "strict": _is_strict(schema)}
+    return {"type": "json_schema", "json_schema": asked}
+
+
+def _is_strict(schema: object) -> bool:
+    """Anthropic lets members be missing; OpenAI answers 400 to a strict schema that does."""
+    try:
+        return is_strict(schema)
+    except RecursionError:
+        return False
 
 
 def _named(fields: Fields, name: str, where: str) -> str:

@@ -5,16 +5,19 @@ What cannot be said is listed in docs/backends.md and held there by a test.
 
 import base64
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import takewhile
 from typing import Final, cast
 
 import msgspec
 
+from backends.formats import schema_subset
 from backends.formats.cache_marks import mark_prompt
 from backends.formats.call_ids import for_anthropic
 from backends.formats.chat_fields import Tool, invalid, untranslatable
 from backends.formats.chat_view import ChatView, Media, Part, Text, ToolCall, ToolResult
 from backends.formats.json_objects import Fields, number, text_of
+from backends.formats.schema_subset import OpenObject
 from backends.protocol import Call
 
 DEFAULT_MAX_TOKENS: Final = 8192
@@ -42,7 +45,7 @@ def build_messages_body(view: ChatView, call: Call) -> bytes:
         "messages": messages,
     }
     system = [_block(part) for turn in view.turns if turn.role == "system" for part in turn.parts]
-    if view.wants_json and view.json_schema is None:
+    if view.wants_json and (view.json_schema is None or schema_subset.is_any_object(view.json_schema)):
         system.append({"type": "text", "text": _JSON_ONLY})
     optional: Fields = {
         "system": system,
@@ -155,9 +158,13 @@ def _cached(block: Fields, cache_control: Fields | None) -> Fields:
 
 
 def _tool(tool: Tool) -> Fields:
+    """Of a strict one whose arguments Anthropic cannot hold to their schema, the schema stays and the promise goes."""
     said: Fields = {"name": tool.name, "input_schema": tool.parameters}
     said |= {"description": tool.description} if tool.description else {}
-    return _cached(said | ({"strict": True} if tool.is_strict else {}), tool.cache_control)
+    if tool.is_strict:
+        with suppress(OpenObject, RecursionError):
+            said |= {"input_schema": schema_subset.for_anthropic(tool.parameters), "strict": True}
+    return _cached(said, tool.cache_control)
 
 
 def _tool_choice(view: ChatView) -> Fields | None:
@@ -177,7 +184,17 @@ def _tool_choice(view: ChatView) -> Fields | None:
 
 def _output_config(view: ChatView) -> Fields:
     config: Fields = {}
-    if view.json_schema is not None:
-        config["format"] = {"type": "json_schema", "schema": view.json_schema}
+    if view.json_schema is not None and not schema_subset.is_any_object(view.json_schema):
+        config["format"] = {"type": "json_schema", "schema": _answers_schema(view.json_schema)}
     effort = _EFFORTS.get(text_of(view.fields, "reasoning_effort") or "")
     return config | ({"effort": effort} if effort else {})
+
+
+def _answers_schema(schema: Fields) -> Fields:
+    try:
+        return schema_subset.for_anthropic(schema, is_root=False)
+    except OpenObject as error:
+        why = "has an object of any members, of which this model would write none; name its properties"
+        raise untranslatable("response_format", why) from error
+    except RecursionError as error:
+        raise invalid("response_format", "is nested too deeply") from error

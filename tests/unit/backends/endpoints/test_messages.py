@@ -17,7 +17,8 @@ from backends.translating import TranslatingBackend
 
 Json = dict[str, object]
 LEAST: Json = {"model": "auto", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
-SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+LOOSE = {"type": "object", "properties": {"a": {"type": "integer"}}}
+SCHEMA = LOOSE | {"required": ["a"], "additionalProperties": False}
 EPHEMERAL = {"cache_control": {"type": "ephemeral"}}
 
 
@@ -55,6 +56,19 @@ FIELDS: list[tuple[Json, Json]] = [
                 "type": "json_schema",
                 "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True},
             }
+        },
+    ),
+    (
+        {
+            "tools": [{"name": "f", "input_schema": LOOSE, "strict": True}],
+            "output_config": {"format": {"type": "json_schema", "schema": LOOSE}},
+        },
+        {
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": LOOSE}}],
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "answer", "schema": LOOSE, "strict": False},
+            },
         },
     ),
     ({"top_k": 3, "thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}, "service_tier": "auto"}, {}),

@@ -1,11 +1,12 @@
 """Chat bodies in Anthropic's words: what is said, what is dropped and what is refused."""
 
 import json
+import sys
 from typing import cast
 
 import pytest
 
-from backends.errors import UpstreamRejected
+from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.anthropic_request import DEFAULT_MAX_TOKENS, build_messages_body
 from backends.formats.call_ids import for_anthropic
 from backends.formats.chat_view import parse_chat
@@ -16,6 +17,7 @@ HI = [{"role": "user", "content": "hi"}]
 HI_SAID = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
 PNG = "data:image/png;base64,iVBORw0KGgo="
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+CLOSED = SCHEMA | {"additionalProperties": False}
 
 
 def translate(body: Json, *, stream: bool = False) -> Json:
@@ -43,22 +45,26 @@ FIELDS: list[tuple[Json, Json]] = [
     ({"thinking": {"type": "adaptive"}}, {"thinking": {"type": "adaptive"}}),
     (
         {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}},
-        {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+        {"output_config": {"format": {"type": "json_schema", "schema": CLOSED}}},
     ),
     (
         {"response_format": {"type": "json_object", "value": SCHEMA}},
-        {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+        {"output_config": {"format": {"type": "json_schema", "schema": CLOSED}}},
     ),
     (
         {"response_format": {"type": "json_schema", "schema": SCHEMA}},
-        {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+        {"output_config": {"format": {"type": "json_schema", "schema": CLOSED}}},
     ),
     (
         {"response_format": {"type": "json_object"}},
         {"system": [{"type": "text", "text": "Answer with one JSON object and nothing else."}]},
     ),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "object"}}}},
+        {"system": [{"type": "text", "text": "Answer with one JSON object and nothing else."}]},
+    ),
     ({"response_format": {"type": "text"}}, {}),
-    ({"tools": [TOOL]}, {"tools": [{"name": "f", "description": "d", "input_schema": SCHEMA, "strict": True}]}),
+    ({"tools": [TOOL]}, {"tools": [{"name": "f", "description": "d", "input_schema": CLOSED, "strict": True}]}),
     (
         {"functions": [{"name": "g"}], "tool_choice": "required"},
         {
@@ -69,7 +75,7 @@ FIELDS: list[tuple[Json, Json]] = [
     (
         {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}, "parallel_tool_calls": False},
         {
-            "tools": [{"name": "f", "description": "d", "input_schema": SCHEMA, "strict": True}],
+            "tools": [{"name": "f", "description": "d", "input_schema": CLOSED, "strict": True}],
             "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": True},
         },
     ),
@@ -297,3 +303,38 @@ def test_a_call_of_kimis_gets_an_id_that_anthropic_takes() -> None:
     body = translate({"messages": [*messages, {"role": "tool", "tool_call_id": "functions.f:0", "content": "1"}]})
     [_, asked, answered] = cast(list[dict[str, list[Json]]], body["messages"])
     assert asked["content"][0]["id"] == answered["content"][0]["tool_use_id"] == for_anthropic("functions.f:0")
+
+
+def nested(depth: int) -> Json:
+    schema: Json = {"type": "string"}
+    for _ in range(depth):
+        schema = {"items": schema}
+    return schema
+
+
+def test_a_schema_of_an_answer_that_anthropic_cannot_hold_is_for_another_model() -> None:
+    form: Json = {
+        "type": "json_schema",
+        "json_schema": {"name": "s", "schema": {"type": "array", "items": {"type": "object"}}},
+    }
+    with pytest.raises(Untranslatable, match="response_format: has an object of any members"):
+        translate({"response_format": form})
+
+
+def test_a_strict_tool_whose_arguments_cannot_be_held_goes_without_the_promise() -> None:
+    free: Json = {"type": "object", "properties": {"any": {"type": "object"}}}
+    tool: Json = {"type": "function", "function": {"name": "f", "parameters": free, "strict": True}}
+    assert translate({"tools": [tool]})["tools"] == [{"name": "f", "input_schema": free}]
+
+
+def test_a_schema_nested_too_deeply_is_refused() -> None:
+    form: Json = {"type": "json_schema", "json_schema": {"name": "s", "schema": nested(400)}}
+    raw = json.dumps({"messages": HI, "response_format": form}).encode()
+    view, call = parse_chat(raw), Call("chat.completions", "claude-x", raw, False, "r-1")
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(300)
+    try:
+        with pytest.raises(UpstreamRejected, match="nested too deeply"):
+            build_messages_body(view, call)
+    finally:
+        sys.setrecursionlimit(limit)

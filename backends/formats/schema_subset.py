@@ -1,0 +1,111 @@
+"""A JSON schema in the part of the language that a provider takes: Anthropic answers 400 to the rest, OpenAI to what
+is not `strict` in its sense. Pure.
+
+Whatever fits a schema that was changed here fits the one that came: objects are closed, which none may forbid, and what
+cannot be asked for (a least number, a longest text) stands in the description, where the model reads it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, cast
+
+import msgspec
+
+from backends.formats.json_objects import Fields, objects_of
+
+_KEPT: Final = ("type", "const", "title", "description", "required", "default")
+_LISTS: Final[Mapping[str, str]] = {"anyOf": "anyOf", "oneOf": "anyOf", "allOf": "allOf"}
+_DEFINITIONS: Final = ("$defs", "definitions")
+_SAID_TO_NOBODY: Final = frozenset({"$schema", "$id", "$comment", "additionalProperties", *_DEFINITIONS})
+_FORMATS: Final = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
+)
+
+
+class OpenObject(ValueError):
+    """The schema has an object of any members, which would always be empty if it were closed."""
+
+
+def for_anthropic(schema: Fields, *, is_root: bool = True) -> Fields:
+    """The schema as Anthropic's structured outputs and strict tools take it. An object of no members may only be the
+    root: a tool without parameters. Raises OpenObject, and RecursionError for one that is nested too deeply."""
+    said = {name: _schemas(schema[name]) for name in _DEFINITIONS if isinstance(schema.get(name), dict)}
+    if "$ref" in schema:
+        return said | {"$ref": schema["$ref"]}
+    made: Fields = said | {name: schema[name] for name in _KEPT if name in schema}
+    for name, theirs in _LISTS.items():
+        if name in schema:
+            made[theirs] = [for_anthropic(one, is_root=False) for one in objects_of(schema[name])]
+    if _is_object(schema):
+        properties = schema.get("properties")
+        if not properties and not (is_root and not schema.get("additionalProperties")):
+            raise OpenObject("an object of any members")
+        made |= {"properties": _schemas(properties), "additionalProperties": False}
+    if isinstance(schema.get("items"), dict):
+        made["items"] = for_anthropic(cast(Fields, schema["items"]), is_root=False)
+    if schema.get("minItems") in (0, 1):
+        made["minItems"] = schema["minItems"]
+    if schema.get("format") in _FORMATS:
+        made["format"] = schema["format"]
+    values = schema.get("enum")
+    if isinstance(values, list) and not any(isinstance(one, dict | list) for one in cast(list[object], values)):
+        made["enum"] = values
+    return _described(made, schema)
+
+
+def is_any_object(schema: Fields) -> bool:
+    """Whether it asks for an object and says nothing about it."""
+    said = schema.keys() - _SAID_TO_NOBODY - {"title", "description", "properties"}
+    return said == {"type"} and schema["type"] == "object" and not schema.get("properties") and _is_open(schema)
+
+
+def _is_open(schema: Fields) -> bool:
+    return schema.get("additionalProperties", True) in (True, {})
+
+
+def _schemas(properties: object) -> Fields:
+    named = cast(Fields, properties) if isinstance(properties, dict) else {}
+    return {
+        name: for_anthropic(cast(Fields, one), is_root=False) if isinstance(one, dict) else one
+        for name, one in named.items()
+    }
+
+
+def _described(made: Fields, schema: Fields) -> Fields:
+    left = {name: one for name, one in schema.items() if name not in made and name not in _SAID_TO_NOBODY}
+    for name in _LISTS:
+        left.pop(name, None)
+    if not left:
+        return made
+    text = ", ".join(f"{name}: {msgspec.json.encode(one).decode()}" for name, one in left.items())
+    said = made.get("description")
+    return made | {"description": f"{said}\n\n{{{text}}}" if isinstance(said, str) and said else f"{{{text}}}"}
+
+
+def is_strict(schema: object) -> bool:
+    """Whether OpenAI's `strict` takes it: each object is closed and has no member that may be missing.
+    Raises RecursionError for one that is nested too deeply."""
+    if not isinstance(schema, dict):
+        return True
+    fields = cast(Fields, schema)
+    if _is_object(fields):
+        named, required = fields.get("properties"), fields.get("required")
+        names = set(cast(Fields, named)) if isinstance(named, dict) else set[str]()
+        wanted = cast(list[object], required) if isinstance(required, list) else []
+        if fields.get("additionalProperties") is not False or not names.issubset(wanted):
+            return False
+    return all(is_strict(one) for one in _inner(fields))
+
+
+def _inner(schema: Fields) -> Iterator[object]:
+    for name in ("properties", *_DEFINITIONS):
+        yield from cast(Fields, schema[name]).values() if isinstance(schema.get(name), dict) else ()
+    for name in _LISTS:
+        yield from objects_of(schema.get(name))
+    yield schema.get("items")
+
+
+def _is_object(schema: Fields) -> bool:
+    kind = schema.get("type")
+    if "properties" not in schema and not _LISTS.keys().isdisjoint(schema):
+        return False  # its members are those of its parts
+    return kind == "object" or (isinstance(kind, list) and "object" in kind) or "properties" in schema

@@ -1,0 +1,85 @@
+"""JSON schemas in the part of the language that Anthropic, and OpenAI's `strict`, take."""
+
+import json
+
+import pytest
+
+from backends.formats.schema_subset import OpenObject, for_anthropic, is_strict
+
+Json = dict[str, object]
+CLOSED: Json = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}
+SAID: list[tuple[Json, Json]] = [
+    ({"type": "string"}, {"type": "string"}),
+    ({"type": "object", "properties": {"a": {"type": "integer"}}}, CLOSED),
+    (CLOSED | {"additionalProperties": True, "$schema": "x"}, CLOSED),
+    (
+        {"type": "integer", "description": "d", "minimum": 0, "maximum": 5},
+        {"type": "integer", "description": "d\n\n{minimum: 0, maximum: 5}"},
+    ),
+    ({"type": "string", "pattern": "^a"}, {"type": "string", "description": '{pattern: "^a"}'}),
+    ({"type": "string", "format": "int64"}, {"type": "string", "description": '{format: "int64"}'}),
+    ({"type": "string", "format": "date"}, {"type": "string", "format": "date"}),
+    ({"type": "array", "items": CLOSED, "minItems": 1}, {"type": "array", "items": CLOSED, "minItems": 1}),
+    ({"type": "array", "minItems": 2}, {"type": "array", "description": "{minItems: 2}"}),
+    ({"enum": ["a", None], "default": "a"}, {"enum": ["a", None], "default": "a"}),
+    ({"enum": [{"a": 1}]}, {"description": '{enum: [{"a":1}]}'}),
+    ({"oneOf": [{"type": "null"}, {"const": 1}]}, {"anyOf": [{"type": "null"}, {"const": 1}]}),
+    (
+        {"type": ["object", "null"], "properties": {"a": {"minimum": 1}, "b": True}},
+        {
+            "type": ["object", "null"],
+            "properties": {"a": {"description": "{minimum: 1}"}, "b": True},
+            "additionalProperties": False,
+        },
+    ),
+    ({"type": "object", "anyOf": [CLOSED]}, {"type": "object", "anyOf": [CLOSED]}),
+    (
+        {"$ref": "#/$defs/A", "$defs": {"A": {"properties": {"a": {"type": "integer"}}, "type": "object"}}},
+        {"$ref": "#/$defs/A", "$defs": {"A": CLOSED}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "said"), SAID)
+def test_what_anthropic_refuses_is_closed_renamed_or_described(schema: Json, said: Json) -> None:
+    came = json.dumps(schema)
+    assert for_anthropic(schema, is_root=False) == said
+    assert json.dumps(schema) == came, "what the caller sent stays for whoever is asked next"
+
+
+@pytest.mark.parametrize("schema", [{"type": "object"}, {"type": "object", "additionalProperties": {"type": "string"}}])
+def test_an_object_of_any_members_cannot_be_closed(schema: Json) -> None:
+    with pytest.raises(OpenObject):
+        for_anthropic({"type": "object", "properties": {"a": schema}})
+    with pytest.raises(OpenObject):
+        for_anthropic(schema, is_root=False)
+
+
+def test_a_tool_may_have_no_parameters() -> None:
+    closed = {"type": "object", "properties": {}, "additionalProperties": False}
+    assert for_anthropic({"type": "object", "properties": {}}) == closed
+    with pytest.raises(OpenObject):
+        for_anthropic({"type": "object", "additionalProperties": True})
+
+
+STRICT = CLOSED | {"required": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        (None, True),
+        ({"type": "string"}, True),
+        (STRICT, True),
+        (CLOSED, False),
+        ({"type": "object", "properties": {"a": {}}, "required": ["a"]}, False),
+        ({"type": "object"}, False),
+        ({"type": "array", "items": CLOSED}, False),
+        ({"anyOf": [STRICT, {"type": "null"}]}, True),
+        ({"anyOf": [STRICT, CLOSED]}, False),
+        ({"$ref": "#/$defs/A", "$defs": {"A": CLOSED}}, False),
+        (STRICT | {"properties": {"a": CLOSED}}, False),
+    ],
+)
+def test_strict_is_what_is_closed_and_complete(schema: Json | None, expected: bool) -> None:
+    assert is_strict(schema) is expected
