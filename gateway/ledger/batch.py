@@ -37,6 +37,10 @@ class Batch(Sequence[Entry]):
             payloads += batch.payloads
         return cls(request_ids, payloads)
 
+    def last(self) -> "Batch":
+        """Its last entry alone."""
+        return Batch(self.request_ids[-1:], self.payloads[-1:])
+
     @cached_property
     def _entries(self) -> list[Entry]:
         return [DECODER.decode(payload) for payload in self.payloads]

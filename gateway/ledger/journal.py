@@ -179,13 +179,25 @@ class Journal:
         """Everything before it is in the database."""
         return self._shipped
 
-    def read_settled(self, position: Position) -> tuple[Batch, Position]:
-        """The next durable entries from `position`, in order, and where they end; both unchanged at the journal's end.
+    @property
+    def start(self) -> Position:
+        """Everything that is still here comes after it."""
+        return self._segments.start
+
+    def ship_again(self, position: Position, entries: int) -> None:
+        """The database has lost the last `entries` that it had, which begin at `position`."""
+        self._shipped = position
+        self._shipped_entries -= entries
+        self._mark_time()
+
+    def read_settled(self, position: Position, until: Position | None = None) -> tuple[Batch, Position]:
+        """The next durable entries from `position`, in order, and where they end; both unchanged at the journal's end,
+        or at `until`.
 
         A few hundred entries at most, so that a caller on the event loop holds it for a millisecond or two; there may
         be none although there are more behind. Raises OSError when a segment cannot be read.
         """
-        records, end = self._segments.read(position, self._durable)
+        records, end = self._segments.read(position, until or self._durable)
         settled = [record for record in records if record.kind is Kind.SETTLE]
         return Batch([record.request_id for record in settled], [record.payload for record in settled]), end
 

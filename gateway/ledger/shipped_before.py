@@ -29,6 +29,11 @@ class _Settled(msgspec.Struct, array_like=True):
 SETTLED = msgspec.msgpack.Decoder(_Settled)
 
 
+def accepted_at_us(payload: bytes) -> int:
+    """When the request of a SETTLE record was accepted."""
+    return SETTLED.decode(payload).intent.accepted_at_us
+
+
 class ShippedBefore:
     """Apply every record of the journal, in order; then `end` is where shipping begins, and `entries` lie before it."""
 
@@ -58,6 +63,4 @@ class ShippedBefore:
         return self._entries if self._is_note_ours else 0
 
     def _is_young(self, record: Record) -> bool:
-        return (
-            record.kind is Kind.SETTLE and SETTLED.decode(record.payload).intent.accepted_at_us >= self._old_before_us
-        )
+        return record.kind is Kind.SETTLE and accepted_at_us(record.payload) >= self._old_before_us

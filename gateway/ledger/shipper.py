@@ -1,18 +1,23 @@
 """Moves settled entries from the journal to the database, at least once; the database keeps each once.
 
-A database that is down, slow or locked only delays this: the journal grows and requests go on.
+A database that is down, slow or locked only delays this: the journal grows and requests go on. One that comes back
+without what it had taken (a replica that was behind took over, a backup was restored) is found out, because each batch
+takes the entry before it along: then all that the journal still holds is shipped again.
 """
 
 import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from gateway.clock import now_us
+from gateway.instants import HOUR_US
 from gateway.ledger.batch import Batch
 from gateway.ledger.journal import Journal
 from gateway.ledger.segments import Position
+from gateway.ledger.shipped_before import SURELY_KEPT_US, accepted_at_us
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +27,7 @@ POLL_SECONDS = 0.25
 FIRST_WAIT_SECONDS = 0.25
 LONGEST_WAIT_SECONDS = 10.0
 TOLD_FAILURES = 3
+YOUNG_US = SURELY_KEPT_US - HOUR_US
 
 
 class EntrySink(Protocol):
@@ -35,9 +41,12 @@ class EntrySink(Protocol):
 class Shipper:
     """Ships one journal. `run` until cancelled, then `drain`."""
 
-    def __init__(self, journal: Journal, sink: EntrySink) -> None:
+    def __init__(self, journal: Journal, sink: EntrySink, *, now_us: Callable[[], int] = now_us) -> None:
         self._journal = journal
         self._sink = sink
+        self._now_us = now_us
+        self._last = Batch()
+        self._has_lost = False
         self._failures_in_a_row = 0
         self._failures = 0
         self._shipped = 0
@@ -64,12 +73,20 @@ class Shipper:
 
     async def ship_once(self) -> int:
         """Ship one batch and return its size. Raises whatever the database raises; then the journal is unchanged."""
+        if self._has_lost:
+            await self._ship_again()
         batch, position = await self._read_batch()
-        inserted = await self._sink.insert(batch) if batch else 0
+        if batch:
+            known = self._last if self._is_surely_kept(self._last) else Batch()
+            inserted = await self._sink.insert(Batch.joined((known, batch)) if known else batch)
+            if known and inserted > len(batch):
+                self._has_lost = True
+                return len(batch)
+            self._last = batch.last()
+            self._duplicates += len(batch) - inserted
         if position != self._journal.shipped:
             await self._journal.mark_shipped(position, len(batch))
         self._shipped += len(batch)
-        self._duplicates += len(batch) - inserted
         return len(batch)
 
     @property
@@ -101,6 +118,31 @@ class Shipper:
             return wait * random.uniform(0.5, 1.0)
         self._failures_in_a_row = 0
         return 0.0 if shipped >= BATCH_ENTRIES else POLL_SECONDS
+
+    def _is_surely_kept(self, batch: Batch) -> bool:
+        """By every database, however soon it forgets: what is not would be booked twice."""
+        return all(self._now_us() - accepted_at_us(payload) < YOUNG_US for payload in batch.payloads)
+
+    async def _ship_again(self) -> None:
+        """All that is not too old and still here, from the first on; what the database has, it keeps once."""
+        position = first = self._journal.start
+        lost = 0
+        while position < (shipped := self._journal.shipped):
+            batch, end = self._journal.read_settled(position, shipped)
+            if not lost and not self._is_surely_kept(batch):
+                first = end
+            else:
+                lost += len(batch)
+            position = end
+            await asyncio.sleep(0)
+        self._last, self._has_lost = Batch(), False
+        self._journal.ship_again(first, lost)
+        log.error(
+            "The database has lost entries that it had taken: a replica that was behind took over, or a backup was "
+            "restored. The last %d are shipped again from the journal; older ones are not, nor are keys, rules and "
+            "feedback of that time: look what of them is missing",
+            lost,
+        )
 
     async def _read_batch(self) -> tuple[Batch, Position]:
         pieces: list[Batch] = []

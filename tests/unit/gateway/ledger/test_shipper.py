@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from gateway.errors import LedgerUnavailable
+from gateway.instants import HOUR_US
 from gateway.ledger.entry import Entry
 from gateway.ledger.journal import Journal
 from gateway.ledger.shipper import Shipper
@@ -132,4 +133,35 @@ async def test_drain_does_not_wait_for_a_database_that_never_answers(journal: Jo
     await settle(journal, range(3))
     assert not await Shipper(journal, Silent()).drain(timeout_seconds=0.1)
     assert await Shipper(journal, FlakyDatabase()).drain(timeout_seconds=300)
+    await journal.aclose()
+
+
+async def test_a_database_that_lost_the_last_it_had_taken_is_shipped_all_of_it_again(journal: Journal) -> None:
+    """A replica that was behind took over: nobody saw an error."""
+    database = FlakyDatabase()
+    shipper = Shipper(journal, database, now_us=lambda: make_intent(0).accepted_at_us)
+    for begin in (0, 10, 20):
+        await settle(journal, range(begin, begin + 10))
+        assert await shipper.ship_once() == 10
+    for number in range(13, 30):
+        del database.rows[request_id(number)]
+    await settle(journal, range(30, 31))
+    assert await shipper.drain(timeout_seconds=300)
+    assert set(database.rows) == {request_id(number) for number in range(31)}
+    assert shipper.gauges()["unshipped_entries"] == 0
+    await settle(journal, range(31, 32))
+    assert await shipper.ship_once() == 1
+    assert len(database.rows) == 32
+    await journal.aclose()
+
+
+async def test_what_a_database_may_have_forgotten_by_itself_is_not_offered_again(journal: Journal) -> None:
+    database = FlakyDatabase()
+    shipper = Shipper(journal, database, now_us=lambda: make_intent(0).accepted_at_us + 23 * HOUR_US + 3_000)
+    await settle(journal, range(3))
+    await shipper.ship_once()
+    database.rows.clear()
+    await settle(journal, range(3, 4))
+    await shipper.ship_once()
+    assert set(database.rows) == {request_id(3)}
     await journal.aclose()
