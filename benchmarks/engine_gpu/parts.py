@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import torch
 
@@ -20,6 +20,9 @@ from local_engine.kernels.sampling import sample
 
 # For all of transformers' configurations together: what comes after must find time too.
 COMPARISON_SECONDS = 150.0
+# The format in which transformers answers the same workload.
+COMPARED: Final[WeightFormat] = "bfloat16"
+MANY_ANSWERS: Final = "many_answers"
 
 
 class Attempts(Protocol):
@@ -33,13 +36,24 @@ class Attempts(Protocol):
         """What `make` returns, for later parts; None if it failed or found no time."""
         ...
 
+    def measured(self, path: tuple[str, ...]) -> Any:
+        """The figures of a part, None where there are none yet."""
+        ...
+
+    def is_settled(self, path: tuple[str, ...]) -> bool:
+        """Whether a part has its figures, or has failed."""
+        ...
+
     def seconds_left(self) -> float:
         """Until the time is spent."""
         ...
 
 
 def measure_model(run: Attempts, shape: ModelConfig, rates: DeviceRates, device: torch.device, sizes: Sizes) -> None:
-    """bfloat16 first, then transformers on the very same weights, then the quantised formats."""
+    """bfloat16 first, then transformers on the very same weights, then the quantised formats; no model is built for
+    what is measured already."""
+    if is_measured(run, shape, sizes):
+        return
     rival = run.obtain((shape.name, "transformers"), 40, partial(rivals.build, shape, device))
     if rival is None:
         return
@@ -66,6 +80,8 @@ class Ground:
 def measure_format(run: Attempts, rival: Any, kind: WeightFormat, ground: Ground, sizes: Sizes) -> float | None:
     """One weight format, part by part; for bfloat16 our output tokens per second over transformers' workload."""
     shape, rates, batches = ground.shape, ground.rates, sizes.batches[kind]
+    if is_complete(run, shape, kind, sizes):
+        return run.measured((shape.name, kind, MANY_ANSWERS))
     rows_at_most, blocks = sizes.most_rows, sizes.blocks(engine.BLOCK_SIZE)
     weights = engine.StateDictWeights(rival.state_dict())
     build = partial(engine.build, shape, weights, kind=kind, blocks=blocks, max_rows=rows_at_most, device=ground.device)
@@ -82,9 +98,27 @@ def measure_format(run: Attempts, rival: Any, kind: WeightFormat, ground: Ground
         run.attempt((shape.name, kind, f"b{rows}"), 40, partial(decode, built, rows, ceiling, sizes))
     ceiling = prefill_tokens_per_second(shape, rates, prompt=sizes.context, weights=kind)
     run.attempt((shape.name, kind, "prefill"), 20, partial(prefill, built, ceiling, sizes))
-    if kind != "bfloat16":
+    if kind != COMPARED:
         return None
-    return run.attempt((shape.name, kind, "many_answers"), 30, partial(many_answers, built, sizes))
+    return run.attempt((shape.name, kind, MANY_ANSWERS), 30, partial(many_answers, built, sizes))
+
+
+def is_complete(run: Attempts, shape: ModelConfig, kind: WeightFormat, sizes: Sizes) -> bool:
+    """Whether every part of a weight format has its figures or has failed, or the format itself could not be loaded."""
+    parts = ["error_against_transformers", *(f"b{rows}" for rows in sizes.batches[kind]), "prefill"]
+    parts += [MANY_ANSWERS] if kind == COMPARED else []
+    is_unloadable = run.is_settled((shape.name, kind, "load"))
+    return is_unloadable or all(run.is_settled((shape.name, kind, part)) for part in parts)
+
+
+def is_measured(run: Attempts, shape: ModelConfig, sizes: Sizes) -> bool:
+    """Whether nothing is left to measure of a model. What we have no figure for is compared with nobody."""
+    is_compared = (
+        run.is_settled((shape.name, "against_transformers"))
+        or run.measured((shape.name, COMPARED, MANY_ANSWERS)) is None
+    )
+    formats = all(is_complete(run, shape, kind, sizes) for kind in sizes.batches)
+    return formats and is_compared and run.is_settled((shape.name, "sampling_seconds"))
 
 
 def give_memory_back() -> None:

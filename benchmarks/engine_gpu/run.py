@@ -68,6 +68,17 @@ class Run:
         """Until the budget is spent."""
         return self.deadline - time.monotonic()
 
+    def measured(self, path: tuple[str, ...]) -> Any:
+        """The figures of a part, None where there are none yet."""
+        place: Any = self.results
+        for name in path:
+            place = place.get(name) if isinstance(place, dict) else None
+        return place
+
+    def is_settled(self, path: tuple[str, ...]) -> bool:
+        """Whether a part has its figures, or has failed: it is not measured again."""
+        return self.measured(path) is not None or "/".join(path) in self.results.get("failed", {})
+
     def attempt(self, path: tuple[str, ...], needed_seconds: float, measure: Callable[[], Any]) -> Any:
         """Measure one part, write everything down, and return the figures; None, said in the report, without any.
 

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from benchmarks.engine_gpu import engine, parts, rivals
-from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_600M
+from benchmarks.engine_gpu.ceilings import DeviceRates
+from benchmarks.engine_gpu.run import Run
+from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_600M, SMOKE
 from local_engine.config import ModelConfig
 from tests.engine.kernels.builders import relative_error
 
@@ -88,3 +91,28 @@ def test_a_rival_that_refuses_is_left_as_it_was() -> None:
     with pytest.raises(RuntimeError, match=r"did not run: .*'defaults': 'ValueError: no room'"):
         rivals.best_effort(model, [[1, 2]], 2, lambda: 60.0, {})
     assert model.config._attn_implementation == "sdpa"
+
+
+def test_no_model_is_built_again_for_what_is_measured() -> None:
+    """A run that goes on after another had built each model and each of its formats for nothing."""
+    shape = replace(LLAMA_8B, **TINY)
+    formats: dict[str, dict[str, int]] = {
+        kind: dict.fromkeys(["error_against_transformers", *(f"b{count}" for count in rows), "prefill"], 1)
+        for kind, rows in SMOKE.batches.items()
+    }
+    formats["bfloat16"]["many_answers"] = 7
+    model: dict[str, Any] = {"sampling_seconds": 1, "against_transformers": 1} | formats
+    # Whose time is up: what it tries to build is told as left out.
+    run = Run(None, deadline=0.0, machine={}, commit="unknown", results={shape.name: model})
+    rates = DeviceRates(1.0, 1.0)
+    parts.measure_model(run, shape, rates, CPU, SMOKE)
+    assert "left_out" not in run.results
+    ground = parts.Ground(shape, rates, CPU)
+    assert parts.measure_format(run, None, "bfloat16", ground, SMOKE) == 7
+    del formats["int4"]["prefill"]
+    parts.measure_model(run, shape, rates, CPU, SMOKE)
+    assert list(run.results["left_out"]) == [f"{shape.name}/transformers"]
+    run.results["failed"] = {f"{shape.name}/int4/load": "OutOfMemoryError"}
+    del run.results["left_out"]
+    parts.measure_model(run, shape, rates, CPU, SMOKE)
+    assert "left_out" not in run.results
