@@ -73,7 +73,8 @@ def resolve(profile: ModelProfile, book: CurveBook) -> Curve:
             return curve_for(ability, BENCHMARK_DEVIATION, "public benchmark averages", book)
     if profile.ability is not None:
         return curve_for(profile.ability, STATED_DEVIATION, "stated ability", book)
-    return by_name(profile.name, book)
+    names = [profile.name, *([profile.upstream_model] if profile.upstream_model else [])]
+    return by_name(names, book)
 
 
 def find_head(name: str, book: CurveBook) -> Curve | None:
@@ -84,17 +85,17 @@ def find_head(name: str, book: CurveBook) -> Curve | None:
     return book.heads[dated[-1]] if dated else None
 
 
-def by_name(name: str, book: CurveBook) -> Curve:
-    """A head of that name, else the first fitting family, else the stated size, else a cautious default."""
-    head = find_head(name, book)
-    if head is not None:
-        return replace(head, origin=f"trained head of {canonical(name)}")
-    wanted = canonical(name)
-    family = next((row for row in book.families if fnmatchcase(wanted, row.pattern)), None)
-    if family:
-        curve = curve_for(family.ability, FAMILY_DEVIATION, f"family {family.pattern}", book)
-        return replace(curve, log_output_tokens=math.log(family.output_tokens))
-    size = billions_of_parameters(name)
+def by_name(names: Sequence[str], book: CurveBook) -> Curve:
+    """The first name with a head or a fitting family, else the first that states a size, else a cautious default."""
+    for name in names:
+        known = find_head(name, book)
+        if known is not None:
+            return replace(known, origin=f"trained head of {canonical(name)}")
+        family = next((row for row in book.families if fnmatchcase(canonical(name), row.pattern)), None)
+        if family:
+            curve = curve_for(family.ability, FAMILY_DEVIATION, f"family {family.pattern}", book)
+            return replace(curve, log_output_tokens=math.log(family.output_tokens))
+    size = next(filter(None, map(billions_of_parameters, names)), None)
     if size:
         intercept, slope = book.size_scale
         logit = intercept + slope * math.log10(size)

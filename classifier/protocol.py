@@ -29,13 +29,15 @@ class ModelProfile:
     """How the classifier gets to know a catalogue model; the first of these that is given wins.
 
     `head` names a model of the artefact; `benchmarks` are public averages in [0, 1] by benchmark name; `ability` is a
-    plain share of good answers in [0, 1]; with none of them the model is matched by its name's family and size.
+    plain share of good answers in [0, 1]; with none of them the model is matched by the family and size that its name
+    says, or else `upstream_model`, what its provider calls it.
     """
 
     name: str
     head: str | None = None
     benchmarks: Mapping[str, float] | None = None
     ability: float | None = None
+    upstream_model: str | None = None
 
 
 class Quality(msgspec.Struct, frozen=True):

@@ -130,7 +130,7 @@ class Catalogue:
 def profiles(models: Mapping[str, ModelSpec]) -> Sequence[ModelProfile]:
     """What the classifier is told of each model that answers."""
     return [
-        ModelProfile(name=name, head=spec.head, benchmarks=spec.benchmarks, ability=spec.ability)
+        ModelProfile(name, spec.head, spec.benchmarks, spec.ability, spec.upstream_model)
         for name, spec in sorted(models.items())
         if EMBEDDINGS not in spec.supports
     ]

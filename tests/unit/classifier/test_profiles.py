@@ -57,6 +57,12 @@ def test_sizes_are_read_from_names(name: str, size: float | None) -> None:
         (ModelProfile("gpt-5.4-mini"), "family gpt-5*mini*"),
         (ModelProfile("nobodys-13b-chat"), "size 13e9 parameters"),
         (ModelProfile("nobody"), "nothing is known: cautious default"),
+        (ModelProfile("gpt-6.1-sol"), "family gpt-[6-9]*"),
+        (ModelProfile("openrouter-gpt-6-luna", upstream_model="openai/gpt-6-luna"), "family gpt-[6-9]*luna*"),
+        (ModelProfile("fast", upstream_model="openai/gpt-oss-20b"), "family gpt-oss*"),
+        (ModelProfile("groq-gpt-oss-20b", upstream_model="openai/gpt-oss-20b"), "family gpt-oss*"),
+        (ModelProfile("gpt-4o", upstream_model="azure/ours"), "trained head of gpt-4o"),
+        (ModelProfile("ours-13b", upstream_model="default"), "size 13e9 parameters"),
     ],
 )
 def test_the_state_says_where_a_curve_comes_from(profile: ModelProfile, origin: str) -> None:
@@ -76,6 +82,20 @@ def test_names_alone_put_models_in_a_sensible_order() -> None:
     assert means == sorted(means)
     assert means[0] < 0.15
     assert means[-1] > 0.85
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        ("claude-opus-5-5", "claude-sonnet-5-5"),
+        ("claude-sonnet-5-5", "claude-haiku-5-5"),
+        ("deepseek-v4-pro", "deepseek-v2"),
+        ("gpt-6.1-sol", "gpt-5.4-mini"),
+        ("gpt-5.4-mini", "gpt-6-luna"),
+    ],
+)
+def test_a_later_generation_is_not_taken_for_an_earlier_one(better: str, worse: str) -> None:
+    assert quality(ModelProfile(better)) > quality(ModelProfile(worse))
 
 
 def test_a_default_is_less_sure_than_a_head() -> None:

@@ -2,8 +2,11 @@
 
 import pytest
 
+from classifier.load import load_artefact
+from classifier.protocol import ModelProfile
+from gateway.config.providers import load_providers
 from gateway.errors import ConfigurationError
-from gateway.rulebook.catalogue import BackendFacts, Catalogue
+from gateway.rulebook.catalogue import BackendFacts, Catalogue, profiles
 
 RULES = """\
 version: 1
@@ -28,3 +31,21 @@ def test_a_backend_that_is_not_there_is_named_with_its_line_and_what_to_do() -> 
     assert (
         Catalogue({"acme": BackendFacts("acme")}, {}).parse(RULES, file="rules.yaml").models["large"].backend == "acme"
     )
+
+
+def test_the_classifier_is_told_what_a_provider_calls_a_model() -> None:
+    text = RULES.replace("upstream_model: large", "upstream_model: openai/gpt-oss-20b")
+    told = profiles(Catalogue({"acme": BackendFacts("acme")}, {}).parse(text, file="rules.yaml").models)
+    assert load_artefact().bind(told).origins["large"] == "family gpt-oss*"
+
+
+def test_the_hosted_models_that_ship_are_known_by_name() -> None:
+    """A model of which nothing is known is expected to fail two prompts of three: no rule with min_quality asks it."""
+    told = [
+        ModelProfile(model.name, upstream_model=model.upstream_model)
+        for provider in load_providers()
+        for model in provider.models
+        if "embeddings" not in model.supports
+    ]
+    unknown = {name for name, origin in load_artefact().bind(told).origins.items() if "nothing is known" in origin}
+    assert unknown == {"openrouter-mimo-v2.6-flash"}
