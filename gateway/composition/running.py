@@ -71,6 +71,7 @@ BLIND = "keys and rules cannot be read from the database, the last known ones st
 UNSHARED = (
     "Redis cannot be used: keys with a budget are refused once what their worker holds is spent; the log says why"
 )
+SLOW_DISK = "the journal's disk is slow: a sync takes {:.0f} ms, and the end of every answer waits for one"
 UNSHIPPED = "the database takes no entries, and {:,} wait in the journal; the log says why"
 
 
@@ -215,6 +216,8 @@ class Gateway:
             warnings.append(UNSHARED)
         if self.shipper.is_failing:
             warnings.append(UNSHIPPED.format(self.journal.unshipped_entries))
+        if (slow := self.journal.slow_sync_seconds) is not None:
+            warnings.append(SLOW_DISK.format(slow * 1000))
         return warnings
 
     def _background(self) -> Mapping[str, Callable[[], Awaitable[object]]]:

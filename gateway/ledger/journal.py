@@ -27,6 +27,7 @@ from gateway.ledger.record import Framing, Kind
 from gateway.ledger.recovery import OpenIntent, OpenIntents, Recovered, settle_orphan
 from gateway.ledger.segments import NoRoom, Position, Segment, Segments
 from gateway.ledger.shipped_before import ShippedBefore
+from gateway.ledger.sync_pace import SyncPace
 from gateway.ledger.syncing import Syncer, choose_syncer, one_thread
 
 SEGMENT_BYTES = 64 << 20
@@ -68,6 +69,8 @@ class Journal:
         self._reserved_bytes = 0
         self._skipped_checkpoints = 0
         self._syncs = 0
+        self.pace = SyncPace()
+        self._sync_began = 0.0
         self._open = OpenIntents()
         self._age = AgeMarks()
         before = ShippedBefore(self._segments.noted_shipped(), now_us())
@@ -143,7 +146,7 @@ class Journal:
     def _start_sync(self) -> None:
         group, self._waiting = self._waiting, []
         files = self._segments.take_dirty()
-        self._is_syncing = True
+        self._is_syncing, self._sync_began = True, self._clock()
         self._syncer.start(files, partial(self._finish_sync, group, self._segments.end))
 
     def _finish_sync(self, group: list[asyncio.Future[None]], end: Position, error: OSError | None) -> None:
@@ -152,6 +155,7 @@ class Journal:
             self._stop(error, group)
             return
         self._syncs += 1
+        self.pace.took(self._clock() - self._sync_began)
         self._durable = end
         self._mark_time()
         for done in group:
@@ -248,7 +252,13 @@ class Journal:
             "free_bytes": max(self._segments.free_bytes - self._reserved_bytes, 0),
             "skipped_checkpoints": self._skipped_checkpoints,
             "syncs": self._syncs,
+            "sync_seconds": self.pace.usual_seconds,
         }
+
+    @property
+    def slow_sync_seconds(self) -> float | None:
+        """What a sync usually takes of late, where that is so long that callers feel it."""
+        return self.pace.usual_seconds if self.pace.is_slow else None
 
     @property
     def unshipped_entries(self) -> int:

@@ -1,11 +1,13 @@
 """From the first output to the last byte: passes chunks to the caller as they come, meters them, settles, ends."""
 
+import contextlib
 from collections.abc import Callable
 
 import msgspec
 
-from backends.errors import BackendError
+from backends.errors import BackendError, StreamBroken
 from backends.protocol import Chunk
+from gateway.errors import LedgerUnavailable
 from gateway.ledger.entry import Status
 from gateway.request.answer_parts import answer_headers, budget_end, cost_text, stream_error
 from gateway.request.bookkeeping import Bookkeeper
@@ -44,6 +46,14 @@ class Delivery(msgspec.Struct):
 
     async def stream(self, answer: Answer) -> None:
         """A stream: every chunk as it comes; the last one only when the entry is settled."""
+        try:
+            await self._stream(answer)
+        except LedgerUnavailable as error:  # said once for all in the log, by the journal
+            with contextlib.suppress(LedgerUnavailable):
+                await self.books.settle(self.run, Status.partial, http_status=200, error=type(error).__name__)
+            await self.caller.send(stream_error(self.run, StreamBroken(str(error))), is_last=True)
+
+    async def _stream(self, answer: Answer) -> None:
         run, caller = self.run, self.caller
         await caller.start(status=200, content_type=answer.reply.content_type, headers=answer_headers(run))
         self.checkpointed_at = self.monotonic()

@@ -50,7 +50,7 @@ class Metrics:
             buckets=TAKE_OVER_BUCKETS,
             registry=self.registry,
         )
-        for name in ("open_intents", "unshipped_entries", "unshipped_seconds", "journal_bytes"):
+        for name in ("open_intents", "unshipped_entries", "unshipped_seconds", "journal_bytes", "sync_seconds"):
             gauge = Gauge(f"breakeven_ledger_{name}", "See docs/ledger.md.", registry=self.registry)
             gauge.set_function(lambda name=name: float(self._ledger.gauges().get(name, 0.0)))
 

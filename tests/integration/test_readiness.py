@@ -10,6 +10,7 @@ from gateway.composition.deployment import load_deployment
 from gateway.composition.wiring import open_gateway
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
+from gateway.ledger.sync_pace import OF_LATE
 from gateway.process.tasks import end_tasks
 from gateway.storage.database import writing
 
@@ -42,6 +43,9 @@ async def test_a_database_that_lost_its_tables_is_a_warning_and_models_are_serve
             await asyncio.sleep(0.05)
         assert any("keys and rules cannot be read" in warning for warning in gateway.warnings())
         assert not any("database" in problem for problem in gateway.problems())
+        for _ in range(OF_LATE):
+            gateway.journal.pace.took(0.25)
+        assert any("disk is slow: a sync takes 250 ms" in warning for warning in gateway.warnings())
         gateway.budgets.is_down = True
         assert any("Redis cannot be used: keys with a budget are refused" in warning for warning in gateway.warnings())
     finally:

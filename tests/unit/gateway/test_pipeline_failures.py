@@ -7,11 +7,10 @@ import json
 import pytest
 
 from backends.scripted import Fault, Outcome, Script, ScriptedBackend, follow
-from gateway.errors import (
-    UpstreamFailed,
-)
-from gateway.ledger.entry import Status
+from gateway.errors import LedgerUnavailable, UpstreamFailed
+from gateway.ledger.entry import Entry, Status
 from gateway.routing.fallback import RetryPolicy
+from tests.memory_ledger import MemoryLedger
 from tests.rig import FixedClassifier, RecordingCaller, Rig
 
 
@@ -197,3 +196,19 @@ async def test_a_provider_that_bills_the_whole_answer_is_read_to_its_end() -> No
     assert rig.entry.status is Status.cancelled
     assert not rig.entry.is_usage_estimated
     assert rig.entry.output_tokens == 4
+
+
+async def test_a_stream_that_cannot_be_settled_ends_in_an_error_event_and_raises_nothing() -> None:
+    """A failed sync ends all streams: raised, each would leave a stack of calls in the log."""
+
+    class Stopped(MemoryLedger):
+        async def settle(self, entry: Entry) -> None:
+            raise LedgerUnavailable("The journal stopped.")
+
+    rig = Rig()
+    rig.pipeline.ledger = Stopped()
+    caller = await rig.ask(stream=True)
+    assert caller.is_complete
+    assert b"[DONE]" not in caller.body
+    assert json.loads(caller.sent[-1].removeprefix(b"data: "))["error"]["code"] == "stream_broken"
+    assert b"The journal stopped." in caller.sent[-1]

@@ -1,0 +1,44 @@
+"""How long the journal's disk takes for a sync, of late. Pure but for its log."""
+
+import logging
+from collections import deque
+from statistics import median_high
+
+log = logging.getLogger(__name__)
+OF_LATE = 16
+SLOW_SECONDS = 0.1
+"""The end of every answer waits for a sync. A disk of a data centre takes about a millisecond."""
+
+
+class SyncPace:
+    """Half of the last syncs took `usual_seconds` or more; is_slow once there were enough of them."""
+
+    def __init__(self) -> None:
+        self._took: deque[float] = deque(maxlen=OF_LATE)
+        self._is_told = False
+
+    @property
+    def usual_seconds(self) -> float:
+        return median_high(self._took) if self._took else 0.0
+
+    @property
+    def is_slow(self) -> bool:
+        return len(self._took) == OF_LATE and self.usual_seconds >= SLOW_SECONDS
+
+    def took(self, seconds: float) -> None:
+        """Told once when it becomes slow, and once when it is over."""
+        self._took.append(seconds)
+        if seconds >= SLOW_SECONDS or self._is_told:
+            self._tell()
+
+    def _tell(self) -> None:
+        if self.is_slow and not self._is_told:
+            self._is_told = True
+            log.warning(
+                "the journal's disk is slow: a sync takes %.0f ms, and the end of every answer waits for one; put "
+                "BREAKEVEN_HOME on a faster local disk, or see what else keeps this one busy",
+                self.usual_seconds * 1000,
+            )
+        elif self._is_told and not self.is_slow:
+            self._is_told = False
+            log.warning("the journal's disk is as fast as it should be again")
