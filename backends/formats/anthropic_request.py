@@ -44,7 +44,7 @@ def build_messages_body(view: ChatView, call: Call) -> bytes:
         "max_tokens": view.max_output_tokens or DEFAULT_MAX_TOKENS,
         "messages": messages,
     }
-    system = [_block(part) for turn in view.turns if turn.role == "system" for part in turn.parts]
+    system = [block for turn in view.turns if turn.role == "system" for block in _blocks(turn.parts)]
     if view.wants_json and (view.json_schema is None or schema_subset.is_any_object(view.json_schema)):
         system.append({"type": "text", "text": _JSON_ONLY})
     optional: Fields = {
@@ -69,7 +69,7 @@ def _fixed_system(view: ChatView, blocks: int) -> int:
     """How many blocks of the system prompt were there before anybody spoke; all, where no later message adds any."""
     leading = list(takewhile(lambda turn: turn.role == "system", view.turns))
     has_later = any(turn.role == "system" for turn in view.turns[len(leading) :])
-    return sum(len(turn.parts) for turn in leading) if has_later else blocks
+    return sum(len(_blocks(turn.parts)) for turn in leading) if has_later else blocks
 
 
 def _user(fields: Fields) -> str | None:
@@ -105,14 +105,29 @@ def _messages(view: ChatView) -> list[Fields]:
     for turn in view.turns:
         if turn.role == "system":
             continue
-        blocks = [_block(part) for part in turn.parts]
+        blocks = _blocks(turn.parts)
         if messages and messages[-1]["role"] == turn.role:
             cast(list[Fields], messages[-1]["content"]).extend(blocks)
         elif blocks:
             messages.append({"role": turn.role, "content": blocks})
     if not messages:
         raise untranslatable("messages", "needs at least one user message")
+    for message in messages:  # Anthropic wants results before what is said beside them
+        cast(list[Fields], message["content"]).sort(key=lambda block: block["type"] != "tool_result")
+    _end_without_space(messages[-1])
     return messages
+
+
+def _end_without_space(last: Fields) -> None:
+    """Anthropic refuses a prefill that ends in white space."""
+    block = cast(list[Fields], last["content"])[-1]
+    if last["role"] == "assistant" and block["type"] == "text":
+        block["text"] = cast(str, block["text"]).rstrip()
+
+
+def _blocks(parts: tuple[Part, ...]) -> list[Fields]:
+    """Without texts of white space alone, which models write before a call and Anthropic refuses."""
+    return [_block(part) for part in parts if not (isinstance(part, Text) and not part.text.strip())]
 
 
 def _block(part: Part) -> Fields:
@@ -127,8 +142,8 @@ def _block(part: Part) -> Fields:
         }
         return _cached(call, part.cache_control)
     if isinstance(part, ToolResult):
-        content = [_block(item) for item in part.parts]
-        result: Fields = {"type": "tool_result", "tool_use_id": for_anthropic(part.call_id), "content": content}
+        call_id, content = for_anthropic(part.call_id), _blocks(part.parts)
+        result: Fields = {"type": "tool_result", "tool_use_id": call_id, "content": content}
         return _cached(result, part.cache_control)
     if part.kind == "audio":
         raise untranslatable("messages", "this model cannot hear audio")

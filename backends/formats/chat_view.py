@@ -221,7 +221,8 @@ def _media(
 ) -> Media:
     inline = _DATA_URL.fullmatch(url)
     if inline:
-        return Media(kind, None, inline[1], inline[2], name, cache_control)
+        media_type = "image/jpeg" if inline[1] == "image/jpg" else inline[1]  # OpenAI takes both
+        return Media(kind, None, media_type, inline[2], name, cache_control)
     if not url.startswith(("https://", "http://")):
         raise invalid(where, "must be an http(s) address or a base64 data URL")
     return Media(kind, url, name=name, cache_control=cache_control)

@@ -338,3 +338,53 @@ def test_a_schema_nested_too_deeply_is_refused() -> None:
             build_messages_body(view, call)
     finally:
         sys.setrecursionlimit(limit)
+
+
+ASKED: Json = {"role": "user", "content": "hi"}
+
+
+def said(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+def test_white_space_that_anthropic_refuses_is_left_out() -> None:
+    messages: list[Json] = [
+        {"role": "system", "content": [said(" "), said("be brief")]},
+        ASKED,
+        {"role": "assistant", "content": "\n\n", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": "\n"},
+        {"role": "assistant", "content": "\n"},
+        {"role": "assistant", "content": "Sure: \n"},
+    ]
+    assert translate({"messages": messages}) == {
+        "model": "claude-x",
+        "max_tokens": DEFAULT_MAX_TOKENS,
+        "system": [said("be brief")],
+        "messages": [
+            *HI_SAID,
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": []}]},
+            {"role": "assistant", "content": [said("Sure:")]},
+        ],
+    }
+
+
+def test_results_come_before_what_the_user_says_between_them() -> None:
+    messages: list[Json] = [
+        ASKED,
+        {"role": "assistant", "tool_calls": [CALL, CALL | {"id": "c2"}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "1"},
+        {"role": "user", "content": "wait"},
+        {"role": "tool", "tool_call_id": "c2", "content": "2"},
+    ]
+    last = cast(list[dict[str, list[Json]]], translate({"messages": messages})["messages"])[-1]
+    kinds = [block.get("tool_use_id") or block["text"] for block in last["content"]]
+    assert kinds == ["c1", "c2", "wait"]
+
+
+def test_a_jpg_is_a_jpeg() -> None:
+    image: Json = {"type": "image_url", "image_url": {"url": "data:image/jpg;base64,/9j/4AAQ"}}
+    [message] = cast(
+        list[dict[str, list[Json]]], translate({"messages": [{"role": "user", "content": [image]}]})["messages"]
+    )
+    assert message["content"][0]["source"] == {"type": "base64", "media_type": "image/jpeg", "data": "/9j/4AAQ"}
