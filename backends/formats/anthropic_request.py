@@ -39,6 +39,8 @@ _JSON_ONLY: Final = "Answer with one JSON object and nothing else."
 def build_messages_body(view: ChatView, call: Call) -> bytes:
     """The request in Anthropic's words. Raises UpstreamRejected where it cannot be said."""
     messages = _messages(view)
+    if not all(sequence.strip() for sequence in view.stop):
+        raise untranslatable("stop", "this model cannot end at white space alone; leave that sequence out")
     body: Fields = {
         "model": call.upstream_model,
         "max_tokens": view.max_output_tokens or DEFAULT_MAX_TOKENS,

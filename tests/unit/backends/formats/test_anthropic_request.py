@@ -388,3 +388,8 @@ def test_a_jpg_is_a_jpeg() -> None:
         list[dict[str, list[Json]]], translate({"messages": [{"role": "user", "content": [image]}]})["messages"]
     )
     assert message["content"][0]["source"] == {"type": "base64", "media_type": "image/jpeg", "data": "/9j/4AAQ"}
+
+
+def test_an_end_at_white_space_is_for_another_model() -> None:
+    with pytest.raises(Untranslatable, match="stop: this model cannot end at white space alone"):
+        translate({"stop": ["END", "\n"]})
