@@ -27,6 +27,7 @@ from gateway.config.home import Home, create_home, find_home
 from gateway.config.settings import LOCAL_BACKEND
 from gateway.process.open_files import allow_open_files, require_open_files
 from gateway.process.server import bind, loop_factory, reserve, serve_until_stopped
+from gateway.process.service_manager import keep_watchdog, tell
 from gateway.process.sole_use import sole_use
 from gateway.process.unawaited_output import unawaited_output
 from gateway.storage.pepper import require_same_pepper
@@ -95,6 +96,8 @@ async def _serve(home: Home, listener: socket.socket, console: Console, *, with_
     try:
         app = build_app(gateway, ui_url=addresses.ui)
         huge_pages.gather()
+        tasks.append(asyncio.create_task(keep_watchdog(), name="watchdog"))
+        tell("READY=1")  # the port listens: who comes now is answered
         await serve_until_stopped(
             app,
             listener,
@@ -103,6 +106,7 @@ async def _serve(home: Home, listener: socket.socket, console: Console, *, with_
             told_again=lambda: console.print(STOPPING_ALREADY),
         )
     finally:
+        tell("STOPPING=1")
         console.print(STOPPING)
         try:
             await gateway.stop()  # before the engine: a sampled request may still be waiting for it

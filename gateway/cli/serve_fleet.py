@@ -23,6 +23,7 @@ from gateway.composition.first_keys import FirstKeys, create_first_keys
 from gateway.composition.web_ui import allow_company_sign_in
 from gateway.config.home import Home
 from gateway.process.heartbeat import Patience
+from gateway.process.service_manager import keep_watchdog, tell
 from gateway.process.stop_signals import TOLD_TO_STOP, stop_at_hangup
 from gateway.process.supervisor import Supervisor
 from gateway.storage.database import migrate_engine, open_database
@@ -50,9 +51,11 @@ async def serve_fleet(home: Home, reserved: socket.socket, console: Console, *, 
     others = [asyncio.create_task(child.run(), name=child.name) for child in children.supervisors]
     serving = [asyncio.create_task(worker.run(), name=worker.name) for worker in fleet]
     others.append(asyncio.create_task(_announce(deployment, children.addresses, keys, workers, console)))
+    others.append(asyncio.create_task(keep_watchdog(), name="watchdog"))
     try:
         await stopped.wait()
     finally:
+        tell("STOPPING=1")
         for number in TOLD_TO_STOP:
             loop.add_signal_handler(number, lambda: console.print(STOPPING_ALREADY))
         console.print(STOPPING)
@@ -98,6 +101,7 @@ async def _announce(
     show_addresses(addresses, keys, console)
     for number in range(workers):
         await _appears(_ready_file(deployment.home, number))
+    tell("READY=1")
     console.print(f"Workers   {workers} on port {addresses.gateway.rpartition(':')[2]}")
     if addresses.engine is not None:
         await _engine_ready(deployment, addresses.engine, console)

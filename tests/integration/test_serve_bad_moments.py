@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -172,11 +173,15 @@ def test_output_that_nobody_reads_holds_up_no_answer_and_no_end(home: Path) -> N
 
 
 def test_a_disk_that_fails_a_sync_ends_it_as_a_failure(home: Path) -> None:
-    """So that a service manager that restarts what failed starts it again, when the disk may have healed."""
+    """So that a service manager that restarts what failed starts it again, when the disk may have healed. It heard that
+    the port listens, and that it stops."""
     port = free_port()
     command = [sys.executable, "-c", FAILING_DISK, *command_of(port)[3:]]
     reading, written = os.pipe()
-    serving = subprocess.Popen(command, stdout=written, stderr=written, env=environment_of(home))
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.bind(f"\0breakeven-manager-{port}")
+    environment = {**environment_of(home), "NOTIFY_SOCKET": f"@breakeven-manager-{port}"}
+    serving = subprocess.Popen(command, stdout=written, stderr=written, env=environment)
     os.close(written)
     try:
         key = re.search(r"app key.*(bk-\S+)", read_until_ready(reading))
@@ -188,8 +193,11 @@ def test_a_disk_that_fails_a_sync_ends_it_as_a_failure(home: Path) -> None:
         assert httpx.post(url, json=asked, headers=headers, timeout=PATIENCE_SECONDS).status_code == 503
         assert serving.wait(PATIENCE_SECONDS) == 1
         assert b"breakeven: The journal stopped after a failed sync" in os.read(reading, 1 << 20)
+        manager.setblocking(False)
+        assert [manager.recv(100), manager.recv(100)] == [b"READY=1", b"STOPPING=1"]
     finally:
         serving.kill()
         serving.wait()
+        manager.close()
         os.close(reading)
     assert booked(home) == ["completed"]
