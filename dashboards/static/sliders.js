@@ -1,9 +1,13 @@
 // What has the focus of a slider says its name and its value in words. Quasar gives both to the frame around it, and of a
 // logarithmic slider the exponent. Knows nothing of what a slider means: the words stand above it.
-const SAID = ["aria-label", "aria-valuemin", "aria-valuemax", "aria-valuenow", "aria-orientation"];
+const SAID = ["role", "aria-label", "aria-valuemin", "aria-valuemax", "aria-valuenow", "aria-orientation"];
 
 function say(handle, frame, words) {
-  for (const name of SAID) handle.setAttribute(name, frame.getAttribute(name) ?? "");
+  for (const name of SAID) {
+    if (!frame.hasAttribute(name)) continue;
+    handle.setAttribute(name, frame.getAttribute(name));
+    frame.removeAttribute(name);
+  }
   handle.setAttribute("aria-valuetext", words.textContent);
 }
 
@@ -15,8 +19,6 @@ export function name() {
     const follow = new MutationObserver(() => say(handle, frame, words));
     follow.observe(frame, { attributeFilter: ["aria-valuenow"] });
     follow.observe(words, { childList: true, characterData: true, subtree: true });
-    frame.setAttribute("role", "none");
-    handle.setAttribute("role", "slider");
     say(handle, frame, words);
   }
 }

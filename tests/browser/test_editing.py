@@ -200,6 +200,9 @@ def test_a_slider_computes_break_even_again(browser: webdriver.Chrome, running: 
     wait = patient(browser)
     wait.until(lambda _: handle.aria_role == "slider")
     assert handle.accessible_name == "GPU price"
+    frame = browser.find_element(By.CSS_SELECTOR, ".be-lever .q-slider")
+    assert frame.get_attribute("role") is None, "one slider, not one in another"
+    before_now = handle.get_attribute("aria-valuenow")
     browser.execute_script("arguments[0].focus()", handle)
     ActionChains(browser).send_keys(Keys.ARROW_RIGHT * 12).perform()
     wait.until(lambda one: tile(one, "With this plan").text != before)
@@ -210,6 +213,8 @@ def test_a_slider_computes_break_even_again(browser: webdriver.Chrome, running: 
     said = browser.find_element(By.CSS_SELECTOR, ".be-lever-value").text
     assert said.endswith("/ hour")
     assert handle.get_attribute("aria-valuetext") == said, "not the exponent of a logarithmic slider"
+    assert handle.get_attribute("aria-valuenow") not in (before_now, None)
+    assert frame.get_attribute("aria-valuenow") is None
 
 
 def test_the_focus_of_a_button_and_a_checkbox_is_seen(browser: webdriver.Chrome, running: Running) -> None:
