@@ -46,6 +46,7 @@ EXTRAS = {
 }
 DRIFT, ALARMS = "breakeven_classifier_drift", "breakeven_classifier_alarms"
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+NOT_READY = "wait for an engine that is loading, engine.log says how far it is; of all else the gateway's log says why"
 DIRECTLY = "providers and engines are called directly, at each backend's `base_url` (docs/backends.md)"
 
 
@@ -310,7 +311,7 @@ def _gateway(url: str) -> Finding:
         what = str(error) or type(error).__name__
         return Finding("gateway", False, f"what answers at {url} is hung or no gateway ({what})", "see what it is")
     if answer.status_code != 200:
-        return Finding("gateway", False, f"answers at {url} but is not ready: {problems}", "see to that")
+        return Finding("gateway", False, f"answers at {url} but is not ready: {problems}", NOT_READY)
     if warnings:
         return Finding(
             "gateway",
