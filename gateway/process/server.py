@@ -66,6 +66,8 @@ def _advice(error: OSError, port: int) -> str:
 def free_port(prefer: int = 0) -> int:
     """A port of the loopback interface that was free a moment ago; `prefer` if it was."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As servers bind: connections that a server has closed hold its port for a minute otherwise.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", prefer if prefer < 65536 else 0))
         except OSError:

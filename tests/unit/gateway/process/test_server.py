@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.errors import StateError
 from gateway.process.patient_protocol import CONNECTION, patient_protocol
-from gateway.process.server import bind, reserve, serve_until_stopped
+from gateway.process.server import bind, free_port, reserve, serve_until_stopped
 from tests.live_server import serving
 
 PIECE = b"x" * 65_536
@@ -316,3 +316,13 @@ async def test_an_answer_that_is_complete_when_the_end_comes_is_sent() -> None:
             writer.write_eof()
             assert (await reader.read()).endswith(b"\r\n\r\nok"), turns
             writer.close()
+
+
+def test_a_port_whose_last_server_closed_its_connections_is_free() -> None:
+    """Else the web UI moves away from its tabs and bookmarks when `breakeven serve` is started again at once."""
+    with bind("127.0.0.1", 0) as listener:
+        port = int(listener.getsockname()[1])
+        assert free_port(prefer=port) != port, "somebody listens there"
+        with socket.create_connection(("127.0.0.1", port)):
+            listener.accept()[0].close()
+    assert free_port(prefer=port) == port
