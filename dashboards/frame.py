@@ -20,6 +20,8 @@ curl {gateway}/v1/chat/completions \\
   -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\
   -d '{{"model": "auto", "messages": [{{"role": "user", "content": "Say hello."}}]}}'"""
 LOG = logging.getLogger(__name__)
+AWAY_SECONDS = 3.0
+"""Between two looks whether a gateway that does not answer is back."""
 THEME_COOKIE = "breakeven_theme"
 TOGGLE_THEME = """() => {
   const root = document.documentElement, now = document.body.classList.contains('body--dark');
@@ -120,10 +122,12 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
         html(
             markup.message(
                 "The gateway is not answering",
-                f"{error} Requests of your apps do not pass through this page; check `breakeven serve` and reload.",
+                f"{error} Requests of your apps do not pass through this page; check `breakeven serve`. "
+                "If the gateway is away, this page comes by itself once it is back; if it was slow, reload.",
                 tone="bad",
             )
         )
+        _load_once_back(view)
     except Exception:
         LOG.exception("a page could not be built")
         html(
@@ -134,6 +138,24 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
                 tone="bad",
             )
         )
+
+
+def _load_once_back(view: View) -> None:
+    """A gateway that was away and answers again. Not one that was there: what took it too long would do so again."""
+    is_away = False
+
+    async def look() -> None:
+        nonlocal is_away
+        try:
+            await view.gateway.get("/healthz")
+        except (GatewayRefused, GatewayUnreachable):
+            is_away = True
+        else:
+            timer.deactivate()
+            if is_away:
+                ui.navigate.reload()
+
+    timer = ui.timer(AWAY_SECONDS, look)
 
 
 def no_requests(gateway: str) -> str:

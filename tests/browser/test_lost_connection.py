@@ -1,5 +1,7 @@
-"""A page whose session ended under it: it leads to the sign-in by itself, and back to itself with what was typed."""
+"""Pages that lost their session or their gateway: they come back by themselves, with what was typed."""
 
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -8,8 +10,8 @@ from selenium.webdriver.common.by import By
 
 from dashboards.destination import sign_in_address
 from tests.browser.conftest import Running, child, drain, ui_command
-from tests.browser.pictures import wait_for_page
-from tests.browser.steps import patient, set_rules
+from tests.browser.pictures import sign_in, wait_for_page
+from tests.browser.steps import patient, see, set_rules
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
@@ -28,6 +30,38 @@ def test_an_edit_outlives_the_session(chromium: webdriver.Chrome, running: Runni
         sign_in_here(chromium, url, running)
         patient(chromium).until(lambda _: "# typed and not saved" in edited(chromium), "the edit is gone")
         chromium.execute_script("window.onbeforeunload = null")
+    chromium.get("about:blank")
+    drain(chromium)
+
+
+class EmptyAnswers(BaseHTTPRequestHandler):
+    """A gateway that is back, and has nothing that a page could show."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the standard library's
+        pass
+
+
+def test_a_page_comes_once_its_gateway_is_back(chromium: webdriver.Chrome, running: Running, tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    away = free_port()
+    chromium.delete_all_cookies()
+    state = ["--state", str(tmp_path)]
+    with child(ui_command(running.gateway, port) + state, f"{url}/ui/healthz", tmp_path / "ui.log", {}):
+        sign_in(chromium, url, running.month.owner_key)
+    nobody = f"http://127.0.0.1:{away}"
+    with child(ui_command(nobody, port) + state, f"{url}/ui/healthz", tmp_path / "ui.log", {}):
+        chromium.get(f"{url}/ui/budgets")
+        see(chromium, "The gateway is not answering")
+        with ThreadingHTTPServer(("127.0.0.1", away), EmptyAnswers) as back:
+            threading.Thread(target=back.serve_forever, daemon=True).start()
+            see(chromium, "This page could not be built")
+            back.shutdown()
     chromium.get("about:blank")
     drain(chromium)
 
