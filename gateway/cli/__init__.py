@@ -50,6 +50,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 INTERRUPTED = 128 + signal.SIGINT
+NOT_YOURS = "run this as the user that runs `breakeven serve`, or set BREAKEVEN_HOME to a directory of yours"
 
 
 def _elsewhere() -> None:
@@ -86,12 +87,17 @@ def build(chosen: str | None) -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command line; our own errors end as one sentence and exit status 1, Ctrl-C with 130."""
+    """Run the command line; our own errors and closed files end as one sentence and exit status 1, Ctrl-C with 130."""
     chosen = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
     try:
         build(chosen)()
     except BreakevenError as error:
         print(f"breakeven: {error}", file=sys.stderr)
+        sys.exit(1)
+    except (PermissionError, NotADirectoryError) as error:
+        if error.filename is None:
+            raise
+        print(f"breakeven: {error.filename}: {error.strerror}; {NOT_YOURS}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         print("breakeven: interrupted", file=sys.stderr)
