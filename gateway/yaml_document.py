@@ -56,6 +56,7 @@ YAML_PROBLEMS = {
     "expected <block end>": "; is the line indented as those that it belongs to?",
     "did not find expected key": "; is the line indented as those that it belongs to?",
     "could not find expected ':'": "; is a colon missing in the line above?",
+    "unexpected end of stream": "; is the quote that begins here closed?",
 }
 
 
@@ -82,9 +83,13 @@ def parse_yaml(text: str, *, file: str, scalars: Literal["typed", "text"] = "typ
     try:
         node, value = _load(text, LOADERS[scalars])
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        said = error.problem or error.context or ""
+        mark, began = error.problem_mark or error.context_mark, error.context_mark
+        said, inside = error.problem or error.context or "", error.context or ""
         hint = next((hint for part, hint in YAML_PROBLEMS.items() if part in said), "")
+        if mark and began and "quoted" in inside and "end of stream" in said:
+            mark = began  # else the text's last line, wherever the quote is
+        elif mark and began and "flow" in inside and began.line < mark.line:
+            hint = f"; is the bracket closed that opens in line {began.line + 1}?"
         raise ConfigurationError(
             f"not valid YAML: {said}{hint}", file=file, line=mark.line + 1 if mark else None
         ) from error

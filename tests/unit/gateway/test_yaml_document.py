@@ -50,6 +50,8 @@ def test_a_path_has_the_line_of_its_deepest_part(path: tuple[str | int, ...], li
         ("a: 1\nb: 2\na: 3\n", "f:3: a: is given twice, first in line 1"),
         ("a: {b: 1, c: [{d: 1, d: 2}]}\n", "f:1: d: is given twice"),
         ("a: [1\n", "f:2: not valid YAML"),
+        ("a: 1\nb: 'x\nc: 2\nd: 3\n", "f:2: not valid YAML: found unexpected end of stream; is the quote"),
+        ('a: 1\nb: "x\nc: 2\nd: 3\n', "f:2: not valid YAML: found unexpected end of stream; is the quote"),
         ("é: ü\nb: \x07\n", "f:2: has the character '\\x07'"),
     ],
 )
@@ -57,6 +59,13 @@ def test_what_is_wrong_is_named_with_its_line(text: str, says: str, scalars: Sca
     with pytest.raises(ConfigurationError) as caught:
         parse_yaml(text, file="f", scalars=scalars)
     assert str(caught.value).startswith(says)
+
+
+@pytest.mark.parametrize("scalars", BOTH)
+@pytest.mark.parametrize("text", ["a: 1\nb: [1,\n  2\nc: 3\n", "a: 1\nb: {c: 1\nd: 2\n"])
+def test_a_bracket_that_stays_open_is_named_where_it_opens(text: str, scalars: Scalars) -> None:
+    with pytest.raises(ConfigurationError, match=r"not valid YAML: .*; is the bracket closed that opens in line 2\?$"):
+        parse_yaml(text, file="f", scalars=scalars)
 
 
 def test_an_alias_that_stands_for_millions_costs_no_time() -> None:
