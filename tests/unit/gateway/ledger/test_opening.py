@@ -1,7 +1,8 @@
 """A journal is opened in a directory of its own; where the disk has no room, a sentence says what to do."""
 
 import resource
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,23 +11,25 @@ from gateway.errors import StateError
 from gateway.ledger.opening import open_journal
 
 
-@pytest.fixture
-def no_room() -> Iterator[None]:
-    """No file may become longer than a page, which is an OSError as a full disk is one."""
+@contextmanager
+def no_room() -> Generator[None]:
+    """No file may become longer than a page, which is an OSError as a full disk is one. Not a fixture: pytest itself
+    writes before a fixture ends, and its log may be longer."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def never(error: OSError) -> None:
     raise AssertionError(error)
 
 
-@pytest.mark.usefixtures("no_room")
 def test_a_disk_without_room_is_one_sentence_and_the_directory_is_free_again(tmp_path: Path) -> None:
     for _ in range(2):
-        with pytest.raises(StateError, match="make room there, or set BREAKEVEN_HOME"):
+        with no_room(), pytest.raises(StateError, match="make room there, or set BREAKEVEN_HOME"):
             open_journal(tmp_path, on_failure=never)
     assert len(list(tmp_path.iterdir())) == 1
 
