@@ -17,7 +17,7 @@ from gateway.process.heartbeat import beat
 from gateway.process.server import bind, loop_factory, serve_until_stopped
 from gateway.process.tasks import end_tasks
 from gateway.process.unawaited_output import unawaited_output
-from native import huge_pages
+from native import cycles, huge_pages
 
 DRAIN_SECONDS = 30
 PARENT_SECONDS = 0.5
@@ -31,6 +31,7 @@ async def serve(options: argparse.Namespace) -> None:
     beside: list[asyncio.Task[None]] = []
     try:
         app = build_app(gateway, ui_url=options.ui_url)
+        cycles.search_seldom()
         huge_pages.gather()
         with bind(options.host, options.port, is_shared=True) as listener:  # not before there is somebody to answer
             options.ready.touch()

@@ -72,7 +72,8 @@ class Http1Client:
             self._sweep = None
         for connection in list(self._open):
             connection.close()
-        self._idle.clear()
+        for idle in self._idle.values():
+            idle.clear()
 
     def _remember(self, url: str) -> _Target:
         try:

@@ -112,6 +112,9 @@ class Http1Connection(asyncio.Protocol):
         self._opened.discard(self)
         if self._timer is not None:
             self._timer.cancel()
+        del (
+            self._parser
+        )  # it knows this connection: nobody would free either before all objects are searched for cycles
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         response = self._response

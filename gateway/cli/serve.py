@@ -31,7 +31,7 @@ from gateway.process.service_manager import keep_watchdog, tell
 from gateway.process.sole_use import sole_use
 from gateway.process.unawaited_output import unawaited_output
 from gateway.storage.pepper import require_same_pepper
-from native import huge_pages
+from native import cycles, huge_pages
 
 DRAIN_SECONDS = 30
 POLL_SECONDS = 0.25
@@ -95,6 +95,7 @@ async def _serve(home: Home, listener: socket.socket, console: Console, *, with_
     tasks.append(asyncio.create_task(_announce(gateway, addresses, keys, console), name="announce"))
     try:
         app = build_app(gateway, ui_url=addresses.ui)
+        cycles.search_seldom()
         huge_pages.gather()
         tasks.append(asyncio.create_task(keep_watchdog(), name="watchdog"))
         tell("READY=1")  # the port listens: who comes now is answered

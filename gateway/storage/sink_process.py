@@ -1,7 +1,6 @@
 """The child of gateway.ledger.remote_sink: reads batches from its input, inserts them, answers on its output."""
 
 import asyncio
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -15,11 +14,9 @@ from gateway.storage.database import is_sqlite, open_blocking_sqlite, open_datab
 from gateway.storage.row_writer import RowWriter, once_each
 from gateway.storage.rows.entry_rows import entry_rows
 from gateway.storage.sql.ledger import SqlLedger
-from native import huge_pages
+from native import cycles, huge_pages
 
 NICER = 5  # the token path comes first
-RARELY = 100_000
-"""Objects made, beyond those freed, before a search for cycles: a batch is thousands, and has none."""
 
 
 def read_frame(stream: BinaryIO) -> bytes | None:
@@ -85,8 +82,7 @@ async def serve(source: BinaryIO, target: BinaryIO) -> None:
 
 if __name__ == "__main__":
     os.nice(NICER)
-    gc.freeze()
-    gc.set_threshold(RARELY)
+    cycles.search_seldom()
     huge_pages.gather()
     try:
         asyncio.run(serve(sys.stdin.buffer, sys.stdout.buffer))

@@ -20,6 +20,7 @@ from local_engine.loading.packages import print_progress
 from local_engine.server.http_protocol import BoundedProtocol
 from local_engine.server.long_bodies import are_unfinished
 from local_engine.server.openai_server import build_app
+from native import cycles
 
 PARENT_CHECK_SECONDS = 1.0
 # What those are given to hear of it whose answers the drain limit cuts off.
@@ -55,6 +56,7 @@ def serve(
     engine = build_engine(path, config, wishes=wishes, progress=print_progress)
     encoder = SentenceEncoder(embedding_folder, name=embedding_name) if embedding_folder is not None else None
     name = served_name or engine.model.name
+    cycles.search_seldom()
 
     async def run() -> int:
         running = engine.serve()

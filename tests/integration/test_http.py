@@ -1,6 +1,7 @@
 """The HTTP surface over a real socket, with the official OpenAI client and with bytes no client would send."""
 
 import asyncio
+import gc
 import gzip
 import json
 from collections.abc import AsyncGenerator
@@ -299,3 +300,35 @@ async def test_anthropic_callers_get_errors_in_their_shape(service: Service) -> 
                 async for _ in stream:
                     pass
     assert service.rig.entry.status is Status.partial
+
+
+async def test_what_is_answered_leaves_no_cycles(service: Service) -> None:
+    """Nobody looks for them soon (native/cycles.py)."""
+    asked = [
+        (path, {"model": "auto", "messages": MESSAGES, "max_tokens": 9, "stream": stream})
+        for path in ("/v1/chat/completions", "/v1/messages")
+        for stream in (False, True)
+    ]
+    asked += [("/v1/responses", {"model": "auto", "input": "hello"}), ("/v1/chat/completions", {"model": "nobody"})]
+    async with httpx.AsyncClient(base_url=service.url, headers=HEADERS) as client:
+
+        async def ask_all() -> None:
+            for path, body in asked:
+                await client.post(path, json=body)
+
+        await ask_all()
+        gc.collect()
+        gc.disable()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            for _ in range(5):
+                await ask_all()
+            gc.collect()
+            ours = [
+                one for one in gc.garbage if type(one).__module__.startswith(("gateway.", "backends.", "classifier."))
+            ]
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+    assert not ours

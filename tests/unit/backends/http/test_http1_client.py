@@ -1,6 +1,7 @@
 """The HTTP client against servers that say exactly what a test wrote, byte for byte."""
 
 import asyncio
+import gc
 import gzip
 import ssl
 import zlib
@@ -11,7 +12,7 @@ import pytest
 
 from backends.errors import ConnectFailed, UpstreamUnavailable
 from backends.http.http1_client import Http1Client
-from backends.http.http1_connection import MAX_HEADER_BYTES
+from backends.http.http1_connection import MAX_HEADER_BYTES, Http1Connection
 from backends.http.http1_response import MAX_WAITING_BYTES
 from backends.protocol import Timeouts
 
@@ -366,3 +367,22 @@ async def test_after_a_burst_no_connection_is_kept_for_ever_and_calls_under_way_
         assert await fetch(made, url) == (200, b"ok")
         await until(lambda: made.connections == 0)
         await made.aclose()
+
+
+async def test_a_connection_that_ended_is_freed_without_a_search_for_cycles() -> None:
+    async def ask(url: str) -> None:
+        client = Http1Client("b")
+        await (await client.send("POST", url, {}, b"{}", timeouts=Timeouts())).read()
+        while client.connections:
+            await asyncio.sleep(0)
+        await client.aclose()
+
+    gc.collect()
+    gc.disable()
+    try:
+        async with server(says(OK, keeps=False)) as url:
+            await ask(url)
+        left = sum(type(one) is Http1Connection for one in gc.get_objects())
+    finally:
+        gc.enable()
+    assert left == 0

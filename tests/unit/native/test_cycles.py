@@ -1,0 +1,47 @@
+"""In a process of its own: what is frozen stays so, and these tests' own process has its way with cycles already."""
+
+import subprocess
+import sys
+
+MADE = """
+import gc
+from native import cycles
+
+lasts = [[] for _ in range(50_000)]
+cycles.search_seldom()
+looked_through = len(gc.get_objects())
+assert looked_through < 1_000, looked_through
+assert gc.get_freeze_count() > 50_000
+searches = []
+gc.callbacks.append(lambda phase, info: searches.append(info["generation"]) if phase == "start" else None)
+"""
+
+
+def run(code: str) -> None:
+    done = subprocess.run([sys.executable, "-c", MADE + code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_was_there_before_is_not_looked_through_again() -> None:
+    run("under_way = [[] for _ in range(5_000)]; assert searches == [], searches")
+
+
+def test_cycles_that_came_later_are_found_all_the_same() -> None:
+    run(
+        """
+import weakref
+
+class Node:
+    def __init__(self):
+        self.itself = self
+
+first = weakref.ref(Node())
+assert first() is not None
+made = 0
+while first() is not None and made < 1_000_000:
+    Node()
+    made += 1
+assert first() is None, made
+assert searches.count(0) <= 100, len(searches)
+"""
+    )
