@@ -15,7 +15,7 @@ from gateway.economics.replay_result import ReplayDiff, Side
 from gateway.economics.replay_snapshot import outcomes_with, price_with
 from gateway.instants import HOUR_US, moment_of
 from gateway.ledger.entry import Entry
-from gateway.money import format_usd
+from gateway.money import format_usd, show_usd, usd
 from gateway.reports.replay_views import ReplayMove, ReplayResult
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
@@ -162,7 +162,7 @@ def _result(diff: ReplayDiff, since_us: int, until_us: int, *, is_cut: bool) -> 
         notes.append(
             f"{diff.cached_tokens:,} input tokens of the requests that would move were read from a prompt cache and "
             "count as fresh ones. Cached where they would go, they would cost "
-            f"${format_usd(diff.cached_pico_usd)} less."
+            f"{show_usd(usd(diff.cached_pico_usd))} less."
         )
     if after.unpriced:
         notes.append(f"No cost counts requests without a known price, before or after ({after.unpriced:,}).")

@@ -150,7 +150,7 @@ async def test_what_a_cache_elsewhere_would_save_is_said_and_not_counted() -> No
     assert Decimal(result.cost_after_usd) == Decimal(2 * (500 * 2 + 300 * 8)) / 10**6
     [said] = [note for note in result.notes if "prompt cache" in note]
     assert "200 input tokens" in said
-    assert "$0.000360000000 less" in said
+    assert "$0.000360 less" in said
     for log, given in ((Log([1, 2]), {}), (Log([1], cached_input_tokens=0), {"cached_input": 200_000})):
         assert not any("prompt cache" in note for note in (await to_large(log, **given)).notes)
 
