@@ -7,7 +7,7 @@ HTTP = re.compile(r"https?://\S+")
 HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9._-]+)?")
 """A name or an IPv4 address, or an IPv6 address; which of them this machine has is seen where it listens."""
 REDIS = re.compile(r"(redis|rediss|unix)://.+")
-SERVER = re.compile(r"([^@/]*@)?(\[[0-9A-Fa-f:.]+\]|[^@:/\[\]]*)(:(?P<port>[0-9]{1,5}))?")
+SERVER = re.compile(r"([^@/]*@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^@:/\[\]]*)(:(?P<port>[0-9]{1,5}))?")
 REDIS_NUMBER = re.compile(r"/?[0-9]*")
 REDIS_OPTIONS = (
     *("db", "protocol", "client_name", "health_check_interval", "max_connections"),
@@ -24,6 +24,8 @@ BACKEND_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 SSL_MODE = re.compile(r"(^|&)sslmode=")
 POSTGRESQL_OPTIONS = {"ssl", "host", "port", "prepared_statement_cache_size"}
 """What asyncpg takes; libpq's others would end the start with a stack of its own calls."""
+WRITABLE = re.compile(r"(^|&)target_session_attrs=(read-write|primary)(?=&|$)")
+"""Of several servers, that is the one looked for anyhow."""
 OWN_AUTHORITY = "the file of your own certificate authority is named by PGSSLROOTCERT in the environment"
 DATABASE_SCHEMES = {
     "sqlite": "sqlite+aiosqlite",
@@ -85,13 +87,30 @@ def parse_database_url(text: str) -> str:
     address, question, options = rest.partition("?")
     options = SSL_MODE.sub(r"\1ssl=", options)
     if driver.startswith("postgresql"):
+        options = WRITABLE.sub("", options).lstrip("&")
+        question = "?" if options else ""
         if unknown := _option_names(options) - POSTGRESQL_OPTIONS:
             own_authority = f"; {OWN_AUTHORITY}" if "sslrootcert" in unknown else ""
             raise ValueError(
                 f"leave out {', '.join(sorted(unknown))}: only sslmode, host and port may follow the ?{own_authority}"
             )
-        _check_server(address.partition("/")[0])
+        servers, slash, name = address.partition("/")
+        user, at, hosts = servers.rpartition("@")
+        for host in hosts.split(","):
+            _check_server(f"{user}{at}{host}")
+        if "," in hosts:
+            if "" in (host.partition(":")[0] for host in hosts.split(",")):
+                raise ValueError(NO_SERVER)
+            address, question = f"{user}{at}{slash}{name}", "?"
+            options = _as_lists(hosts) + ("&" + options if options else "")
     return f"{driver}://{address}{question}{options}"
+
+
+def _as_lists(hosts: str) -> str:
+    """SQLAlchemy's way to write `one:5432,other`, which it takes for a single name."""
+    found = [parts for host in hosts.split(",") if (parts := SERVER.fullmatch(host))]
+    names = ",".join(parts["host"].strip("[]") for parts in found)
+    return f"host={names}&port={','.join(parts['port'] or '5432' for parts in found)}"
 
 
 def _option_names(options: str) -> set[str]:

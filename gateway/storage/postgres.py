@@ -74,8 +74,32 @@ class _Dialler:
 
     def __init__(self) -> None:
         self._is_behind_pooler = False
+        self._answered_last: tuple[str, int] | None = None
 
     def __call__(self, dialect: Any, arguments: Any, options: Any) -> Any:
+        if isinstance(options.get("host"), list):
+            return self._dial_any(dialect, arguments, options)
+        return self._dial(dialect, arguments, options)
+
+    def _dial_any(self, dialect: Any, arguments: Any, options: Any) -> Any:
+        """Each server has all the patience: the driver's is for all together, and a dead one may swallow that.
+
+        Only one that takes changes will do: after a failover the former primary may be back as a replica.
+        """
+        servers = list(zip(options["host"], options["port"], strict=True))
+        failures: list[str] = []
+        for host, port in sorted(servers, key=lambda server: server != self._answered_last):
+            one = {**options, "host": host, "port": port, "target_session_attrs": "read-write"}
+            try:
+                connection = self._dial(dialect, arguments, one)
+            except (OSError, TimeoutError, dialect.loaded_dbapi.Error) as error:
+                failures.append(f"{host}:{port}: {str(error) or type(error).__name__}")
+            else:
+                self._answered_last = (host, port)
+                return connection
+        raise OSError("; ".join(failures))
+
+    def _dial(self, dialect: Any, arguments: Any, options: Any) -> Any:
         if not self._is_behind_pooler:
             connection = dialect.connect(*arguments, **options)
             self._is_behind_pooler = connection.run_async(_is_pooler)

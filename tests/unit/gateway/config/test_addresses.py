@@ -18,6 +18,12 @@ from gateway.config.addresses import (
         ("postgres://u:p@h:5432/db", "postgresql+asyncpg://u:p@h:5432/db"),
         ("postgresql://u:p@h/db?sslmode=require", "postgresql+asyncpg://u:p@h/db?ssl=require"),
         ("postgresql:///db?host=/run/pg&sslmode=disable", "postgresql+asyncpg:///db?host=/run/pg&ssl=disable"),
+        ("postgresql://u:p@a:1,b:2/db", "postgresql+asyncpg://u:p@/db?host=a,b&port=1,2"),
+        (
+            "postgresql://u:p,w@a,[::1]:2/db?target_session_attrs=read-write&sslmode=require",
+            "postgresql+asyncpg://u:p,w@/db?host=a,::1&port=5432,2&ssl=require",
+        ),
+        ("postgresql://u:p@h/db?target_session_attrs=primary", "postgresql+asyncpg://u:p@h/db"),
         ("sqlite:////var/lib/b.db", "sqlite+aiosqlite:////var/lib/b.db"),
     ],
 )
@@ -36,6 +42,12 @@ def test_an_option_that_the_driver_does_not_know_is_named() -> None:
         parse_database_url("postgresql://u:p@h/db?sslmode=require&channel_binding=require")
     with pytest.raises(ValueError, match=r"leave out sslrootcert: .*named by PGSSLROOTCERT in the environment"):
         parse_database_url("postgresql://u:p@h/db?sslmode=verify-full&sslrootcert=/etc/ca.crt")
+
+
+@pytest.mark.parametrize("given", ["postgresql://u:p@a:1,/db", "postgresql://u:p@,b/db", "postgresql://a,b:70000/db"])
+def test_of_several_servers_each_has_a_name_and_a_port_that_there_can_be(given: str) -> None:
+    with pytest.raises(ValueError, match="names no host and port that there can be"):
+        parse_database_url(given)
 
 
 def test_what_redis_http_and_names_look_like() -> None:
