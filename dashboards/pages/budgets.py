@@ -49,7 +49,8 @@ async def build(view: View) -> None:
             advice = "Set one below and this page says when it will be spent." if may_write else "Finance can set one."
             html(markup.message("No budgets yet", advice))
         if may_write:
-            await _setter(view, shown)
+            stopping = {(one["scope"], one["name"]) for one in found["budgets"] if one["stops"]}
+            await _setter(view, shown, stopping)
     team = view.query("team")
     whose = team or ("everything" if sees_all else "your team")
     with panel(f"Spend by day and the next {FORECAST_DAYS} days", f"US dollars, {whose}, UTC days."):
@@ -151,7 +152,8 @@ def _day(outlook: dict[str, Any] | None) -> Cell | str:
     return Cell(display.day(outlook["runs_out"]), tone="bad be-nowrap")
 
 
-async def _setter(view: View, budgets: list[dict[str, Any]]) -> None:
+async def _setter(view: View, budgets: list[dict[str, Any]], stopping: set[tuple[str, str]]) -> None:
+    """Of `budgets` one can be removed; `stopping` are all that refuse requests, shown or not."""
     costs = await view.gateway.get("/admin/v1/reports/costs", by="team")
     teams = sorted(row["group"]["team"] for row in costs["rows"] if row["group"]["team"])
     problem = html("")
@@ -206,12 +208,13 @@ async def _setter(view: View, budgets: list[dict[str, Any]]) -> None:
     def keep_stopping() -> None:
         """Another amount for a budget that refuses requests is no wish that it only warn."""
         whose = "" if scope.value == "all" else (name.value or "").strip()
-        if any((one["scope"], one["name"], one["stops"]) == (scope.value, whose, True) for one in budgets):
+        if (scope.value, whose) in stopping:
             stops.set_value(True)
 
     for element in (scope, name):
         element.on_value_change(keep_stopping)
     button.on_click(set_budget)
+    amount.on("keydown.enter", set_budget)
     remove.on_click(ask_first)
 
 

@@ -178,12 +178,15 @@ def test_a_budget_is_removed_only_once_that_was_confirmed(browser: webdriver.Chr
     patient(browser).until(lambda _: "to be removed" not in names())
 
 
-def test_another_amount_leaves_a_budget_that_stops_stopping(browser: webdriver.Chrome, running: Running) -> None:
+@pytest.mark.parametrize("path", ["/budgets", "/budgets?find=research"])
+def test_another_amount_leaves_a_budget_that_stops_stopping(
+    path: str, browser: webdriver.Chrome, running: Running
+) -> None:
+    """Also one that the page does not show; and Enter sets it."""
     running.put("/admin/v1/budgets", scope="team", name="strict", month_usd="5", stops=True)
-    go(browser, running, "/budgets")
+    go(browser, running, path)
     browser.find_element(By.CSS_SELECTOR, "input[aria-label=Name]").send_keys("strict")
-    browser.find_element(By.CSS_SELECTOR, "input[aria-label='Dollars a month']").send_keys("7")
-    button(browser, "Set budget").click()
+    browser.find_element(By.CSS_SELECTOR, "input[aria-label='Dollars a month']").send_keys("7" + Keys.ENTER)
 
     def strict() -> tuple[bool, bool]:
         found = next(one for one in running.ask("/admin/v1/budgets")["budgets"] if one["name"] == "strict")
