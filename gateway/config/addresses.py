@@ -6,6 +6,9 @@ from urllib.parse import urlsplit
 HTTP = re.compile(r"https?://\S+")
 HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9._-]+)?")
 """A name or an IPv4 address, or an IPv6 address; which of them this machine has is seen where it listens."""
+VALKEY = re.compile(r"^valkey(s?)(?=://)")
+"""As hosting companies write addresses of Valkey, which speaks Redis' protocol; redis-py knows Redis' own name only."""
+MANY_REDIS = re.compile(r"[a-z+-]*(sentinel|cluster)[a-z+-]*://")
 REDIS = re.compile(r"(redis|rediss|unix)://.+")
 SERVER = re.compile(r"([^@/]*@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^@:/\[\]]*)(:(?P<port>[0-9]{1,5}))?")
 REDIS_NUMBER = re.compile(r"/?[0-9]*")
@@ -64,6 +67,12 @@ def parse_backend_name(text: str) -> str:
 
 
 def parse_redis_url(text: str) -> str:
+    text = VALKEY.sub(lambda found: "rediss" if found[1] else "redis", text)
+    if MANY_REDIS.match(text) or "," in text.partition("?")[0].rpartition("@")[2]:
+        raise ValueError(
+            "must be one server's, as in redis://host:6379/0: Redis Sentinel and Redis Cluster are not asked where the "
+            "data are; name what always leads to the primary (its service, a TCP proxy that asks for its role)"
+        )
     if not REDIS.fullmatch(text):
         raise ValueError("must begin with redis:// or rediss://, as in redis://host:6379/0")
     scheme, _, rest = text.partition("://")

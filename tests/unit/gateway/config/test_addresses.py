@@ -64,6 +64,22 @@ def test_what_redis_http_and_names_look_like() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "taken"),
+    [("valkey://h:6379/0", "redis://h:6379/0"), ("valkeys://u:p,w@h", "rediss://u:p,w@h")],
+)
+def test_valkey_is_called_as_redis_is(given: str, taken: str) -> None:
+    assert parse_redis_url(given) == taken
+
+
+@pytest.mark.parametrize(
+    "given", ["redis+sentinel://h:26379/mymaster", "sentinel://h", "rediss+cluster://h", "redis://u:p@a:1,b:2/0"]
+)
+def test_several_servers_of_redis_are_refused_with_what_to_name(given: str) -> None:
+    with pytest.raises(ValueError, match=r"must be one server's.*leads to the primary"):
+        parse_redis_url(given)
+
+
+@pytest.mark.parametrize(
     "given", ["http://[::1]:8000/v1", "https://u:p@h", "http://bücher.example/v1", "http://h:65535"]
 )
 def test_an_http_address_names_a_host(given: str) -> None:
