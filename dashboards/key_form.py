@@ -52,3 +52,10 @@ def quotas(text: str | None) -> dict[str, dict[str, Any]]:
 def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """Only what is another: what someone else changes meanwhile stays."""
     return {name: value for name, value in after.items() if value != before[name]}
+
+
+def merged(before: Mapping[str, Any], after: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """`now`, and over it what `after` has otherwise than `before`: limits are stored together, and one that somebody
+    else set meanwhile stays."""
+    kept = {name: value for name, value in now.items() if name in after or name not in before}
+    return kept | {name: value for name, value in after.items() if name not in before or value != before[name]}

@@ -271,7 +271,11 @@ class _Changer:
     async def _save(self) -> None:
         try:
             change = key_form.changed(self._shown, self._fields.read())
-        except ValueError as error:
+            if "limits" in change:
+                listed = (await self._view.gateway.get(KEYS, find=self._chosen.value))["keys"]
+                now = next(one["limits"] for one in listed if one["id"] == self._chosen.value)
+                change["limits"] = key_form.merged(self._shown["limits"], change["limits"], now)
+        except (ValueError, GatewayRefused, GatewayUnreachable) as error:
             self._problem.set_content(_problem(error))
             return
         if change:

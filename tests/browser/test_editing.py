@@ -286,6 +286,20 @@ def test_a_key_gets_another_team_tags_and_an_end_and_the_audit_log_says_so(
     see(browser, "team red → blue")
 
 
+def test_a_limit_set_meanwhile_stays_when_another_is_changed(browser: webdriver.Chrome, running: Running) -> None:
+    [key] = [one for one in running.ask("/admin/v1/keys")["keys"] if one["name"] == "support-bot"]
+    path = f"/admin/v1/keys/{key['id']}/limits"
+    try:
+        go(browser, running, f"/keys?change={key['id']}")
+        patient(browser).until(lambda one: _editor(one, "Budget, $").get_attribute("value") == "40")
+        running.put(path, limits={**key["limits"], "budget_usd": "7"})
+        _editor(browser, "Input tokens a minute").send_keys("90000" + Keys.TAB)
+        button(browser, "Save").click()
+        see(browser, "$7.00 a month, 600 requests / min, 90,000 tokens / min")
+    finally:
+        running.put(path, limits=key["limits"])
+
+
 def test_a_key_gets_a_new_secret_beside_the_old_one_and_the_old_one_is_ended(
     browser: webdriver.Chrome, running: Running
 ) -> None:

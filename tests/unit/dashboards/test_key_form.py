@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.key_form import changed, expires_at_us, last_day, quotas, quotas_text, words
+from dashboards.key_form import changed, expires_at_us, last_day, merged, quotas, quotas_text, words
 from gateway.instants import DAY_US
 
 
@@ -58,3 +58,13 @@ def test_a_day_that_is_none_is_said() -> None:
 def test_only_what_is_another_is_sent() -> None:
     before = {"team": "red", "tags": ["a"], "expires_at_us": None}
     assert changed(before, {"team": "red", "tags": ["a", "b"], "expires_at_us": None}) == {"tags": ["a", "b"]}
+
+
+def test_a_limit_that_someone_else_set_meanwhile_stays() -> None:
+    before = {"budget_usd": "100", "budget_window": "month", "requests_per_minute": 60}
+    lowered = {"budget_usd": "20", "requests_per_minute": 60, "tokens_per_minute": 9}
+    faster = {**before, "requests_per_minute": 90}
+    assert merged(before, faster, lowered) == {**lowered, "requests_per_minute": 90}
+    without_rate = {"budget_usd": "100", "budget_window": "month"}
+    assert merged(before, without_rate, lowered) == {"budget_usd": "20", "tokens_per_minute": 9}
+    assert merged({}, without_rate, {"tokens_per_minute": 9}) == {**without_rate, "tokens_per_minute": 9}
