@@ -15,6 +15,7 @@ from local_engine.request import Request
 from local_engine.server.chat import Prepared
 from local_engine.server.logprob_answers import LogprobWire, joined
 from local_engine.server.openai_answers import AnswerWire, Collected, ToolSplit, ending_of, error_body, usage
+from local_engine.text.thinking import ThinkingSplit
 
 FINISH = {"stop": "stop", "length": "length", "cancelled": "stop", "error": "stop"}
 
@@ -112,10 +113,15 @@ def _choice(wire: AnswerWire, index: int, answer: Collected, prepared: Prepared)
         entry["token_ids"] = answer.token_ids
     if wire.kind == "text":
         return entry | {"text": answer.text}
-    message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": None}
+    thought, text = "", answer.text
+    if prepared.thinking is not None:
+        thought, text = ThinkingSplit(prepared.thinking).push(text, is_last=True)
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+    if thought:
+        message["reasoning_content"] = thought
     if prepared.has_tools:
         split = ToolSplit(prepared.most_calls)
-        text, calls = split.push(answer.text, is_last=True)
+        text, calls = split.push(text, is_last=True)
         if calls:
             entry["finish_reason"] = "tool_calls"
             message |= {"content": text.strip() or None, "tool_calls": calls}
@@ -126,6 +132,7 @@ async def events(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> A
     """Server-sent events. A failure after the first byte is an error event, and no [DONE] follows it."""
     requests: dict[int, Request] = {}
     splits = [ToolSplit(prepared.most_calls) if prepared.has_tools else None for _ in range(prepared.answers)]
+    thoughts = [ThinkingSplit(prepared.thinking) if prepared.thinking else None for _ in range(prepared.answers)]
     logprobs = [_logprobs(wire, prepared, answer) for answer in range(prepared.answers)]
     told = [0] * prepared.answers
 
@@ -165,12 +172,17 @@ async def events(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> A
             told[choice] += len(delta.token_ids)
             shown = logprobs[choice].push(delta.logprobs)
             text, finish, split = delta.text, FINISH.get(delta.finish_reason or ""), splits[choice]
+            ids = delta.token_ids if prepared.tells_token_ids else []
+            if (thinking := thoughts[choice]) is not None:
+                thought, text = thinking.push(text, is_last=finish is not None)
+                if thought:
+                    yield chunk(choice, {"reasoning_content": thought}, shown, ids=ids)
+                    shown, ids = None, list[int]()
             if split is not None:
                 text, calls = split.push(text, is_last=finish is not None)
                 for position, call in enumerate(calls, split.calls - len(calls)):
                     yield chunk(choice, {"tool_calls": [{"index": position} | call]})
                 finish = "tool_calls" if finish and split.calls else finish
-            ids = delta.token_ids if prepared.tells_token_ids else []
             ending = None if finish is None else ending_of(finish, delta.stop_string)
             if wire.kind == "text" and ending is not None:  # a chat's end is a chunk of its own, as OpenAI has it
                 yield chunk(choice, {"content": text}, shown, ending, ids=ids)

@@ -16,6 +16,7 @@ from local_engine.server.openai_protocol import (
 )
 from local_engine.text.messages import plain_message
 from local_engine.text.prompts import Prompt, check_ids, read_prompts, truncated
+from local_engine.text.thinking import Thinking, thinking_of
 from local_engine.text.tokenizer import Tokenizer
 
 DEFAULT_TEXT_TOKENS = 16
@@ -39,6 +40,7 @@ class Prepared:
     priority: int
     has_tools: bool = False
     most_calls: int | None = None
+    thinking: Thinking | None = None
     echoes: bool = False
     shows_special: bool = False
     tells_token_ids: bool = False
@@ -116,6 +118,7 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
         request.continue_final_message,
         request.documents,
         request.chat_template_kwargs,
+        request.reasoning_effort,
     )
     ids = model.tokenizer.encode_chat(messages, tools=tools, extra=extra, with_bos=request.add_special_tokens)
     check_ids(ids, model.known_tokens, "messages")
@@ -129,7 +132,13 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
         logprobs=logprobs,
         constraint=_tool_choice(request) or requested_constraint(request.response_format, request.constraints),
     )
-    return replace(prepared, has_tools=bool(tools), most_calls=1 if request.parallel_tool_calls is False else None)
+    return replace(
+        prepared,
+        has_tools=bool(tools),
+        most_calls=1 if request.parallel_tool_calls is False else None,
+        # What must match from its first letter on leaves no room for thoughts.
+        thinking=None if prepared.constraint is not None else thinking_of(ids, model.tokenizer),
+    )
 
 
 def prepare_completion(body: bytes, model: Model) -> Prepared:

@@ -10,6 +10,7 @@ from local_engine.metrics import AnswerTimings, answer_timings
 from local_engine.request import Request
 from local_engine.sampling.logprobs import TokenLogprobs
 from local_engine.server.logprob_answers import Kind, LogprobWire
+from local_engine.text.thinking import Thinking
 from local_engine.text.tokenizer import Tokenizer
 from local_engine.text.tool_calls import ToolCall, ToolCallParser
 
@@ -21,6 +22,7 @@ class AnswerWire:
     kind: Kind
     model: str
     tokenizer: Tokenizer
+    thinking: Thinking | None = None
     answer_id: str = field(init=False)
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -51,13 +53,20 @@ class AnswerWire:
 
     def usage_chunk(self, requests: list[Request], now: float, per_prompt: int) -> dict[str, Any]:
         """The last chunk of a stream that asked for its usage."""
-        return self.head(is_chunk=True) | {"choices": []} | accounts(requests, now, per_prompt)
+        return self.head(is_chunk=True) | {"choices": []} | self._accounts(requests, now, per_prompt)
 
     def body(
         self, choices: list[dict[str, Any]], requests: list[Request], now: float, per_prompt: int
     ) -> dict[str, Any]:
         """The whole answer of a request that does not stream."""
-        return self.head(is_chunk=False) | {"choices": choices} | accounts(requests, now, per_prompt)
+        return self.head(is_chunk=False) | {"choices": choices} | self._accounts(requests, now, per_prompt)
+
+    def _accounts(self, requests: list[Request], now: float, per_prompt: int) -> dict[str, Any]:
+        told = accounts(requests, now, per_prompt)
+        if self.thinking is not None:
+            thought = sum(self.thinking.tokens_of(request.output_token_ids, self.tokenizer) for request in requests)
+            told["usage"]["completion_tokens_details"] = {"reasoning_tokens": thought}
+        return told
 
 
 def ending_of(finish: str, stop_string: str | None) -> dict[str, Any]:

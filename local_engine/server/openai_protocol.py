@@ -117,6 +117,7 @@ class ChatRequest(Sampled, kw_only=True):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     documents: list[dict[str, Any]] | None = None
+    reasoning_effort: str | None = None
     functions: list[Any] | None = None
 
     @property
@@ -144,12 +145,15 @@ def template_names(
     continue_final_message: bool | None,
     documents: list[dict[str, Any]] | None,
     kwargs: dict[str, Any] | None,
+    reasoning_effort: str | None = None,
 ) -> dict[str, Any]:
     """What a chat template is told beside the messages: what was said, and what kwargs add."""
     said = {
         "add_generation_prompt": add_generation_prompt,
         "continue_final_message": continue_final_message,
         "documents": documents,
+        # As templates name it that can leave thoughts out: Qwen3's and SmolLM3's.
+        "enable_thinking": False if reasoning_effort == "none" else None,
     }
     return {name: value for name, value in said.items() if value is not None} | (kwargs or {})
 

@@ -192,7 +192,7 @@ async def _answer(served: Served, http: HttpRequest, prepared: Prepared) -> Resp
         room=1 if prepared.draws else 0,
         priority=prepared.priority,
     )
-    wire = AnswerWire(prepared.kind, served.model_name, served.model.tokenizer)
+    wire = AnswerWire(prepared.kind, served.model_name, served.model.tokenizer, prepared.thinking)
     if prepared.is_stream:
         answer = events(served.engine, prepared, wire)
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}

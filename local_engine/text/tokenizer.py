@@ -78,6 +78,10 @@ class Tokenizer:
         """Text of `ids`, with U+FFFD for bytes that are not UTF-8."""
         return b"".join(self.bytes_of(i, skips_special=skips_special) for i in ids).decode("utf-8", errors="replace")
 
+    def id_of(self, token: str) -> int | None:
+        """The id of a token written so, None where the vocabulary has none."""
+        return self.fast.token_to_id(token)
+
     def bytes_of(self, token_id: int, *, skips_special: bool = True) -> bytes:
         """The token's bytes; empty for a special token unless asked for, and for padding ids beyond the vocabulary."""
         if token_id >= len(self.token_bytes) or (skips_special and token_id in self.special_token_ids):

@@ -1,4 +1,4 @@
-"""What models write around tool calls."""
+"""What models write around tool calls and thoughts."""
 
 from typing import Final
 
@@ -8,5 +8,7 @@ MISTRAL: Final = "[TOOL_CALLS]"
 MISTRAL_ARGUMENTS: Final = "[ARGS]"
 MISTRAL_ID: Final = "[CALL_ID]"
 LLAMA: Final = "<|python_tag|>"
-# Special tokens that an answer's text must show, so that calls are found in it.
-SHOWN_TOKENS: Final = (OPEN, CLOSE, MISTRAL, MISTRAL_ARGUMENTS, MISTRAL_ID, LLAMA)
+THINKS: Final = "<think>"
+THOUGHT: Final = "</think>"
+# Special tokens that an answer's text must show, so that calls and thoughts are found in it.
+SHOWN_TOKENS: Final = (OPEN, CLOSE, MISTRAL, MISTRAL_ARGUMENTS, MISTRAL_ID, LLAMA, THINKS, THOUGHT)

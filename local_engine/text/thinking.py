@@ -1,0 +1,91 @@
+"""Parts what a model thinks from what it says: Qwen3, SmolLM3 and DeepSeek's distillations write thoughts between tags.
+
+Where the template asks for thoughts it may have written the opening tag itself, so that the answer begins inside.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from local_engine.text.answer_text import overlap
+from local_engine.text.tokenizer import Tokenizer
+from local_engine.text.tool_marks import THINKS, THOUGHT
+
+_TAIL_TOKENS: Final = 16
+"""An opening tag at a prompt's end is within these, also where it is several tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """That an answer's model may think. `is_open`: its prompt ended with the opening tag."""
+
+    is_open: bool
+
+    def tokens_of(self, ids: Sequence[int], tokenizer: Tokenizer) -> int:
+        """How many of an answer's tokens were thoughts, their tags included."""
+        begins = next((number for number, one in enumerate(ids) if tokenizer.bytes_of(one).strip()), None)
+        if not self.is_open and (begins is None or ids[begins] != tokenizer.id_of(THINKS)):
+            return 0
+        end = tokenizer.id_of(THOUGHT)
+        return next((number + 1 for number, one in enumerate(ids) if one == end), len(ids))
+
+
+def thinking_of(prompt: Sequence[int], tokenizer: Tokenizer) -> Thinking | None:
+    """None for a model whose template knows no thoughts."""
+    if THOUGHT not in (tokenizer.chat_template or ""):
+        return None
+    return Thinking(tokenizer.decode(prompt[-_TAIL_TOKENS:]).rstrip().endswith(THINKS))
+
+
+class _Place(Enum):
+    BEGINS = auto()
+    THINKS = auto()
+    THOUGHT = auto()
+    """Between the closing tag and the first word."""
+    SAYS = auto()
+
+
+class ThinkingSplit:
+    """Separates one answer's thoughts from its text. Blanks around either are left out."""
+
+    def __init__(self, thinking: Thinking) -> None:
+        self._is_open = thinking.is_open
+        self._place = _Place.BEGINS
+        self._held = ""
+        self._has_thought = False
+
+    def push(self, text: str, *, is_last: bool) -> tuple[str, str]:
+        """Thoughts and text that became certain."""
+        self._held += text
+        if self._place is _Place.BEGINS:
+            self._begin(is_last=is_last)
+        thought = self._think(is_last=is_last) if self._place is _Place.THINKS else ""
+        if self._place is _Place.THOUGHT:
+            self._held = self._held.lstrip()
+            self._place = _Place.SAYS if self._held else _Place.THOUGHT
+        said = ""
+        if self._place is _Place.SAYS:
+            said, self._held = self._held, ""
+        return thought, said
+
+    def _begin(self, *, is_last: bool) -> None:
+        """A model may repeat the tag that its template wrote."""
+        begun = self._held.lstrip()
+        if begun.startswith(THINKS):
+            self._place, self._held = _Place.THINKS, begun.removeprefix(THINKS)
+        elif is_last or not THINKS.startswith(begun):
+            self._place = _Place.THINKS if self._is_open else _Place.SAYS
+
+    def _think(self, *, is_last: bool) -> str:
+        if not self._has_thought:
+            self._held = self._held.lstrip()
+        before, found, after = self._held.partition(THOUGHT)
+        if found:
+            self._place, self._held = _Place.THOUGHT, after
+            return before.rstrip()
+        end = len(before) if is_last else len(before) - overlap(before, THOUGHT)
+        thought = before[:end].rstrip()
+        self._has_thought = self._has_thought or bool(thought)
+        self._held = "" if is_last else before[len(thought) :]
+        return thought

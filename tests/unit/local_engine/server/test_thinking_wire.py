@@ -1,0 +1,114 @@
+"""A chat's thoughts on the wire, of an engine that says what a test wrote."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from local_engine.async_engine import AsyncEngine
+from local_engine.engine_core import Delta
+from local_engine.request import Request
+from local_engine.sampling.constraints import ConstraintCompiler
+from local_engine.sampling.sampling_params import SamplingParams
+from local_engine.server.answer_stream import events, whole
+from local_engine.server.chat import Model, Prepared, prepare_chat
+from local_engine.server.openai_answers import AnswerWire
+from local_engine.text.tokenizer import Tokenizer
+from tests.unit.local_engine.asking import WEATHER
+from tests.unit.local_engine.text.test_thinking import TEMPLATE, tokenizer
+
+CALL = '<tool_call>{"name": "weather", "arguments": {}}</tool_call>'
+
+
+class Says:
+    """A token a delta."""
+
+    def __init__(self, reads: Tokenizer, text: str) -> None:
+        self._ids, self._reads = reads.encode(text, with_bos=False), reads
+
+    async def generate(self, prompt: list[int], params: SamplingParams, **_: Any) -> AsyncIterator[Delta]:
+        request = Request("r", prompt, params)
+        for number, one in enumerate(self._ids, 1):
+            request.token_ids.append(one)
+            ends = "stop" if number == len(self._ids) else None
+            yield Delta(request, self._reads.decode([one]), [one], finish_reason=ends)
+
+
+def asked(reads: Tokenizer, **changes: Any) -> Prepared:
+    model = Model(reads, ConstraintCompiler(reads, reads.vocabulary_size), 4096, reads.vocabulary_size)
+    body = {"messages": [{"role": "user", "content": "What?"}], "max_tokens": 500} | changes
+    return prepare_chat(json.dumps(body).encode(), model)
+
+
+async def answer(
+    text: str, *, template: str | None = TEMPLATE, **changes: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The message, with how it ended, and the usage: told whole, and put together from a stream."""
+    reads = tokenizer(template)
+    prepared = asked(reads, **changes)
+    engine, wire = cast(AsyncEngine, Says(reads, text)), AnswerWire(prepared.kind, "m", reads, prepared.thinking)
+    body = msgspec.json.decode(await whole(engine, prepared, wire))
+    told = {**body["choices"][0]["message"], "finish_reason": body["choices"][0]["finish_reason"]}
+    streamed = asked(reads, **changes, stream=True, stream_options={"include_usage": True})
+    made: dict[str, Any] = {}
+    async for event in events(engine, streamed, wire):
+        if event == b"data: [DONE]\n\n":
+            continue
+        chunk = msgspec.json.decode(event.removeprefix(b"data: "))
+        for choice in chunk["choices"]:
+            for name, piece in choice["delta"].items():
+                made[name] = made.get(name, "") + piece if isinstance(piece, str) else piece
+            made["finish_reason"] = choice["finish_reason"]
+        if usage := chunk.get("usage"):
+            assert usage == body["usage"]
+    for name in ("reasoning_content", "content"):
+        assert (made.get(name) or "").strip() == (told.get(name) or "").strip()
+    assert made["finish_reason"] == told["finish_reason"]
+    return told, body["usage"]
+
+
+async def test_thoughts_are_told_apart_and_counted() -> None:
+    told, usage = await answer("<think>\nHm.\n</think>\n\nYes.")
+    assert told["reasoning_content"] == "Hm."
+    assert told["content"] == "Yes."
+    assert usage["completion_tokens_details"] == {"reasoning_tokens": 7}
+
+
+@pytest.mark.parametrize("extra", [{"chat_template_kwargs": {"enable_thinking": False}}, {"reasoning_effort": "none"}])
+async def test_who_wants_no_thoughts_gets_none(extra: dict[str, Any]) -> None:
+    reads = tokenizer()
+    assert reads.decode(asked(reads, **extra).prompts[0].token_ids).endswith("<think>\n\n</think>\n\n")
+    told, usage = await answer("Yes.", **extra)
+    assert told["content"] == "Yes."
+    assert "reasoning_content" not in told
+    assert usage["completion_tokens_details"] == {"reasoning_tokens": 0}
+
+
+async def test_an_answer_cut_within_its_thoughts_has_no_text() -> None:
+    told, usage = await answer("Hm. Well.", chat_template_kwargs={"opens": True})
+    assert told["reasoning_content"] == "Hm. Well."
+    assert told["content"] == ""
+    assert usage["completion_tokens_details"]["reasoning_tokens"] == usage["completion_tokens"] == 9
+
+
+async def test_calls_are_found_behind_thoughts_and_not_in_them() -> None:
+    told, _ = await answer(f"<think>{CALL}?</think>\n{CALL}", tools=[WEATHER])
+    assert told["reasoning_content"] == f"{CALL}?"
+    assert [call["function"]["name"] for call in told["tool_calls"]] == ["weather"]
+    assert told["finish_reason"] == "tool_calls"
+
+
+async def test_what_must_match_a_schema_is_all_text() -> None:
+    told, usage = await answer(
+        "<think>1</think>", chat_template_kwargs={"opens": True}, structured_outputs={"regex": "<think>1</think>"}
+    )
+    assert told["content"] == "<think>1</think>"
+    assert "completion_tokens_details" not in usage
+
+
+async def test_a_model_that_knows_no_thoughts_says_its_tags() -> None:
+    told, usage = await answer("<think>Hm.</think>", template="{{ messages[0]['content'] }}")
+    assert told["content"] == "<think>Hm.</think>"
+    assert "completion_tokens_details" not in usage

@@ -1,0 +1,98 @@
+"""Thoughts found in text, whole and letter by letter, and counted in tokens."""
+
+import pytest
+from tokenizers import AddedToken
+
+from local_engine.text.thinking import Thinking, ThinkingSplit, thinking_of
+from local_engine.text.tokenizer import Tokenizer
+from tests.unit.local_engine.tiny_models import byte_level
+
+TEMPLATE = (
+    "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    "{% if enable_thinking is false %}<think>\n\n</think>\n\n{% elif opens %}<think>\n{% endif %}"
+)
+CASES = [
+    (False, "<think>\nHm.\n</think>\n\nYes.", "Hm.", "Yes."),
+    (False, "\n<think>a < b </thin </think>Yes. ", "a < b </thin", "Yes. "),
+    (False, "<think>\n\n</think>\n\nYes.", "", "Yes."),
+    (False, "<think>never ended ", "never ended", ""),
+    (False, "<think>one</think>two<think>three</think>", "one", "two<think>three</think>"),
+    (False, "Yes <think>no</think>", "", "Yes <think>no</think>"),
+    (False, "<thin", "", "<thin"),
+    (False, " \n", "", " \n"),
+    (False, "", "", ""),
+    (True, "\nHm,\n\nwell.\n</think>\n\nYes.", "Hm,\n\nwell.", "Yes."),
+    (True, "<think>\nHm.</think>Yes.", "Hm.", "Yes."),
+    (True, "never ended", "never ended", ""),
+    (True, "", "", ""),
+]
+
+
+@pytest.mark.parametrize(("is_open", "text", "thought", "said"), CASES)
+def test_thoughts_and_text(is_open: bool, text: str, thought: str, said: str) -> None:
+    whole = ThinkingSplit(Thinking(is_open))
+    assert whole.push(text, is_last=True) == (thought, said)
+    for held_back in (False, True):  # the end may come with the last letter or after it
+        split, found = ThinkingSplit(Thinking(is_open)), ["", ""]
+        parts = list(text) + [""] * (held_back or not text)
+        for number, part in enumerate(parts):
+            for place, piece in enumerate(split.push(part, is_last=number == len(parts) - 1)):
+                found[place] += piece
+        assert found == [thought, said]
+
+
+def test_text_comes_as_soon_as_it_is_certain() -> None:
+    split = ThinkingSplit(Thinking(is_open=True))
+    assert split.push("I wonder", is_last=False) == ("I wonder", "")
+    assert split.push(" \n</th", is_last=False) == ("", "")
+    assert split.push("ere", is_last=False) == (" \n</there", "")
+    assert split.push("</think>\n", is_last=False) == ("", "")
+    assert split.push("So", is_last=False) == ("", "So")
+    assert split.push("\n", is_last=False) == ("", "\n")
+
+
+def tokenizer(template: str | None = TEMPLATE, *, is_special: bool = False) -> Tokenizer:
+    fast = byte_level()
+    fast.add_tokens([AddedToken(tag, special=is_special) for tag in ("<think>", "</think>")])
+    return Tokenizer(fast, chat_template=template, bos_token_id=None, eos_token_ids=[257])
+
+
+@pytest.mark.parametrize(
+    ("question", "extra", "is_open"),
+    [
+        ("What?", {}, False),
+        ("What?", {"opens": True}, True),
+        ("What?", {"enable_thinking": False}, False),
+        ("<think>", {"enable_thinking": False}, False),
+    ],
+)
+def test_whether_the_prompt_opened_the_thoughts(question: str, extra: dict[str, bool], is_open: bool) -> None:
+    reads = tokenizer()
+    ids = reads.encode_chat([{"role": "user", "content": question}], extra=extra)
+    assert thinking_of(ids, reads) == Thinking(is_open)
+
+
+def test_a_model_whose_template_knows_no_thoughts_has_none() -> None:
+    reads = tokenizer("{% for m in messages %}{{ m['content'] }}{% endfor %}")
+    assert thinking_of(reads.encode("Say <think>"), reads) is None
+
+
+@pytest.mark.parametrize("is_special", [False, True])
+@pytest.mark.parametrize(
+    ("is_open", "text", "tokens"),
+    [
+        (False, "<think>ab</think>cd", 4),
+        (False, "\n<think>ab</think>cd", 5),
+        (False, "<think>ab", 3),
+        (False, "ab</think>cd", 0),
+        (False, "", 0),
+        (True, "ab</think>cd", 3),
+        (True, "abcd", 4),
+        (True, "", 0),
+    ],
+)
+def test_thoughts_are_counted_with_their_tags(is_special: bool, is_open: bool, text: str, tokens: int) -> None:
+    reads = tokenizer(is_special=is_special)
+    ids = reads.encode(text, with_bos=False)
+    assert Thinking(is_open).tokens_of(ids, reads) == tokens
+    assert reads.decode(ids) == text, "tags are shown, special or not"
