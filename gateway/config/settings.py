@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -140,6 +140,15 @@ class BackendSettings(Strict):
     throughput: ThroughputSettings | None = None
     timeouts: TimeoutSettings = TimeoutSettings()
     prompt_cache: PromptCacheSettings = PromptCacheSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _models_are_in_the_rules(cls, given: object) -> object:
+        if isinstance(given, dict) and "models" in given:
+            raise ValueError(
+                "has `models`, which stand in rules.yaml: `models: {NAME: {backend: ..., upstream_model: ITS-NAME}}`"
+            )
+        return cast(object, given)
 
     @model_validator(mode="after")
     def _one_way_there(self) -> "BackendSettings":

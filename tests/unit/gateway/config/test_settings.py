@@ -88,6 +88,7 @@ def test_a_switched_off_engine_leaves_the_rules_valid(home: Home) -> None:
         ("backends: {}", "backends: {x: {base_url: 'http://x/v1', gpu_hour_usd: 1}}", "belong together"),
         ("backends: {}", "backends: {x: {base_url: 'x:8000/v1'}}", "must begin with http://"),
         ("backends: {}", "backends: {My-vLLM: {base_url: 'http://x'}}", "as in my-vllm"),
+        ("backends: {}", "backends: {x: {base_url: 'http://x/v1', models: [m]}}", "which stand in rules.yaml"),
         ("backends: {}", "backends: []", "must be named fields"),
         ("max_body_megabytes: 32", "max_body_megabytes: 32MB", "must be a whole number, without a unit"),
         ("max_body_megabytes: 32", "max_body_megabytes: 0", "must be at least 1"),
