@@ -176,7 +176,10 @@ def hour(iso: str) -> str:
 
 
 def group_time(dimension: str, start: str) -> str:
-    """The hour, day or month of a report's group: `21 Nov 2026 04:00`, `21 Nov 2026`, `November 2026`."""
+    """Of a report's group: `21 Nov 2026 04:00`, `21 Nov 2026`, `Week 47 of 2026`, `November 2026`, `Q4 2026`."""
+    if dimension in ("week", "quarter"):
+        year, _, number = start.partition("-")
+        return f"Week {int(number[1:])} of {year}" if dimension == "week" else f"{number} {year}"
     if dimension == "month":
         return _utc(f"{start}-01").strftime("%B %Y")
     return _utc(start).strftime("%-d %b %Y %H:%M") if dimension == "hour" else day(start)

@@ -91,7 +91,14 @@ def preset(name: str, now: datetime) -> Period:
 
 
 def time_of(dimension: str, start: str) -> Period:
-    """The hour, day or month that begins at `start`, as a cost report names it."""
+    """The hour, day, ISO week, month or quarter that `start` is, as a cost report names it."""
+    if dimension == "week":
+        monday = _moment(f"{start}-1")
+        return Period("", monday, monday + timedelta(days=7))
+    if dimension == "quarter":
+        year, _, number = start.partition("-Q")
+        first = datetime(int(year), 3 * int(number) - 2, 1, tzinfo=UTC)
+        return Period("", first, (first + timedelta(days=93)).replace(day=1))
     since = _moment(f"{start}-01" if dimension == "month" else start)
     if dimension == "month":
         return Period("", since, (since + timedelta(days=31)).replace(day=1))

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from gateway.economics.rent import GpuRent
 from gateway.economics.traffic import HourlyTraffic
@@ -23,16 +23,19 @@ Dimension = Literal[
     "tags",
     "hour",
     "day",
+    "week",
     "month",
+    "quarter",
 ]
+TIMES: Final = ("hour", "day", "week", "month", "quarter")
 
 
 @dataclass(frozen=True, slots=True)
 class SumsQuery:
     """What to sum: requests accepted in [since_us, until_us), by these dimensions, where these columns are so.
 
-    `hour` is a UTC hour; `day` and `month` are those of `time_zone`. A request with several tags counts in each `tag`;
-    `tags` is the JSON array of all it has, so that each request counts once.
+    `hour` is a UTC hour; days, weeks (ISO 8601, from Monday), months and quarters are those of `time_zone`. A request
+    with several tags counts in each `tag`; `tags` is the JSON array of all it has, so that each request counts once.
     `filters` maps a dimension that is not a time to its value; None matches requests that have none.
     Corrections that were booked at `as_of_us` or later are left out: what a closed month came to when it was closed.
     `most_groups` is how many somebody can use: none are held beyond.

@@ -9,8 +9,8 @@ from dashboards.markup import Cell, Column
 from dashboards.periods import Period, link, time_of
 from dashboards.suggestions import Suggestions, load_suggestions
 
-DIMENSIONS = ("model", "team", "project", "key", "backend", "provider", "rule", "status", "tag", "hour", "day", "month")
-TIMES = ("hour", "day", "month")
+TIMES = ("hour", "day", "week", "month", "quarter")
+DIMENSIONS = ("model", "team", "project", "key", "backend", "provider", "rule", "status", "tag", *TIMES)
 FILTERS = ("team", "project", "key", "model", "backend", "rule", "tag")
 MOST_ROWS = 500
 """Of the table; files have them all."""

@@ -26,13 +26,12 @@ from gateway.reports.views import (
 )
 from gateway.routing.snapshot import Snapshot
 from gateway.stores import SHADOW
-from gateway.sums import BookStore, Dimension, Sums, SumsQuery, TooManyGroups
+from gateway.sums import TIMES, BookStore, Dimension, Sums, SumsQuery, TooManyGroups
 
 DEFAULT_DAYS = 30
 MOST_ROWS = 100_000
 HOURLY_UP_TO_US = 3 * 24 * HOUR_US
 MTOK = 10**6
-TIMES = ("hour", "day", "month")
 COUNTS = ("requests", "successful_requests", "input_tokens", "output_tokens")
 MONEY = ("input_pico_usd", "cached_input_pico_usd", "cache_write_pico_usd", "output_pico_usd")
 OWNERS: tuple[Dimension, ...] = ("team", "project", "tag")

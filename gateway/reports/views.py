@@ -22,7 +22,9 @@ Dimension = Literal[
     "tag",
     "hour",
     "day",
+    "week",
     "month",
+    "quarter",
 ]
 
 

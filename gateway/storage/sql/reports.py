@@ -23,7 +23,6 @@ from gateway.storage.sums.rollup import DAY_HOURS, SKETCHES, SUMS
 from gateway.storage.sums.sketch import grow, percentile
 from gateway.storage.sums.sum_rows import (
     BY_STATUS,
-    TIMES,
     cut_sketches,
     cut_sums,
     later_corrections,
@@ -33,7 +32,7 @@ from gateway.storage.sums.sum_rows import (
 )
 from gateway.storage.tables import api_keys, dimensions, entries, hourly
 from gateway.stores import SHADOW
-from gateway.sums import Latencies, Sums, SumsQuery, TooManyGroups
+from gateway.sums import TIMES, Latencies, Sums, SumsQuery, TooManyGroups
 
 KEYS_AT_ONCE = 500
 NUMBERS = (*SUMS, *BY_STATUS)

@@ -8,9 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.instants import HOUR_US
 from gateway.storage.sums.filters import COLUMNS, conditions
 from gateway.storage.sums.rollup import DAY_HOURS
-from gateway.storage.sums.sum_rows import TIMES
 from gateway.storage.tables import daily, dimensions, hourly
-from gateway.sums import SumsQuery, TooManyGroups
+from gateway.sums import TIMES, SumsQuery, TooManyGroups
 
 UTC_DAYS_OF_A_LOCAL_ONE = 3
 """At most: one of 25 hours can begin before a UTC midnight and end after the next."""
@@ -34,7 +33,7 @@ async def _least(connection: AsyncConnection, query: SumsQuery, booked_us: tuple
     kinds = (await connection.execute(select(func.count()).select_from(dimensions))).scalar_one()
     if kinds * (max(0, end - first) if is_timed else 1) <= (query.most_groups or 0):
         return 0
-    # Of a month no less than its days say without it, and of a tag no less than the other columns.
+    # Of a longer time no less than its days say without it, and of a tag no less than the other columns.
     keys = [dimensions.c[COLUMNS[name]] for name in query.by if name not in (*TIMES, "tag")]
     keys += [unit] if is_timed else []
     if not keys:

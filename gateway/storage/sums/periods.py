@@ -1,4 +1,4 @@
-"""Hours, days and months of a time zone over UTC hours. Pure."""
+"""Hours, days, weeks, months and quarters of a time zone over UTC hours. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from gateway.instants import HOUR_US, microseconds, moment_of
+from gateway.sums import TIMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +27,17 @@ class Calendar:
             self._zone = ZoneInfo(time_zone)
         except (KeyError, OSError, ValueError) as error:
             raise ValueError(f"there is no time zone {time_zone[:64]!r}; use a name such as Europe/Berlin") from error
-        self._has_days = "day" in by or "month" in by
+        self._has_days = any(name in TIMES and name != "hour" for name in by)
 
     def label(self, unit: str, at_us: int) -> str:
-        """`2026-01-31T13:00Z` of an hour, `2026-01-31` of a day, `2026-01` of a month."""
+        """`2026-01-31T13:00Z`, `2026-01-31`, `2026-W05`, `2026-01` or `2026-Q1`."""
         moment = moment_of(at_us)
         if unit == "hour":
             return moment.strftime("%Y-%m-%dT%H:00Z")
         local = moment.astimezone(self._zone)
-        return local.strftime("%Y-%m-%d" if unit == "day" else "%Y-%m")
+        if unit == "quarter":
+            return f"{local.year}-Q{(local.month + 2) // 3}"
+        return local.strftime({"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}[unit])
 
     def midnights_us(self, since_us: int, until_us: int) -> list[int]:
         """Local midnights within the period that are not on a whole UTC hour; daylight saving time included."""

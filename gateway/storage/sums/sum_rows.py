@@ -19,14 +19,13 @@ from gateway.storage.sums.periods import Cut
 from gateway.storage.sums.rollup import DAY_HOURS, SKETCHES, SUMS
 from gateway.storage.sums.sketch import grow, sketch
 from gateway.storage.tables import daily, dimensions, hourly
-from gateway.sums import SumsQuery
+from gateway.sums import TIMES, SumsQuery
 
 Key = tuple[Any, ...]
 V = TypeVar("V")
 ROWS_AT_ONCE = 250
 SKETCH_HOURS = 14 * DAY_HOURS
 """Joined at once by PostgreSQL: of longer, and of many dimensions, it would be hundreds of megabytes."""
-TIMES = ("hour", "day", "month")
 BY_STATUS: dict[str, Any] = {
     "successful_requests": dimensions.c.status == "completed",
     "aborted_requests": dimensions.c.status.in_(("cancelled", "partial")),
@@ -59,7 +58,7 @@ class Span:
 def spans(query: SumsQuery, *, skipped: Set[int]) -> list[Span]:
     """The period's hours: whole UTC days from the daily sums, unless the answer needs the hours themselves."""
     first, end = query.since_us // HOUR_US, -(-query.until_us // HOUR_US)
-    needs_hours = "hour" in query.by or ({"day", "month"} & set(query.by) and query.time_zone != "UTC")
+    needs_hours = "hour" in query.by or (set(TIMES) & set(query.by) and query.time_zone != "UTC")
     first_day, end_day = -(-first // DAY_HOURS), end // DAY_HOURS
     if needs_hours or first_day >= end_day:
         return [Span(hourly, HOUR_US, first, end, frozenset(skipped))]

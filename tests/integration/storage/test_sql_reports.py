@@ -80,7 +80,9 @@ def group_of(entry: Entry, by: tuple[Dimension, ...], zone: str) -> list[tuple[s
         "tag": list(entry.intent.tags) or [None],
         "hour": [moment.strftime("%Y-%m-%dT%H:00Z")],
         "day": [local.strftime("%Y-%m-%d")],
+        "week": [f"{local.isocalendar().year}-W{local.isocalendar().week:02}"],
         "month": [local.strftime("%Y-%m")],
+        "quarter": [f"{local.year}-Q{1 + (local.month - 1) // 3}"],
     }
     groups: list[tuple[str | None, ...]] = [()]
     for name in by:
@@ -99,7 +101,9 @@ GROUPINGS: list[tuple[Dimension, ...]] = [
     ("team", "status"),
     ("tag",),
     ("day", "team"),
+    ("week",),
     ("month",),
+    ("quarter", "model"),
     ("hour",),
 ]
 

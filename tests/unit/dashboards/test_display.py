@@ -100,6 +100,9 @@ def test_exact_dollars_lose_no_digit(pico: int) -> None:
         (display.day_of(1_790_000_000_000_000), "21 Sep 2026"),
         (display.exact_dollars(None), "price unknown"),
         (display.hour("2026-11-21T04:00:00Z"), "21 Nov 04:00"),
+        (display.group_time("week", "2026-W07"), "Week 7 of 2026"),
+        (display.group_time("month", "2026-02"), "February 2026"),
+        (display.group_time("quarter", "2026-Q1"), "Q1 2026"),
     ],
 )
 def test_units(shown: str, expected: str) -> None:

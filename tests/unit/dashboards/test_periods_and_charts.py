@@ -67,14 +67,18 @@ def test_the_last_day_that_a_person_chooses_is_included() -> None:
     [
         ("hour", "2026-02-28T23:00Z", datetime(2026, 3, 1, tzinfo=UTC)),
         ("day", "2026-02-28", datetime(2026, 3, 1, tzinfo=UTC)),
+        ("week", "2026-W09", datetime(2026, 3, 2, tzinfo=UTC)),
+        ("week", "2026-W53", datetime(2027, 1, 4, tzinfo=UTC)),
         ("month", "2026-02", datetime(2026, 3, 1, tzinfo=UTC)),
+        ("quarter", "2026-Q1", datetime(2026, 4, 1, tzinfo=UTC)),
+        ("quarter", "2026-Q4", datetime(2027, 1, 1, tzinfo=UTC)),
     ],
 )
-def test_an_hour_a_day_and_a_month_lead_to_their_own_time(dimension: str, start: str, until: datetime) -> None:
+def test_a_time_of_a_report_leads_to_its_own_requests(dimension: str, start: str, until: datetime) -> None:
     assert time_of(dimension, start).until == until
     address = requests_of(parse_period({}, NOW), {dimension: start, "key": "key_1"}, {})
     assert address is not None
-    assert "until=2026-03-01T00" in address
+    assert f"until={until:%Y-%m-%d}T00" in address
     assert "key_id=key_1" in address
 
 

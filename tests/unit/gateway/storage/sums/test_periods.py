@@ -49,6 +49,26 @@ def test_days_are_local(moment: int, day: str) -> None:
     assert calendar.label("month", moment) == day[:7]
 
 
+@pytest.mark.parametrize(
+    ("moment", "week", "quarter"),
+    [
+        (us(2025, 12, 28, 22, 59), "2025-W52", "2025-Q4"),
+        (us(2025, 12, 28, 23, 0), "2026-W01", "2025-Q4"),  # Monday of a week whose Thursday is in January
+        (us(2025, 12, 31, 23, 0), "2026-W01", "2026-Q1"),
+        (us(2027, 1, 3, 22, 59), "2026-W53", "2027-Q1"),
+        (us(2026, 9, 30, 21, 59), "2026-W40", "2026-Q3"),
+        (us(2026, 9, 30, 22, 0), "2026-W40", "2026-Q4"),
+    ],
+)
+def test_weeks_are_of_iso_8601_and_local_as_quarters_are(moment: int, week: str, quarter: str) -> None:
+    calendar = Calendar("Europe/Berlin", ("week",))
+    assert calendar.label("week", moment) == week
+    assert calendar.label("quarter", moment) == quarter
+    assert Calendar("Asia/Kolkata", ("quarter",)).midnights_us(us(2026, 9, 30, 0, 0), us(2026, 10, 1, 0, 0)) == [
+        us(2026, 9, 30, 18, 30)
+    ]
+
+
 @pytest.mark.parametrize("zone", ["Mars/Base", "", "../etc/passwd", "x" * 500])
 def test_an_unknown_zone_is_refused(zone: str) -> None:
     with pytest.raises(ValueError, match="no time zone"):
