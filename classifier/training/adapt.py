@@ -210,9 +210,18 @@ def _nearness(places: Matrix, landmarks: Matrix) -> Matrix:
 
 def _hardness(outcomes: Matrix) -> Matrix:
     """Failure plus what the best models add, with the mean and spread of the failures: a difficulty stays a share."""
+    outcomes = _filled(outcomes)
     failure = 1.0 - mean_known(outcomes)
     gap = quality_gap(outcomes) if outcomes.shape[1] > 1 else np.zeros(len(outcomes))
     return _ranked_as_failure(failure + gap, failure)
+
+
+def _filled(outcomes: Matrix) -> Matrix:
+    """What is not known as its model's mean, moved as the prompt's known scores differ from theirs. Labels from traffic
+    are of the model that was asked: by those alone a hard prompt would be easy because it went to the best one."""
+    means = np.nanmean(outcomes, axis=0)
+    moved = means + mean_known(outcomes - means)[:, None]
+    return np.where(np.isnan(outcomes), np.clip(moved, 0.0, 1.0), outcomes)
 
 
 def _solve(features: Matrix, targets: Matrix) -> tuple[Matrix, Matrix]:

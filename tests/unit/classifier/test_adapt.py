@@ -60,6 +60,19 @@ def test_planted_structure_is_found(adapted: Path) -> None:
     assert load_artefact(adapted / "artefact").adapted_to == ("big", "small")
 
 
+def test_labels_of_the_model_that_was_asked_alone_say_what_is_hard(tmp_path: Path) -> None:
+    """The strong model was asked what is hard and did it: that does not make it easy."""
+    gaps, draw = write_labels(tmp_path / "all.jsonl", 400), np.random.default_rng(6)
+    with (tmp_path / "labels.jsonl").open("w") as sink:
+        for line in (tmp_path / "all.jsonl").read_text().splitlines():
+            row = json.loads(line)
+            asked = "big" if ("cheese" in row["prompt"]) == (draw.random() < 0.93) else "small"
+            sink.write(json.dumps({**row, "scores": {asked: row["scores"][asked]}}) + "\n")
+    adapt(tmp_path / "labels.jsonl", tmp_path / "artefact")
+    rows = classified(tmp_path / "artefact", tmp_path / "all.jsonl", tmp_path / "out.jsonl")
+    assert tie_aware_apgr(np.array([row["difficulty"] for row in rows]), gaps) > 0.7
+
+
 def test_the_same_labels_give_the_same_bytes(adapted: Path, tmp_path: Path) -> None:
     adapt(adapted / "labels.jsonl", tmp_path / "again")
     for name in ("manifest.json", "weights.bin"):
