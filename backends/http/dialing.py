@@ -33,6 +33,8 @@ class Dialer:
         addresses = await self._addresses(host, port)
         loop = asyncio.get_running_loop()
         name = host if tls else None
+        if len(addresses) == 1:
+            return (await loop.create_connection(make, addresses[0], port, ssl=tls, server_hostname=name))[1]
         pending: set[Connecting[P]] = set()
         error: BaseException | None = None
         try:

@@ -7,7 +7,6 @@ reach the address it was configured with. Knows nothing of models or formats.
 import asyncio
 import socket
 import ssl
-from collections import deque
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ from backends.errors import ConnectFailed, NoFilesLeft
 from backends.http.dialing import Dialer, is_for_want_of_files
 from backends.http.http1_connection import Http1Connection
 from backends.http.http1_response import Http1Response
+from backends.http.kept import Kept
 from backends.protocol import Timeouts
 
 KEEP_ALIVE_SECONDS: Final = 30.0
@@ -47,7 +47,7 @@ class Http1Client:
         self._kept_seconds = {"https": keep_alive_seconds, "http": min(keep_alive_seconds, LOCAL_KEEP_ALIVE_SECONDS)}
         self._sweep: asyncio.TimerHandle | None = None
         self._targets: dict[str, _Target] = {}
-        self._idle: dict[tuple[str, str, int], deque[Http1Connection]] = {}
+        self._kept: dict[tuple[str, str, int], Kept] = {}
         self._open: set[Http1Connection] = set()
         self._tls: ssl.SSLContext | None = None
         self._dialer = Dialer()
@@ -62,7 +62,8 @@ class Http1Client:
     ) -> Http1Response:
         now = asyncio.get_running_loop().time()
         target = self._targets.get(url) or self._remember(url)
-        connection = self._take_idle(target, now) or await self._connect(target, timeouts)
+        kept = self._kept.get(target.origin) or self._keep(target)
+        connection = kept.take(now) or await self._wait(kept, target, timeouts)
         head = _request_head(method, target, headers, body)
         return await connection.exchange(head, body, now + timeouts.first_byte_seconds)
 
@@ -72,8 +73,8 @@ class Http1Client:
             self._sweep = None
         for connection in list(self._open):
             connection.close()
-        for idle in self._idle.values():
-            idle.clear()
+        for kept in self._kept.values():
+            kept.close()
 
     def _remember(self, url: str) -> _Target:
         try:
@@ -92,52 +93,46 @@ class Http1Client:
         self._targets[url] = target
         return target
 
-    def _take_idle(self, target: _Target, now: float) -> Http1Connection | None:
-        """The connection used last, if it is young enough to be alive; those that are not are closed."""
-        idle = self._idle.get(target.origin)
-        if not idle:
-            return None
-        self._drop_old(target.scheme, idle, now)
-        while idle:
-            connection = idle.pop()
-            if not connection.is_closed:
-                return connection
-        return None
-
-    def _drop_old(self, scheme: str, idle: deque[Http1Connection], now: float) -> None:
-        oldest_allowed = now - self._kept_seconds[scheme]
-        while idle and (idle[0].is_closed or idle[0].idle_since < oldest_allowed):
-            idle.popleft().close()
+    def _keep(self, target: _Target) -> Kept:
+        kept = self._kept[target.origin] = Kept(self._kept_seconds[target.scheme])
+        return kept
 
     def _watch_idle(self) -> None:
         """Until there is none left: a burst would leave its connections for as long as the provider bears them."""
         self._sweep = None
         loop = asyncio.get_running_loop()
-        for (scheme, _, _), idle in self._idle.items():
-            self._drop_old(scheme, idle, loop.time())
+        for kept in self._kept.values():
+            kept.drop_old(loop.time())
         if self._open:
             self._sweep = loop.call_later(self._kept_seconds["https"], self._watch_idle)
 
-    async def _connect(self, target: _Target, timeouts: Timeouts) -> Http1Connection:
+    async def _wait(self, kept: Kept, target: _Target, timeouts: Timeouts) -> Http1Connection:
+        try:
+            async with asyncio.timeout(min(timeouts.connect_seconds, timeouts.first_byte_seconds)):
+                return await kept.next(lambda: self._dial(kept, target, timeouts.connect_seconds))
+        except TimeoutError as error:
+            raise self._unreachable(error) from error
+
+    async def _dial(self, kept: Kept, target: _Target, seconds: float) -> Http1Connection:
         tls = self._context() if target.scheme == "https" else None
 
         def make() -> Http1Connection:
-            return Http1Connection(self._backend, self._freed(target), self._open)
+            return Http1Connection(self._backend, kept.give, self._open)
 
         try:
-            async with asyncio.timeout(min(timeouts.connect_seconds, timeouts.first_byte_seconds)):
+            async with asyncio.timeout(seconds):
                 connection = await self._dialer.dial(make, target.host, target.port, tls)
         except (OSError, TimeoutError, UnicodeError) as error:
             if is_for_want_of_files(error):
                 message = "this process may open no more files; raise the limit (ulimit -Hn, systemd's LimitNOFILE)"
                 raise NoFilesLeft(message, backend=self._backend) from error
-            raise ConnectFailed(f"{self._backend} is unreachable ({_why(error)})", backend=self._backend) from error
+            raise self._unreachable(error) from error
         if self._sweep is None:
             self._watch_idle()
         return connection
 
-    def _freed(self, target: _Target) -> deque[Http1Connection]:
-        return self._idle.setdefault(target.origin, deque())
+    def _unreachable(self, error: BaseException) -> ConnectFailed:
+        return ConnectFailed(f"{self._backend} is unreachable ({_why(error)})", backend=self._backend)
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:

@@ -1,7 +1,7 @@
 """One kept HTTP/1.1 connection. Parsing is llhttp's; ours are order, limits and how an exchange ends."""
 
 import asyncio
-from collections import deque
+from collections.abc import Callable
 from typing import Final, cast
 
 import httptools
@@ -17,13 +17,17 @@ _MOST_INTERIM: Final = 1_000
 
 
 class Http1Connection(asyncio.Protocol):
-    """Carries one exchange after another; puts itself into `idle` between them and into `opened` while it lives."""
+    """Carries one exchange after another; tells `freed` when it could carry the next, and is in `opened` while it
+    lives."""
 
-    def __init__(self, backend: str, idle: "deque[Http1Connection]", opened: "set[Http1Connection]") -> None:
+    def __init__(
+        self, backend: str, freed: "Callable[[Http1Connection], None]", opened: "set[Http1Connection]"
+    ) -> None:
         self.idle_since = 0.0
         self.is_closed = False
+        self.is_used = False
         self._backend = backend
-        self._idle, self._opened = idle, opened
+        self._freed, self._opened = freed, opened
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport
         self._loop: asyncio.AbstractEventLoop
@@ -45,6 +49,9 @@ class Http1Connection(asyncio.Protocol):
 
         Raises UpstreamTimeout or UpstreamUnavailable.
         """
+        self.is_used = True
+        if self.is_closed:
+            raise UpstreamUnavailable(f"{self._backend} dropped the connection (closed)", backend=self._backend)
         self._response = Http1Response(self, self._backend)
         self._interim = 0
         answer = self._head = self._loop.create_future()
@@ -112,9 +119,7 @@ class Http1Connection(asyncio.Protocol):
         self._opened.discard(self)
         if self._timer is not None:
             self._timer.cancel()
-        del (
-            self._parser
-        )  # it knows this connection: nobody would free either before all objects are searched for cycles
+        del self._parser  # it knows this connection: only a search of all objects for cycles would free the two
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         response = self._response
@@ -173,8 +178,7 @@ class Http1Connection(asyncio.Protocol):
             self.close()
             return
         self.resume()
-        self.idle_since = self._loop.time()
-        self._idle.append(self)
+        self._freed(self)
 
     def _set_timer(self) -> None:
         if self._timer is not None:

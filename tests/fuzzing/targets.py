@@ -4,7 +4,6 @@ The first byte of an input says how it is cut into pieces, which must never chan
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -170,7 +169,7 @@ class _Wire(asyncio.Transport):
 
 
 async def _exchange(pieces: Sequence[bytes]) -> tuple[int, bytes] | None:
-    wire, connection = _Wire(), Http1Connection("fuzz", deque(), set())
+    wire, connection = _Wire(), Http1Connection("fuzz", lambda _: None, set())
     connection.connection_made(wire)
     asked = asyncio.ensure_future(connection.exchange(b"GET / HTTP/1.1\r\n\r\n", None, _LOOP.time() + 600))
     await asyncio.sleep(0)

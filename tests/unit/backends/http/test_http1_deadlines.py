@@ -2,7 +2,6 @@
 ones before it on the same connection had."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -31,7 +30,7 @@ class Wire(asyncio.Transport):
 
 
 def connected() -> Http1Connection:
-    connection = Http1Connection("b", deque(), set())
+    connection = Http1Connection("b", lambda _: None, set())
     Wire(connection)
     return connection
 
