@@ -14,6 +14,9 @@ from gateway.process.patient_protocol import patient_protocol
 from gateway.process.stop_signals import TOLD_TO_STOP, stop_at_hangup
 
 BACKLOG = 2048
+ACCEPTED_PER_TURN = 16
+"""New connections in one turn of the loop. uvloop takes one per listening socket: behind 256 busy connections, where a
+turn takes several milliseconds, a burst of callers would wait for seconds to be heard at all."""
 KEEP_ALIVE_SECONDS = 75
 SLOW_CLIENT_SECONDS = 60.0
 
@@ -131,8 +134,9 @@ async def serve_until_stopped(
     for number in TOLD_TO_STOP:
         loop.add_signal_handler(number, stop)
     stop_at_hangup(loop, hang_up)
+    same = [listener.dup() for _ in range(ACCEPTED_PER_TURN - 1)]
     try:
-        await server.serve(sockets=[listener])
+        await server.serve(sockets=[listener, *same])
     finally:
         for number in TOLD_TO_STOP:
             loop.add_signal_handler(number, told_again)

@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.errors import StateError
 from gateway.process.patient_protocol import CONNECTION, patient_protocol
-from gateway.process.server import bind, free_port, reserve, serve_until_stopped
+from gateway.process.server import bind, free_port, loop_factory, reserve, serve_until_stopped
 from tests.live_server import serving
 
 PIECE = b"x" * 65_536
@@ -146,6 +146,38 @@ async def test_who_is_told_twice_hurries_only_where_a_person_may_mean_it(may_hur
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait_for(again.wait(), 300)
         writer.close()
+
+
+@pytest.mark.usefixtures("hangups_end")
+def test_a_burst_of_callers_is_heard_within_few_turns_of_the_loop() -> None:
+    """On the loop that gateways run on: a turn is long while it has much to do."""
+    heard_at: list[int] = []
+    turn = 0
+
+    async def listen(scope: Scope, receive: Receive, send: Send) -> None:
+        heard_at.append(turn)
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def scene() -> None:
+        nonlocal turn
+        with bind("127.0.0.1", 0) as listener:
+            callers = [socket.create_connection(listener.getsockname()) for _ in range(200)]
+            for caller in callers:
+                caller.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            running = asyncio.create_task(serve_until_stopped(listen, listener, drain_seconds=1))
+            async with asyncio.timeout(300):
+                while len(heard_at) < 200:
+                    await asyncio.sleep(0)
+                    turn += 1
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(running, 300)
+            for caller in callers:
+                caller.close()
+
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(scene())
+    assert heard_at[-1] - heard_at[0] < 100, "one a turn would be 200"
 
 
 class Leaving:
