@@ -23,6 +23,11 @@ from typing import Any
 from gateway.money import PICO_PER_USD
 
 PICO_PER_CENT = PICO_PER_USD // 100
+GROUPED = (
+    "ask the API for it again with group_by[]=line_item (OpenAI's costs), model (the usage of both) or "
+    "description (Anthropic's costs)"
+)
+"""Both APIs add all models up where they are not asked to tell them apart."""
 Row = Mapping[str, Any]
 
 
@@ -52,6 +57,8 @@ def parse_export(text: str) -> list[Charged]:
         if isinstance(error, UnknownExport):
             raise
         raise UnknownExport(f"a line cannot be read: {type(error).__name__} {error}") from error
+    if lines and not any(line.model for line in lines):  # beside it, each of our models would look unbilled
+        raise UnknownExport(f"no line of it names a model; {GROUPED}")
     return _added_up(lines)
 
 

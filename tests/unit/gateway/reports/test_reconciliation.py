@@ -148,6 +148,8 @@ def test_every_export_is_read_exactly(export: str, expected: list[Charged]) -> N
         ('{"data": [{"start_time": 0, "results": [7]}]}', "cannot be read"),
         (json.dumps(OPENAI_COSTS).replace("usd", "eur"), "'eur'"),
         (OPENAI_COST_CSV.replace(",0.1,", ",many,"), "cannot be read"),
+        (json.dumps(OPENAI_USAGE).replace('"gpt-5.4-mini-2026-03-17"', "null"), "names a model"),
+        (json.dumps(ANTHROPIC_COSTS).replace('"claude-sonnet-4-5-20250929"', "null"), "description"),
     ],
 )
 def test_what_is_no_export_is_refused_in_words(export: str, problem: str) -> None:
