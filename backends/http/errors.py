@@ -29,7 +29,7 @@ _IDENTIFIER: Final = re.compile(r"[a-z][a-z_]{2,47}")
 _RETRY_DELAY: Final = re.compile(rb'"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d{1,9})?)s"')
 _AUTH: Final = frozenset({401, 402, 403})  # 402: our account with that provider is out of money
 _TIMEOUT: Final = frozenset({408, 504})
-_BUSY: Final = frozenset({409, 423, 425, 498})
+_BUSY: Final = frozenset({407, 409, 423, 425, 498})  # 407: a proxy on the way, which the caller cannot know of
 _LONGEST_RETRY_AFTER_SECONDS: Final = 7 * 86_400.0
 _ROUTERS: Final = frozenset(
     {

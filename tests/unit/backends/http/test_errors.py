@@ -34,7 +34,10 @@ STATUSES: list[tuple[type[BackendError], list[int]]] = [
     (UpstreamAuth, [401, 402, 403]),
     (RateLimited, [429]),
     (UpstreamTimeout, [408, 504]),
-    (UpstreamUnavailable, [301, 302, 307, 308, 100, 304, 409, 423, 425, 498, 500, 501, 502, 503, 520, 524, 529, 599]),
+    (
+        UpstreamUnavailable,
+        [301, 302, 307, 308, 100, 304, 407, 409, 423, 425, 498, 500, 501, 502, 503, 520, 524, 529, 599],
+    ),
 ]
 
 
