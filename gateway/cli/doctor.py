@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 import httpx
@@ -23,7 +23,7 @@ from gateway.composition.deployment import load_deployment, load_environment_set
 from gateway.config.home import Home, find_home
 from gateway.config.providers import hosted_from_environment, load_providers
 from gateway.config.settings import Settings
-from gateway.errors import BreakevenError, StateError
+from gateway.errors import BreakevenError, StateError, StoreDown
 from gateway.extras import install_command
 from gateway.instants import moment_of
 from gateway.learning.classifier_versions import ClassifierVersions
@@ -34,6 +34,7 @@ from gateway.storage.sql.notices import SqlNotices
 
 LEAST_FREE_BYTES = 2 << 30
 TRIED, TRIAL = "{breakeven}:doctor", "return redis.call('SET', KEYS[1], '', 'PX', 1000)"
+SAFE_POLICIES = frozenset({"noeviction", "volatile-lru"})
 EXTRAS = {
     "engine": ("torch", "the bundled engine"),
     "train": ("sklearn", "training the classifier"),
@@ -215,15 +216,26 @@ def _redis(home: Home) -> str:
         raise StateError(f"configured, and its client is missing: {install_command('redis')}")
     from gateway.storage.redis.bytes import answering, connect_bytes
 
-    async def write() -> None:
+    async def memory() -> Mapping[str, object]:
         client = connect_bytes(url)
         try:
             async with answering():  # as workers do: a replica or a full one answers, and takes no changes
                 await client.register_script(TRIAL)(keys=[TRIED])
+            try:
+                async with answering():
+                    return await client.info("memory")
+            except StoreDown:  # its user may not ask, which no worker needs to
+                return {}
         finally:
             await client.aclose()
 
-    asyncio.run(write())
+    seen = asyncio.run(memory())
+    policy = str(seen.get("maxmemory_policy", ""))
+    if seen.get("maxmemory") and policy not in SAFE_POLICIES | {""}:
+        raise StateError(
+            f"answers, and may drop what workers hold of budgets when it is full (`maxmemory-policy {policy}`): "
+            "set `maxmemory-policy noeviction`, or `volatile-lru` where it caches answers too"
+        )
     return "answers and takes changes"
 
 

@@ -181,9 +181,10 @@ def test_what_does_not_answer_is_named_with_its_fix(home: Home) -> None:
     assert not checks["redis"].is_ok
 
 
-async def _made_a_replica(url: str) -> None:
+async def _told(url: str, *commands: tuple[str, ...]) -> None:
     client = connect_bytes(url)
-    await client.execute_command("REPLICAOF", "127.0.0.1", "1")
+    for command in commands:
+        await client.execute_command(*command)
     await client.aclose()
 
 
@@ -195,11 +196,33 @@ def test_a_redis_that_answers_and_takes_no_changes_is_a_finding(home: Home, tmp_
         with home.config_file.open("a") as file:
             file.write(f"redis: {server.url}\n")
         assert found(home)["redis"].detail == "answers and takes changes"
-        asyncio.run(_made_a_replica(server.url))
+        asyncio.run(_told(server.url, ("REPLICAOF", "127.0.0.1", "1")))
         check = found(home)["redis"]
     assert not check.is_ok
     assert "Redis refuses what it is asked: " in check.detail
     assert "read only replica" in check.detail
+
+
+def test_a_redis_that_may_drop_what_budgets_need_is_a_finding(home: Home, tmp_path: Path) -> None:
+    create_home(home)
+    write_first_files(home)
+    roomy, full = ("CONFIG", "SET", "maxmemory", "0"), ("CONFIG", "SET", "maxmemory", "64mb")
+    with RedisServer(tmp_path) as server:
+        with home.config_file.open("a") as file:
+            file.write(f"redis: {server.url}\n")
+        for policy, limit, is_fine in (
+            ("allkeys-lru", full, False),
+            ("volatile-ttl", full, False),
+            ("volatile-lru", full, True),
+            ("noeviction", full, True),
+            ("allkeys-lru", roomy, True),
+        ):
+            asyncio.run(_told(server.url, limit, ("CONFIG", "SET", "maxmemory-policy", policy)))
+            check = found(home)["redis"]
+            assert check.is_ok is is_fine, policy
+            assert is_fine or f"(`maxmemory-policy {policy}`): set `maxmemory-policy noeviction`" in check.detail
+        asyncio.run(_told(server.url, full, ("ACL", "SETUSER", "default", "-info")))
+        assert found(home)["redis"].detail == "answers and takes changes", "its user may not ask for the policy"
 
 
 def test_a_home_below_a_file_cannot_be_made(tmp_path: Path) -> None:
