@@ -3,9 +3,9 @@
 BackendError
 ├── ConnectFailed        nothing was sent: safe to retry anywhere
 │   └── NoFilesLeft      this process may open no more connections, wherever they lead: says nothing of the upstream
-├── UpstreamTimeout      no first byte in time
+├── UpstreamTimeout      no first byte in time; it may be billed
 ├── RateLimited          429, with Retry-After when given
-├── UpstreamUnavailable  5xx, overloaded, or the connection was reset before the first chunk
+├── UpstreamUnavailable  5xx, overloaded, or the connection was reset before the first chunk; then it may be billed
 │   └── UnreadableAnswer 2xx, and no answer can be read from what came: cut, empty, another format; it may be billed
 ├── UpstreamRejected     4xx that another attempt cannot cure: the caller's fault; carries the body to pass on
 │   └── Untranslatable   this backend's format cannot say it, or it lacks the endpoint or the model; another may do
@@ -18,9 +18,11 @@ from backends.usage import Usage
 
 
 class BackendError(Exception):
-    """A backend did not answer. `is_retryable` says whether another backend may be tried before the first chunk."""
+    """A backend did not answer. `is_retryable` says whether another backend may be tried before the first chunk,
+    `may_be_billed` whether the upstream may have worked on what it never answered, and charge for it."""
 
     is_retryable = True
+    may_be_billed = False
 
     def __init__(self, message: str, *, backend: str = "", status: int | None = None) -> None:
         super().__init__(message)
@@ -42,6 +44,8 @@ class NoFilesLeft(ConnectFailed):
 class UpstreamTimeout(BackendError):
     """The first byte did not come within the first-byte timeout."""
 
+    may_be_billed = True
+
 
 class RateLimited(BackendError):
     """The upstream answered 429."""
@@ -57,10 +61,17 @@ class UpstreamUnavailable(BackendError):
     """The upstream answered 5xx (529 included) or dropped the connection before the first chunk."""
 
     def __init__(
-        self, message: str, *, backend: str = "", status: int | None = None, retry_after_seconds: float | None = None
+        self,
+        message: str,
+        *,
+        backend: str = "",
+        status: int | None = None,
+        retry_after_seconds: float | None = None,
+        may_be_billed: bool = False,
     ) -> None:
         super().__init__(message, backend=backend, status=status)
         self.retry_after_seconds = retry_after_seconds
+        self.may_be_billed = may_be_billed
 
 
 class UnreadableAnswer(UpstreamUnavailable):

@@ -12,6 +12,8 @@ from backends.http.http1_response import Headers, Http1Response
 MAX_HEADER_BYTES: Final = 64 * 1024
 _WRITTEN_AT_ONCE_BYTES: Final = 512 * 1024
 """A larger body goes out in pieces, so that other streams get their turn between them."""
+_STALE_SECONDS: Final = 1.0
+"""A kept connection that is dropped so soon had been given up by the other end before the request came to it."""
 _MOST_INTERIM: Final = 1_000
 """Answers before the answer. Some servers send one every few seconds to say that they are at work."""
 
@@ -34,6 +36,7 @@ class Http1Connection(asyncio.Protocol):
         self._response: Http1Response | None = None
         self._head: asyncio.Future[Http1Response] | None = None
         self._answer_by = 0.0
+        self._surely_read_from = 0.0
         self._timer: asyncio.TimerHandle | None = None
         """Outlives exchanges: to set and cancel one each time costs more than to look at the clock when it rings."""
         self._rings_at = 0.0
@@ -49,6 +52,7 @@ class Http1Connection(asyncio.Protocol):
 
         Raises UpstreamTimeout or UpstreamUnavailable.
         """
+        self._surely_read_from = self._loop.time() + _STALE_SECONDS if self.is_used else 0.0
         self.is_used = True
         if self.is_closed:
             raise UpstreamUnavailable(f"{self._backend} dropped the connection (closed)", backend=self._backend)
@@ -127,7 +131,8 @@ class Http1Connection(asyncio.Protocol):
         if exc is None and ends_with_connection and response is not None:
             response.end()
         else:
-            self._fail(f"dropped the connection ({type(exc).__name__ if exc else 'closed'})")
+            was_read = not self._is_sending and self._loop.time() >= self._surely_read_from
+            self._fail(f"dropped the connection ({type(exc).__name__ if exc else 'closed'})", may_be_billed=was_read)
 
     def pause_writing(self) -> None:
         self._writable = self._loop.create_future()
@@ -196,9 +201,10 @@ class Http1Connection(asyncio.Protocol):
         message = f"{self._backend} sent no answer in time"
         self._head.set_exception(UpstreamTimeout(message, backend=self._backend))
 
-    def _fail(self, what: str) -> None:
+    def _fail(self, what: str, *, may_be_billed: bool = True) -> None:
         if self._head is not None and not self._head.done():
-            self._head.set_exception(UpstreamUnavailable(f"{self._backend} {what}", backend=self._backend))
+            message = f"{self._backend} {what}"
+            self._head.set_exception(UpstreamUnavailable(message, backend=self._backend, may_be_billed=may_be_billed))
         if self._response is not None:
             self._response.fail(what)
 

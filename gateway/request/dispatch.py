@@ -160,15 +160,15 @@ class Dispatcher(msgspec.Struct):
         return answer
 
     def _failed(self, run: Run, attempt: _Attempt, error: BackendError) -> BackendError:
-        """Note it as a child of the request; one that timed out, or whose answer cannot be read, may be billed."""
+        """Note it as a child of the request; one that was given up unanswered, or cannot be read, may be billed."""
         self.upstreams.ended(attempt.candidate)
         self.upstreams.failed(attempt.candidate, attempt.step.key, error, self.monotonic())
         self.observer.attempt_failed(attempt.candidate, error)
         extra = NO_EXTRA
-        if isinstance(error, UpstreamTimeout):
-            extra = self._extra(run, attempt)
-        elif isinstance(error, UnreadableAnswer):
+        if isinstance(error, UnreadableAnswer):
             extra = self._unread(run, attempt, error)
+        elif error.may_be_billed:
+            extra = self._extra(run, attempt)
         self._note(run, attempt, type(error).__name__, error.status, extra)
         return error
 

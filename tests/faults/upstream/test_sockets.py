@@ -81,6 +81,25 @@ async def test_before_the_first_chunk_another_upstream_answers_in_one_row(kind: 
         assert len(good.received) == 1
 
 
+async def test_a_connection_that_is_cut_before_any_answer_may_be_billed() -> None:
+    """As by a load balancer that bears no call longer than a minute: the provider may have worked all the while."""
+
+    async def cuts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}]")
+        writer.close()
+
+    balancer = await asyncio.start_server(cuts, "127.0.0.1", 0)
+    one = OpenAICompatibleBackend("one", f"http://127.0.0.1:{balancer.sockets[0].getsockname()[1]}/v1", None)
+    async with balancer, ScriptedProvider() as good, gateway(one, adapter("two", good)) as (rig, url):
+        assert (await post(url, stream=False)).status_code == 200
+    entry, [cut, _] = rig.entry, rig.entry.attempts
+    assert cut.outcome == "UpstreamUnavailable"
+    assert entry.cost is not None
+    assert cut.cost_pico_usd == entry.cost.other_pico_usd > 0, "its prompt"
+    assert entry.is_usage_estimated
+    assert entry.cost_lower_pico_usd == entry.cost.total_pico_usd - cut.cost_pico_usd
+
+
 @pytest.mark.parametrize("kind", ["reset", "stalled", "truncated", "error_event", "garbage"])
 async def test_after_the_first_chunk_the_caller_is_told_and_nothing_runs_again(kind: Fault) -> None:
     async with ScriptedProvider(Outcome(fault=kind, fault_after_pieces=2)) as bad, ScriptedProvider() as good:

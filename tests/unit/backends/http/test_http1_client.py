@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from backends.errors import ConnectFailed, UpstreamUnavailable
+from backends.http import http1_connection
 from backends.http.http1_client import Http1Client
 from backends.http.http1_connection import MAX_HEADER_BYTES, Http1Connection
 from backends.http.http1_response import MAX_WAITING_BYTES
@@ -386,3 +387,44 @@ async def test_a_connection_that_ended_is_freed_without_a_search_for_cycles() ->
     finally:
         gc.enable()
     assert left == 0
+
+
+async def dropped(made: Http1Client, url: str, body: bytes = b"{}") -> UpstreamUnavailable:
+    with pytest.raises(UpstreamUnavailable, match="dropped the connection") as caught:
+        await fetch(made, url, body)
+    return caught.value
+
+
+async def test_a_request_that_is_dropped_unanswered_may_be_billed_but_where_a_kept_connection_was_stale(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def reads_and_hangs_up(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+
+    async def answers_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await says(OK, keeps=False)(reader, writer)
+        await read_request(reader)
+
+    async def answers_once_and_hangs_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await says(OK, keeps=False)(reader, writer)
+        await reader.readexactly(1)
+
+    async with server(reads_and_hangs_up) as url, client() as made:
+        assert (await dropped(made, url)).may_be_billed
+    monkeypatch.setattr(http1_connection, "_STALE_SECONDS", 3600.0)
+    async with server(answers_once_and_hangs_up) as url, client() as made:
+        assert (await fetch(made, url))[0] == 200
+        assert not (await dropped(made, url)).may_be_billed
+    monkeypatch.setattr(http1_connection, "_STALE_SECONDS", 0.0)
+    async with server(answers_once) as url, client() as made:
+        assert (await fetch(made, url))[0] == 200
+        assert (await dropped(made, url)).may_be_billed, "it was waited for longer than a stale connection takes"
+
+
+async def test_a_request_that_was_not_sent_to_its_end_is_not_billed() -> None:
+    async def hangs_up_early(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(1)
+        writer.transport.abort()
+
+    async with server(hangs_up_early) as url, client() as made:
+        assert not (await dropped(made, url, b" " * 50_000_000)).may_be_billed
