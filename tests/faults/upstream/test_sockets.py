@@ -95,6 +95,7 @@ async def test_a_connection_that_is_cut_before_any_answer_may_be_billed() -> Non
     entry, [cut, _] = rig.entry, rig.entry.attempts
     assert cut.outcome == "UpstreamUnavailable"
     assert entry.cost is not None
+    assert cut.cost_pico_usd is not None
     assert cut.cost_pico_usd == entry.cost.other_pico_usd > 0, "its prompt"
     assert entry.is_usage_estimated
     assert entry.cost_lower_pico_usd == entry.cost.total_pico_usd - cut.cost_pico_usd
