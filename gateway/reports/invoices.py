@@ -106,6 +106,9 @@ def _openai_cost(day: date, result: Row) -> Charged:
 
 
 def _openai_usage(day: date, result: Row) -> Charged:
+    """Usage of images and speech is counted in images, seconds or characters: only its requests can be compared."""
+    if result.get("input_tokens") is None:
+        return Charged(day, result.get("model") or "", requests=int(result["num_model_requests"]))
     return Charged(
         day,
         result.get("model") or "",

@@ -212,6 +212,17 @@ def test_the_likely_reason(mine: Ours, other: Charged, why: Why) -> None:
     assert row.why is why
 
 
+def test_usage_that_is_not_counted_in_tokens_has_its_requests_only() -> None:
+    result = {
+        "object": "organization.usage.images.result",
+        "images": 7,
+        "num_model_requests": 4,
+        "model": "gpt-image-1",
+    }
+    page = {"data": [{"start_time": START, "results": [result]}]}
+    assert parse_export(json.dumps(page)) == [Charged(DAY, "gpt-image-1", requests=4)]
+
+
 def test_what_one_side_lacks_is_named() -> None:
     rows = reconcile([ours(model="a")], [theirs(5, model="b")])
     assert [(row.ours.model, row.why, row.difference_pico_usd) for row in rows] == [
