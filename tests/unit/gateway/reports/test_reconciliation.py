@@ -220,7 +220,7 @@ def test_usage_that_is_not_counted_in_tokens_has_its_requests_only() -> None:
         "model": "gpt-image-1",
     }
     page = {"data": [{"start_time": START, "results": [result]}]}
-    assert parse_export(json.dumps(page)) == [Charged(DAY, "image-1", requests=4)]
+    assert parse_export(json.dumps(page)) == [Charged(DAY, "gpt-image-1", requests=4)]
 
 
 def test_what_one_side_lacks_is_named() -> None:
