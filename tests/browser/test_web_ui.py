@@ -214,7 +214,8 @@ def test_a_chart_shows_utc_to_who_lives_elsewhere(browser: webdriver.Chrome, run
             """Pointing anew each time: a chart that was drawn after the pointer came hears of the next move alone."""
             chart = one.find_element(By.CSS_SELECTOR, ".be-chart canvas")
             ActionChains(one).move_to_element_with_offset(chart, next(places), 0).perform()
-            return [box.text for box in one.find_elements(By.CSS_SELECTOR, ".be-chart > div") if "$" in box.text]
+            boxes = one.find_elements(By.CSS_SELECTOR, ".be-chart > div")
+            return [text for box in boxes if "$" in (text := box.text)]  # read once: it comes and goes
 
         tip = patient(browser).until(tips)
         day = datetime.strptime(tip[0].splitlines()[0], "%d %b %Y").replace(tzinfo=UTC)
