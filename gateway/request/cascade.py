@@ -34,7 +34,12 @@ async def cascade(run: Run, dispatcher: Dispatcher) -> Answer | BackendError | N
     if isinstance(found, Answer):
         answer = _plain(found) if asks_more else found
         # In a thread: a large schema takes a tenth of a second, and other requests are streaming.
-        word = await asyncio.to_thread(objection, caller_body, found.first[-1].payload, escalation.verify)
+        try:
+            word = await asyncio.to_thread(objection, caller_body, found.first[-1].payload, escalation.verify)
+        except BaseException:  # the caller leaves meanwhile: whoever would have passed the answer on is not reached
+            dispatcher.upstreams.ended(run.candidate)
+            await found.reply.aclose()
+            raise
         if word is None:
             return answer
         refused = _Refused(answer, run.candidate, run.key, run.meter, _answered(run))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -163,6 +164,29 @@ async def test_a_caller_that_leaves_while_the_stronger_model_thinks_pays_for_the
     assert entry.cost_lower_pico_usd is not None
     assert entry.cost_lower_pico_usd >= A_COST
     assert rig.pipeline.upstreams.running == {"one": 0, "two": 0}
+
+
+async def test_a_caller_that_leaves_while_the_answer_is_verified_leaves_no_call_running(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow_objection(*_: object) -> None:
+        begun.set()
+        may_end.wait()
+
+    monkeypatch.setattr("gateway.request.cascade.objection", slow_objection)
+    rig = rig_with()
+    task = asyncio.create_task(rig.ask())
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    may_end.set()
+    entry = rig.entry
+    assert entry.cost is not None
+    assert (entry.status, entry.model, entry.cost.total_pico_usd) == (Status.cancelled, "a", A_COST)
+    assert rig.pipeline.upstreams.running == {"one": 0}
 
 
 @pytest.mark.parametrize("body", [{"stream": True}])
