@@ -59,13 +59,15 @@ class Dispatcher(msgspec.Struct):
         self.upstreams.request_came()
         steps = self._steps(run)
         race: Race = {}
+        answer: Answer | None = None
         error: BackendError | None = None
         step = next(steps, None)
         try:
             while step is not None or race:
                 news = await self._news(run, step, race)
                 if isinstance(news, Answer):
-                    return news
+                    answer = news
+                    return answer
                 if isinstance(news, BackendError):
                     error = news
                     await self.books.fund(run, run.choice.order)
@@ -73,7 +75,7 @@ class Dispatcher(msgspec.Struct):
                 step = None if race and news is not LATE else _next(steps, news)
         finally:
             if race:
-                await self._call_off(run, race)
+                await self._end_race(run, race, answer)
         return error
 
     async def give_up(self, run: Run, error: BackendError | None) -> NoReturn:
@@ -171,6 +173,18 @@ class Dispatcher(msgspec.Struct):
             extra = self._extra(run, attempt)
         self._note(run, attempt, type(error).__name__, error.status, extra)
         return error
+
+    async def _end_race(self, run: Run, race: Race, winner: Answer | None) -> None:
+        """To its end, also when the caller leaves meanwhile: nobody comes to close the winner's reply then."""
+        losing = asyncio.create_task(self._call_off(run, race))
+        try:
+            await asyncio.shield(losing)
+        except asyncio.CancelledError:
+            await losing
+            if winner is not None:
+                self.upstreams.ended(run.candidate)
+                await winner.reply.aclose()
+            raise
 
     async def _call_off(self, run: Run, race: Race, late: UpstreamTimeout | None = None) -> None:
         """Stop everything under way: the losers of a race, or silent attempts that are `late`."""

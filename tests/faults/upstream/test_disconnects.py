@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from backends.scripted import Outcome, follow
+from backends.protocol import Call, Reply
+from backends.scripted import Outcome, ScriptedBackend, follow
 from gateway.ledger.entry import Entry, Status
 from gateway.routing.fallback import RetryPolicy
 from tests.faults.upstream.service import call, timed_rig
@@ -25,6 +26,17 @@ class SlowLedger(MemoryLedger):
     async def settle(self, entry: Entry) -> None:
         await super().settle(entry)
         await asyncio.sleep(1.0)
+
+
+class ClosesSlowly(ScriptedBackend):
+    """Takes two seconds to give up a call."""
+
+    async def open(self, call: Call) -> Reply:
+        try:
+            return await super().open(call)
+        except asyncio.CancelledError:
+            await asyncio.sleep(2.0)
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +124,24 @@ def test_leaving_during_a_race_closes_both_and_books_both() -> None:
         assert [(one.model, one.outcome, one.cost_pico_usd) for one in rig.entry.attempts] == [
             ("a", "called_off", 6 * 1_000_000)
         ]
+        assert rig.pipeline.upstreams.running == {"one": 0, "two": 0}
+
+    run(go)
+
+
+def test_leaving_while_the_loser_of_a_race_is_closed_leaves_no_call_running() -> None:
+    async def go() -> None:
+        quick = Outcome(first_piece_delay_seconds=0.1)
+        rig = timed_rig(follow([quick] * 20), follow([quick]), retry_policy=RetryPolicy(is_hedging=True))
+        for _ in range(20):
+            await call(rig.pipeline, stream=True)
+        rig.ledger.entries.clear()
+        rig.one = ClosesSlowly("one", follow([SILENT]))
+        rig.pipeline.backends = {"one": rig.one, "two": rig.two}
+        await call(rig.pipeline, stream=True, leaves_at=now() + 1.0)
+        assert rig.entry.status is Status.cancelled
+        assert [(one.model, one.outcome) for one in rig.entry.attempts] == [("b", "answered"), ("a", "called_off")]
+        assert rig.one.open_replies == rig.two.open_replies == 0
         assert rig.pipeline.upstreams.running == {"one": 0, "two": 0}
 
     run(go)
