@@ -6,7 +6,7 @@ not read from the provider, so that nobody can talk it down.
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -21,7 +21,7 @@ from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry
 
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]
-SCOPE = "openid profile email"
+SCOPES = ("openid", "profile", "email")
 TIMEOUT_SECONDS = 30.0
 LEEWAY_SECONDS = 60
 RANKS = ("viewer", "finance", "editor", "owner")
@@ -34,7 +34,7 @@ class SignInFailed(Exception):
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
     """`roles` maps a value of the claim `roles_claim` to a role here, `leads` to the team whose lead it is;
-    `default_role` is for whoever has neither."""
+    `default_role` is for whoever has neither. `extra_scopes` are asked for beside SCOPES."""
 
     issuer: str
     client_id: str
@@ -44,6 +44,7 @@ class OidcSettings:
     roles: Mapping[str, str] = field(default_factory=dict[str, str])
     leads: Mapping[str, str] = field(default_factory=dict[str, str])
     default_role: str | None = None
+    extra_scopes: Sequence[str] = ()
 
     @property
     def redirect_uri(self) -> str:
@@ -91,7 +92,7 @@ class OidcProvider:
             "response_type": "code",
             "client_id": self.settings.client_id,
             "redirect_uri": self.settings.redirect_uri,
-            "scope": SCOPE,
+            "scope": " ".join((*SCOPES, *self.settings.extra_scopes)),
             "state": attempt.state,
             "nonce": attempt.nonce,
             "code_challenge": create_s256_code_challenge(attempt.verifier),
@@ -106,7 +107,9 @@ class OidcProvider:
             raise SignInFailed("This sign-in was begun in another window. Please try again.")
         try:
             token = await self._exchange(attempt, code)
-            claims = await self._verified(str(token["id_token"]), attempt, str(token.get("access_token", "")))
+            access_token = str(token.get("access_token", ""))
+            claims = await self._verified(str(token["id_token"]), attempt, access_token)
+            claims = await self._with_user_info(claims, access_token)
         except (AuthlibBaseError, JoseError, httpx.HTTPError, KeyError, ValueError) as error:
             raise SignInFailed(
                 f"The identity provider's answer could not be verified ({type(error).__name__}). Please try again."
@@ -120,11 +123,27 @@ class OidcProvider:
             "redirect_uri": self.settings.redirect_uri,
             "code_verifier": attempt.verifier,
         }
-        own = httpx.BasicAuth(quote(self.settings.client_id, safe=""), quote(self.settings.client_secret, safe=""))
+        found, own = await self._discover(), self.settings
+        auth: httpx.Auth = httpx.BasicAuth(quote(own.client_id, safe=""), quote(own.client_secret, safe=""))
+        if "client_secret_basic" not in found.get("token_endpoint_auth_methods_supported", ["client_secret_basic"]):
+            auth, form = httpx.Auth(), {**form, "client_id": own.client_id, "client_secret": own.client_secret}
         async with self._http() as http:
-            answer = await http.post((await self._discover())["token_endpoint"], data=form, auth=own)
+            answer = await http.post(found["token_endpoint"], data=form, auth=auth)
         answer.raise_for_status()
         return answer.json()
+
+    async def _with_user_info(self, claims: Mapping[str, Any], access_token: str) -> Mapping[str, Any]:
+        """Some providers tell groups at their userinfo endpoint alone. The token's own claims win."""
+        own, url = self.settings, (await self._discover()).get("userinfo_endpoint")
+        if url is None or not (own.roles or own.leads) or claim(claims, own.roles_claim) is not None:
+            return claims
+        async with self._http() as http:
+            answer = await http.get(url, headers={"authorization": f"Bearer {access_token}"})
+        answer.raise_for_status()
+        found: Mapping[str, Any] = answer.json()
+        if found["sub"] != claims["sub"]:  # OpenID Connect Core, 5.3.2
+            raise ValueError("the userinfo is somebody else's")
+        return {**found, **claims}
 
     async def _verified(self, id_token: str, attempt: Attempt, access_token: str) -> Mapping[str, Any]:
         """The claims of an identity token that is meant for us, now, for this attempt."""
@@ -150,8 +169,8 @@ class OidcProvider:
     def _person(self, claims: Mapping[str, Any]) -> Person:
         """Of several teams that somebody leads, the one that stands first in the configuration."""
         name = _name(claims)
-        given = claims.get(self.settings.roles_claim, [])
-        values = [given] if isinstance(given, str) else [str(one) for one in given or []]
+        given = claim(claims, self.settings.roles_claim)
+        values = [str(one) for one in given] if isinstance(given, list | dict) else [str(given)] * (given is not None)
         roles = [self.settings.roles[value] for value in values if value in self.settings.roles]
         if roles:
             return Person(name, max(roles, key=RANKS.index))
@@ -159,6 +178,11 @@ class OidcProvider:
             return Person(name, "lead", teams[0])
         if self.settings.default_role is not None:
             return Person(name, self.settings.default_role)
+        if given is None and (self.settings.roles or self.settings.leads):
+            raise SignInFailed(
+                f"{name} is known to the identity provider, which says nothing of {self.settings.roles_claim!r}. "
+                "Have it add this claim, or name the scope that it gives it for under extra_scopes in breakeven.yaml."
+            )
         raise SignInFailed(
             f"{name} is known to the identity provider and has no role here. "
             f"An owner can give one of your {self.settings.roles_claim} a role in breakeven.yaml."
@@ -191,6 +215,16 @@ class OidcProvider:
 
     def _http(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(transport=self._transport, timeout=TIMEOUT_SECONDS)
+
+
+def claim(claims: Mapping[str, Any], name: str) -> Any:
+    """What a token says under this name, or, where its dots lead into objects, in those: `realm_access.roles`."""
+    if name in claims:
+        return claims[name]
+    found: Any = claims
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
 
 
 def _name(claims: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 UiRole = Literal["viewer", "finance", "editor", "owner"]
+Scope = Annotated[str, Field(pattern=r"^[\x21\x23-\x5b\x5d-\x7e]+$")]
 TeamName = Annotated[str, Field(min_length=1, max_length=64)]
 LOOPBACK = ("http://127.0.0.1", "http://localhost", "http://[::1]")
 
@@ -13,7 +14,8 @@ class OidcSignIn(BaseModel):
     """An OpenID Connect provider. The client's secret is read from the environment variable `client_secret_env`.
 
     `roles` maps values of the claim `roles_claim` to roles, the highest counts; `leads` maps them to the team
-    that they lead, for who has no such role; `default_role` is for the rest.
+    that they lead, for who has no such role; `default_role` is for the rest. `extra_scopes` are asked for beside
+    openid, profile and email.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -26,6 +28,7 @@ class OidcSignIn(BaseModel):
     roles: dict[str, UiRole] = Field(default_factory=dict[str, UiRole])
     leads: dict[str, TeamName] = Field(default_factory=dict[str, TeamName])
     default_role: UiRole | None = None
+    extra_scopes: list[Scope] = Field(default_factory=list[Scope])
 
     @field_validator("issuer", "public_url")
     @classmethod

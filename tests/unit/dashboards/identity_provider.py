@@ -17,7 +17,8 @@ NOW = 1_790_000_000
 
 
 class IdentityProvider:
-    """`claims` changes what the next token says, `sign` how it is signed. `url` is where it is asked."""
+    """`claims` changes what the next token says, `sign` how it is signed, `described` what it says of itself. `url` is
+    where it is asked."""
 
     def __init__(self, url: str = ISSUER, *, now: Callable[[], int] = lambda: NOW) -> None:
         self.url, self.now = url, now
@@ -28,6 +29,8 @@ class IdentityProvider:
         self.sign: Callable[[dict[str, Any]], str] = self._sign
         self.is_down = False
         self.codes: dict[str, dict[str, str]] = {}
+        self.described: dict[str, Any] = {}
+        self.user_info: dict[str, Any] = {}
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         if self.is_down:
@@ -42,12 +45,15 @@ class IdentityProvider:
                         "token_endpoint": f"{self.url}/token",
                         "jwks_uri": f"{self.url}/keys",
                         "id_token_signing_alg_values_supported": ["none", "HS256", "RS256"],
+                        **self.described,
                     },
                 )
             case "/keys":
                 return httpx.Response(200, json={"keys": [self.key.as_dict(private=False)]})
             case "/token":
                 return self._token(request)
+            case "/userinfo" if request.headers["authorization"] == "Bearer at":
+                return httpx.Response(200, json=self.user_info)
             case _:
                 return httpx.Response(404)
 
@@ -60,8 +66,7 @@ class IdentityProvider:
 
     def _token(self, request: httpx.Request) -> httpx.Response:
         form = {name: values[0] for name, values in parse_qs(request.content.decode()).items()}
-        expected = f"{CLIENT}:s3cret%2Fwith%3Asigns"
-        if b64decode(request.headers["authorization"].removeprefix("Basic ")).decode() != expected:
+        if not self._is_client(request, form):
             return httpx.Response(401, json={"error": "invalid_client"})
         asked = self.codes.pop(form["code"], None)
         challenge = urlsafe_b64encode(hashlib.sha256(form["code_verifier"].encode()).digest()).decode().rstrip("=")
@@ -71,7 +76,14 @@ class IdentityProvider:
             "iss": self.url, "aud": CLIENT, "sub": "42", "email": "ann@corp.example", "email_verified": True,
             "nonce": asked["nonce"], "iat": self.now(), "exp": self.now() + 300, "groups": self.groups, **self.claims,
         }  # fmt: skip
+        claims = {name: value for name, value in claims.items() if value is not None}
         return httpx.Response(200, json={"access_token": "at", "token_type": "Bearer", "id_token": self.sign(claims)})
+
+    def _is_client(self, request: httpx.Request, form: dict[str, str]) -> bool:
+        if "client_secret_post" in self.described.get("token_endpoint_auth_methods_supported", []):
+            return (form.get("client_id"), form.get("client_secret")) == (CLIENT, SECRET)
+        given = b64decode(request.headers["authorization"].removeprefix("Basic ")).decode()
+        return given == f"{CLIENT}:s3cret%2Fwith%3Asigns"
 
     def _sign(self, claims: dict[str, Any]) -> str:
         return jwt.encode({"alg": "RS256", "kid": self.key.kid}, claims, self.key)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
@@ -116,6 +117,55 @@ def test_who_leads_a_team_reads_of_that_team_unless_a_role_says_more(
     rig.come_back(rig.start())
     [made] = rig.gateway.made
     assert (made["role"], made["team"]) == (role, team)
+
+
+def test_scopes_that_the_provider_gives_groups_for_are_asked_for() -> None:
+    for extra, asked in ((), "openid profile email"), (("groups",), "openid profile email groups"):
+        sent = Rig(replace(SETTINGS, extra_scopes=extra)).browser.get("/ui/oidc/start").headers["location"]
+        assert parse_qs(urlsplit(sent).query)["scope"] == [asked]
+
+
+@pytest.mark.parametrize(
+    ("name", "claims"),
+    [
+        ("realm_access.roles", {"realm_access": {"roles": ["offline_access", "platform"]}}),
+        ("https://corp.example/roles", {"https://corp.example/roles": ["platform"]}),
+        ("roles", {"roles": {"platform": {"1234": "corp.example"}}}),
+    ],
+)
+def test_the_claim_may_lie_within_another_and_be_a_list_or_an_object(name: str, claims: dict[str, Any]) -> None:
+    rig = Rig(replace(SETTINGS, roles_claim=name))
+    rig.provider.claims = claims
+    rig.come_back(rig.start())
+    assert rig.gateway.made[0]["role"] == "owner"
+
+
+def test_groups_that_are_not_in_the_token_are_asked_for_and_must_be_the_same_persons() -> None:
+    rig = Rig()
+    rig.provider.described = {"userinfo_endpoint": f"{ISSUER}/userinfo"}
+    rig.provider.claims = {"groups": None}
+    rig.provider.user_info = {"sub": "42", "groups": ["platform"], "email": "other@corp.example"}
+    rig.come_back(rig.start())
+    [made] = rig.gateway.made
+    assert (made["role"], made["name"]) == ("owner", "ann@corp.example"), "what the token says counts first"
+    rig.provider.user_info["sub"] = "43"
+    assert rig.come_back(rig.start()).status_code == 403
+    assert len(rig.gateway.made) == 1
+
+
+def test_who_says_nothing_of_groups_is_no_stranger_and_the_refusal_says_what_to_do() -> None:
+    rig = Rig()
+    rig.provider.claims = {"groups": None}
+    refused = rig.come_back(rig.start())
+    assert (refused.status_code, rig.gateway.made) == (403, [])
+    assert "says nothing of &#x27;groups&#x27;" in refused.text
+    assert "extra_scopes" in refused.text
+
+
+def test_a_provider_that_takes_the_secret_in_the_form_alone_gets_it_there() -> None:
+    rig = Rig()
+    rig.provider.described = {"token_endpoint_auth_methods_supported": ["client_secret_post", "private_key_jwt"]}
+    assert rig.come_back(rig.start()).status_code == 303
 
 
 def test_without_a_role_nobody_gets_in_and_a_default_role_is_one() -> None:

@@ -53,7 +53,10 @@ async def test_the_key_of_the_ui_is_kept_until_somebody_revokes_it(
     assert len(keys.listed) == 2
 
 
-@pytest.mark.parametrize("changed", [{"issuer": "http://id.example"}, {"roles": {"a": "app"}}, {"rolls": {}}])
+@pytest.mark.parametrize(
+    "changed",
+    [{"issuer": "http://id.example"}, {"roles": {"a": "app"}}, {"rolls": {}}, {"extra_scopes": ["groups roles"]}],
+)
 def test_settings_that_are_not_safe_are_refused(changed: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         OidcSignIn.model_validate({**OIDC.model_dump(), **changed})
