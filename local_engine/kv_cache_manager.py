@@ -5,6 +5,7 @@ blocks after different prefixes, or under different salts, never match.
 """
 
 from array import array
+from collections.abc import Iterator
 from hashlib import blake2b
 
 from local_engine.block_pool import BlockPool
@@ -36,18 +37,26 @@ class KvCacheManager:
 
         What the request needs logits of is always left to compute.
         """
-        if not self.has_prefix_cache:
-            return 0
-        self._extend_hashes(request)
-        for content_hash in request.block_hashes[: self._usable_blocks(request)]:
-            block = self.pool.find(content_hash)
-            if block is None:
-                break
+        for block in self._cached_blocks(request):
             self.pool.hold(block)
             request.block_ids.append(block)
         request.registered_blocks = len(request.block_ids)
         request.computed_tokens = len(request.block_ids) * self.block_size
         return request.computed_tokens
+
+    def cached_prefix(self, request: Request) -> int:
+        """Tokens that `attach_cached_prefix` would find now."""
+        return sum(self.block_size for _ in self._cached_blocks(request))
+
+    def _cached_blocks(self, request: Request) -> Iterator[int]:
+        if not self.has_prefix_cache:
+            return
+        self._extend_hashes(request)
+        for content_hash in request.block_hashes[: self._usable_blocks(request)]:
+            block = self.pool.find(content_hash)
+            if block is None:
+                return
+            yield block
 
     def next_block(self, request: Request) -> bytes | None:
         """Name of the block after those that were attached, where one of that name would be attached too."""

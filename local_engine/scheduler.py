@@ -10,7 +10,7 @@ says later what they are. The device carries batches out in order, so blocks giv
 """
 
 from bisect import insort
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from local_engine.kv_cache_manager import KvCacheManager
 from local_engine.request import Request, Status
@@ -43,6 +43,20 @@ class Batch:
     def tokens(self) -> int:
         """Tokens computed in this step."""
         return sum(row.count for row in self.rows)
+
+
+@dataclass(slots=True)
+class _Plan:
+    """A step being put together: its rows, what is left of its budget, and the blocks that it computes.
+
+    `is_closed`: no further request may start in it.
+    """
+
+    budget: int
+    rows: dict[str, Row] = field(default_factory=dict[str, Row])
+    coming: set[bytes] = field(default_factory=set[bytes])
+    unfit: list[Request] = field(default_factory=list[Request])
+    is_closed: bool = False
 
 
 class Scheduler:
@@ -78,53 +92,106 @@ class Scheduler:
         insort(self.waiting, request, key=_rank)
 
     def schedule(self) -> Batch:
-        """Choose the next step's rows and reserve their blocks."""
-        rows: dict[str, Row] = {}
-        budget = self._max_tokens
-        for request in sorted(self.running, key=_turn):
-            if request.status is not Status.RUNNING:
-                continue
-            count, returned = self._reserve(request, budget, rows)
-            if count:
-                rows[request.request_id] = _row(request, count)
-            budget += returned - count
-        unfit = self._admit(rows, budget)
-        return Batch(rows=tuple(rows.values()), unfit=tuple(unfit))
+        """Choose the next step's rows and reserve their blocks: answers first, then prompts."""
+        plan = _Plan(self._max_tokens)
+        for request in sorted((one for one in self.running if not _is_prompt(one)), key=_rank):
+            self._go_on(request, plan, plan.budget)
+        prompts = [one for one in self.running if _is_prompt(one)]
+        if len(self.running) < self._max_running:
+            prompts += self.waiting
+        if prompts and plan.budget > 0:
+            self._fill(sorted(prompts, key=_rank), plan)
+        return Batch(rows=tuple(plan.rows.values()), unfit=tuple(plan.unfit))
 
-    def _admit(self, rows: dict[str, Row], budget: int) -> list[Request]:
-        """Start waiting requests, in order, while budget, places and blocks last.
+    def _fill(self, prompts: list[Request], plan: "_Plan") -> None:
+        """Spend what answers leave of the budget on prompts, in order; but while the first needs more than one step,
+        those with less left to compute go before it with up to half.
+
+        So a short prompt is not kept waiting by long ones, and the first takes at most twice the steps.
+        """
+        plan.coming = {name for request in self.running for name in self._coming_blocks(request, plan.rows)}
+        first, *others = prompts
+        quick, share = self._quick(first, others, plan.budget)
+        self._take(first, plan, plan.budget - share)
+        for request in quick:
+            self._take(request, plan, plan.budget)
+        self._lengthen(first, plan)
+        for request in others:
+            if request.request_id not in plan.rows:
+                self._take(request, plan, plan.budget)
+
+    def _quick(self, first: Request, others: list[Request], budget: int) -> tuple[list[Request], int]:
+        """Those that go before the first prompt, what is soonest done first, and the tokens that it leaves to them."""
+        # Aligned chunks are a part of the budget anyway, and cannot be cut.
+        if self._chunk_alignment is not None or first.pending_tokens <= budget:
+            return [], 0
+        left = {one: self._left(one) for one in (first, *others) if one.priority == first.priority}
+        quick = sorted((one for one in left if left[one] < left[first]), key=left.__getitem__)
+        return quick, min(budget // 2, sum(left[one] for one in quick))
+
+    def _left(self, request: Request) -> int:
+        """Tokens still to compute, those not counted that the cache has."""
+        is_waiting = request.status is Status.WAITING
+        return request.pending_tokens - (self._kv_cache.cached_prefix(request) if is_waiting else 0)
+
+    def _take(self, request: Request, plan: "_Plan", most: int) -> None:
+        if request.status is Status.RUNNING:
+            self._go_on(request, plan, most)
+        elif not plan.is_closed and most > 0:
+            self._start(request, plan, most)
+
+    def _go_on(self, request: Request, plan: "_Plan", most: int) -> None:
+        """Give a running request up to so many tokens of the step."""
+        if request.status is not Status.RUNNING:
+            return
+        count, returned = self._reserve(request, most, plan.rows)
+        plan.budget += returned
+        if count:
+            self._enter(request, count, plan)
+
+    def _start(self, request: Request, plan: "_Plan", most: int) -> None:
+        """Start a waiting request, or close the step to those behind it: where blocks or places are spent, and where it
+        was preempted after its draw had begun, so that what it must compute is known when that step is over.
 
         One whose next block another computes in this step waits for it: then it is found, and not computed twice.
         """
-        unfit: list[Request] = []
-        coming = {name for request in self.running for name in self._coming_blocks(request, rows)}
-        at = 0
-        while at < len(self.waiting) and budget > 0 and len(self.running) < self._max_running:
-            request = self.waiting[at]
-            if request.in_flight_tokens:
-                # Preempted after its draw had begun: what it must compute is known when that step is over.
-                break
-            cached = self._kv_cache.attach_cached_prefix(request)
-            if self._kv_cache.next_block(request) in coming:
-                self._kv_cache.release(request)
-                at += 1
-                continue
-            count = self._count(request, budget)
-            if not count or not self._kv_cache.reserve(request, count):
-                self._kv_cache.release(request)
-                if count and not self.running:
-                    unfit.append(self.waiting.pop(at))
-                    continue
-                break
-            if request.cached_prompt_tokens is None:
-                request.cached_prompt_tokens = cached
-            self.waiting.pop(at)
-            request.status = Status.RUNNING
-            self.running.append(request)
-            rows[request.request_id] = _row(request, count)
-            coming.update(self._coming_blocks(request, rows))
-            budget -= count
-        return unfit
+        if request.in_flight_tokens or len(self.running) >= self._max_running:
+            plan.is_closed = True
+            return
+        cached = self._kv_cache.attach_cached_prefix(request)
+        if self._kv_cache.next_block(request) in plan.coming:
+            self._kv_cache.release(request)
+            return
+        count = self._count(request, most)
+        if not count or not self._kv_cache.reserve(request, count):
+            self._kv_cache.release(request)
+            if count and not self.running:
+                self.waiting.remove(request)
+                plan.unfit.append(request)
+            else:
+                plan.is_closed = True
+            return
+        if request.cached_prompt_tokens is None:
+            request.cached_prompt_tokens = cached
+        self.waiting.remove(request)
+        request.status = Status.RUNNING
+        self.running.append(request)
+        self._enter(request, count, plan)
+
+    def _lengthen(self, request: Request, plan: "_Plan") -> None:
+        """Add to a row what those left over that had gone before it, as far as blocks are free."""
+        row = plan.rows.get(request.request_id)
+        if row is None:
+            return
+        count = self._count(request, row.count + plan.budget)
+        if count > row.count and self._kv_cache.reserve(request, count):
+            plan.budget += row.count
+            self._enter(request, count, plan)
+
+    def _enter(self, request: Request, count: int, plan: "_Plan") -> None:
+        plan.rows[request.request_id] = _row(request, count)
+        plan.budget -= count
+        plan.coming.update(self._coming_blocks(request, plan.rows))
 
     def _coming_blocks(self, request: Request, rows: dict[str, Row]) -> list[bytes]:
         """Names of the blocks that this step, or one before it that still runs, fills for a running request."""
@@ -220,10 +287,10 @@ def _aligned_chunk(request: Request, alignment: int) -> int:
     return min(request.prompt_tokens, (at // alignment + 1) * alignment) - at
 
 
-def _turn(request: Request) -> tuple[bool, int, int]:
-    """Decodes before prompts, so that a long prompt never starves the answers beside it of the step's budget."""
-    is_prefill = request.length - request.computed_tokens > 1
-    return (is_prefill, *_rank(request))
+def _is_prompt(request: Request) -> bool:
+    """Whether it has more to compute than the token drawn last: answers come before such, or a long prompt would starve
+    those beside it of the step's budget."""
+    return request.length - request.computed_tokens > 1
 
 
 def _row(request: Request, count: int) -> Row:

@@ -178,6 +178,61 @@ def test_a_decode_is_never_starved_by_a_long_prompt_beside_it() -> None:
     assert long.output_tokens == 0
 
 
+def steps_to_first_token(core: EngineCore, request: Request) -> int:
+    """Steps from now on until it has one."""
+    for number in range(1, 10_000):
+        core.step()
+        if request.output_tokens:
+            return number
+    raise AssertionError("it never has one")
+
+
+def test_a_short_prompt_does_not_wait_behind_long_ones() -> None:
+    """It stood behind all four, for a hundred steps."""
+    core, _ = make_core(budget=4, blocks=200, running=8)
+    for name in range(4):
+        core.add(make_request(f"long {name}", [name] * 100, max_tokens=1))
+    for _ in range(3):
+        core.step()
+    short = make_request("short", [7, 8, 9], max_tokens=1)
+    core.add(short)
+    assert steps_to_first_token(core, short) == 2
+
+
+def test_what_is_cached_of_a_prompt_does_not_make_it_long() -> None:
+    core, _ = make_core(budget=4, blocks=200, has_prefix_cache=True)
+    said = [8] * 60
+    run_all(core, [make_request("before", said, max_tokens=1)])
+    core.add(make_request("long", [1] * 50, max_tokens=1))
+    core.step()
+    again = make_request("again", [*said, 9], max_tokens=1)
+    core.add(again)
+    assert steps_to_first_token(core, again) == 1
+
+
+def test_short_prompts_take_at_most_half_from_the_first_and_nothing_of_a_step_is_lost() -> None:
+    core, _ = make_core(budget=4, blocks=200, running=8)
+    long = make_request("long", [1] * 100, max_tokens=1)
+    core.add(long)
+    computed: list[int] = []
+    for number in range(50):
+        core.add(make_request(f"short {number}", [number, 3], max_tokens=1))
+        computed.append(core.step().prefill_tokens)
+    assert long.status is Status.FINISHED
+    assert computed == [4] * 50
+
+
+def test_an_important_prompt_goes_before_an_unimportant_one_under_way() -> None:
+    core, _ = make_core(budget=4, blocks=200)
+    unimportant, important = make_request("later", [1] * 60), make_request("now", [2] * 12)
+    unimportant.priority = 1
+    core.add(unimportant)
+    core.step()
+    core.add(important)
+    assert steps_to_first_token(core, important) == 3
+    assert unimportant.computed_tokens == 4
+
+
 def test_the_budget_bounds_every_step() -> None:
     core, _ = make_core(budget=5)
     for i in range(4):
