@@ -20,6 +20,10 @@ EVENTS = "/ui/_nicegui_ws/"
 FILES = "/ui/static/"
 OPEN = frozenset({"/ui/sign-in", "/ui/session", "/ui/healthz"})
 """What anybody may ask for under /ui, beside the files: each answers without the page framework."""
+ANOTHER_SITE = (
+    "This request came from another site, or through a proxy that did not pass on the Host header as your browser sent "
+    "it (nginx does with `proxy_set_header Host $http_host;`). docs/dashboards.md says what a proxy needs."
+)
 STRANGERS_BYTES = 1 << 16
 """Of a body: a form with a key in it. What is longer would be held in memory, or laid on disk, for anybody."""
 MOST_BYTES = 8 << 20
@@ -54,7 +58,7 @@ class Guarded:
         secret = session_cookie(headers.get("cookie"))
         is_change = scope["type"] == "websocket" or scope["method"] not in ("GET", "HEAD")
         if is_change and not is_same_origin(headers.get("origin"), headers.get("host")):
-            await _refuse(scope, send, "This request came from another site.")
+            await _refuse(scope, send, ANOTHER_SITE)
         elif scope["path"].startswith(EVENTS) and not self._is_signed_in(secret):
             await _refuse(scope, send, "Not signed in.")
         elif self._is_strangers_page(scope, secret):

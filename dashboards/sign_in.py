@@ -44,10 +44,10 @@ def build_sign_in(
 ) -> APIRouter:
     """GET and POST of `/ui/sign-in`, GET of `/ui/session`, POST of `/ui/sign-out`.
 
-    `is_secure`: cookies are sent over TLS only.
+    `is_secure`: cookies are sent over TLS only, also where no proxy says that a request came over it.
     `company` is the host of an identity provider; `own_key` ends the keys that were made for its people's sessions.
     """
-    door = Door(http, sessions, limit, SignInForm(company, is_secure=is_secure), own_key, is_secure)
+    door = Door(http, sessions, limit, SignInForm(company, is_behind_tls=is_secure), own_key)
     router = APIRouter()
     router.add_api_route("/ui/sign-in", door.show, methods=["GET"], response_model=None)
     router.add_api_route("/ui/sign-in", door.let_in, methods=["POST"], response_model=None)
@@ -65,10 +65,9 @@ class Door:
     limit: SignInLimit
     form: "SignInForm"
     own_key: str | None = field(repr=False)
-    is_secure: bool
 
-    async def show(self, wanted: Annotated[str, Query(alias="next")] = "") -> Response:
-        return self.form.page(wanted)
+    async def show(self, request: Request, wanted: Annotated[str, Query(alias="next")] = "") -> Response:
+        return self.form.page(request, wanted)
 
     async def let_in(
         self,
@@ -79,22 +78,25 @@ class Door:
     ) -> Response:
         address = request.client.host if request.client else "?"
         if (wait := self.limit.wait_seconds(address)) > 0:
-            return self.form.page(wanted, f"Too many wrong keys from here. Try again in {wait:.0f} seconds.", 429)
+            return self.form.page(
+                request, wanted, f"Too many wrong keys from here. Try again in {wait:.0f} seconds.", 429
+            )
         if not self.form.is_ours(request, token):
-            return self.form.page(wanted, "This form was too old. Please try again.", 403)
+            return self.form.page(request, wanted, "This form was too old. Please try again.", 403)
         try:
             me = await self._whose(key.strip())
         except GatewayRefused as refused:
             if refused.status not in (401, 403):  # it said nothing of the key
-                return self.form.page(wanted, f"The gateway cannot say whose key this is: {refused}", 502)
+                return self.form.page(request, wanted, f"The gateway cannot say whose key this is: {refused}", 502)
             self.limit.failed(address)
-            return self.form.page(wanted, _why(refused), 401)
+            return self.form.page(request, wanted, _why(refused), 401)
         except GatewayUnreachable:
-            return self.form.page(wanted, NO_GATEWAY, 502)
+            return self.form.page(request, wanted, NO_GATEWAY, 502)
         self.limit.succeeded(address)
         secret, _ = self.sessions.start(key.strip(), me["name"], me["role"], frozenset(me["permissions"]))
         response = RedirectResponse(destination_of(wanted), status_code=303)
-        response.set_cookie(COOKIE, secret, path="/ui", httponly=True, samesite="lax", secure=self.is_secure)
+        is_secure = self.form.is_secure(request)
+        response.set_cookie(COOKIE, secret, path="/ui", httponly=True, samesite="lax", secure=is_secure)
         return response
 
     async def _whose(self, key: str) -> Json:
@@ -124,12 +126,16 @@ class Door:
 class SignInForm:
     """The page, and whether what comes back was sent from one of ours."""
 
-    def __init__(self, company: str | None, *, is_secure: bool) -> None:
+    def __init__(self, company: str | None, *, is_behind_tls: bool) -> None:
         self._company = company
-        self._is_secure = is_secure
+        self._is_behind_tls = is_behind_tls
         self._tokens = FormTokens()
 
-    def page(self, wanted: str, problem: str = "", status: int = 200) -> Response:
+    def is_secure(self, request: Request) -> bool:
+        """Whether its cookies are for TLS alone: told so at the start, or by a proxy that is believed."""
+        return self._is_behind_tls or request.url.scheme == "https"
+
+    def page(self, request: Request, wanted: str, problem: str = "", status: int = 200) -> Response:
         """`wanted` is the page to show afterwards."""
         nonce = secrets.token_urlsafe(16)
         shown = f'<p class="be-problem" role="alert">{escape(problem)}</p>' if problem else ""
@@ -141,7 +147,13 @@ class SignInForm:
         )
         response = HTMLResponse(text, status_code=status)
         response.set_cookie(
-            NONCE_COOKIE, nonce, path="/ui", httponly=True, samesite="strict", secure=self._is_secure, max_age=3600
+            NONCE_COOKIE,
+            nonce,
+            path="/ui",
+            httponly=True,
+            samesite="strict",
+            secure=self.is_secure(request),
+            max_age=3600,
         )
         return response
 

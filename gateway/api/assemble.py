@@ -5,7 +5,6 @@ import os
 from collections.abc import Sequence
 from typing import Any, cast
 
-from fastapi.responses import RedirectResponse
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
@@ -19,6 +18,7 @@ from gateway.api.feedback import build_feedback_router
 from gateway.api.public import build_public_router
 from gateway.api.shedding import Load, Shedding
 from gateway.api.stored_responses import build_stored_responses_router
+from gateway.api.way_to_web_ui import build_way_to_web_ui
 from gateway.composition.running import Gateway
 from gateway.process.open_files import calls_within, open_files
 
@@ -35,14 +35,9 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     rest.include_router(build_admin(gateway), prefix=PREFIX)
     keys, now_us = gateway.pipeline.keys, lambda: gateway.pipeline.now_us()
     rest.include_router(build_own_requests_router(gateway.stores.entries, keys, now_us))
+    settings, sign_in = gateway.deployment.settings.server, gateway.deployment.settings.sign_in
     if ui_url is not None:
-
-        @rest.get("/", include_in_schema=False)
-        @rest.get("/ui", include_in_schema=False)
-        async def ui() -> RedirectResponse:  # pyright: ignore[reportUnusedFunction]
-            return RedirectResponse(ui_url)
-
-    settings = gateway.deployment.settings.server
+        rest.include_router(build_way_to_web_ui(ui_url, sign_in.oidc.public_url if sign_in.oidc else None))
     pipeline, longest = gateway.pipeline, settings.max_body_megabytes * MEGABYTE
     load = Load()
     root = Root(

@@ -65,7 +65,9 @@ def test_every_script_of_a_page_carries_the_nonce_of_its_policy(client: TestClie
 )
 def test_changes_come_from_our_own_pages(client: TestClient, origin: str | None, status: int) -> None:
     headers = {"origin": origin} if origin else {}
-    assert client.post("/ui/change", headers=headers).status_code == status
+    answer = client.post("/ui/change", headers=headers)
+    assert answer.status_code == status
+    assert status == 200 or "proxy_set_header Host" in answer.text
 
 
 @pytest.mark.parametrize(

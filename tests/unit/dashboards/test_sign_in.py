@@ -40,14 +40,14 @@ class Answer(Protocol):
 
 
 class Rig:
-    def __init__(self, *, is_secure: bool = False) -> None:
+    def __init__(self, *, is_secure: bool = False, scheme: str | None = None) -> None:
         self.now = 0.0
         self.sessions = Sessions(lambda: self.now)
         http = httpx.AsyncClient(base_url="http://gateway", transport=httpx.MockTransport(answer))
         app = FastAPI()
         limit = SignInLimit(lambda: self.now)
         app.include_router(build_sign_in(http, self.sessions, limit, is_secure=is_secure))
-        scheme = "https" if is_secure else "http"
+        scheme = scheme or ("https" if is_secure else "http")
         self.client = TestClient(app, base_url=f"{scheme}://ui.test", follow_redirects=False)
 
     def token(self) -> str:
@@ -96,6 +96,7 @@ def test_a_page_that_lost_its_connection_hears_whether_it_would_be_let_in() -> N
 
 def test_behind_tls_cookies_are_secure() -> None:
     assert "Secure" in Rig(is_secure=True).post("good").headers["set-cookie"]
+    assert "Secure" in Rig(scheme="https").post("good").headers["set-cookie"], "a proxy said that it came over TLS"
 
 
 @pytest.mark.parametrize(

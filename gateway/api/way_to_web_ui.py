@@ -1,0 +1,41 @@
+"""Where a browser goes that asks the gateway for the web UI, which is a process of its own on this machine alone."""
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse, RedirectResponse
+
+FROM_ELSEWHERE = (
+    "The web UI listens at {ui_url} of its own machine, to that machine alone. To reach it from here, run "
+    "`ssh -L {port}:127.0.0.1:{port} MACHINE` and open that address, or let a proxy send the path /ui there "
+    "(docs/dashboards.md)."
+)
+
+
+def build_way_to_web_ui(ui_url: str, public_url: str | None) -> APIRouter:
+    """`/` and `/ui`. `public_url` is where people reach the UI through a proxy, if that was said."""
+    router = APIRouter()
+
+    @router.get("/", include_in_schema=False)
+    @router.get("/ui", include_in_schema=False)
+    async def lead(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+        """A browser elsewhere would look for our 127.0.0.1 on its own machine."""
+        if is_this_machine(request.headers.get("host", "")):
+            return RedirectResponse(ui_url)
+        if public_url is not None:
+            return RedirectResponse(f"{public_url.rstrip('/')}/ui/")
+        if request.url.path == "/":
+            return RedirectResponse("/ui/")  # a proxy may send that to the web UI
+        return PlainTextResponse(FROM_ELSEWHERE.format(ui_url=ui_url, port=urlsplit(ui_url).port), 404)
+
+    return router
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether who asked for this Host (with or without a port) sits at this machine, or has tunnelled to it."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
