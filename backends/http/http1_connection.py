@@ -16,6 +16,13 @@ _STALE_SECONDS: Final = 1.0
 """A kept connection that is dropped so soon had been given up by the other end before the request came to it."""
 _MOST_INTERIM: Final = 1_000
 """Answers before the answer. Some servers send one every few seconds to say that they are at work."""
+_BORNE: Final = {
+    "lenient_spaces_after_chunk_size": True,
+    "lenient_optional_cr_before_lf": True,
+    "lenient_chunked_length": True,
+}
+"""What RFC 9112 lets a client read (7.1.1 of chunks' sizes, 2.2 of line ends, 6.3 of a length beside chunks), and other
+clients do. Nobody behind us reads the same bytes another way."""
 
 
 class Http1Connection(asyncio.Protocol):
@@ -31,6 +38,7 @@ class Http1Connection(asyncio.Protocol):
         self._backend = backend
         self._freed, self._opened = freed, opened
         self._parser = httptools.HttpResponseParser(self)
+        self._parser.set_dangerous_leniencies(**_BORNE)
         self._transport: asyncio.Transport
         self._loop: asyncio.AbstractEventLoop
         self._response: Http1Response | None = None
@@ -179,7 +187,7 @@ class Http1Connection(asyncio.Protocol):
             return
         self._response = self._head = None
         response.end()
-        if self._is_sending or not self._parser.should_keep_alive():
+        if self._is_sending or not self._parser.should_keep_alive() or _has_two_ends(response.headers):
             self.close()
             return
         self.resume()
@@ -215,3 +223,8 @@ class _TooLarge(Exception):
 
 def _has_length(headers: Headers) -> bool:
     return "content-length" in headers or "transfer-encoding" in headers
+
+
+def _has_two_ends(headers: Headers) -> bool:
+    """The chunks ended; by the length there may be more, and it must not be taken for the next answer."""
+    return "transfer-encoding" in headers and "content-length" in headers

@@ -106,6 +106,9 @@ WHOLE_ANSWERS = {
     "length": OK,
     "chunks": CHUNKED + b"1\r\no\r\n1\r\nk\r\n0\r\n\r\n",
     "chunk extensions and trailers": CHUNKED + b"2;x=y\r\nok\r\n0\r\nx-after: 1\r\n\r\n",
+    "blanks behind chunk sizes": CHUNKED + b"2  \r\nok\r\n0 \t\r\n\r\n",
+    "bare line feeds in the head": b"HTTP/1.1 200 OK\ncontent-length: 2\n\nok",
+    "a length beside chunks": CHUNKED[:-2] + b"content-length: 9\r\n\r\n2\r\nok\r\n0\r\n\r\n",
     "interim answers first": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n" + OK,
     "no length, ends with the connection": b"HTTP/1.1 200 OK\r\n\r\nok",
     "HTTP/1.0": b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok",
@@ -137,6 +140,7 @@ BROKEN_ANSWERS = {
     "a short body": b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nok",
     "no last chunk": CHUNKED + b"2\r\nok\r\n",
     "a bad chunk size": CHUNKED + b"zz\r\nok\r\n",
+    "a letter behind a chunk's size": CHUNKED + b"2 z\r\nok\r\n0\r\n\r\n",
     "two lengths": b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok",
     "endless headers": b"HTTP/1.1 200 OK\r\n" + b"x-a: " + b"a" * (MAX_HEADER_BYTES + 1) + b"\r\n\r\n",
     "endless interim answers": b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n" * 1_001 + OK,
@@ -169,13 +173,19 @@ async def test_a_connection_is_used_again_and_a_closed_one_is_not() -> None:
         assert len(connections) == 2
 
 
-async def test_a_connection_whose_server_wants_to_close_is_not_kept() -> None:
-    closing = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok"
+CLOSING = {
+    "its server wants to close": b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok",
+    "its answer told two ends": CHUNKED[:-2] + b"content-length: 9\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("why", CLOSING)
+async def test_a_connection_is_not_kept_where(why: str) -> None:
     connections: list[int] = []
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connections.append(1)
-        await says(closing)(reader, writer)
+        await says(CLOSING[why], OK)(reader, writer)
 
     async with server(handler) as url, client() as made:
         await fetch(made, url)
