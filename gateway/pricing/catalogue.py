@@ -6,7 +6,7 @@ input then cost as input does, 1 h writes as 5 min writes, reasoning and audio o
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from fractions import Fraction
@@ -121,6 +121,19 @@ class ModelPrices:
     def from_date(self) -> str:
         return moment_of(self.from_us).date().isoformat()
 
+    def with_terms_of(self, listed: "ModelPrices | None") -> "ModelPrices":
+        """With what a provider does for all its models, where this price list is silent: names that it has for the
+        ordinary price, and what its searches cost."""
+        if listed is None:
+            return self
+        web, files = self.web_search_pico_usd, self.file_search_pico_usd
+        return replace(
+            self,
+            standard_tiers=tuple(sorted({*self.standard_tiers, *listed.standard_tiers})),
+            web_search_pico_usd=listed.web_search_pico_usd if web is None else web,
+            file_search_pico_usd=listed.file_search_pico_usd if files is None else files,
+        )
+
     def at(self, at_us: int) -> "ModelPrices":
         """These prices with the hour's list in force."""
         if self.off_peak is None or not any(window.has(at_us) for window in self.off_peak.windows):
@@ -189,7 +202,13 @@ class PriceBook:
         model = self._names.setdefault((override.provider, override.model), override.model)
         known = self._records.get((override.provider, model), ())
         first = override.history[0].from_us
-        self._records[override.provider, model] = (*(p for p in known if p.from_us < first), *override.history)
+        agreed = (prices.with_terms_of(self._listed(override.provider, known)) for prices in override.history)
+        self._records[override.provider, model] = (*(p for p in known if p.from_us < first), *agreed)
+
+    def _listed(self, provider: str, known: Sequence[ModelPrices]) -> ModelPrices | None:
+        """The model's last record, or any of the provider's: its file says some things for all of them."""
+        of_provider = (record for file in self._files if file.provider == provider for record in file.models)
+        return known[-1] if known else next((record.history[-1] for record in of_provider), None)
 
     def _hash(self) -> str:
         content = repr((sorted(self._records.items()), sorted(self._names.items()), self._discounts()))

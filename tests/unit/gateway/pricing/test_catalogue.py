@@ -85,6 +85,20 @@ def test_a_deployment_founds_a_model_that_the_catalogue_lacks() -> None:
     assert book.models("vllm") == [("vllm", "llama")]
 
 
+def test_an_agreed_price_leaves_what_the_provider_does_for_all_its_models() -> None:
+    """Its name for the ordinary price, and its fee for a search: without them each such request had no price."""
+    listed = replace(OLD, standard_tiers=("", "default", "priority"), web_search_pico_usd=7, file_search_pico_usd=3)
+    agreed = replace(make_prices(Rates(1, 3), from_us=JULY), file_search_pico_usd=2)
+    founded = make_prices(Rates(1, 1), from_us=JUNE)
+    terms = [Override("acme", "large", history=(agreed,)), Override("acme", "new", history=(founded,))]
+    book = PriceBook([make_file(ModelRecord("large", (listed,)))], terms)
+    for model, files in (("large", 2), ("new", 3)):
+        found = book.lookup("acme", model, AUGUST)
+        assert found is not None
+        assert "priority" in found.standard_tiers
+        assert (found.web_search_pico_usd, found.file_search_pico_usd) == (7, files)
+
+
 MONDAY_NIGHT = Window((1,), 60, 120)
 
 
