@@ -21,6 +21,9 @@ class Dialect:
     passes chats on to Anthropic; `refuses_cache_marks`: it refuses a chat with one. `thoughts` are the names under
     which it wants to read again what was thought before an answer; `needs_thoughts`: with tool calls it refuses a
     conversation in which an answer lacks one. `call_id` is what it takes for a tool call's id, None where it takes any.
+    `takes_developer`: it knows the role `developer`; others are told `system`, which OpenAI takes for the same.
+    `efforts` maps a `reasoning_effort` that it refuses to the nearest that it takes; `refuses_effort`: it refuses any
+    where the model does not think.
     """
 
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -34,6 +37,9 @@ class Dialect:
     thoughts: tuple[str, ...] = ()
     needs_thoughts: bool = False
     call_id: CallId | None = None
+    takes_developer: bool = False
+    efforts: Mapping[str, str] = field(default_factory=dict[str, str])
+    refuses_effort: bool = False
 
 
 PLAIN: Final = Dialect()
@@ -44,34 +50,50 @@ ENGINE_THOUGHTS: Final = ("reasoning", "reasoning_content")
 _THOUGHTS: Final = frozenset({"reasoning_content", "reasoning_details"})
 _SIGNED: Final = frozenset({"extra_content"})
 """Where Gemini's calls carry their thought signatures."""
+_AT_MOST_HIGH: Final[Mapping[str, str]] = {"xhigh": "high", "max": "high"}
+_FROM_LOW_TO_HIGH: Final[Mapping[str, str]] = {"minimal": "low", **_AT_MOST_HIGH}
+_OLDER_LIMIT: Final[Mapping[str, str]] = {"max_completion_tokens": "max_tokens"}
 
 DIALECTS: Final[Mapping[str, Dialect]] = {
-    "openai": Dialect(renames={"max_tokens": "max_completion_tokens"}, refuses_cache_marks=True, call_id=for_openai),
-    "deepseek": Dialect(
-        renames={"max_completion_tokens": "max_tokens"}, thoughts=("reasoning_content",), needs_thoughts=True
+    "openai": Dialect(
+        renames={"max_tokens": "max_completion_tokens"},
+        refuses_cache_marks=True,
+        call_id=for_openai,
+        takes_developer=True,
     ),
-    "gemini": Dialect(lacks=_OPENAI_ALONE | {"metadata", "prompt_cache_key", "store"}, says_400_of_keys=True),
+    "cerebras": Dialect(takes_developer=True, efforts=_FROM_LOW_TO_HIGH),
+    "deepseek": Dialect(renames=_OLDER_LIMIT, thoughts=("reasoning_content",), needs_thoughts=True),
+    "gemini": Dialect(
+        lacks=_OPENAI_ALONE | {"metadata", "prompt_cache_key", "store"}, says_400_of_keys=True, efforts=_AT_MOST_HIGH
+    ),
     "groq": Dialect(
         lacks=_OPENAI_ALONE | {"logit_bias", "logprobs", "prediction", "prompt_cache_key", "top_logprobs"},
         message_lacks=_THOUGHTS,
         call_lacks=_SIGNED,
         refuses_cache_marks=True,
+        takes_developer=True,
+        efforts=_FROM_LOW_TO_HIGH,
+        refuses_effort=True,
     ),
     "mistral": Dialect(
-        renames={"max_completion_tokens": "max_tokens", "seed": "random_seed"},
+        renames={**_OLDER_LIMIT, "seed": "random_seed"},
         lacks=_OPENAI_ALONE | {"logit_bias", "service_tier", "store", "stream_options", "user"},
         message_lacks=_THOUGHTS | {"annotations", "audio", "function_call", "name", "reasoning", "refusal"},
         call_lacks=_SIGNED,
         asks_for_usage=False,
         refuses_cache_marks=True,
         call_id=for_mistral,
+        refuses_effort=True,
     ),
+    "ollama": Dialect(renames=_OLDER_LIMIT),
     "fireworks": Dialect(call_lacks=_SIGNED),
     "openrouter": Dialect(lacks=frozenset({"models", "preset", "route"}), takes_cache_marks=True),
-    "xai": Dialect(lacks=frozenset({"deferred"})),
+    "together": Dialect(renames=_OLDER_LIMIT),
+    "xai": Dialect(lacks=frozenset({"deferred"}), refuses_effort=True),
 }
-"""By provider. Seen in what these answer 400 and 422 to, and in the request types of Groq's and Mistral's own clients;
-DeepSeek refuses no field and answers without a limit where it does not know the limit's name. What OpenRouter lacks
+"""By provider. Seen in what these answer 400 and 422 to, and in the request types of their own clients and servers
+(Cerebras, Groq, Mistral, Ollama, Together); DeepSeek and Ollama refuse no field and answer without a limit where they
+do not know the limit's name. What OpenRouter lacks
 here would let a caller name other models beside the one that was decided on; what xAI lacks would let one fetch an
 answer later that nobody booked."""
 

@@ -47,6 +47,8 @@ _DECIDED_ON: Final = frozenset(
 )
 """Servers written in Go take a name in any letters, the last one wins, and we read one way of writing it."""
 _ASKED_FOR_USAGE: Final = (b'{"include_usage":true}', b'{"include_usage": true}')  # as clients' libraries write it
+_DEVELOPER: Final = b'"developer"'
+_SYSTEM: Final = msgspec.Raw(b'"system"')
 _MARK: Final = b'"cache_control"'
 _MARKS: Final = frozenset({"cache_control"})
 _HAS_USAGE_CHUNK: Final = frozenset({"chat.completions", "completions"})
@@ -55,7 +57,7 @@ _HAS_USAGE_CHUNK: Final = frozenset({"chat.completions", "completions"})
 def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
     """The caller's JSON with our model, our cache salt and a request for usage, in the provider's dialect; every other
     byte is the caller's, save for thinking and cache marks that a provider refuses, thinking that it misses, ids of
-    calls that it does not take, and Hugging Face's name for a schema.
+    calls and a role that it does not take, and Hugging Face's name for a schema.
 
     A renamed field's value moves unless the caller gave both. A `cache_salt` of the caller's own is removed: sharing
     another tenant's prefix cache is not theirs to choose.
@@ -77,15 +79,14 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
                     edits[ours] = call.body[member.start : member.end]
         if form := members.get("response_format"):
             edits["response_format"] = without_value(call.body[form.start : form.end])
-        is_strict = dialect.message_lacks or dialect.call_lacks or dialect.needs_thoughts
-        if is_strict and (messages := members.get("messages")):
-            said = _without(dialect.message_lacks, call.body[messages.start : messages.end])
-            said = _without_in("tool_calls", dialect.call_lacks, said)
-            edits["messages"] = with_every_thought(said) if dialect.needs_thoughts else said
-        if dialect.call_id and (messages := members.get("messages")):
-            said = edits.get("messages") or call.body[messages.start : messages.end]
-            if (told := with_call_ids(said, dialect.call_id)) != said:
-                edits["messages"] = told
+        if (effort := members.get("reasoning_effort")) and dialect.efforts:
+            asked = call.body[effort.start : effort.end].strip(b'"').decode("utf-8", "replace")
+            if (told := dialect.efforts.get(asked)) is not None:
+                edits["reasoning_effort"] = b'"%b"' % told.encode()
+        if call.operation == "chat.completions" and (messages := members.get("messages")):
+            came = call.body[messages.start : messages.end]
+            if (said := _as_told(came, dialect)) != came:
+                edits["messages"] = said
         if dialect.refuses_cache_marks and call.operation == "chat.completions" and _MARK in call.body:
             edits |= _without_marks(call.body, members, edits)
         has_ours = call.operation == "responses" and any(mark in call.body for mark in OUR_MARKS)
@@ -110,6 +111,28 @@ def _require_plain_names(members: Iterable[str]) -> None:
     for name in members:
         if name != (meant := name.casefold()) and meant in _DECIDED_ON:
             raise NotAnObject(f"{name!r} is taken for {meant!r} by some servers and not by others; write {meant!r}")
+
+
+def _as_told(messages: bytes, dialect: Dialect) -> bytes:
+    said = _without(dialect.message_lacks, messages)
+    said = _without_in("tool_calls", dialect.call_lacks, said)
+    if dialect.needs_thoughts:
+        said = with_every_thought(said)
+    if dialect.call_id:
+        said = with_call_ids(said, dialect.call_id)
+    return said if dialect.takes_developer or said.find(_DEVELOPER) < 0 else _of_the_system(said)
+
+
+def _of_the_system(messages: bytes) -> bytes:
+    """The messages with the system's role in place of the developer's; the very bytes where that is nobody's role."""
+    try:
+        found = _OBJECTS.decode(messages)
+    except msgspec.DecodeError:
+        return messages
+    theirs = [message for message in found if bytes(message.get("role", b"")) == _DEVELOPER]
+    for message in theirs:
+        message["role"] = _SYSTEM
+    return msgspec.json.encode(found) if theirs else messages
 
 
 def _without(names: frozenset[str], objects: bytes) -> bytes:

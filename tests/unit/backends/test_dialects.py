@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from backends.dialects import DIALECTS, PLAIN, dialect_of
+from backends.dialects import DIALECTS, PLAIN, Dialect, dialect_of
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "backends.md"
 HEAD = "| provider | is told | is not told | is not told in messages |"
@@ -18,11 +18,20 @@ def listed(names: frozenset[str]) -> str:
     return ", ".join(f"`{name}`" for name in sorted(names))
 
 
+def told(dialect: Dialect) -> str:
+    """What stands for what: names, efforts, the role of developers."""
+    said = {f"`{theirs}`": f"`{ours}`" for theirs, ours in dialect.renames.items()}
+    said |= {f"an effort of `{theirs}`": f"`{ours}`" for theirs, ours in dialect.efforts.items()}
+    return ", ".join(
+        [f"{ours} for {theirs}" for theirs, ours in said.items()] + ["`developer`"] * dialect.takes_developer
+    )
+
+
 def test_the_table_is_what_is_spoken() -> None:
     expected = [
         [
             f"`{provider}`",
-            ", ".join(f"`{ours}` for `{theirs}`" for theirs, ours in dialect.renames.items()),
+            told(dialect),
             listed(dialect.lacks),
             listed(
                 dialect.message_lacks

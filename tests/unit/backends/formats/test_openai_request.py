@@ -203,3 +203,62 @@ def test_a_call_that_another_model_made_gets_an_id_that_mistral_takes() -> None:
     assert re.fullmatch("[a-zA-Z0-9]{9}", answered["tool_call_id"])
     assert "extra_content" not in asked["tool_calls"][0]
     assert build_body(make_call(body), DIALECTS["openai"]) == body.replace(b'"a"', b'"up/model-1"', 1)
+
+
+TOLD_BY_DEVELOPER = (
+    b'{"model":"a","messages":[ {"role":"developer","content":"Be brief: \\"developer\\""},'
+    b'{"content":"\\u0061","role": "user"}]}'
+)
+
+
+def test_a_developers_message_is_the_systems_for_whoever_does_not_know_its_role() -> None:
+    for provider in ("openai", "groq", "cerebras"):
+        expected = TOLD_BY_DEVELOPER.replace(b'"a"', b'"up/model-1"', 1)
+        assert build_body(make_call(TOLD_BY_DEVELOPER), DIALECTS[provider]) == expected
+    for dialect in (DIALECTS["deepseek"], DIALECTS["mistral"], DIALECTS["together"], DIALECTS["xai"], Dialect()):
+        assert build_body(make_call(TOLD_BY_DEVELOPER), dialect) == (
+            b'{"model":"up/model-1","messages":[{"role":"system","content":"Be brief: \\"developer\\""},'
+            b'{"content":"\\u0061","role":"user"}]}'
+        )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"messages": [{"role": "user", "content": "developer", "name": "developer"}],"model":"up/model-1"}',
+        b'{"messages": ["developer"],"model":"up/model-1"}',
+        b'{"messages": {"role":"developer"},"model":"up/model-1"}',
+    ],
+)
+def test_nothing_else_that_is_called_developer_changes(body: bytes) -> None:
+    assert build_body(make_call(body)) == body
+
+
+@pytest.mark.parametrize("provider", ["deepseek", "mistral", "ollama", "together"])
+def test_a_limit_has_the_name_that_its_provider_reads(provider: str) -> None:
+    body = b'{"model":"a","max_completion_tokens":6}'
+    assert json.loads(build_body(make_call(body), DIALECTS[provider])) == {"model": "up/model-1", "max_tokens": 6}
+
+
+@pytest.mark.parametrize(
+    ("provider", "asked", "told"),
+    [
+        ("groq", "max", "high"),
+        ("groq", "minimal", "low"),
+        ("cerebras", "xhigh", "high"),
+        ("gemini", "max", "high"),
+        ("gemini", "minimal", "minimal"),
+        ("groq", "default", "default"),
+        ("openai", "max", "max"),
+        ("deepseek", "max", "max"),
+    ],
+)
+def test_an_effort_that_a_provider_refuses_is_the_nearest_that_it_takes(provider: str, asked: str, told: str) -> None:
+    body = b'{"model":"a","reasoning_effort": "%b"}' % asked.encode()
+    assert json.loads(build_body(make_call(body), DIALECTS[provider]))["reasoning_effort"] == told
+
+
+def test_an_effort_that_is_no_text_is_its_providers_to_refuse() -> None:
+    for odd in (b"null", b"3", b'"x\xff"', b"{}"):
+        body = b'{"model":"up/model-1","reasoning_effort":' + odd + b"}"
+        assert build_body(make_call(body), DIALECTS["groq"]) == body
