@@ -9,6 +9,7 @@
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
@@ -30,11 +31,17 @@ from gateway.ledger.shipped_before import ShippedBefore
 from gateway.ledger.sync_pace import SyncPace
 from gateway.ledger.syncing import Syncer, choose_syncer, one_thread
 
+log = logging.getLogger(__name__)
 SEGMENT_BYTES = 64 << 20
 SPARE_RETRY_SECONDS = 1.0
 ORDINARY_INTENT_BYTES = 1024
 # What a settlement adds to its intent (counts, cost, attempts with their errors), generously; see `_reserve`.
 SETTLE_OVERHEAD_BYTES = 4096
+DAMAGED = (
+    "The journal in %s had %d bytes that are no whole records: dropped; %d whole records behind them are kept. After a "
+    "loss of power nothing that was answered is among them. Else its disk is damaged, or does not keep what it says "
+    "that it keeps: hold this time against the providers' bills (`breakeven reconcile`)"
+)
 ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -86,7 +93,10 @@ class Journal:
         cls, directory: Path, *, on_failure: Callable[[OSError], None], segment_bytes: int = SEGMENT_BYTES
     ) -> "Journal":
         """The journal of a local directory that this process has claimed (see directories.py)."""
-        return cls(LocalDisk(directory), on_failure=on_failure, segment_bytes=segment_bytes)
+        journal = cls(LocalDisk(directory), on_failure=on_failure, segment_bytes=segment_bytes)
+        if journal.recovered.discarded_bytes:
+            log.warning(DAMAGED, directory, journal.recovered.discarded_bytes, journal.recovered.rescued_records)
+        return journal
 
     def intend(self, intent: Intent) -> None:
         payload = ENCODER.encode(intent)
@@ -302,7 +312,8 @@ class Journal:
             self._settle_open(settle_orphan(opened))
         sync_all(self._segments.take_dirty())
         unshipped = self._open.settled_entries - before.entries
-        return Recovered(unshipped, tuple(orphans), self._segments.discarded_bytes)
+        dropped, rescued = self._segments.discarded_bytes, self._segments.rescued_records
+        return Recovered(unshipped, tuple(orphans), dropped, rescued)
 
     def _settle_open(self, entry: Entry) -> None:
         opened = self._open[entry.intent.request_id]

@@ -1,5 +1,6 @@
 """How a record lies in a segment: length, CRC32C salted with the segment's epoch, kind, request id, payload. Pure."""
 
+import re
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
@@ -10,6 +11,8 @@ import msgspec
 HEAD = struct.Struct("<II")
 SALT = struct.Struct("<QI")
 MAX_RECORD_BYTES = 1 << 22
+BODY_BEGINS = re.compile(rb"[\x01-\x03]\x20[0-9a-f]{32}")
+"""A kind and a request id, as every record of ours has them after its head."""
 
 
 class Kind(IntEnum):
@@ -47,21 +50,38 @@ class Framing:
         body = b"".join((bytes((kind, len(name))), name, payload))
         return HEAD.pack(len(body), self.checksum(epoch, body)) + body
 
-    def scan(self, epoch: int, content: bytes, base: int = 0) -> Iterator[Record]:
-        """The records of `content`, which starts at offset `base` of the segment, up to the first that is not whole."""
-        position = 0
+    def scan(self, epoch: int, content: bytes, base: int = 0, start: int = 0) -> Iterator[Record]:
+        """The records of `content` from `start` on, up to the first that is not whole.
+
+        `content` begins at offset `base` of the segment.
+        """
+        position = start
         while position + HEAD.size <= len(content):
             length, checksum = HEAD.unpack_from(content, position)
-            start, end = position + HEAD.size, position + HEAD.size + length
+            end = position + HEAD.size + length
             if length < 2 or length > MAX_RECORD_BYTES or end > len(content):
                 return
-            body = content[start:end]
+            body = content[position + HEAD.size : end]
             name_end = 2 + body[1]
             kind = KINDS.get(body[0])
             if kind is None or name_end > length or self.checksum(epoch, body) != checksum:
                 return
             yield Record(kind, body[2:name_end].decode("ascii", "replace"), body[name_end:], base + end)
             position = end
+
+    def find_last_run(self, epoch: int, content: bytes, start: int, until: int) -> int | None:
+        """Where, at or behind `start`, whole records begin that follow one another up to `until`.
+
+        Not any whole record: what a caller wrote into one that is torn could look like that, but something follows it.
+        """
+        while found := BODY_BEGINS.search(content, start + HEAD.size, until):
+            begin = end = found.start() - HEAD.size
+            for record in self.scan(epoch, content, start=begin):
+                end = record.end
+            if end >= until:
+                return begin
+            start = max(end, begin + 1)
+        return None
 
     def checksum(self, epoch: int, body: bytes) -> int:
         """CRC32C over the epoch, the length and the body."""

@@ -42,11 +42,13 @@ class OpenIntents(dict[str, OpenIntent]):
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What was found at start: settled entries still to be shipped, the requests that died, torn bytes dropped."""
+    """What was found at start: settled entries still to be shipped, the requests that died, damaged bytes dropped,
+    whole records kept that stood behind them."""
 
     settled_entries: int
     orphans: tuple[str, ...]
     discarded_bytes: int
+    rescued_records: int
 
 
 def settle_orphan(opened: OpenIntent) -> Entry:

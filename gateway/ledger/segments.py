@@ -60,6 +60,7 @@ class Segments:
         self._spare: Segment | None = None
         self._dirty: dict[int, Segment] = {}
         self.discarded_bytes = 0
+        self.rescued_records = 0
 
     @property
     def current(self) -> Segment:
@@ -95,9 +96,18 @@ class Segments:
         found = [Segment(int(name[:16]), self._disk.open(name)) for name in sorted(self._disk.names())]
         for segment in found:
             content = segment.file.read(0, segment.file.size)
+            settled: set[str] = set()
             for record in self._framing.scan(segment.epoch, content):
                 segment.end = record.end
+                if record.kind is Kind.SETTLE:
+                    settled.add(record.request_id)
                 yield segment.epoch, record
+            if (joined := self._joined_over_damage(segment, content, settled)) is not None:
+                for record in self._framing.scan(segment.epoch, joined, start=segment.end):
+                    segment.end = record.end
+                    self.rescued_records += 1
+                    yield segment.epoch, record
+                content = joined + content[len(joined) :]
             self.make_clean(segment, content)
         used = [segment for segment in found if segment.end]
         empty = [segment for segment in found if not segment.end]
@@ -109,6 +119,24 @@ class Segments:
             else:
                 segment.file.close()
                 self._disk.remove(segment.name)
+
+    def _joined_over_damage(self, segment: Segment, content: bytes, settled: set[str]) -> bytes | None:
+        """The whole records at the segment's begin and, right behind them, those at its end; None: there are none.
+
+        Where power was lost, nobody was told of what stands behind a torn record. But on a disk that is damaged, or
+        that lied when it said that all was safe, it may be what was answered. Requests that are settled before the
+        damage are left out: power that is lost in this very moment leaves some records at both places.
+        """
+        last = _end_of_bytes(content, segment.end)
+        position = self._framing.find_last_run(segment.epoch, content, segment.end, last)
+        if position is None:
+            return None
+        kept = [content[: segment.end]]
+        for record in self._framing.scan(segment.epoch, content, start=position):
+            if record.request_id not in settled:
+                kept.append(content[position : record.end])
+            position = record.end
+        return b"".join(kept)
 
     def make_clean(self, segment: Segment, content: bytes) -> None:
         """Make what was read durable, and clear what lies behind it.

@@ -49,6 +49,7 @@ class AcknowledgesBeforeSync(Journal):
 
 class KeepsTheTail(Segments):
     def make_clean(self, segment: Segment, content: bytes) -> None:
+        segment.file.write(0, content[: segment.end])
         segment.file.sync()
 
 

@@ -12,6 +12,7 @@ from gateway.errors import LedgerUnavailable
 from gateway.ledger.disk import LocalDisk
 from gateway.ledger.entry import Entry, Status
 from gateway.ledger.journal import Journal
+from gateway.ledger.record import Framing, Kind
 from gateway.ledger.shipped_before import SURELY_KEPT_US
 from gateway.ledger.simulated_disk import SimulatedDisk
 from tests.unit.gateway.ledger.builders import make_checkpoint, make_entry, make_intent, request_id
@@ -296,6 +297,50 @@ async def test_a_torn_tail_is_dropped_and_zeroed(tmp_path: Path) -> None:
     # Request 2 lost its settlement but not its intent: it is an orphan now.
     assert [entry.status for entry in read_all(again)] == [Status.completed, Status.orphaned]
     assert b"\x55" * 8 not in path.read_bytes()
+    await again.aclose()
+
+
+@pytest.mark.parametrize("is_head_torn", [False, True])
+async def test_what_was_answered_and_stands_behind_damage_is_kept_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_head_torn: bool
+) -> None:
+    journal = open_journal(tmp_path)
+    ends: list[int] = []
+    for number in range(6):
+        await settle_one(journal, number)
+        ends.append(int(journal.gauges()["journal_bytes"]))
+    journal.intend(make_intent(6))
+    await journal.aclose()
+    path = segments_of(tmp_path)[0]
+    with path.open("r+b") as file:  # the settlement of 2, and where its head is torn all of 3
+        file.seek(ends[2] - 40)
+        file.write(bytes(ends[3] - ends[2]) if is_head_torn else b"x")
+    again = Journal.open(tmp_path, on_failure=fail, segment_bytes=SMALL)
+    left = [(entry.intent.request_id, entry.status) for entry in read_all(again)]
+    lost = [3] if is_head_torn else []
+    answered = [(request_id(number), Status.completed) for number in (0, 1, 3, 4, 5) if number not in lost]
+    assert left == [*answered, (request_id(2), Status.orphaned), (request_id(6), Status.orphaned)]
+    assert "no whole records" in caplog.text
+    await settle_one(again, 7)
+    await again.aclose()
+    third = open_journal(tmp_path)
+    assert third.recovered.discarded_bytes == third.recovered.rescued_records == 0
+    assert third.recovered.settled_entries == len(left) + 1
+    await third.aclose()
+
+
+async def test_what_a_caller_wrote_into_a_torn_record_is_none(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path)
+    await settle_one(journal, 1)
+    begin = int(journal.gauges()["journal_bytes"])
+    await journal.aclose()
+    forged = Framing().frame(1, Kind.INTENT, request_id(9), b"forged")
+    with segments_of(tmp_path)[0].open("r+b") as file:
+        file.seek(begin)
+        file.write(Framing().frame(1, Kind.INTENT, request_id(2), b"said: " + forged + b" and more")[1:])
+    again = open_journal(tmp_path)
+    assert again.recovered.orphans == ()
+    assert again.recovered.rescued_records == 0
     await again.aclose()
 
 
