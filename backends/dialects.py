@@ -86,7 +86,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         refuses_effort=True,
     ),
     "ollama": Dialect(renames=_OLDER_LIMIT),
-    "fireworks": Dialect(call_lacks=_SIGNED),
+    "fireworks": Dialect(call_lacks=_SIGNED, efforts=_FROM_LOW_TO_HIGH),
     "openrouter": Dialect(lacks=frozenset({"models", "preset", "route"}), takes_cache_marks=True),
     "together": Dialect(renames=_OLDER_LIMIT),
     "xai": Dialect(lacks=frozenset({"deferred"}), refuses_effort=True),

@@ -50,6 +50,8 @@ class Call(msgspec.Struct, frozen=True):
     cache_marks: Literal["", "beginning", "conversation"] = ""
     """What of the prompt is marked for the provider's cache, where an adapter translates a chat that has no marks: the
     tools and system prompt, or these and all that was said so far."""
+    reasons: bool = False
+    """Whether the model is known to think before it answers, and so can be told how hard."""
 
 
 def trace_of(call: Call) -> dict[str, str]:

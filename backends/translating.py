@@ -35,7 +35,8 @@ class TranslatingBackend:
     """A backend around another one; what is in `native` goes to that one as it is.
 
     `takes_cache_marks`: its chats may carry Anthropic's `cache_control`; `continues_messages`: they may ask that the
-    answer go on inside the last message; `thoughts` are the names under which they take past thinking.
+    answer go on inside the last message; `thoughts` are the names under which they take past thinking;
+    `refuses_effort`: they are refused where they say how hard to think to a model that does not.
     `now` is Unix seconds, for the date that a response carries.
     """
 
@@ -47,6 +48,7 @@ class TranslatingBackend:
         takes_cache_marks: bool = False,
         continues_messages: bool = False,
         thoughts: tuple[str, ...] = (),
+        refuses_effort: bool = False,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._inner = inner
@@ -54,6 +56,7 @@ class TranslatingBackend:
         self._takes_cache_marks = takes_cache_marks
         self._continues_messages = continues_messages
         self._thoughts = thoughts
+        self._refuses_effort = refuses_effort
         self._now = now
 
     @property
@@ -91,7 +94,8 @@ class TranslatingBackend:
         await self._inner.aclose()
 
     async def _open_response(self, call: Call) -> Reply:
-        body = chat_body_from_responses(call.body, thoughts=self._thoughts)
+        takes_effort = call.reasons or not self._refuses_effort
+        body = chat_body_from_responses(call.body, thoughts=self._thoughts, takes_effort=takes_effort)
         head = ResponseHead(f"resp_{call.request_id}", int(self._now()), decode_object(call.body) or {})
         inner = await self._inner.open(_as_chat(call, body))
         if call.is_stream:
@@ -107,6 +111,7 @@ class TranslatingBackend:
                 keeps_cache_marks=self._takes_cache_marks,
                 continues_last=self._continues_messages,
                 thoughts=self._thoughts,
+                reasons=call.reasons,
             )
         except InvalidMessages as error:
             is_unsayable = isinstance(error, UnsayableMessages)

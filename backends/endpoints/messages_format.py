@@ -14,6 +14,8 @@ from backends.formats.past_thinking import THOUGHT, name_thoughts
 from backends.formats.schema_subset import is_strict
 
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
+_EFFORTS: Final = {"low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "xhigh"}
+"""Of OpenAI's models only some take `max`."""
 _CONTINUES: Final[Fields] = {"continue_final_message": True, "add_generation_prompt": False}
 """Of vLLM, SGLang and our engine; the second, true where it is not said, would contradict the first."""
 _BILLING_LINE: Final = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
@@ -44,11 +46,16 @@ class UnsayableMessages(InvalidMessages):
 
 
 def chat_body_from_messages(
-    body: bytes, *, keeps_cache_marks: bool = False, continues_last: bool = False, thoughts: tuple[str, ...] = ()
+    body: bytes,
+    *,
+    keeps_cache_marks: bool = False,
+    continues_last: bool = False,
+    thoughts: tuple[str, ...] = (),
+    reasons: bool = False,
 ) -> bytes:
     """An OpenAI chat body that asks the same, with `cache_control`, the wish that an answer go on inside the
-    assistant's last message, and past thinking under the names in `thoughts`, only for those who are known to take it:
-    others refuse what they do not know. Raises InvalidMessages."""
+    assistant's last message, past thinking under the names in `thoughts`, and how hard to think, only for those who are
+    known to take it: others refuse what they do not know. Raises InvalidMessages."""
     fields = decode_object(body)
     if fields is None:
         raise InvalidMessages("body", "must be a JSON object")
@@ -84,6 +91,8 @@ def chat_body_from_messages(
     user = text_of(part_of(fields, "metadata"), "user_id")
     tools = [_tool(tool, f"tools[{place}]") for place, tool in enumerate(_list(fields, "tools"))]
     optional: Fields = {"user": user, "tools": tools, "response_format": _response_format(fields)}
+    if reasons:
+        optional["reasoning_effort"] = _EFFORTS.get(text_of(part_of(fields, "output_config"), "effort") or "")
     if not keeps_cache_marks:
         _unmark(messages, tools)
     return msgspec.json.encode(chat | _tool_choice(fields) | {name: value for name, value in optional.items() if value})

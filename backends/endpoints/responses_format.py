@@ -35,8 +35,9 @@ CALLS: Final = ("function_call", "custom_tool_call")
 OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
 
 
-def chat_body_from_responses(body: bytes, *, thoughts: tuple[str, ...] = ()) -> bytes:
-    """An OpenAI chat body that asks the same, with past reasoning under the names in `thoughts`, which others refuse.
+def chat_body_from_responses(body: bytes, *, thoughts: tuple[str, ...] = (), takes_effort: bool = True) -> bytes:
+    """An OpenAI chat body that asks the same, with past reasoning under the names in `thoughts`, which others refuse,
+    and how hard to think, which some clients say of any model.
     Raises UpstreamRejected, naming the field; Untranslatable where other backends could be asked it."""
     fields = decode_object(body)
     if fields is None:
@@ -66,7 +67,7 @@ def chat_body_from_responses(body: bytes, *, thoughts: tuple[str, ...] = ()) -> 
         "tool_choice": _tool_choice(choice, tools),
         "response_format": _response_format(part_of(text, "format")),
         "verbosity": text.get("verbosity"),
-        "reasoning_effort": part_of(fields, "reasoning").get("effort"),
+        "reasoning_effort": part_of(fields, "reasoning").get("effort") if takes_effort else None,
     }
     if isinstance(fields.get("top_logprobs"), int):
         optional |= {"logprobs": True, "top_logprobs": fields["top_logprobs"]}

@@ -66,6 +66,7 @@ class BackendTable:
             takes_cache_marks=takes_cache_marks or dialect.takes_cache_marks,
             continues_messages=continues_messages,
             thoughts=thoughts or dialect.thoughts,
+            refuses_effort=dialect.refuses_effort,
         )
         self.facts[adapter.name] = facts
         if isinstance(adapter, KeyPool):

@@ -220,6 +220,7 @@ class Dispatcher(msgspec.Struct):
                 input_tokens=view.input_tokens,
                 response_names=self.names(run) if view.operation == "responses" else None,
                 cache_marks=marks_for(run.intent.decision.facts, candidate.cache_writes),
+                reasons="reasoning" in candidate.supports,
             )
         )
         first: list[Chunk] = []

@@ -217,7 +217,7 @@ MESSAGE_SAMPLES: dict[str, tuple[Json, Json]] = {
 def fate_of_message(field: str) -> str:
     without, added = MESSAGE_SAMPLES[field]
     try:
-        said = chat_body_from_messages(json.dumps(without | added).encode())
+        said = chat_body_from_messages(json.dumps(without | added).encode(), reasons=True)
     except InvalidMessages:
         return "refused"
     return "dropped" if said == chat_body_from_messages(json.dumps(without).encode()) else "translated"
