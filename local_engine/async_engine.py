@@ -10,7 +10,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -44,17 +44,36 @@ class EngineState:
 
 
 class Admission:
-    """Places in the engine that one HTTP request holds until `release`."""
+    """Places in the engine that one HTTP request holds until `release`, and its answers there.
 
-    def __init__(self, engine: "AsyncEngine", answers: int) -> None:
+    While none of them has begun, a more important one may take the places: `displaced` is set, and the holder leaves.
+    """
+
+    def __init__(self, engine: "AsyncEngine", answers: int, priority: int) -> None:
         self._engine = engine
-        self._answers = answers
+        self._requests: list[Request] = []
+        self.answers = answers
+        self.priority = priority
+        self.displaced = asyncio.Event()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything of it was computed."""
+        return any(request.timings.first_scheduled is not None for request in self._requests)
+
+    def generate(
+        self, prompt_token_ids: list[int], params: SamplingParams, *, cache_salt: str
+    ) -> AsyncGenerator[Delta]:
+        """One of its answers; see `AsyncEngine.generate`."""
+        return self._engine.generate(
+            prompt_token_ids, params, cache_salt=cache_salt, priority=self.priority, of=self._requests
+        )
 
     def release(self) -> None:
         """Give the places back. Idempotent."""
-        if self._answers:
-            self._engine.give_back(self._answers)
-            self._answers = 0
+        if self.answers:
+            self._engine.give_back(self)
+            self.answers = 0
 
 
 class AsyncEngine:
@@ -87,7 +106,8 @@ class AsyncEngine:
         self._heartbeat = clock()
         self._thread = threading.Thread(target=self._run, name="engine-steps", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._admitted = 0
+        # Who holds places, oldest first.
+        self._admissions: dict[Admission, None] = {}
         self._idle = asyncio.Event()
         self._idle.set()
         self.draining = asyncio.Event()
@@ -110,7 +130,12 @@ class AsyncEngine:
         self.draining.set()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), limit_seconds)
-        return not self._admitted
+        return not self._admissions
+
+    @property
+    def _admitted(self) -> int:
+        """Answers that hold a place."""
+        return sum(admission.answers for admission in self._admissions)
 
     @property
     def is_draining(self) -> bool:
@@ -149,7 +174,8 @@ class AsyncEngine:
         Refuses what cannot run: a prompt that leaves no room for an answer, a full queue, a process going down.
         `parameter` is the field that the prompt came in; where there are several prompts, give the longest.
         `counted_by` is the field that asks for so many answers. `room` is the least that an answer takes, 0 where none
-        is drawn. Who is refused hears how long others of its `priority` wait.
+        is drawn. A full engine takes places from less important requests that have not begun; who is refused hears how
+        long others of its `priority` wait.
         """
         if self.is_draining or self.has_died:
             raise EngineDraining("The engine is shutting down.")
@@ -164,15 +190,35 @@ class AsyncEngine:
             raise InvalidRequest(
                 f"The engine takes {limit} answers at a time, not {answers}; send fewer.", parameter=counted_by
             )
-        if self._admitted + answers > limit:
-            self.metrics.rejected.inc()
-            waits = max(1.0, self.metrics.recent_queue_seconds(priority), self._longest_wait_seconds(priority))
-            raise QueueFull(
-                f"The engine takes {limit} answers at a time and holds {self._admitted}.", retry_after_seconds=waits
-            )
-        self._admitted += answers
+        held = self._admitted
+        if held + answers > limit and not self._displace(held + answers - limit, priority):
+            raise self.full(priority)
+        admission = Admission(self, answers, priority)
+        self._admissions[admission] = None
         self._idle.clear()
-        return Admission(self, answers)
+        return admission
+
+    def _displace(self, answers: int, priority: int) -> bool:
+        """Take so many places from those that are less important and have not begun, the least important and youngest
+        first; False, and nothing taken, where they have too few."""
+        waiting = [one for one in reversed(self._admissions) if one.priority > priority and not one.has_begun]
+        if sum(one.answers for one in waiting) < answers:
+            return False
+        for one in sorted(waiting, key=lambda one: one.priority, reverse=True):
+            if answers <= 0:
+                break
+            answers -= one.answers
+            one.displaced.set()
+            one.release()
+        return True
+
+    def full(self, priority: int, *, was_displaced: bool = False) -> QueueFull:
+        """What a request of this priority is told that finds no place, or has lost its own."""
+        self.metrics.rejected.inc()
+        waits = max(1.0, self.metrics.recent_queue_seconds(priority), self._longest_wait_seconds(priority))
+        limit = self._max_running + self._max_waiting
+        why = "more important ones took this one's place" if was_displaced else f"it holds {self._admitted}"
+        return QueueFull(f"The engine takes {limit} answers at a time; {why}.", retry_after_seconds=waits)
 
     def _longest_wait_seconds(self, priority: int) -> float:
         """Of those as important or more that wait now, so far: of a burst nobody has ended yet who would tell how long
@@ -181,16 +227,25 @@ class AsyncEngine:
         waiting = (one.timings for one in ahead if one.timings.first_scheduled is None)
         return max((now - timings.arrived for timings in waiting), default=0.0)
 
-    def give_back(self, answers: int) -> None:
+    def give_back(self, admission: Admission) -> None:
         """Free places; called by an admission, once."""
-        self._admitted -= answers
-        if not self._admitted:
+        del self._admissions[admission]
+        if not self._admissions:
             self._idle.set()
 
     async def generate(
-        self, prompt_token_ids: list[int], params: SamplingParams, *, cache_salt: str = "", priority: int = 0
-    ) -> AsyncIterator[Delta]:
-        """Yield deltas until one has a finish reason. Leaving the iterator early cancels the request."""
+        self,
+        prompt_token_ids: list[int],
+        params: SamplingParams,
+        *,
+        cache_salt: str = "",
+        priority: int = 0,
+        of: list[Request] | None = None,
+    ) -> AsyncGenerator[Delta]:
+        """Yield deltas until one has a finish reason. Leaving the iterator early cancels the request.
+
+        `of` is what the request joins: those of one admission.
+        """
         request = Request(
             request_id=str(next(self._numbers)),
             prompt_token_ids=prompt_token_ids,
@@ -199,6 +254,8 @@ class AsyncEngine:
             cache_salt=cache_salt,
         )
         request.timings.arrived = self._clock()
+        if of is not None:
+            of.append(request)
         if self._abandoned is not None:
             yield Delta(request, finish_reason="error", error=self._abandoned)
             return

@@ -2,13 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
 import msgspec
 
-from local_engine.async_engine import AsyncEngine
+from local_engine.async_engine import Admission
 from local_engine.engine_core import Delta
 from local_engine.errors import StepFailed
 from local_engine.request import Request
@@ -20,7 +20,7 @@ from local_engine.text.thinking import ThinkingSplit
 FINISH = {"stop": "stop", "length": "length", "cancelled": "stop", "error": "stop"}
 
 
-async def deltas(engine: AsyncEngine, prepared: Prepared) -> AsyncIterator[tuple[int, Delta]]:
+async def deltas(admission: Admission, prepared: Prepared) -> AsyncGenerator[tuple[int, Delta]]:
     """Deltas of all answers as they come. A prompt's first answer computes it; the others start from its cache."""
     merged: asyncio.Queue[tuple[int, Delta]] = asyncio.Queue()
     computed = {answer: asyncio.Event() for answer in range(0, prepared.answers, len(prepared.choices))}
@@ -29,13 +29,8 @@ async def deltas(engine: AsyncEngine, prepared: Prepared) -> AsyncIterator[tuple
         first = prepared.first_of(answer)
         if answer != first:
             await computed[first].wait()
-        stream = engine.generate(
-            prepared.prompt_of(answer).token_ids,
-            prepared.params_of(answer),
-            cache_salt=prepared.cache_salt,
-            priority=prepared.priority,
-        )
-        async with aclosing(stream) as own:  # pyright: ignore[reportArgumentType]
+        prompt, params = prepared.prompt_of(answer).token_ids, prepared.params_of(answer)
+        async with aclosing(admission.generate(prompt, params, cache_salt=prepared.cache_salt)) as own:
             async for delta in own:
                 computed[first].set()
                 merged.put_nowait((answer, delta))
@@ -53,10 +48,10 @@ async def deltas(engine: AsyncEngine, prepared: Prepared) -> AsyncIterator[tuple
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def whole(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> bytes:
+async def whole(admission: Admission, prepared: Prepared, wire: AnswerWire) -> bytes:
     """The body of an answer that does not stream, as JSON; raises StepFailed when part of it was lost."""
     collected = [Collected(text=prepared.echo_of(answer)) for answer in range(prepared.answers)]
-    async with aclosing(deltas(engine, prepared)) as parts:  # pyright: ignore[reportArgumentType]
+    async with aclosing(deltas(admission, prepared)) as parts:
         async for choice, delta in parts:
             collected[choice].add(delta)
     failed = next((answer.error for answer in collected if answer.error), None)
@@ -128,7 +123,7 @@ def _choice(wire: AnswerWire, index: int, answer: Collected, prepared: Prepared)
     return entry | {"message": message}
 
 
-async def events(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> AsyncIterator[bytes]:
+async def events(admission: Admission, prepared: Prepared, wire: AnswerWire) -> AsyncGenerator[bytes]:
     """Server-sent events. A failure after the first byte is an error event, and no [DONE] follows it."""
     requests: dict[int, Request] = {}
     splits = [ToolSplit(prepared.most_calls) if prepared.has_tools else None for _ in range(prepared.answers)]
@@ -154,7 +149,7 @@ async def events(engine: AsyncEngine, prepared: Prepared, wire: AnswerWire) -> A
             body["usage"] = usage(len(prepared.prompt_of(choice).token_ids), told[choice])
         return event(body)
 
-    async with aclosing(deltas(engine, prepared)) as parts:  # pyright: ignore[reportArgumentType]
+    async with aclosing(deltas(admission, prepared)) as parts:
         async for choice, delta in parts:
             if delta.error is not None:
                 yield event(error_body(delta.error, kind="server_error", code="engine_error"))

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -194,13 +194,25 @@ async def _answer(served: Served, http: HttpRequest, prepared: Prepared) -> Resp
     )
     wire = AnswerWire(prepared.kind, served.model_name, served.model.tokenizer, prepared.thinking)
     if prepared.is_stream:
-        answer = events(served.engine, prepared, wire)
-        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-        return AdmittedStream(admission, answer, headers)
+        return await _streamed(served, http, admission, events(admission, prepared, wire))
     try:
-        return encoded_response(await _unless_left(http, whole(served.engine, prepared, wire)))
+        return encoded_response(await _unless_left(served, http, admission, whole(admission, prepared, wire)))
     finally:
         admission.release()
+
+
+async def _streamed(served: Served, http: HttpRequest, admission: Admission, events: AsyncGenerator[bytes]) -> Response:
+    """Begins with the first event: until then the request may lose its places, which is a status of its own."""
+
+    async def first() -> bytes:
+        return await anext(events)
+
+    try:
+        begun = await _unless_left(served, http, admission, first())
+    except BaseException:
+        admission.release()
+        raise
+    return AdmittedStream(admission, begun, events)
 
 
 async def _check(served: Served, constraint: Constraint) -> None:
@@ -215,28 +227,40 @@ async def _check(served: Served, constraint: Constraint) -> None:
 class AdmittedStream(StreamingResponse):
     """Server-sent events that give their places back when sent, broken off, or never begun."""
 
-    def __init__(self, admission: Admission, events: AsyncIterator[bytes], headers: dict[str, str]) -> None:
-        super().__init__(events, media_type="text/event-stream", headers=headers)
+    def __init__(self, admission: Admission, first: bytes, rest: AsyncGenerator[bytes]) -> None:
+        async def events() -> AsyncIterator[bytes]:
+            yield first
+            async for event in rest:
+                yield event
+
+        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+        super().__init__(events(), media_type="text/event-stream", headers=headers)
         self._admission = admission
+        self._rest = rest
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
+            await self._rest.aclose()
             self._admission.release()
 
 
-async def _unless_left(http: HttpRequest, answer: Coroutine[Any, Any, Any]) -> Any:
-    """Await an answer, cancelling it when the client leaves first."""
-    work = asyncio.create_task(answer)
-    gone = asyncio.create_task(_disconnected(http))
-    done, _ = await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
-    gone.cancel()
-    if work not in done:
-        work.cancel()
+async def _unless_left(
+    served: Served, http: HttpRequest, admission: Admission, answer: Coroutine[Any, Any, Any]
+) -> Any:
+    """Await an answer, cancelling it when the client leaves first, or when its places are taken."""
+    work, gone = asyncio.create_task(answer), asyncio.create_task(_disconnected(http))
+    displaced = asyncio.create_task(admission.displaced.wait())
+    try:
+        await asyncio.wait((work, gone, displaced), return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            raise ClientDisconnect if gone.done() else served.engine.full(admission.priority, was_displaced=True)
+        return await work
+    finally:
+        for task in (work, gone, displaced):
+            task.cancel()
         await asyncio.gather(work, return_exceptions=True)
-        raise ClientDisconnect
-    return await work
 
 
 async def _disconnected(http: HttpRequest) -> None:

@@ -145,6 +145,33 @@ async def test_who_comes_hears_nothing_of_less_important_waits() -> None:
     await asyncio.gather(starved, *waiting, return_exceptions=True)
 
 
+async def test_a_full_engine_takes_places_from_the_least_important_and_youngest() -> None:
+    engine = make_engine()
+    first, second, least = (engine.admit([1], 3, priority=priority) for priority in (1, 1, 2))
+    equal = engine.admit([1], 3)
+    engine.admit([1], 2)
+    engine.admit([1], 2)
+    assert [one.displaced.is_set() for one in (first, second, least, equal)] == [False, True, True, False]
+    with pytest.raises(QueueFull, match="holds 10"):
+        engine.admit([1], 6)
+    assert not first.displaced.is_set(), "its three places are too few"
+    second.release()
+    engine.admit([1], 2)
+    assert not first.displaced.is_set()
+
+
+async def test_who_has_begun_keeps_its_place() -> None:
+    engine = make_engine()
+    engine.start()
+    admission = engine.admit([1], 12, priority=9)
+    async with aclosing(admission.generate([1], greedy(20), cache_salt="")) as deltas:
+        await anext(deltas)
+        with pytest.raises(QueueFull):
+            engine.admit([1])
+    assert not admission.displaced.is_set()
+    await engine.stop()
+
+
 def test_the_mean_wait_is_of_those_as_important_or_more() -> None:
     metrics = EngineMetrics()
     for priority, seconds in ((5, 100.0), (0, 6.0), (-5, 2.0)):

@@ -137,3 +137,25 @@ async def test_a_fault_of_ours_is_told_in_the_shape_of_the_others(engine: Engine
         ids = await client.post("/v1/embeddings", json={"input": [[1, 2]]})
         assert ids.status_code == 400
         assert "not token ids" in ids.json()["error"]["message"]
+
+
+async def test_who_is_displaced_before_its_answer_began_is_told_so_by_status(engine: Engine) -> None:
+    running = engine.serve()  # not started yet: all wait
+    async with client_of(build_app(running, engine, model_name="tiny")) as client:
+        unimportant = [
+            asyncio.create_task(client.post("/v1/completions", json=TEXT | {"priority": 1, "stream": number % 2 == 0}))
+            for number in range(8)
+        ]
+        while running.state().free_slots or running.state().waiting < 8:
+            await asyncio.sleep(0)
+        important = asyncio.create_task(client.post("/v1/chat/completions", json=HI | {"n": 2}))
+        displaced = await asyncio.gather(*unimportant[6:])
+        running.start()
+        assert (await important).status_code == 200
+        assert {answer.status_code for answer in await asyncio.gather(*unimportant[:6])} == {200}
+    await running.stop()
+    for answer in displaced:
+        assert answer.status_code == 429
+        assert int(answer.headers["retry-after"]) >= 1
+        assert "more important" in answer.json()["error"]["message"]
+    assert running.state().kv_blocks_free == running.state().kv_blocks_total

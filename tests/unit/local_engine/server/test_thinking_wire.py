@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from local_engine.async_engine import AsyncEngine
+from local_engine.async_engine import Admission
 from local_engine.engine_core import Delta
 from local_engine.request import Request
 from local_engine.sampling.constraints import ConstraintCompiler
@@ -48,7 +48,7 @@ async def answer(
     """The message, with how it ended, and the usage: told whole, and put together from a stream."""
     reads = tokenizer(template)
     prepared = asked(reads, **changes)
-    engine, wire = cast(AsyncEngine, Says(reads, text)), AnswerWire(prepared.kind, "m", reads, prepared.thinking)
+    engine, wire = cast(Admission, Says(reads, text)), AnswerWire(prepared.kind, "m", reads, prepared.thinking)
     body = msgspec.json.decode(await whole(engine, prepared, wire))
     told = {**body["choices"][0]["message"], "finish_reason": body["choices"][0]["finish_reason"]}
     streamed = asked(reads, **changes, stream=True, stream_options={"include_usage": True})
