@@ -11,6 +11,7 @@ from local_engine.sampling.constraints import ConstraintCompiler, Matcher
 from local_engine.sampling.filters import candidate_distribution
 from local_engine.sampling.logprobs import TokenLogprobs
 from local_engine.sampling.sampling_params import SamplingParams
+from local_engine.sampling.thoughts import AfterThoughts
 from local_engine.transfer import send
 
 SEEDS = 2**64
@@ -87,7 +88,8 @@ class Sampler:
         if constraint is None or self._constraints is None:
             return None
         if request.request_id not in self._matchers:
-            self._matchers[request.request_id] = self._constraints.matcher(constraint)
+            matcher, thoughts = self._constraints.matcher(constraint), request.params.thoughts
+            self._matchers[request.request_id] = matcher if thoughts is None else AfterThoughts(matcher, thoughts)
         return self._matchers[request.request_id]
 
     def _bias(self, request: Request, vocabulary: int) -> torch.Tensor | None:

@@ -21,6 +21,18 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
+class Thoughts:
+    """Token ids of the tags around what an answer may think before its constraint counts, of blanks that may follow
+    them, and of ends that may not stand within them. `is_open`: the prompt has opened them."""
+
+    is_open: bool
+    opens: tuple[int, ...]
+    closes: int
+    blanks: tuple[int, ...]
+    ends: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingParams:
     """`temperature` 0 is greedy. `top_k` 0 and `top_p` 1 are off. `logprobs` is how many alternatives to report.
 
@@ -49,6 +61,8 @@ class SamplingParams:
     # The same of the prompt's own tokens.
     prompt_logprobs: int | None = None
     constraint: Constraint | None = None
+    # What may stand before it.
+    thoughts: Thoughts | None = None
 
     def __post_init__(self) -> None:
         """Raise InvalidRequest for the first value out of bounds."""

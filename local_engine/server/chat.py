@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from local_engine.errors import InvalidRequest
 from local_engine.sampling.constraints import ConstraintCompiler, function_of, requested_constraint, tool_constraint
 from local_engine.sampling.sampling_params import Constraint, SamplingParams
+from local_engine.sampling.thoughts import thoughts_before
 from local_engine.server.logprob_answers import Kind
 from local_engine.server.openai_protocol import (
     ChatRequest,
@@ -132,13 +133,22 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
         logprobs=logprobs,
         constraint=_tool_choice(request) or requested_constraint(request.response_format, request.constraints),
     )
-    return replace(
+    prepared = replace(
         prepared,
         has_tools=bool(tools),
         most_calls=1 if request.parallel_tool_calls is False else None,
-        # What must match from its first letter on leaves no room for thoughts.
-        thinking=None if prepared.constraint is not None else thinking_of(ids, model.tokenizer),
+        thinking=thinking_of(ids, model.tokenizer),
     )
+    return prepared if prepared.constraint is None else _thinking_first(prepared, model)
+
+
+def _thinking_first(prepared: Prepared, model: Model) -> Prepared:
+    """What must match follows thoughts, or is all of the answer where there are to be none."""
+    thinking = prepared.thinking
+    thoughts = None if thinking is None else thoughts_before(thinking, model.tokenizer, model.vocabulary_size)
+    if thoughts is None:
+        return replace(prepared, thinking=None)
+    return replace(prepared, choices=[replace(params, thoughts=thoughts) for params in prepared.choices])
 
 
 def prepare_completion(body: bytes, model: Model) -> Prepared:

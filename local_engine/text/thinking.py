@@ -18,9 +18,11 @@ _TAIL_TOKENS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """That an answer's model may think. `is_open`: its prompt ended with the opening tag."""
+    """That an answer's model may think. `is_open`: its prompt ended with the opening tag; `is_over`: with the
+    closing one, as where no thoughts are wanted."""
 
     is_open: bool
+    is_over: bool = False
 
     def tokens_of(self, ids: Sequence[int], tokenizer: Tokenizer) -> int:
         """How many of an answer's tokens were thoughts, their tags included."""
@@ -35,7 +37,8 @@ def thinking_of(prompt: Sequence[int], tokenizer: Tokenizer) -> Thinking | None:
     """None for a model whose template knows no thoughts."""
     if THOUGHT not in (tokenizer.chat_template or ""):
         return None
-    return Thinking(tokenizer.decode(prompt[-_TAIL_TOKENS:]).rstrip().endswith(THINKS))
+    tail = tokenizer.decode(prompt[-_TAIL_TOKENS:]).rstrip()
+    return Thinking(is_open=tail.endswith(THINKS), is_over=tail.endswith(THOUGHT))
 
 
 class _Place(Enum):

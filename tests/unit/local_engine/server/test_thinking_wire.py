@@ -100,12 +100,23 @@ async def test_calls_are_found_behind_thoughts_and_not_in_them() -> None:
     assert told["finish_reason"] == "tool_calls"
 
 
-async def test_what_must_match_a_schema_is_all_text() -> None:
+async def test_what_must_match_is_all_text_where_no_thoughts_are_wanted() -> None:
     told, usage = await answer(
-        "<think>1</think>", chat_template_kwargs={"opens": True}, structured_outputs={"regex": "<think>1</think>"}
+        "<think>1</think>",
+        chat_template_kwargs={"enable_thinking": False},
+        structured_outputs={"regex": "<think>1</think>"},
     )
     assert told["content"] == "<think>1</think>"
     assert "completion_tokens_details" not in usage
+
+
+@pytest.mark.parametrize("opens", [False, True])
+async def test_what_must_match_follows_thoughts(opens: bool) -> None:
+    """It began at once, and the model answered without having thought."""
+    said = "Hm.</think>\n\n12" if opens else "<think>Hm.</think>\n\n12"
+    told, usage = await answer(said, chat_template_kwargs={"opens": opens}, structured_outputs={"regex": "[0-9]+"})
+    assert (told["reasoning_content"], told["content"]) == ("Hm.", "12")
+    assert usage["completion_tokens_details"] == {"reasoning_tokens": 4 if opens else 5}
 
 
 async def test_a_model_that_knows_no_thoughts_says_its_tags() -> None:

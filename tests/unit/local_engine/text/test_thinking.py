@@ -58,18 +58,20 @@ def tokenizer(template: str | None = TEMPLATE, *, is_special: bool = False) -> T
 
 
 @pytest.mark.parametrize(
-    ("question", "extra", "is_open"),
+    ("question", "extra", "is_open", "is_over"),
     [
-        ("What?", {}, False),
-        ("What?", {"opens": True}, True),
-        ("What?", {"enable_thinking": False}, False),
-        ("<think>", {"enable_thinking": False}, False),
+        ("What?", {}, False, False),
+        ("What?", {"opens": True}, True, False),
+        ("What?", {"enable_thinking": False}, False, True),
+        ("<think>", {"enable_thinking": False}, False, True),
     ],
 )
-def test_whether_the_prompt_opened_the_thoughts(question: str, extra: dict[str, bool], is_open: bool) -> None:
+def test_whether_the_prompt_opened_the_thoughts_or_closed_them(
+    question: str, extra: dict[str, bool], is_open: bool, is_over: bool
+) -> None:
     reads = tokenizer()
     ids = reads.encode_chat([{"role": "user", "content": question}], extra=extra)
-    assert thinking_of(ids, reads) == Thinking(is_open)
+    assert thinking_of(ids, reads) == Thinking(is_open, is_over)
 
 
 def test_a_model_whose_template_knows_no_thoughts_has_none() -> None:
