@@ -22,6 +22,10 @@ LEASE_SECONDS = 40.0
 SILENT_SECONDS = 60.0
 """Longer than LEASE_SECONDS by what shipping takes, or by as much as a store's clock is put forward unnoticed."""
 
+LESS_SECONDS = 60.0
+"""For so long a reading that shows less than the one before is not believed, account by account: a replica that was
+behind took over, and what it had not got is being shipped again. What is credited counts from then on."""
+
 
 class CountersDown(Exception):
     """The shared store cannot be asked now; its text says why."""

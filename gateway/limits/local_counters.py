@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gateway.limits.counters import Account, Booked, Books, Grant, Holding, Rate, Shortage, Standing
+from gateway.limits.counters import LESS_SECONDS, Account, Booked, Books, Grant, Holding, Rate, Shortage, Standing
 
 MINUTE_SECONDS = 60.0
 NOTHING_READ = Booked({}, frozenset())
@@ -28,11 +28,19 @@ class LocalCounters:
     `share` is how many such processes divide every rate among themselves.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic, share: Callable[[], int] = lambda: 1) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        share: Callable[[], int] = lambda: 1,
+        less_seconds: float = LESS_SECONDS,
+    ) -> None:
         self._clock = clock
+        self._less_seconds = less_seconds
         self._share = share
         self._buckets: dict[str, _Bucket] = {}
         self._booked = NOTHING_READ
+        self._less_since: dict[Account, float] = {}
         self._begun = 0
         self._read = 0
 
@@ -67,8 +75,18 @@ class LocalCounters:
         number = self._begun
         booked = await books()
         if number > self._read:
-            self._booked, self._read = booked, number
+            self._booked, self._read = self._believed(booked), number
         return True
+
+    def _believed(self, booked: Booked) -> Booked:
+        """What was there before, where less than that is not believed yet."""
+        now, less_since, spent = self._clock(), self._less_since, dict(booked.spent)
+        self._less_since = {}
+        for account, before in self._booked.spent.items():
+            since = less_since.get(account, now)
+            if account in spent and spent[account] < before and now - since < self._less_seconds:
+                self._less_since[account], spent[account] = since, before
+        return Booked(spent, booked.windows)
 
     async def aclose(self) -> None:
         """Nothing is open."""

@@ -49,13 +49,13 @@ def refilled(began: float, per_minute: int) -> int:
 
 
 def shared(server: RedisServer, worker: str = "one") -> RedisCounters:
-    return RedisCounters(connect(server.url), worker=worker, settle_seconds=0.1)
+    return RedisCounters(connect(server.url), worker=worker, settle_seconds=0.1, less_seconds=0.1)
 
 
 @pytest.fixture(params=["local", "redis"])
 async def counters(request: pytest.FixtureRequest) -> AsyncIterator[Counters]:
     if request.param == "local":
-        yield LocalCounters()
+        yield LocalCounters(less_seconds=0.1)
         return
     server: RedisServer = request.getfixturevalue("redis_server")
     made = shared(server)
@@ -128,6 +128,19 @@ async def test_an_account_that_was_not_read_leases_nothing(counters: Counters) -
     await lease(counters, 10, need=1)
     other = Account("key:new", WINDOW)
     assert (await counters.lease(other, limit=10**9, holding=NOTHING, need=1, want=1)).is_unread
+
+
+async def test_books_that_show_less_are_not_believed_at_once(counters: Counters) -> None:
+    """A replica that was behind took over; what it lacks is shipped again, and was spent all the same."""
+    await counters.read_books(books_showing(50))
+    while not await counters.read_books(books_showing(20), is_urgent=True):
+        await asyncio.sleep(0.05)
+    assert (await lease(counters, 100, need=51)).amount == 0
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (await lease(counters, 100, need=51)).amount == 0:
+        await counters.read_books(books_showing(20), is_urgent=True)
+        assert time.monotonic() < deadline, "less is never believed"
+        await asyncio.sleep(0.05)
 
 
 async def test_requests_are_counted_one_by_one(counters: Counters) -> None:

@@ -12,7 +12,17 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError
 
-from gateway.limits.counters import Account, Books, CountersDown, Grant, Holding, Rate, Shortage, Standing
+from gateway.limits.counters import (
+    LESS_SECONDS,
+    Account,
+    Books,
+    CountersDown,
+    Grant,
+    Holding,
+    Rate,
+    Shortage,
+    Standing,
+)
 from gateway.limits.local_counters import LocalCounters
 from gateway.storage.redis.client import open_client
 from gateway.storage.redis.scripts import BEGIN_READING, END_READING, LEASE, REPORT, TAKE
@@ -48,11 +58,13 @@ class RedisCounters:
         workers: int = 1,
         prefix: str = PREFIX,
         settle_seconds: float = SETTLE_SECONDS,
+        less_seconds: float = LESS_SECONDS,
     ) -> None:
         self._client = client
         self.worker = worker
         self._prefix = prefix
         self._settle_ms = round(settle_seconds * 1000)
+        self._less_ms = round(less_seconds * 1000)
         self._epoch = ""
         self._workers = workers
         self._is_down = False
@@ -119,7 +131,7 @@ class RedisCounters:
         if answer[0] == "busy":
             return False
         booked = await books()
-        arguments: list[Any] = [answer[1], " ".join(sorted(booked.windows))]
+        arguments: list[Any] = [answer[1], " ".join(sorted(booked.windows)), self._less_ms]
         for account, spent in booked.spent.items():
             arguments += [_name(account), math.ceil(spent / account.unit)]
         await self._in_epoch(END_READING, arguments)

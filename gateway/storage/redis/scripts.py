@@ -5,6 +5,7 @@ Keys, all below one prefix:
     epoch                   the server's run id and when these counters began; another one after a flush or restart
     EPOCH:meta              opened, begun, began_at, read, windows, heard
     EPOCH:books             account -> spent, as the books had it at the last reading
+    EPOCH:less              account -> since when readings show less than that, which is not believed at once
     EPOCH:account:ACCOUNT   worker -> "total:spent:unsent:as_of", a Holding; "tight" -> nothing is leased ahead until
     workers                 worker -> when it was last heard of
     rate:BUCKET             level, at
@@ -139,13 +140,29 @@ return {'ok', number}
 """
 )
 
-# ARGV: 3 number, 4 windows, then account, spent of each. -> {'ok'}
+# ARGV: 3 number, 4 windows, 5 for how long less than before is not believed, then account, spent of each. -> {'ok'}
 END_READING = (
     PRELUDE
     + """
 if tonumber(ARGV[3]) <= (tonumber(redis.call('HGET', meta, 'read')) or 0) then return {'ok'} end
-redis.call('DEL', books)
-for i = 5, #ARGV, 2 do redis.call('HSET', books, ARGV[i], ARGV[i + 1]) end
+local less = ARGV[2] .. epoch .. ':less'
+local last, since = redis.call('HGETALL', books), redis.call('HGETALL', less)
+local before, less_since = {}, {}
+for i = 1, #last, 2 do before[last[i]] = last[i + 1] end
+for i = 1, #since, 2 do less_since[since[i]] = tonumber(since[i + 1]) end
+redis.call('DEL', books, less)
+for i = 6, #ARGV, 2 do
+  local account, spent = ARGV[i], ARGV[i + 1]
+  if before[account] and tonumber(spent) < tonumber(before[account]) then
+    local began = math.min(less_since[account] or now, now)
+    if now < began + tonumber(ARGV[5]) then
+      redis.call('HSET', less, account, string.format('%.0f', began))
+      spent = before[account]
+    end
+  end
+  redis.call('HSET', books, account, spent)
+end
+redis.call('PEXPIRE', less, KEEP)
 redis.call('HSET', meta, 'read', ARGV[3], 'windows', ARGV[4])
 return {'ok'}
 """
