@@ -1,6 +1,7 @@
 """`breakeven reconcile`: the books beside a provider's own usage or cost export, day by day and model by model."""
 
 import asyncio
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -17,6 +18,10 @@ from gateway.reports.reconcile_views import ReconciliationView
 from gateway.reports.reconciliation import Why
 from gateway.storage.sql.adjustments import SqlAdjustments
 
+DAY = ["%Y-%m-%d"]
+SINCE = typer.Option("--since", "--from", formats=DAY, help="The first UTC day; the export's when left out.")
+UNTIL = typer.Option("--until", "--to", formats=DAY, help="The day after the last; the export's when left out.")
+
 
 def command(
     file: Annotated[Path, typer.Argument(help="A usage or cost export of OpenAI or Anthropic: JSON or CSV.")],
@@ -24,6 +29,8 @@ def command(
     book: Annotated[
         str | None, typer.Option("--book", help="Book the differences as corrections under this invoice number.")
     ] = None,
+    since: Annotated[datetime | None, SINCE] = None,
+    until: Annotated[datetime | None, UNTIL] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Ours, theirs, the difference and its likely reason. A month should agree within half a per cent."""
@@ -32,7 +39,8 @@ def command(
     except (OSError, UnicodeDecodeError) as error:
         said = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise ConfigurationError(f"cannot be read: {said}", file=str(file)) from error
-    view, booked = asyncio.run(_reconcile(provider, export, book))
+    days = (since and since.date(), until and until.date())
+    view, booked = asyncio.run(_reconcile(provider, export, days, book))
     if as_json:
         print(view.model_dump_json(indent=2))
     else:
@@ -62,9 +70,11 @@ def said_of(booked: Booked, book: str) -> str:
     return " ".join(said)
 
 
-async def _reconcile(provider: str, export: str, book: str | None) -> tuple[ReconciliationView, Booked]:
+async def _reconcile(
+    provider: str, export: str, days: tuple[date | None, date | None], book: str | None
+) -> tuple[ReconciliationView, Booked]:
     async with open_state() as state:
-        compared = await (await state.report_services()).reconciliations.compare(provider, export)
+        compared = await (await state.report_services()).reconciliations.compare(provider, export, *days)
         view = view_of(compared)
         if book is None:
             return view, Booked(0, 0, 0)

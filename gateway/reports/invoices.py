@@ -7,7 +7,8 @@
 | Anthropic cost report and console CSV | `amount` in cents beside `cost_type`; column `cost_usd` |
 | Anthropic usage report and console CSV | `uncached_input_tokens`; column `usage_input_tokens_no_cache` |
 
-A cost export has dollars and no tokens, a usage export tokens and no dollars: what is not there is None, never zero.
+A cost export has dollars and no tokens, a usage export tokens and no dollars: what is not there is None, never zero. Calls of a
+provider's own tools have lines that name the tool and no model.
 """
 
 import csv
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, Literal
 
 from gateway.money import PICO_PER_USD
 
@@ -29,6 +30,14 @@ GROUPED = (
 )
 """Both APIs add all models up where they are not asked to tell them apart."""
 Row = Mapping[str, Any]
+Tool = Literal["web_searches", "file_searches", "other_tool_calls"]
+"""As the books count them."""
+TOOLS: Mapping[str, Tool] = {
+    "web-search": "web_searches",
+    "file-search-tool": "file_searches",
+    "code-interpreter": "other_tool_calls",
+}
+"""How their names begin, spelt as model_key does; `file search storage` is no call."""
 
 
 class UnknownExport(ValueError):
@@ -37,7 +46,8 @@ class UnknownExport(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """One provider's model on one UTC day. `model` is the provider's name for it; empty where it names none."""
+    """One provider's model on one UTC day. `model` is the provider's name for it; empty where it names none. A line of
+    calls of its own tools has their name there, and `tool` says what the books count them as."""
 
     day: date
     model: str
@@ -46,33 +56,45 @@ class Charged:
     input_tokens: int | None = None
     cached_input_tokens: int | None = None
     output_tokens: int | None = None
+    tool: Tool | None = None
 
 
-def parse_export(text: str) -> list[Charged]:
-    """By day and model, in that order. Raises UnknownExport."""
+@dataclass(frozen=True, slots=True)
+class Export:
+    """Its lines by day and model, in that order, and the days that it is of; those at its ends may have no line."""
+
+    days: tuple[date, ...]
+    lines: tuple[Charged, ...]
+
+
+def parse_export(text: str) -> Export:
+    """Raises UnknownExport."""
     stripped = text.lstrip("\ufeff \r\n\t")
     try:
-        lines = list(_read_json(stripped) if stripped.startswith(("{", "[")) else _read_csv(stripped))
+        read = list(_read_json(stripped) if stripped.startswith(("{", "[")) else _read_csv(stripped))
     except (KeyError, TypeError, ValueError, InvalidOperation, AttributeError, csv.Error, RecursionError) as error:
         if isinstance(error, UnknownExport):
             raise
         raise UnknownExport(f"a line cannot be read: {type(error).__name__} {error}") from error
-    if lines and not any(line.model for line in lines):  # beside it, each of our models would look unbilled
+    lines = [line for _, line in read if line is not None]
+    # Beside such an export, each of our models would look unbilled.
+    if lines and not any(line.model and line.tool is None for line in lines):
         raise UnknownExport(f"no line of it names a model; {GROUPED}")
-    return _added_up(lines)
+    return Export(tuple(sorted({day for day, _ in read})), _added_up(lines))
 
 
-def _read_json(text: str) -> Iterator[Charged]:
-    """One page of an API, or a list of pages as they came."""
+def _read_json(text: str) -> Iterator[tuple[date, Charged | None]]:
+    """One page of an API, or a list of pages as they came; an empty bucket is a day without a line."""
     try:
         document: Any = json.loads(text, parse_float=Decimal)
     except json.JSONDecodeError as error:
         raise UnknownExport(f"it is not valid JSON: {error}") from error
     for page in document if isinstance(document, list) else [document]:
         for bucket in page["data"]:
-            start: Any = bucket.get("start_time", bucket.get("starting_at"))
+            day = _day(bucket.get("start_time", bucket.get("starting_at")))
+            yield day, None
             for result in bucket["results"]:
-                yield _json_reader(result)(_day(start), result)
+                yield day, _json_reader(result)(day, result)
 
 
 def _json_reader(result: Row) -> Callable[[date, Row], Charged]:
@@ -87,14 +109,14 @@ def _json_reader(result: Row) -> Callable[[date, Row], Charged]:
     raise UnknownExport(f"no known export has results with the fields {', '.join(sorted(result)[:12])}")
 
 
-def _read_csv(text: str) -> Iterator[Charged]:
+def _read_csv(text: str) -> Iterator[tuple[date, Charged | None]]:
     rows = csv.DictReader(io.StringIO(text))
     columns = set(rows.fieldnames or ())
     for needed, read in CSV_READERS.items():
         if needed <= columns:
             for row in rows:
-                if (found := read(row)) is not None:
-                    yield found
+                day = _csv_day(row)
+                yield day, read(day, row)
             return
     raise UnknownExport(f"no known export has the columns {', '.join(sorted(columns)[:12]) or '(none)'}")
 
@@ -102,7 +124,7 @@ def _read_csv(text: str) -> Iterator[Charged]:
 def _openai_cost(day: date, result: Row) -> Charged:
     amount = result["amount"]
     _require_dollars(amount["currency"])
-    return Charged(day, _line_item_model(result.get("line_item")), _pico(amount["value"], PICO_PER_USD))
+    return _cost(day, _line_item_model(result.get("line_item")), _pico(amount["value"], PICO_PER_USD))
 
 
 def _openai_usage(day: date, result: Row) -> Charged:
@@ -120,9 +142,9 @@ def _openai_usage(day: date, result: Row) -> Charged:
 
 
 def _anthropic_cost(day: date, result: Row) -> Charged:
-    """`amount` is in cents; what is not of a model (searches, code execution) has no name."""
+    """`amount` is in cents; what is not of a model (searches, code execution) has a type alone."""
     _require_dollars(result["currency"])
-    return Charged(day, result.get("model") or "", _pico(result["amount"], PICO_PER_CENT))
+    return _cost(day, _anthropic_name(result), _pico(result["amount"], PICO_PER_CENT))
 
 
 def _anthropic_usage(day: date, result: Row) -> Charged:
@@ -139,27 +161,27 @@ def _anthropic_usage(day: date, result: Row) -> Charged:
     )
 
 
-def _openai_cost_row(row: Row) -> Charged | None:
+def _openai_cost_row(day: date, row: Row) -> Charged | None:
     if not row["amount_value"]:
         return None  # an empty day
     _require_dollars(row["amount_currency"])
-    return Charged(_csv_day(row), _line_item_model(row["line_item"]), _pico(row["amount_value"], PICO_PER_USD))
+    return _cost(day, _line_item_model(row["line_item"]), _pico(row["amount_value"], PICO_PER_USD))
 
 
-def _openai_usage_row(row: Row) -> Charged | None:
-    return _openai_usage(_csv_day(row), row) if row["num_model_requests"] else None
+def _openai_usage_row(day: date, row: Row) -> Charged | None:
+    return _openai_usage(day, row) if row["num_model_requests"] else None
 
 
-def _anthropic_cost_row(row: Row) -> Charged:
+def _anthropic_cost_row(day: date, row: Row) -> Charged:
     """It names models as people do, `Claude Sonnet 4.5`."""
-    return Charged(_day(row["usage_date_utc"]), row["model"], _pico(row["cost_usd"] or "0", PICO_PER_USD))
+    return _cost(day, _anthropic_name(row), _pico(row["cost_usd"] or "0", PICO_PER_USD))
 
 
-def _anthropic_usage_row(row: Row) -> Charged:
+def _anthropic_usage_row(day: date, row: Row) -> Charged:
     read = int(row["usage_input_tokens_cache_read"] or 0)
     written = sum(int(row.get(f"usage_input_tokens_cache_write_{ttl}") or 0) for ttl in ("5m", "1h"))
     return Charged(
-        _day(row["usage_date_utc"]),
+        day,
         row["model_version"],
         input_tokens=int(row["usage_input_tokens_no_cache"] or 0) + written + read,
         cached_input_tokens=read,
@@ -167,7 +189,7 @@ def _anthropic_usage_row(row: Row) -> Charged:
     )
 
 
-CSV_READERS: dict[frozenset[str], Callable[[Row], Charged | None]] = {
+CSV_READERS: dict[frozenset[str], Callable[[date, Row], Charged | None]] = {
     frozenset({"amount_value", "amount_currency", "line_item"}): _openai_cost_row,
     frozenset({"num_model_requests", "input_tokens", "model"}): _openai_usage_row,
     frozenset({"usage_date_utc", "cost_usd", "model"}): _anthropic_cost_row,
@@ -186,6 +208,16 @@ def _line_item_model(line_item: str | None) -> str:
     return (line_item or "").partition(",")[0].strip()
 
 
+def _anthropic_name(row: Row) -> str:
+    kind = row.get("cost_type") or ""
+    return row.get("model") or ("" if kind.startswith("token") else kind)
+
+
+def _cost(day: date, name: str, pico_usd: int) -> Charged:
+    tool: Tool | None = next((TOOLS[start] for start in TOOLS if model_key(name).startswith(start)), None)
+    return Charged(day, name, pico_usd, tool=tool)
+
+
 def _require_dollars(currency: str) -> None:
     if currency.lower() != "usd":
         raise UnknownExport(f"amounts are in {currency!r}; only USD can be compared with the books")
@@ -197,7 +229,7 @@ def _pico(amount: Any, unit: int) -> int:
 
 
 def _csv_day(row: Row) -> date:
-    return _day(row.get("start_time_iso") or int(row["start_time"]))
+    return _day(row.get("usage_date_utc") or row.get("start_time_iso") or int(row["start_time"]))
 
 
 def _day(start: Any) -> date:
@@ -207,12 +239,12 @@ def _day(start: Any) -> date:
     return (moment.astimezone(UTC) if moment.tzinfo else moment).date()
 
 
-def _added_up(lines: Sequence[Charged]) -> list[Charged]:
+def _added_up(lines: Sequence[Charged]) -> tuple[Charged, ...]:
     sums: dict[tuple[date, str], Charged] = {}
     for line in lines:
         key = (line.day, model_key(line.model))
         sums[key] = line if key not in sums else _plus(sums[key], line)
-    return [replace(sums[key], model=key[1]) for key in sorted(sums)]
+    return tuple(replace(sums[key], model=key[1]) for key in sorted(sums))
 
 
 def _plus(one: Charged, other: Charged) -> Charged:

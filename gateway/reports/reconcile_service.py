@@ -29,6 +29,8 @@ class Compared:
     """One export beside the books; `names` are the spellings of each model in the books."""
 
     provider: str
+    first_day: date
+    last_day: date
     rows: tuple[Reconciled, ...]
     names: dict[str, tuple[str, ...]]
 
@@ -40,22 +42,27 @@ class ReconcileService:
         self._store = store
 
     async def reconcile(self, body: ReconcileBody) -> ReconciliationView:
-        return view_of(await self.compare(body.provider, body.export))
+        return view_of(await self.compare(body.provider, body.export, body.since, body.until))
 
-    async def compare(self, provider: str, export: str) -> Compared:
-        """Raises InvalidRequest, in a sentence."""
+    async def compare(
+        self, provider: str, export: str, since: date | None = None, until: date | None = None
+    ) -> Compared:
+        """Of the days from `since` on and before `until`, by default those that the export is of. Raises
+        InvalidRequest, in a sentence."""
         try:
             theirs = await asyncio.to_thread(parse_export, export)
         except UnknownExport as error:
             raise InvalidRequest(f"This export cannot be read: {error}.", param="export") from error
-        if not theirs:
+        if not theirs.lines:
             raise InvalidRequest("The export has no day with usage or costs.", param="export")
-        days = [line.day for line in theirs]
-        since, until = start_of_day_us(min(days)), start_of_day_us(max(days) + timedelta(days=1))
-        query = SumsQuery(since, until, ("day", "upstream_model"), {"provider": provider, "is_simulated": "false"})
-        sums = await self._store.sums(query)
-        ours, names = _ours(sums)
-        return Compared(provider, tuple(reconcile(ours, theirs)), names)
+        first, end = since or theirs.days[0], until or theirs.days[-1] + timedelta(days=1)
+        lines = [line for line in theirs.lines if first <= line.day < end]
+        if not lines:  # each of our models would look unbilled
+            raise InvalidRequest("No line of the export is of the days from `since` to `until`.", param="since")
+        period = (start_of_day_us(first), start_of_day_us(end))
+        query = SumsQuery(*period, ("day", "upstream_model"), {"provider": provider, "is_simulated": "false"})
+        ours, names = _ours(await self._store.sums(query))
+        return Compared(provider, first, end - timedelta(days=1), tuple(reconcile(ours, lines)), names)
 
 
 def unbookable(compared: Compared) -> int:
@@ -93,8 +100,8 @@ def view_of(compared: Compared) -> ReconciliationView:
     difference = None if theirs is None else theirs - ours
     return ReconciliationView(
         provider=compared.provider,
-        first_day=min(row.ours.day for row in rows),
-        last_day=max(row.ours.day for row in rows),
+        first_day=compared.first_day,
+        last_day=compared.last_day,
         our_usd=format_usd(ours),
         their_usd=_usd(theirs),
         difference_usd=_usd(difference),
@@ -131,6 +138,9 @@ def _day(day: date, model: str, rows: Sequence[Sums]) -> Ours:
         upper_pico_usd=sum(row.upper_pico_usd for row in rows) + corrections if is_bounded else None,
         unpriced_requests=sum(row.unpriced_requests for row in rows),
         estimated_requests=sum(row.estimated_requests for row in rows),
+        web_searches=sum(row.web_searches for row in rows),
+        file_searches=sum(row.file_searches for row in rows),
+        other_tool_calls=sum(row.other_tool_calls for row in rows),
     )
 
 

@@ -11,13 +11,16 @@ MOST_CHARACTERS = 30_000_000
 class ReconcileBody(BaseModel):
     """`export` is the file's text: a usage or cost export of OpenAI or Anthropic, JSON or CSV.
 
-    `provider` is the name that the books have for whoever sent it.
+    `provider` is the name that the books have for whoever sent it. The days from `since` on and before `until` are
+    compared, by default those that the export is of.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     provider: str = Field(min_length=1, max_length=120)
     export: str = Field(max_length=MOST_CHARACTERS)
+    since: date | None = None
+    until: date | None = None
 
 
 class ReconciledRow(BaseModel):

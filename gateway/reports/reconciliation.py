@@ -1,11 +1,12 @@
 """Our books beside a provider's: what differs per day and model, and why it probably does. Pure."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from enum import StrEnum
 
 from gateway.reports.invoices import Charged
+from gateway.reports.tables import apportion
 
 TOLERANCE = 0.005
 """A month should agree within half a per cent."""
@@ -42,6 +43,9 @@ class Ours:
     upper_pico_usd: int | None = 0
     unpriced_requests: int = 0
     estimated_requests: int = 0
+    web_searches: int = 0
+    file_searches: int = 0
+    other_tool_calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class Reconciled:
 def reconcile(ours: Sequence[Ours], theirs: Sequence[Charged]) -> list[Reconciled]:
     """Every day and model that either side has, in order. Names must be spelt alike already (see model_key)."""
     own = {(row.day, row.model): row for row in ours}
-    other = {(row.day, row.model): row for row in theirs}
+    other = _with_fees(ours, theirs)
     has_dollars = any(row.cost_pico_usd is not None for row in theirs)
     rows: list[Reconciled] = []
     for key in sorted(own.keys() | other.keys()):
@@ -65,6 +69,29 @@ def reconcile(ours: Sequence[Ours], theirs: Sequence[Charged]) -> list[Reconcile
         missing = Charged(*key, cost_pico_usd=0 if has_dollars else None)
         rows.append(_compared(mine, other.get(key, missing), is_theirs=key in other, is_ours=key in own))
     return _with_neighbours(rows)
+
+
+def _with_fees(ours: Sequence[Ours], theirs: Sequence[Charged]) -> dict[tuple[date, str], Charged]:
+    """Their lines; what calls of their tools cost is with the models that made them, as it is in our books."""
+    found = {(row.day, row.model): row for row in theirs if row.tool is None}
+    for line in theirs:
+        for charged in () if line.tool is None else _shared(line, ours):
+            key = (charged.day, charged.model)
+            before = found.get(key, replace(charged, cost_pico_usd=0))
+            found[key] = replace(before, cost_pico_usd=(before.cost_pico_usd or 0) + (charged.cost_pico_usd or 0))
+    return found
+
+
+def _shared(line: Charged, ours: Sequence[Ours]) -> Iterator[Charged]:
+    """By the calls that our models made that day, to the pico-dollar; the line itself where none made any."""
+    calls = {row.model: int(getattr(row, line.tool or "")) for row in ours if row.day == line.day}
+    makers = [model for model, count in calls.items() if count]
+    if not makers:
+        yield line
+        return
+    shares = apportion(line.cost_pico_usd or 0, [calls[model] for model in makers])
+    for model, share in zip(makers, shares, strict=True):
+        yield Charged(line.day, model, share)
 
 
 def _compared(ours: Ours, theirs: Charged, *, is_ours: bool, is_theirs: bool) -> Reconciled:

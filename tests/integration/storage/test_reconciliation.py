@@ -1,11 +1,12 @@
 """A provider's export against a real ledger: compared, booked once, and then in agreement, on both databases."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.errors import InvalidRequest
+from gateway.ledger.entry import Cost
 from gateway.reports.reconcile_service import ReconcileService, book_differences, unbookable, view_of
 from gateway.reports.reconcile_views import ReconcileBody
 from gateway.storage.sql.adjustments import SqlAdjustments
@@ -86,3 +87,31 @@ async def test_an_export_of_nothing_is_refused(engine: AsyncEngine) -> None:
     for text in (HEADER, "hello"):
         with pytest.raises(InvalidRequest):
             await service.reconcile(ReconcileBody(provider="openai", export=text))
+
+
+async def test_a_fee_of_searches_is_booked_with_the_model_that_searched(engine: AsyncEngine) -> None:
+    """A bill has a line of its own for it: the model's row was short of as much, and --book took it out of the books."""
+    at = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
+    cost = Cost(0, 0, 0, 50_000_000_000, 30_000_000_000, 0, 80_000_000_000)
+    searched = make_entry(1, intent=make_intent(1, accepted_at_us=at), cost=cost, web_searches=3)
+    await SqlLedger(engine).insert([searched])
+    service = ReconcileService(SqlReports(engine))
+    compared = await service.compare("openai", HEADER + line("0.05") + line("0.032", "web search tool calls"))
+    assert [(row.ours.model, row.difference_pico_usd) for row in compared.rows] == [("gpt-5-4-mini", 2_000_000_000)]
+    assert await book_differences(compared, SqlAdjustments(engine), reference="INV-7", author="ada") == 1
+    [total] = await SqlReports(engine).sums(SumsQuery(at, at + 86_400_000_000))
+    assert total.corrected_cost_pico_usd == 82_000_000_000
+
+
+async def test_days_at_the_ends_of_a_period_are_compared_though_they_have_no_line(engine: AsyncEngine) -> None:
+    noon = datetime(2026, 1, 3, 12, tzinfo=UTC)
+    at = int(noon.timestamp()) * 1_000_000
+    await SqlLedger(engine).insert([make_entry(1, intent=make_intent(1, accepted_at_us=at))])
+    service = ReconcileService(SqlReports(engine))
+    assert len((await service.compare("openai", HEADER + line("1"))).rows) == 1
+    body = ReconcileBody(provider="openai", export=HEADER + line("1"), since=date(2026, 1, 1), until=date(2026, 1, 4))
+    view = await service.reconcile(body)
+    assert (view.first_day, view.last_day) == (date(2026, 1, 1), date(2026, 1, 3))
+    assert [(row.day.day, row.difference_usd) for row in view.rows] == [(1, "1.000000000000"), (3, "-0.000243000000")]
+    with pytest.raises(InvalidRequest, match="No line of the export"):
+        await service.compare("openai", HEADER + line("1"), date(2026, 2, 1), date(2026, 3, 1))

@@ -123,7 +123,10 @@ CLAUDE = "claude-sonnet-4-5"
             [Charged(DAY, "", 4 * DOLLAR), Charged(DAY, GPT, 312 * DOLLAR // 100)],
         ),
         (json.dumps(OPENAI_USAGE), [Charged(DAY, GPT, None, 5, 1000, 800, 500)]),
-        (json.dumps(ANTHROPIC_COSTS), [Charged(DAY, "", 10 * DOLLAR), Charged(DAY, CLAUDE, 1_237_891_200_000)]),
+        (
+            json.dumps(ANTHROPIC_COSTS),
+            [Charged(DAY, CLAUDE, 1_237_891_200_000), Charged(DAY, "web-search", 10 * DOLLAR, tool="web_searches")],
+        ),
         (json.dumps(ANTHROPIC_USAGE), [Charged(DAY, CLAUDE, None, None, 12_000, 8000, 900)]),
         (OPENAI_COST_CSV, [Charged(DAY, GPT, 3 * DOLLAR // 10)]),
         ("\ufeff" + OPENAI_USAGE_CSV, [Charged(DAY, GPT, None, 5, 1000, 800, 500)]),
@@ -132,7 +135,7 @@ CLAUDE = "claude-sonnet-4-5"
     ],
 )
 def test_every_export_is_read_exactly(export: str, expected: list[Charged]) -> None:
-    assert parse_export(export) == expected
+    assert list(parse_export(export).lines) == expected
 
 
 @pytest.mark.parametrize(
@@ -220,7 +223,50 @@ def test_usage_that_is_not_counted_in_tokens_has_its_requests_only() -> None:
         "model": "gpt-image-1",
     }
     page = {"data": [{"start_time": START, "results": [result]}]}
-    assert parse_export(json.dumps(page)) == [Charged(DAY, "gpt-image-1", requests=4)]
+    assert parse_export(json.dumps(page)).lines == (Charged(DAY, "gpt-image-1", requests=4),)
+
+
+@pytest.mark.parametrize(
+    ("line_item", "tool"),
+    [
+        ("web search tool calls", "web_searches"),
+        ("file search tool calls", "file_searches"),
+        ("code interpreter sessions", "other_tool_calls"),
+        ("file search storage", None),
+        ("gpt-5-search-api, web search", None),
+    ],
+)
+def test_lines_of_tools_are_known_by_how_they_begin(line_item: str, tool: str | None) -> None:
+    export = OPENAI_COST_CSV + f'{START},,2026-11-03T00:00:00+00:00,,0.5,usd,"{line_item}",p\n'
+    assert [line.tool for line in parse_export(export).lines if line.cost_pico_usd == DOLLAR // 2] == [tool]
+
+
+def test_an_export_is_of_its_empty_days_too() -> None:
+    empty = [{"start_time": START + days * 86_400, "results": []} for days in (-1, 1)]
+    page = {"data": [empty[0], *OPENAI_COSTS["data"], empty[1]]}  # type: ignore[misc]
+    assert parse_export(json.dumps(page)).days == (date(2026, 11, 2), DAY, NEXT)
+    rows = OPENAI_COST_CSV + f"{START + 86_400},,2026-11-04T00:00:00+00:00,,,,,\n"
+    assert parse_export(rows).days == (DAY, NEXT)
+    assert parse_export(ANTHROPIC_COST_CSV).days == (DAY,)
+
+
+def test_fees_of_tools_are_compared_at_the_models_that_called_them() -> None:
+    """In proportion to their calls, to the pico-dollar; a line of calls that are not ours stays one of its own."""
+    fee = Charged(DAY, "web-search", 7, tool="web_searches")
+    other = Charged(NEXT, "web-search", 5 * DOLLAR, tool="web_searches")
+    mine = [
+        ours(model="a", web_searches=1),
+        ours(model="b", web_searches=2, cost_pico_usd=4),
+        ours(model="c", file_searches=9),
+    ]
+    rows = reconcile(mine, [theirs(100, model="a"), theirs(100, model="c"), fee, other])
+    assert [(row.ours.model, row.theirs.cost_pico_usd) for row in rows] == [
+        ("a", 100 * DOLLAR + 2),
+        ("b", 5),
+        ("c", 100 * DOLLAR),
+        ("web-search", 5 * DOLLAR),
+    ]
+    assert rows[-1].why is Why.not_ours
 
 
 def test_what_one_side_lacks_is_named() -> None:
