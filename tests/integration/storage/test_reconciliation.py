@@ -90,7 +90,7 @@ async def test_an_export_of_nothing_is_refused(engine: AsyncEngine) -> None:
 
 
 async def test_a_fee_of_searches_is_booked_with_the_model_that_searched(engine: AsyncEngine) -> None:
-    """A bill has a line of its own for it: the model's row was short of as much, and --book took it out of the books."""
+    """A bill has a line of its own for it: the model's row was short of as much, and --book took it out of them."""
     at = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
     cost = Cost(0, 0, 0, 50_000_000_000, 30_000_000_000, 0, 80_000_000_000)
     searched = make_entry(1, intent=make_intent(1, accepted_at_us=at), cost=cost, web_searches=3)
