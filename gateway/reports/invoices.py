@@ -7,8 +7,8 @@
 | Anthropic cost report and console CSV | `amount` in cents beside `cost_type`; column `cost_usd` |
 | Anthropic usage report and console CSV | `uncached_input_tokens`; column `usage_input_tokens_no_cache` |
 
-A cost export has dollars and no tokens, a usage export tokens and no dollars: what is not there is None, never zero. Calls
-of a provider's own tools have lines that name the tool and no model.
+A cost export has dollars and no tokens, a usage export tokens and no dollars: what is not there is None, never zero.
+Calls of a provider's own tools have lines that name the tool and no model.
 """
 
 import csv
