@@ -78,6 +78,13 @@ class BudgetList(BaseModel):
     budgets: list[BudgetRow]
 
 
+class RemovedBudget(BaseModel):
+    """Whose there is no more."""
+
+    scope: BudgetScope
+    name: str
+
+
 class KeyBudgetRow(BaseModel):
     """A key's own budget and what its present window (UTC) counts of it: at the end of it the key is refused. A request
     that a process left behind when it died counts as the most that it may have cost."""
@@ -105,13 +112,10 @@ def build_budgets_router(budgets: BudgetsService, now_us: Callable[[], int], key
     """The paths below `/budgets`."""
     router = APIRouter(prefix="/budgets", tags=["admin: budgets"])
 
-    async def every(of_team: str | None = None) -> BudgetList:
-        return BudgetList(budgets=[_row(one) for one in await budgets.standings(of_team)])
-
     @router.get("", openapi_extra=needs("reports.read", or_lead=True))
     async def list_budgets(only_team: OnlyTeam) -> BudgetList:  # pyright: ignore[reportUnusedFunction]
         """Every monthly budget, what is spent of it and where the month is heading (UTC)."""
-        return await every(only_team)
+        return BudgetList(budgets=[_row(one) for one in await budgets.standings(only_team)])
 
     @router.get("/keys", openapi_extra=needs("keys.read", or_lead=True))
     async def list_key_budgets(  # pyright: ignore[reportUnusedFunction]
@@ -123,21 +127,21 @@ def build_budgets_router(budgets: BudgetsService, now_us: Callable[[], int], key
         return KeyBudgetList(keys=[_key_row(one) for one in found[:limit]], with_budget=len(found))
 
     @router.put("", openapi_extra=needs("budgets.write"))
-    async def set_budget(new: NewBudget, caller: Caller) -> BudgetList:  # pyright: ignore[reportUnusedFunction]
+    async def set_budget(new: NewBudget, caller: Caller) -> BudgetRow:  # pyright: ignore[reportUnusedFunction]
         """Make or replace a budget. It warns, or with `stops` refuses with 429 what would pass it, in every worker."""
-        await budgets.set(Budget(new.scope, new.name, parse_usd(new.month_usd), caller.name, now_us(), stops=new.stops))
-        return await every()
+        budget = Budget(new.scope, new.name, parse_usd(new.month_usd), caller.name, now_us(), stops=new.stops)
+        return _row(await budgets.set(budget))
 
     @router.delete("", openapi_extra=needs("budgets.write"))
     async def remove_budget(  # pyright: ignore[reportUnusedFunction]
         caller: Caller, scope: Annotated[BudgetScope, Query()], name: Annotated[str, Query(max_length=64)] = ""
-    ) -> BudgetList:
+    ) -> RemovedBudget:
         """Remove a budget; the audit log keeps that it was there."""
         if (scope == "all") != (name == ""):
             raise InvalidRequest("Give the name of the team or project.", param="name")
         if not await budgets.remove(scope, name, author=caller.name):
             raise NotFound(f"There is no budget for {scope} {name!r}.", code="budget_not_found")
-        return await every()
+        return RemovedBudget(scope=scope, name=name)
 
     return router
 

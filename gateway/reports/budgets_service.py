@@ -64,10 +64,13 @@ class BudgetsService:
         histories = await self._histories(wanted, now_us)
         return [await self._standing(one, histories[one.scope, one.name], now_us) for one in wanted]
 
-    async def set(self, budget: Budget) -> None:
-        """Make or replace the one of its scope and name."""
+    async def set(self, budget: Budget) -> Standing:
+        """Make or replace the one of its scope and name, and say how it stands. The others are not looked at."""
         await self._store.set(budget)
         await self._take_over()
+        now_us = self._now_us()
+        histories = await self._histories([budget], now_us)
+        return await self._standing(budget, histories[budget.scope, budget.name], now_us)
 
     async def remove(self, scope: BudgetScope, name: str, *, author: str) -> bool:
         """False when there is none."""

@@ -14,11 +14,13 @@ BUDGETS = "/admin/v1/budgets"
 async def test_a_budget_is_set_replaced_and_removed() -> None:
     rig = await AdminRig().start()
     rig.ask("finance", "PUT", BUDGETS, scope="team", name="red", month_usd="40")
-    [row] = rig.ask("finance", "PUT", BUDGETS, scope="team", name="red", month_usd="50").json()["budgets"]
+    row = rig.ask("finance", "PUT", BUDGETS, scope="team", name="red", month_usd="50").json()
     assert (row["month_usd"], row["spent_usd"], row["spent_share"]) == ("50.000000000000", "25.000000000000", 0.5)
     assert (row["set_by"], row["outlook"]) == ("finance", None)
     assert rig.ask("viewer", "GET", BUDGETS).json()["budgets"] == [row]
-    assert rig.ask("finance", "DELETE", f"{BUDGETS}?scope=team&name=red").json()["budgets"] == []
+    removed = rig.ask("finance", "DELETE", f"{BUDGETS}?scope=team&name=red").json()
+    assert removed == {"scope": "team", "name": "red"}
+    assert rig.ask("viewer", "GET", BUDGETS).json()["budgets"] == []
     assert rig.ask("finance", "DELETE", f"{BUDGETS}?scope=team&name=red").status_code == 404
 
 

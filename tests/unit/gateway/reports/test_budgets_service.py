@@ -43,6 +43,10 @@ class TenDollarsADay(NoSums):
         return us(FIRST_HOUR), us(NOW)
 
 
+def nothing_ahead(history: DailyHistory, budget: int, today: date) -> BudgetBurn | None:
+    return None
+
+
 async def test_spent_includes_today_and_the_outlook_rests_on_complete_days() -> None:
     store, reports = MemoryBudgets(), TenDollarsADay()
     seen: list[tuple[DailyHistory, int, date]] = []
@@ -101,15 +105,24 @@ async def test_every_change_is_taken_over_and_only_a_change() -> None:
     async def take_over() -> None:
         taken.append(list(await store.budgets()))
 
-    def nothing_ahead(history: DailyHistory, budget: int, today: date) -> BudgetBurn | None:
-        return None
-
     service = BudgetsService(store, TenDollarsADay(), nothing_ahead, take_over, now_us=lambda: us(NOW))
     budget = Budget("team", "red", 200 * USD, "ada", 1, stops=True)
     await service.set(budget)
     assert not await service.remove("team", "blue", author="ada")
     assert await service.remove("team", "red", author="ada")
     assert taken == [[budget], []]
+
+
+async def test_who_sets_a_budget_hears_how_it_stands_without_a_look_at_thousands_of_others() -> None:
+    store, reports = MemoryBudgets(), TenDollarsADay()
+    await store.set(Budget("team", "blue", 100 * USD, "ada", 1))
+
+    async def take_over() -> None: ...
+
+    service = BudgetsService(store, reports, nothing_ahead, take_over, now_us=lambda: us(NOW))
+    standing = await service.set(Budget("team", "red", 200 * USD, "ada", 1))
+    assert (standing.budget.name, standing.spent_pico_usd) == ("red", 110 * USD)
+    assert {query.filters["team"] for query in reports.asked} == {"red"}
 
 
 def test_a_steady_spend_meets_the_budget_when_it_should() -> None:
