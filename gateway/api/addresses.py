@@ -27,6 +27,7 @@ ELSEWHERE = {
     "/v1/images": "images are not drawn here; ask the provider for them",
     "/v1/moderations": "moderation is not offered here; ask the provider for it",
     "/v1/realtime": "live sessions are not offered here; ask the provider for them",
+    "/v1/live": "live sessions are not offered here; ask the provider for them",
     "/v1/videos": "films are not made here; ask the provider for them",
     "/v1/rerank": "documents are not ranked here; ask the provider for it",
     "/v1/fine_tuning": "models are not trained here; ask the provider for it",

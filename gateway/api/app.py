@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 POSTED = ENDPOINTS.keys() | MESSAGES.keys()
 KNOWN = POSTED | {"/v1/models"}
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+SEND_A_POST = "Send a POST; see /docs."
+NO_SOCKETS = "WebSockets are not answered here: send a POST, with `stream: true` for events as they come."
 
 
 class Root:
@@ -137,7 +139,10 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if isinstance(refusal := error.__cause__, BreakevenError):  # of a body, on its way in: FastAPI hides why
         return await _our_error(request, refusal)
     if error.status_code == HTTPStatus.NOT_FOUND and request.url.path in POSTED:
-        error = HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, "Send a POST; see /docs.", {"allow": "POST"})
+        is_socket = request.headers.get("upgrade", "").lower() == "websocket"
+        error = HTTPException(
+            HTTPStatus.METHOD_NOT_ALLOWED, NO_SOCKETS if is_socket else SEND_A_POST, {"allow": "POST"}
+        )
     path = request.url.path
     if error.status_code == HTTPStatus.NOT_FOUND or is_elsewhere(path):
         nothing = NotFound(f"There is nothing at {path}; {advice(path, KNOWN)}.", code="not_found")

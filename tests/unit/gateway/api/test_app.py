@@ -16,6 +16,13 @@ def test_a_model_endpoint_opened_in_a_browser_says_that_it_wants_a_post(path: st
     assert answer.json()["error"]["message"] == "Send a POST; see /docs."
 
 
+def test_who_wants_a_websocket_is_told_that_there_is_none() -> None:
+    """OpenAI's clients open one for `responses.connect`."""
+    answer = TestClient(build_fastapi()).get("/v1/responses", headers={"upgrade": "WebSocket"})
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert answer.json()["error"]["message"].startswith("WebSockets are not answered here: send a POST")
+
+
 def test_a_wrong_method_is_told_of_all_that_are_served_at_its_address() -> None:
     app, router = build_fastapi(), APIRouter(prefix="/admin/v1")
 
