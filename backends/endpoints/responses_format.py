@@ -47,7 +47,8 @@ def chat_body_from_responses(body: bytes, *, thoughts: tuple[str, ...] = (), tak
     for name in KEPT_ELSEWHERE:
         if fields.get(name):
             why = (
-                "is kept at a provider; send what it stands for, or ask a model whose provider offers the Responses API"
+                "nothing is kept for this model; have your client send it whole (store: false), or ask a model whose "
+                "provider offers the Responses API"
             )
             raise untranslatable(name, why)
     if fields.get("moderation"):
