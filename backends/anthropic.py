@@ -17,6 +17,7 @@ from backends.formats.chat_view import parse_chat
 from backends.formats.json_objects import decode_object
 from backends.formats.json_splice import NotAnObject, find_members, splice
 from backends.formats.past_thinking import UNSIGNED_MARK, without_unsigned
+from backends.formats.sampling import CLAUDE_SAMPLING, is_older_claude
 from backends.formats.usage_wire import MalformedUsage, token_count
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
 from backends.protocol import VENDOR_HEADERS, BackendHealth, Call, Chunk, Operation, Reply
@@ -78,7 +79,12 @@ class AnthropicBackend(HttpBackend):
     def _native(self, call: Call) -> Exchange:
         try:
             members = find_members(call.body)
-            edits: dict[str, bytes | None] = {"model": msgspec.json.encode(call.upstream_model)}
+            model = msgspec.json.encode(call.upstream_model)
+            edits: dict[str, bytes | None] = {"model": model}
+            named = members.get("model")
+            was_named = named is not None and call.body[named.start : named.end] == model
+            if not was_named and not is_older_claude(call.upstream_model):
+                edits |= dict.fromkeys(CLAUDE_SAMPLING & members.keys())
             if messages := members.get("messages"):
                 came = call.body[messages.start : messages.end]
                 signed = without_unsigned(came) if UNSIGNED_MARK in came else came

@@ -23,7 +23,8 @@ class Dialect:
     conversation in which an answer lacks one. `call_id` is what it takes for a tool call's id, None where it takes any.
     `takes_developer`: it knows the role `developer`; others are told `system`, which OpenAI takes for the same.
     `efforts` maps a `reasoning_effort` that it refuses to the nearest that it takes; `refuses_effort`: it refuses any
-    where the model does not think.
+    where the model does not think. `models_think`: its models are OpenAI's, and refuse while they think what
+    formats/sampling.py says.
     """
 
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -40,6 +41,7 @@ class Dialect:
     takes_developer: bool = False
     efforts: Mapping[str, str] = field(default_factory=dict[str, str])
     refuses_effort: bool = False
+    models_think: bool = False
 
 
 PLAIN: Final = Dialect()
@@ -60,6 +62,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         refuses_cache_marks=True,
         call_id=for_openai,
         takes_developer=True,
+        models_think=True,
     ),
     "cerebras": Dialect(takes_developer=True, efforts=_FROM_LOW_TO_HIGH),
     "deepseek": Dialect(renames=_OLDER_LIMIT, thoughts=("reasoning_content",), needs_thoughts=True),

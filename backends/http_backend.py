@@ -4,6 +4,7 @@ An adapter adds its paths, its headers, its request body and its readers. Knows 
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,6 +28,13 @@ from backends.model_lists import ModelList, parse_model_list
 from backends.protocol import BackendHealth, Call, Chunk, Reply, Timeouts, trace_of
 
 _SECRET_HEADERS: Final = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
+_NOT_BY_THIS_MODEL: Final = re.compile(
+    rb"(?:support|deprecat|enabled|allowed|available|accept)[^\"]{0,120} (?:with|for|by|on|in) this model\b"
+    rb"|this model (?:does not|doesn't|cannot|can't|only) (?:support|accept|allow|take)"
+    rb"|model[^\"]{0,80} (?:does not|doesn't) support|does not support (?:tools|thinking)\b",
+    re.IGNORECASE,
+)
+"""How providers refuse what others of their models take: Anthropic, OpenAI, Groq, xAI, vLLM, Ollama."""
 _HEALTH_TIMEOUTS = Timeouts(connect_seconds=2.0, first_byte_seconds=5.0, idle_seconds=2.0)
 _LIST_TIMEOUTS = Timeouts(first_byte_seconds=20.0, idle_seconds=10.0)
 
@@ -178,9 +186,11 @@ class _Sent(msgspec.Struct, frozen=True):
 
 
 def _where_another_may_do(error: UpstreamRejected, body: bytes, model: str) -> UpstreamRejected:
-    """The error itself, unless it is no fault of the request's content. What a server's router says helps no caller."""
+    """The error itself, unless another model or server may answer. What a server's router says helps no caller."""
     if _is_unknown_model(error.status or 0, body, model):
         message = f"{error.message}: it does not know the model"
+    elif error.status in (400, 422) and _NOT_BY_THIS_MODEL.search(body):
+        message = f"{error.message}: the model does not take what was asked"
     elif has_nothing_there(error.status or 0, body):
         message = (
             f"{error.message}: it has nothing at the address that was called. Either it does not offer this endpoint, "

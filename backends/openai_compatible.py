@@ -1,6 +1,7 @@
 """Adapter for everything that speaks OpenAI's wire format: OpenAI, our engine, vLLM, SGLang, Ollama, DeepSeek, ..."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
@@ -77,6 +78,7 @@ class OpenAICompatibleBackend(HttpBackend):
         self.provider = provider or name
         self._urls = {operation: join_url(base_url, path) for operation, path in paths.items()}
         self._dialect = dialect
+        self._native = replace(PLAIN, models_think=dialect.models_think)
         self._health_from: HealthSource = health_from
         self._max_running = max_running
 
@@ -89,7 +91,7 @@ class OpenAICompatibleBackend(HttpBackend):
         is_native = call.operation == "responses"
         if is_native and _is_in_background(call.body):
             raise in_background()
-        body = build_body(call, PLAIN if is_native else self._dialect)
+        body = build_body(call, self._native if is_native else self._dialect)
         if (names := call.response_names) is not None:
             body = as_asked(body, names, backend=self.name)
         exchange = Exchange(

@@ -17,6 +17,7 @@ from backends.formats.call_ids import for_anthropic
 from backends.formats.chat_fields import Tool, invalid, untranslatable
 from backends.formats.chat_view import ChatView, Media, Part, Text, ToolCall, ToolResult
 from backends.formats.json_objects import Fields, number, text_of
+from backends.formats.sampling import is_older_claude
 from backends.formats.schema_subset import OpenObject
 from backends.protocol import Call
 
@@ -39,6 +40,7 @@ _JSON_ONLY: Final = "Answer with one JSON object and nothing else."
 def build_messages_body(view: ChatView, call: Call) -> bytes:
     """The request in Anthropic's words. Raises UpstreamRejected where it cannot be said."""
     messages = _messages(view)
+    is_older = is_older_claude(call.upstream_model)
     if not all(sequence.strip() for sequence in view.stop):
         raise untranslatable("stop", "this model cannot end at white space alone; leave that sequence out")
     body: Fields = {
@@ -58,13 +60,13 @@ def build_messages_body(view: ChatView, call: Call) -> bytes:
         "metadata": {"user_id": user} if (user := _user(view.fields)) else None,
         "service_tier": _SERVICE_TIERS.get(text_of(view.fields, "service_tier") or ""),
         "cache_control": view.fields.get("cache_control"),
-        "thinking": _thinking(view.fields.get("thinking"), messages[-1]),
+        "thinking": _thinking(view.fields.get("thinking"), messages[-1], takes_budgets=is_older),
         "stream": call.is_stream,
     }
     body |= {name: value for name, value in optional.items() if value}
     if call.cache_marks:
         mark_prompt(body, call.cache_marks, fixed_system=_fixed_system(view, len(system)))
-    return msgspec.json.encode(body | _sampling(view))
+    return msgspec.json.encode(body | (_sampling(view) if is_older else {}))
 
 
 def _fixed_system(view: ChatView, blocks: int) -> int:
@@ -79,20 +81,23 @@ def _user(fields: Fields) -> str | None:
     return text_of(fields, "safety_identifier") or text_of(fields, "user")
 
 
-def _thinking(asked: object, last: Fields) -> object:
+def _thinking(asked: object, last: Fields, *, takes_budgets: bool) -> object:
     """Where it is Anthropic's own: others' `enabled` says no budget, without which Anthropic refuses it. With one it
-    wants a tool's result to follow what was thought before the call, and no chat has that with its signature."""
+    wants a tool's result to follow what was thought before the call, and no chat has that with its signature. Newer
+    models set their budget themselves."""
     if not isinstance(asked, dict):
         return None
     fields = cast(Fields, asked)
+    if not takes_budgets and fields.get("type") == "enabled":
+        return {name: value for name, value in fields.items() if name != "budget_tokens"} | {"type": "adaptive"}
     is_amid_calls = any(block["type"] == "tool_result" for block in cast(list[Fields], last["content"]))
     has_budget = fields.get("type") == "enabled" and "budget_tokens" in fields and not is_amid_calls
     return fields if has_budget or fields.get("type") in ("adaptive", "disabled", "between_tools") else None
 
 
 def _sampling(view: ChatView) -> Fields:
-    """Anthropic's temperature ends at 1, OpenAI's at 2. Its newer models take only one of the two, so where both are
-    given, one that changes nothing is left out."""
+    """Anthropic's temperature ends at 1, OpenAI's at 2. Since Claude 4.5 its models take only one of the two, so where
+    both are given, one that changes nothing is left out."""
     temperature, top_p = number(view.fields, "temperature"), number(view.fields, "top_p")
     said: Fields = {}
     if temperature is not None and not (temperature == 1 and top_p is not None):

@@ -15,6 +15,7 @@ from backends.formats.call_ids import with_call_ids
 from backends.formats.json_splice import Member, NotAnObject, find_members, splice
 from backends.formats.openai import error_body
 from backends.formats.past_thinking import OUR_MARKS, with_every_thought, without_our_reasoning
+from backends.formats.sampling import OPENAI_SAMPLING, effort_for_functions, thinks
 from backends.protocol import Call
 
 _OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
@@ -50,6 +51,7 @@ _ASKED_FOR_USAGE: Final = (b'{"include_usage":true}', b'{"include_usage": true}'
 _DEVELOPER: Final = b'"developer"'
 _SYSTEM: Final = msgspec.Raw(b'"system"')
 _MARK: Final = b'"cache_control"'
+_FUNCTION: Final = b'"function"'
 _MARKS: Final = frozenset({"cache_control"})
 _HAS_USAGE_CHUNK: Final = frozenset({"chat.completions", "completions"})
 
@@ -83,6 +85,8 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
             asked = call.body[effort.start : effort.end].strip(b'"').decode("utf-8", "replace")
             if (told := dialect.efforts.get(asked)) is not None:
                 edits["reasoning_effort"] = b'"%b"' % told.encode()
+        if dialect.models_think:
+            edits |= _while_it_thinks(call, members)
         if call.operation == "chat.completions" and (messages := members.get("messages")):
             came = call.body[messages.start : messages.end]
             if (said := _as_told(came, dialect)) != came:
@@ -133,6 +137,32 @@ def _of_the_system(messages: bytes) -> bytes:
     for message in theirs:
         message["role"] = _SYSTEM
     return msgspec.json.encode(found) if theirs else messages
+
+
+def _while_it_thinks(call: Call, members: Mapping[str, Member]) -> dict[str, bytes | None]:
+    """Without what a model of OpenAI's refuses while it thinks, and without thinking where it calls functions in a
+    chat. A response is left as it came where the caller named the model."""
+
+    def said(name: str) -> object:
+        member = members.get(name)
+        try:
+            return None if member is None else msgspec.json.decode(call.body[member.start : member.end])
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):  # its provider's to refuse
+            return None
+
+    if call.operation == "responses":
+        if said("model") == call.upstream_model:
+            return {}
+        reasoning = said("reasoning")
+        effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
+    else:
+        effort = said("reasoning_effort")
+    asked = told = effort if isinstance(effort, str) else None
+    tools = members.get("tools")
+    if call.operation == "chat.completions" and tools and _FUNCTION in call.body[tools.start : tools.end]:
+        told = effort_for_functions(call.upstream_model, asked)
+    refused = OPENAI_SAMPLING & members.keys() if thinks(call.upstream_model, told) else ()
+    return dict.fromkeys(refused) | ({} if told == asked else {"reasoning_effort": msgspec.json.encode(told)})
 
 
 def _without(names: frozenset[str], objects: bytes) -> bytes:

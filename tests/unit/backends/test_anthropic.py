@@ -43,6 +43,25 @@ async def test_a_native_call_is_sent_as_it_came_but_for_the_model() -> None:
     assert json.loads(chunk.payload)["content"] == [{"type": "text", "text": "Hello."}]
 
 
+@pytest.mark.parametrize(
+    ("asked", "model", "told"),
+    [
+        (b"auto", "claude-opus-5-5", b""),
+        (b"claude-opus-5-5", "claude-opus-5-5", b',"temperature":0,"top_k":5'),
+        (b"auto", "claude-sonnet-4-6", b',"temperature":0,"top_k":5'),
+    ],
+)
+async def test_how_tokens_are_drawn_is_not_told_to_a_newer_model_that_the_caller_did_not_name(
+    asked: bytes, model: str, told: bytes
+) -> None:
+    head, tail = b'{"model":"%b","max_tokens":9', b',"messages":[{"role":"user","content":"hi"}]}'
+    body = head % asked + b',"temperature":0,"top_k":5' + tail
+    async with ScriptedProvider(OUTCOME) as provider:
+        await collect(provider, Call("messages", model, body, False, "r-1"))
+        [request] = provider.received
+    assert request.body == head % model.encode() + told + tail
+
+
 async def test_a_native_call_that_another_model_began_gets_ids_that_anthropic_takes() -> None:
     result = b'{"type":"tool_result","tool_use_id":"functions.f:0","content":"1"}'
     body = b'{"model":"auto","max_tokens":9,"messages":[{"role":"user","content":[%b]}]}' % result

@@ -89,6 +89,29 @@ async def test_a_model_that_its_provider_does_not_know_is_asked_of_the_next(
     assert (type(caught.value), caught.value.status, caught.value.body) == (kind, status, body)
 
 
+REFUSALS = [
+    "Unsupported value: 'temperature' does not support 0.7 with this model. Only the default (1) value is supported.",
+    "Unsupported parameter: 'stop' is not supported with this model.",
+    "Function tools with reasoning_effort are not supported by this model in /v1/chat/completions.",
+    "`temperature` is deprecated for this model.",
+    "This model does not support assistant message prefill. The conversation must end with a user message.",
+    r"\"thinking.type.disabled\" is not supported for this model. Use \"thinking.type.adaptive\".",
+    "This model does not support response format `json_schema`.",
+    "Model grok-4 does not support parameter presencePenalty.",
+    "registry.ollama.ai/library/gemma:2b does not support tools",
+    "Function calling is not enabled for this model",
+]
+
+
+@pytest.mark.parametrize("message", REFUSALS)
+async def test_what_this_model_alone_does_not_take_is_asked_of_the_next(message: str) -> None:
+    body = b'{"error":{"message":"%b","type":"invalid_request_error"}}' % message.encode()
+    async with ScriptedProvider(Raw((body,), status=400, headers=JSON)) as provider:
+        with pytest.raises(Untranslatable, match="does not take what was asked") as caught:
+            await collect(make_backend(provider), make_call())
+    assert (caught.value.status, caught.value.body) == (400, body)
+
+
 @pytest.mark.parametrize(("status", "body"), [(404, b"<html>"), (404, b'{"detail":"Not Found"}'), (405, b"")])
 async def test_an_address_with_nothing_there_is_no_fault_of_the_request(status: int, body: bytes) -> None:
     """It was told to the caller as its own mistake, and no other model was tried."""

@@ -13,6 +13,7 @@ from backends.formats.chat_view import parse_chat
 from backends.protocol import Call
 
 Json = dict[str, object]
+OLDER = "claude-sonnet-4-6"
 HI = [{"role": "user", "content": "hi"}]
 HI_SAID = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -20,14 +21,14 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 CLOSED = SCHEMA | {"additionalProperties": False}
 
 
-def translate(body: Json, *, stream: bool = False) -> Json:
+def translate(body: Json, *, stream: bool = False, model: str = OLDER) -> Json:
     raw = json.dumps({"messages": HI} | body).encode()
-    call = Call("chat.completions", "claude-x", raw, stream, "r-1")
+    call = Call("chat.completions", model, raw, stream, "r-1")
     return cast(Json, json.loads(build_messages_body(parse_chat(raw), call)))
 
 
 def test_the_least_body() -> None:
-    assert translate({}) == {"model": "claude-x", "max_tokens": DEFAULT_MAX_TOKENS, "messages": HI_SAID}
+    assert translate({}) == {"model": OLDER, "max_tokens": DEFAULT_MAX_TOKENS, "messages": HI_SAID}
 
 
 TOOL: Json = {"type": "function", "function": {"name": "f", "description": "d", "parameters": SCHEMA, "strict": True}}
@@ -111,7 +112,7 @@ def test_no_budget_is_asked_for_where_anthropic_wants_back_what_it_thought(
 
 @pytest.mark.parametrize(("body", "expected"), FIELDS)
 def test_fields(body: Json, expected: Json) -> None:
-    least = {"model": "claude-x", "max_tokens": DEFAULT_MAX_TOKENS, "messages": HI_SAID}
+    least = {"model": OLDER, "max_tokens": DEFAULT_MAX_TOKENS, "messages": HI_SAID}
     assert translate(body) == least | expected
 
 
@@ -357,7 +358,7 @@ def test_white_space_that_anthropic_refuses_is_left_out() -> None:
         {"role": "assistant", "content": "Sure: \n"},
     ]
     assert translate({"messages": messages}) == {
-        "model": "claude-x",
+        "model": OLDER,
         "max_tokens": DEFAULT_MAX_TOKENS,
         "system": [said("be brief")],
         "messages": [
@@ -393,3 +394,24 @@ def test_a_jpg_is_a_jpeg() -> None:
 def test_an_end_at_white_space_is_for_another_model() -> None:
     with pytest.raises(Untranslatable, match="stop: this model cannot end at white space alone"):
         translate({"stop": ["END", "\n"]})
+
+
+NEWER = "claude-sonnet-5-5"
+
+
+def test_newer_models_are_not_told_how_to_draw_tokens() -> None:
+    """They answer 400 to any of it but a temperature of 1: every chat with `temperature: 0` failed at them."""
+    assert translate({"temperature": 0, "top_p": 0.5}, model=NEWER).keys() == {"model", "max_tokens", "messages"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"type": "enabled", "budget_tokens": 2048}, {"type": "adaptive"}),
+        ({"type": "enabled", "budget_tokens": 2048, "display": "omitted"}, {"type": "adaptive", "display": "omitted"}),
+        ({"type": "adaptive"}, {"type": "adaptive"}),
+        ({"type": "disabled"}, {"type": "disabled"}),
+    ],
+)
+def test_newer_models_set_their_own_budget_for_thinking(asked: Json, told: Json) -> None:
+    assert translate({"thinking": asked}, model=NEWER)["thinking"] == told

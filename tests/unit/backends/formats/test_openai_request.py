@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import cast
 
 import pytest
 
@@ -261,4 +262,43 @@ def test_an_effort_that_a_provider_refuses_is_the_nearest_that_it_takes(provider
 def test_an_effort_that_is_no_text_is_its_providers_to_refuse() -> None:
     for odd in (b"null", b"3", b'"x\xff"', b"{}"):
         body = b'{"model":"up/model-1","reasoning_effort":' + odd + b"}"
-        assert build_body(make_call(body), DIALECTS["groq"]) == body
+        for provider in ("groq", "openai"):
+            assert build_body(make_call(body), DIALECTS[provider]) == body
+
+
+def asked_of(
+    model: str, body: dict[str, object], *, provider: str = "openai", operation: Operation = "chat.completions"
+) -> dict[str, object]:
+    call = Call(operation, model, json.dumps(body).encode(), False, "r-1")
+    return cast(dict[str, object], json.loads(build_body(call, DIALECTS[provider])))
+
+
+DRAWN: dict[str, object] = {"model": "auto", "temperature": 0, "top_p": 0.5, "logprobs": True, "top_logprobs": 2}
+FUNCTIONS: dict[str, object] = {"tools": [{"type": "function", "function": {"name": "f"}}]}
+CUSTOM: dict[str, object] = {"tools": [{"type": "custom", "custom": {"name": "f"}}]}
+
+
+def test_a_model_that_thinks_is_not_told_how_to_draw_tokens() -> None:
+    """OpenAI answers 400 to it: every chat with `temperature: 0` failed at these."""
+    assert asked_of("gpt-6-luna", DRAWN) == {"model": "gpt-6-luna"}
+    assert asked_of("gpt-6-luna", DRAWN, provider="openrouter") == DRAWN | {"model": "gpt-6-luna"}
+    for model, effort in [("gpt-5.4-mini", {}), ("gpt-6-luna", {"reasoning_effort": "none"}), ("gpt-4o", {})]:
+        assert asked_of(model, DRAWN | effort) == DRAWN | effort | {"model": model}
+
+
+def test_functions_in_a_chat_are_called_without_thinking() -> None:
+    """From 5.4 on OpenAI refuses them otherwise: "set reasoning_effort to 'none'"."""
+    expected = DRAWN | FUNCTIONS | {"model": "gpt-6-luna", "reasoning_effort": "none"}
+    assert asked_of("gpt-6-luna", DRAWN | FUNCTIONS) == expected
+    assert asked_of("gpt-6-luna", DRAWN | FUNCTIONS | {"reasoning_effort": "high"}) == expected
+    assert asked_of("gpt-6-luna", DRAWN | FUNCTIONS | {"reasoning_effort": None}) == expected
+    assert asked_of("gpt-6-luna", CUSTOM) == CUSTOM | {"model": "gpt-6-luna"}
+
+
+def test_a_response_is_told_so_only_where_the_caller_left_the_model_to_us() -> None:
+    asked: dict[str, object] = {"model": "auto", "temperature": 0, "tools": [{"type": "function", "name": "f"}]}
+    told = asked_of("gpt-6-luna", asked, operation="responses")
+    assert told == {"model": "gpt-6-luna", "tools": asked["tools"]}
+    for same in ({"reasoning": {"effort": "none"}}, {"model": "gpt-6-luna"}):
+        told = asked_of("gpt-6-luna", asked | same, operation="responses")
+        assert told == asked | same | {"model": "gpt-6-luna"}

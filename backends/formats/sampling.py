@@ -1,0 +1,62 @@
+"""Which models refuse how tokens are drawn (`temperature`, `top_p`, ...), and what else goes with that, by their names.
+
+Pure. Names that are not known to be of an older model count as the newest: what providers took away, none gave back.
+"""
+
+import re
+from functools import cache
+from typing import Final
+
+from backends.formats.chat_fields import untranslatable
+
+CLAUDE_SAMPLING: Final = frozenset({"temperature", "top_p", "top_k"})
+OPENAI_SAMPLING: Final = frozenset(
+    {"temperature", "top_p", "presence_penalty", "frequency_penalty", "logprobs", "top_logprobs"}
+)
+_OLDER_CLAUDE: Final = re.compile(
+    r"claude-(?:[1-3](?!\d)|v\d|instant|(?:opus|sonnet|haiku)-(?:[1-3](?!\d)|4(?![-.]?[7-9])))"
+)
+"""To Opus 4.6, Sonnet 4.6 and Haiku 4.5; Anthropic's page on migrating to Opus 4.7 and its API's reference."""
+_GPT: Final = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?:-(.*))?")
+_O_SERIES: Final = re.compile(r"o\d")
+_ALWAYS_THINKS: Final = re.compile(r".*-pro\b|gpt-6-astra|gpt-6\.1-sol")
+"""Do not know the effort `none`; OpenAI's deployment checklist, and litellm 1.106.2's map."""
+
+
+def is_older_claude(model: str) -> bool:
+    """Whether a model of Anthropic's format takes CLAUDE_SAMPLING, and a budget for thinking. Others' models behind
+    that format do."""
+    return "claude" not in model or _OLDER_CLAUDE.search(model) is not None
+
+
+def thinks(model: str, effort: str | None) -> bool:
+    """Whether a model of OpenAI's thinks at this effort, and so refuses OPENAI_SAMPLING. Where none is asked, those
+    from 5.1 to 5.4 do not."""
+    if _O_SERIES.match(model):
+        return True
+    version = _version(model)
+    if version is None or version < (5, 0):
+        return False
+    if _ALWAYS_THINKS.match(model):
+        return True
+    return not (5, 1) <= version <= (5, 4) if effort is None else effort != "none"
+
+
+def effort_for_functions(model: str, effort: str | None) -> str | None:
+    """The effort at which a chat with functions may be asked of a model of OpenAI's: those from 5.4 on call functions
+    in chats only where they do not think. Raises Untranslatable for one that always thinks."""
+    version = _version(model)
+    if version is None or version < (5, 4) or not thinks(model, effort):
+        return effort
+    if _ALWAYS_THINKS.match(model):
+        raise untranslatable("tools", f"{model} calls functions over /v1/responses alone; ask there, or another model")
+    return "none"
+
+
+@cache
+def _version(model: str) -> tuple[int, int] | None:
+    """Of a GPT; None of anything else, and of those made for ChatGPT, which do not think."""
+    found = _GPT.match(model)
+    if found is None or "chat" in (found[3] or ""):
+        return None
+    return int(found[1]), int(found[2] or 0)
