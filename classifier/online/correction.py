@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from classifier.online.residual import start_residual
 from classifier.protocol import Classification, Classifier, Conversation, ModelProfile, Quality
 
 LARGEST_SHIFT = 3.0
 PRIOR_DEVIATION = 1.0
-"""Of each weight, in logits: what the frozen classifier was measured to be off by on a kind of prompt new to it."""
-NOISE_VARIANCE = 0.2
+"""Of each shift, in logits: what the frozen classifier was measured to be off by on a kind of prompt new to it."""
+MOST_STEPS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,11 @@ NONE = Correction({})
 
 
 def learn(outcomes: Sequence[Outcome]) -> Correction:
-    """The posterior mean over all outcomes, in any order; without outcomes, no correction."""
-    start = start_residual(2, prior_deviation=PRIOR_DEVIATION, noise_variance=NOISE_VARIANCE)
-    residuals = dict.fromkeys(sorted({one.model for one in outcomes}), start)
+    """The most likely shifts after all outcomes, in any order; without outcomes, no correction."""
+    said: dict[str, list[tuple[float, ...]]] = {}
     for one in outcomes:
-        slope = one.quality * (1.0 - one.quality)  # what a small shift in logits does to the quality
-        features = slope * np.array([1.0, one.difficulty - 0.5])
-        residuals[one.model] = residuals[one.model].update(features, one.quality, one.score, weight=one.weight)
-    return Correction({model: _mean(residual.precision, residual.pull) for model, residual in residuals.items()})
+        said.setdefault(one.model, []).append((_logit(one.quality), one.difficulty - 0.5, one.score, one.weight))
+    return Correction({model: _most_likely(np.array(sorted(rows))) for model, rows in sorted(said.items())})
 
 
 class CorrectedClassifier:
@@ -85,8 +82,24 @@ class CorrectedClassifier:
         return msgspec.structs.replace(found, quality=quality)
 
 
-def _mean(precision: np.ndarray, pull: np.ndarray) -> tuple[float, float]:
-    level, slope = np.linalg.solve(precision, pull).tolist()
+def _most_likely(rows: NDArray[np.float64]) -> tuple[float, float]:
+    """Level and slope of a logistic regression with the frozen logit as its offset and a Gaussian prior around none.
+
+    Newton's steps, none longer than a logit: over that the curvature changes little, so they cannot swing.
+    """
+    offset, difficulty, score, weight = rows.T
+    features = np.c_[np.ones(len(rows)), difficulty]
+    prior = np.eye(2) / PRIOR_DEVIATION**2
+    found = np.zeros(2)
+    for _ in range(MOST_STEPS):
+        expected = 1.0 / (1.0 + np.exp(-(offset + features @ found)))
+        pull = features.T @ (weight * (score - expected)) - prior @ found
+        precision = (features.T * (weight * expected * (1.0 - expected))) @ features + prior
+        step = np.linalg.solve(precision, pull)
+        found += step / max(1.0, float(np.linalg.norm(step)))
+        if float(np.abs(step).max()) < 1e-9:
+            break
+    level, slope = found.tolist()
     return round(level, 6), round(slope, 6)
 
 

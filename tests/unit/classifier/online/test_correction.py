@@ -32,6 +32,29 @@ def test_a_model_that_is_better_than_predicted_is_learnt_and_others_stay() -> No
     assert learn([]).shifts == NONE.shifts
 
 
+@pytest.mark.parametrize(("predicted", "true"), [(0.8, 0.6), (0.9, 0.8), (0.95, 0.7), (0.5, 0.9), (0.2, 0.05)])
+def test_many_outcomes_teach_what_is_true(predicted: float, true: float) -> None:
+    right = [Outcome("a", predicted, number % 11 / 10, 1.0) for number in range(round(11_000 * true))]
+    wrong = [Outcome("a", predicted, number % 11 / 10, 0.0) for number in range(round(11_000 * (1 - true)))]
+    assert learn([*right, *wrong]).apply("a", predicted, 0.5) == pytest.approx(true, abs=0.005)
+
+
+def test_how_the_shift_grows_with_difficulty_is_learnt() -> None:
+    truth, draw = Correction({"a": (-1.0, 2.0)}), random.Random(1)
+    outcomes: list[Outcome] = []
+    for _ in range(20_000):
+        difficulty, quality = draw.random(), draw.uniform(0.1, 0.95)
+        score = float(draw.random() < truth.apply("a", quality, difficulty))
+        outcomes.append(Outcome("a", quality, difficulty, score))
+    assert learn(outcomes).shifts["a"] == pytest.approx((-1.0, 2.0), abs=0.15)
+
+
+@pytest.mark.parametrize("score", [0.0, 1.0])
+def test_what_was_predicted_for_certain_and_never_came_is_learnt_too(score: float) -> None:
+    found = learn([Outcome("a", 1.0 - score, 0.5, score)] * 10_000)
+    assert abs(found.apply("a", 0.5, 0.5) - score) < 0.05
+
+
 def test_few_outcomes_move_little() -> None:
     assert learn([Outcome("a", 0.5, 0.5, 1.0)]).apply("a", 0.5, 0.5) < 0.7
 
