@@ -1,7 +1,6 @@
 """In-domain adaptation: a few hundred graded prompts of the deployment bend the frozen artefact to its traffic."""
 
 import hashlib
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,10 +16,11 @@ from classifier.adaptation import Adaptation, Neighbours, domain_tensors
 from classifier.artefact import Artefact, read_artefact, write_artefact
 from classifier.encoder import HAND, LIMIT
 from classifier.features import FEATURE_NAMES, is_readable
+from classifier.labels import known_scores, read_labels
 from classifier.load import SHIPPED, build_encoder, build_traits
 from classifier.names import canonical
 from classifier.prompt_lines import PromptFileError
-from classifier.training.corpus import CorpusError, Matrix, mean_known, quality_gap, read_labels
+from classifier.training.corpus import CorpusError, Matrix, mean_known, quality_gap
 
 MIN_LABELS = 30
 MIN_LABELS_OF_A_MODEL = 10
@@ -133,7 +133,7 @@ def _read_outcomes(labels: Path, progress: Callable[[str], None]) -> tuple[list[
     try:
         for line, row in read_labels(labels):
             spellings |= {name: canonical(name) for name in row["scores"]}
-            scores = _known_scores(row["scores"], f"{labels}:{line}")
+            scores = known_scores(row["scores"], f"{labels}:{line}")
             if scores and is_readable(row["prompt"]):
                 prompts.append(row["prompt"])
                 graded.append(scores)
@@ -163,18 +163,6 @@ def _labelled_models(graded: Sequence[dict[str, float]], progress: Callable[[str
                 f"{name} keeps the artefact's curve: it has {count} of the {MIN_LABELS_OF_A_MODEL} scores it needs"
             )
     return sorted(name for name, count in counts.items() if count >= MIN_LABELS_OF_A_MODEL)
-
-
-def _known_scores(scores: dict[str, Any], where: str) -> dict[str, float]:
-    """By canonical name; null and NaN are not known, true is 1. Two spellings of one model keep their mean."""
-    found: dict[str, list[float]] = {}
-    for name, value in scores.items():
-        if value is None or (isinstance(value, float) and math.isnan(value)):
-            continue
-        if not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
-            raise CorpusError(f"{where} has a score of {json.dumps(value)}; scores are numbers between 0 and 1")
-        found.setdefault(canonical(name), []).append(float(value))
-    return {name: sum(values) / len(values) for name, values in found.items()}
 
 
 def frozen_view(artefact: Artefact, prompts: Sequence[str]) -> View:

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from classifier.labels import read_labels
 from classifier.names import canonical
-from classifier.prompt_lines import PromptFileError, read_prompt_lines
+from classifier.prompt_lines import PromptFileError
 
 Matrix = NDArray[np.float64]
 
@@ -83,14 +84,6 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         return [row for _, row in read_labels(path)]
     except PromptFileError as error:
         raise CorpusError(str(error)) from error
-
-
-def read_labels(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The same with the number of each line, one at a time. Raises PromptFileError."""
-    for number, row in read_prompt_lines(path):
-        if not isinstance(row.get("scores"), dict):
-            raise PromptFileError(f"{path}:{number} needs a `scores` object of model to 0..1")
-        yield number, {"source": path.stem, **row}
 
 
 def difficulty_targets(corpus: Corpus) -> Matrix:

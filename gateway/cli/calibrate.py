@@ -1,21 +1,23 @@
 """`breakeven calibrate`: the threshold that keeps a share of always-strong quality on your own graded prompts."""
 
 import json
-import math
+from collections import Counter
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import numpy as np
 import typer
 
 from classifier.artefact import ArtefactError
 from classifier.batch import as_json
+from classifier.labels import known_scores
 from classifier.load import load_artefact
 from classifier.metrics import Array, brier, calibration_error
 from classifier.names import canonical
 from classifier.prompt_lines import PromptFileError, read_prompt_lines
 from classifier.protocol import Conversation, ModelProfile
 from classifier.threshold import choose_cut, cost_quality_curve
+from gateway.cli.classify import require_two_models
 from gateway.errors import ConfigurationError
 from gateway.extras import install_command
 
@@ -29,20 +31,22 @@ def command(
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Choose the threshold with the fewest strong calls that keeps the quality in 95 % of resamples."""
+    require_two_models(pair)
     try:
         loaded = load_artefact(artefact)
         bound = loaded.bind([ModelProfile(name) for name in pair])
-        rows = [row for _, row in read_prompt_lines(labels) if _has_both(row.get("scores"), pair)]
+        prompts, strong, weak = _graded(labels, pair)
         is_adapted = all(canonical(name) in loaded.adapted_to for name in pair)
-        found = [as_json(bound.classify(Conversation(row["prompt"])), pair, is_adapted=is_adapted) for row in rows]
+        found = [as_json(bound.classify(Conversation(prompt)), pair, is_adapted=is_adapted) for prompt in prompts]
         scores = np.array([row["route_score"] for row in found])
-        strong, weak = (np.array([float(row["scores"][name]) for row in rows]) for name in pair)
         cut = choose_cut(scores, strong, weak, target=quality)
-    except (ArtefactError, PromptFileError, OSError, ValueError) as error:
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename or labels}: {error.strerror}") from error
+    except (ArtefactError, PromptFileError, ValueError) as error:
         raise ConfigurationError(str(error)) from error
     predicted = np.array([row["quality"][pair[1]] for row in found])
     report = {
-        "prompts": len(rows),
+        "prompts": len(prompts),
         "ranked_by": "quality gap" if is_adapted else "difficulty",
         "threshold": cut.threshold,
         "strong_share": cut.strong_share,
@@ -60,15 +64,25 @@ def command(
     print(
         f"Send prompts with a {report['ranked_by']} of at least {cut.threshold:.4f} to {pair[0]}: "
         f"{cut.strong_share:.0%} of calls keep {cut.kept_quality:.1%} of its quality "
-        f"(at least {cut.kept_quality_low:.1%} in 95 % of resamples of {len(rows):,} prompts)."
+        f"(at least {cut.kept_quality_low:.1%} in 95 % of resamples of {len(prompts):,} prompts)."
     )
 
 
-def _has_both(scores: object, pair: tuple[str, str]) -> bool:
-    """Whether both models were graded on the prompt; NaN and null are no grade."""
-    known = cast("dict[str, object]", scores) if isinstance(scores, dict) else {}
-    values = [known.get(name) for name in pair]
-    return all(isinstance(value, (int, float)) and not math.isnan(value) for value in values)
+def _graded(labels: Path, pair: tuple[str, str]) -> tuple[list[str], Array, Array]:
+    """The prompts that both were graded on, and the scores of each. Raises ConfigurationError where there are none."""
+    strong, weak = map(canonical, pair)
+    graded = [
+        (row["prompt"], known_scores(row["scores"], f"{labels}:{line}"))
+        for line, row in read_prompt_lines(labels)
+        if isinstance(row.get("scores"), dict)
+    ]
+    both = [(prompt, scores) for prompt, scores in graded if strong in scores and weak in scores]
+    if not both:
+        counts = Counter(name for _, scores in graded for name in scores)
+        known = ", ".join(f"{name} ({count:,})" for name, count in sorted(counts.items())) or "no model"
+        raise ConfigurationError(f"{labels} grades no prompt for both {pair[0]} and {pair[1]}; it grades {known}")
+    of_strong, of_weak = (np.array([scores[name] for _, scores in both]) for name in (strong, weak))
+    return [prompt for prompt, _ in both], of_strong, of_weak
 
 
 def _draw(folder: Path, scores: Array, strong: Array, weak: Array, predicted: Array) -> None:

@@ -34,8 +34,8 @@ def command(
 ) -> None:
     """Run the data path's classifier over a file of prompts."""
     started = time.perf_counter()
-    if pair and canonical(pair[0]) == canonical(pair[1]):
-        raise ConfigurationError(f"--pair: {pair[0]} and {pair[1]} are both {canonical(pair[0])}; name two models")
+    if pair:
+        require_two_models(pair)
     try:
         loaded = load_artefact(artefact)
         names = dict.fromkeys([*(pair or ()), *(model or (() if pair else loaded.adapted_to or USUAL_MODELS))])
@@ -49,6 +49,12 @@ def command(
     took = f"{count:,} prompts classified in {time.perf_counter() - started:.1f} s by {bound.version}: {out}"
     # What goes to a pipe is read by a program, line by line.
     typer.echo(took + _ranked_by(pair, loaded.adapted_to), err=not out.is_file())
+
+
+def require_two_models(pair: tuple[str, str]) -> None:
+    """Raises ConfigurationError for two spellings of one."""
+    if canonical(pair[0]) == canonical(pair[1]):
+        raise ConfigurationError(f"--pair: {pair[0]} and {pair[1]} are both {canonical(pair[0])}; name two models")
 
 
 def _ranked_by(pair: tuple[str, str] | None, labelled: Sequence[str]) -> str:

@@ -116,6 +116,36 @@ def test_a_pair_is_two_models_and_one_without_labels_is_told(
     assert first["route_score"] == first["difficulty"]
 
 
+def test_calibrate_knows_a_model_by_any_spelling_and_says_which_are_graded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = tmp_path / "labels.jsonl"
+    write_labels(labels)
+    reports: list[str] = []
+    for pair in (("big", "small"), ("openai/big", "SMALL@azure")):
+        calibrate.command(labels, pair, json_output=True)
+        reports.append(json.loads(capsys.readouterr().out)["strong_share"])
+    assert reports[0] == reports[1]
+    with pytest.raises(
+        ConfigurationError, match=r"no prompt for both big and smal; it grades big \(\d+\), small \(\d+\)"
+    ):
+        calibrate.command(labels, ("big", "smal"))
+    with pytest.raises(ConfigurationError, match="are both big; name two models"):
+        calibrate.command(labels, ("big", "openai/big"))
+    with pytest.raises(ConfigurationError, match=r"nowhere\.jsonl: No such file"):
+        calibrate.command(tmp_path / "nowhere.jsonl", ("big", "small"))
+
+
+@pytest.mark.parametrize("score", [8, "1", -0.5])
+def test_calibrate_takes_nothing_for_a_score_that_is_none(tmp_path: Path, score: object) -> None:
+    labels = tmp_path / "labels.jsonl"
+    row = {"prompt": "why?", "scores": {"big": 1, "small": 0}}
+    bad = {"prompt": "how?", "scores": {"big": score, "small": 0}}
+    labels.write_text("".join(json.dumps(one) + "\n" for one in [row, {"prompt": "not graded"}, *[row] * 40, bad]))
+    with pytest.raises(ConfigurationError, match=r"labels\.jsonl:43 has a score of .*between 0 and 1"):
+        calibrate.command(labels, ("big", "small"))
+
+
 def test_what_goes_to_a_pipe_is_json_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in.jsonl").write_text('{"id": 1, "prompt": "hi"}\n')
     reading, writing = os.pipe()
