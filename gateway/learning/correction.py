@@ -4,7 +4,7 @@ Everything follows from the ledger and the feedback table: the same rows give th
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,7 +23,10 @@ TRUST: dict[FeedbackSource, float] = {"caller": 1.0, "judge": 0.7, "shadow": 0.5
 """How much one judgement weighs: a caller knows what was wanted, a program that compares answers only guesses it."""
 IMPLIED: frozenset[FeedbackSource] = frozenset({"format", "repeat"})
 """What nobody said counts only where nobody said anything, teaches, and never decides what is promoted."""
-LEAST_EFFECTIVE = 100.0
+LEAST_REQUESTS = 100
+LEAST_TRIED = 3
+"""Moved requests that were answered as they would be then: by fewer, chance may have left out those that speak against
+it, and the estimate is what was predicted and no more."""
 TOLERANCE = 0.01
 
 
@@ -48,31 +51,55 @@ class Pick(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Gain:
+    """In mean score, with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
-    """Both policies on the same judged requests: mean score with its interval, and mean expected cost."""
+    """Both policies on the same judged requests: mean score with its interval, and mean expected cost.
+
+    `gain` is the candidate's mean score above the incumbent's, from the `moved` requests alone: those that the two send
+    to different models. `tried` of them were answered by the one that the candidate sends them to.
+    """
 
     requests: int
+    moved: int
+    tried: int
     candidate: Estimate
     incumbent: Estimate
+    gain: Gain
     candidate_cost_pico_usd: float
     incumbent_cost_pico_usd: float
 
     @property
     def objection(self) -> str | None:
         """Why the candidate may not be promoted; None when it may: surely better, or as good for less."""
-        if min(self.candidate.effective, self.incumbent.effective) < LEAST_EFFECTIVE:
+        if self.requests < LEAST_REQUESTS:
             return (
-                f"only {min(self.candidate.effective, self.incumbent.effective):.0f} judged requests speak for it, "
-                f"{LEAST_EFFECTIVE:.0f} are needed: gather feedback, and let the rules `explore`"
+                f"only {self.requests} judged requests test it, {LEAST_REQUESTS} are needed: gather feedback, and let "
+                "the rules `explore`"
             )
-        if self.candidate.low > self.incumbent.mean:
+        if not self.moved:
+            return f"it would send none of {self.requests:,} judged requests elsewhere"
+        if self.tried < LEAST_TRIED:
+            return (
+                f"{self.tried} of the {self.moved:,} judged requests that it would send elsewhere were answered there, "
+                f"{LEAST_TRIED} are needed: let the rules `explore`, and gather feedback"
+            )
+        if self.gain.low > 0:
             return None
         is_cheaper = self.candidate_cost_pico_usd < self.incumbent_cost_pico_usd
-        if is_cheaper and self.candidate.low >= self.incumbent.mean - TOLERANCE:
+        if is_cheaper and self.gain.low >= -TOLERANCE:
             return None
         return (
-            f"its answers are not shown to be better (at least {self.candidate.low:.3f} against "
-            f"{self.incumbent.mean:.3f}), nor as good for less"
+            f"its answers are not shown to be better (scores of {self.candidate.mean:.3f} against "
+            f"{self.incumbent.mean:.3f}, a gain between {self.gain.low:+.3f} and {self.gain.high:+.3f}), nor as good "
+            "for less"
         )
 
 
@@ -173,25 +200,32 @@ def judge(
         new, old = (_pick(one.entry, snapshot, side, correction_of) for side in (candidate, incumbent))
         if new is None or old is None:
             continue
-        decision = one.entry.intent.decision
         picks.append((new, old))
         voters.append(one.voter)
+        decision = one.entry.intent.decision
         log.append(Logged(one.entry.model, decision.propensity, one.score, decision.facts.quality))
     parts = strata(voters)
     new_costs, old_costs = ([pair[side].cost_pico_usd for pair in picks] for side in (0, 1))
+    models = [(new.model, old.model) for new, old in picks]
+    moved = [(one.model, new) for one, (new, old) in zip(log, models, strict=True) if new != old]
+    gain = _estimate(log, [{} if new == old else {new: 1.0, old: -1.0} for new, old in models], parts)
     return Verdict(
         len(log),
-        _estimate(log, [new.model for new, _ in picks], parts),
-        _estimate(log, [old.model for _, old in picks], parts),
+        len(moved),
+        sum(asked == new for asked, new in moved),
+        _estimate(log, [{new: 1.0} for new, _ in models], parts),
+        _estimate(log, [{old: 1.0} for _, old in models], parts),
+        Gain(gain.mean, gain.low, gain.high),
         _mean(new_costs, parts),
         _mean(old_costs, parts),
     )
 
 
-def _estimate(log: Sequence[Logged], models: Sequence[str], parts: Sequence[Stratum]) -> Estimate:
-    """What sending each request to its model would have earned: the strata's estimates, each at its share."""
-    chosen = {id(entry): model for entry, model in zip(log, models, strict=True)}
-    estimates = [doubly_robust([log[at] for at in part.places], lambda one: {chosen[id(one)]: 1.0}) for part in parts]
+def _estimate(log: Sequence[Logged], chances: Sequence[Mapping[str, float]], parts: Sequence[Stratum]) -> Estimate:
+    """What sending each request to models with those chances would have earned: the strata's estimates, each at its
+    share. A negative chance is taken off."""
+    of = {id(entry): found for entry, found in zip(log, chances, strict=True)}
+    estimates = [doubly_robust([log[at] for at in part.places], lambda one: of[id(one)]) for part in parts]
     shared = list(zip(parts, estimates, strict=True))
     mean = sum(part.share * found.mean for part, found in shared)
     half = math.hypot(*(part.share * (found.high - found.mean) for part, found in shared))

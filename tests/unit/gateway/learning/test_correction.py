@@ -142,6 +142,46 @@ def test_a_correction_that_raises_quality_surely_is_promoted() -> None:
     assert judge(rows[800:] + rows[:800], SNAPSHOT, candidate, NONE).objection is None
 
 
+def test_what_was_never_tried_where_it_would_be_moved_to_is_not_promoted() -> None:
+    """`small` was asked for everything and failed; that `big` would do better is what was predicted and no more."""
+    rows = [judged(number, "small", float(number % 3 == 0), propensity=1.0, small=0.8) for number in range(1, 401)]
+    candidate = learn(outcomes(rows, lambda _: NONE))
+    verdict = judge(rows, SNAPSHOT, candidate, NONE)
+    assert (verdict.moved, verdict.tried) == (400, 0)
+    assert verdict.objection is not None
+    assert "0 of the 400 judged requests that it would send elsewhere were answered there" in verdict.objection
+
+
+def test_a_few_explored_answers_are_enough_where_the_gain_is_large() -> None:
+    """They weigh much, which must not count against the promotion but by its interval."""
+    draw = random.Random(3)
+    rows = [
+        judged(
+            number, model, float(draw.random() < (0.95 if model == "big" else 0.4)), propensity=propensity, small=0.8
+        )
+        for number in range(1, 601)
+        for model, propensity in [("big", 0.05) if draw.random() < 0.05 else ("small", 0.95)]
+    ]
+    verdict = judge(rows, SNAPSHOT, learn(outcomes(rows, lambda _: NONE)), NONE)
+    assert verdict.gain.mean == pytest.approx(0.55, abs=0.15)
+    assert verdict.objection is None
+
+
+def test_only_requests_that_would_go_elsewhere_say_which_is_better() -> None:
+    """Those that stay add their own luck to both sides alike."""
+    kept = [judged(number, "big", float(number % 2), propensity=1.0, small=0.1) for number in range(1, 2001)]
+    moved = traffic(small_is_good=True)
+    candidate = learn(outcomes(moved, lambda _: NONE))
+    alone, among = judge(moved, SNAPSHOT, candidate, NONE), judge([*kept, *moved], SNAPSHOT, candidate, NONE)
+    assert among.moved == alone.moved
+    assert among.gain.mean == pytest.approx(alone.gain.mean * len(moved) / 2800, abs=1e-9)
+
+
+def test_a_correction_that_changes_nothing_says_so() -> None:
+    verdict = judge(traffic(small_is_good=True), SNAPSHOT, Correction({"big": (0.1, 0.0)}), NONE)
+    assert verdict.objection == "it would send none of 800 judged requests elsewhere"
+
+
 def test_too_little_traffic_says_what_to_do() -> None:
     verdict = judge(traffic(small_is_good=True, size=60), SNAPSHOT, Correction({"small": (2.0, 0.0)}), NONE)
     assert verdict.objection is not None
