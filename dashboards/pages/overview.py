@@ -146,9 +146,8 @@ def _idle(found: dict[str, Any], view: View) -> list[str]:
 async def _show_month(view: View, place: ui.html, *, has_rent: bool) -> None:
     """Where the month is heading. Simulating it takes longer than the rest of the page, so it comes afterwards."""
     try:
-        budgets = (await view.gateway.get("/admin/v1/budgets"))["budgets"]
-        whole = next((one for one in budgets if one["scope"] == "all"), None)
-        budget = whole["month_usd"] if whole else None
+        whole = (await view.gateway.get("/admin/v1/budgets", scope="all"))["budgets"]
+        budget = whole[0]["month_usd"] if whole else None
         found = await view.gateway.get("/admin/v1/reports/forecast", days=1, budget_usd=budget)
     except (GatewayRefused, GatewayUnreachable) as error:
         place.set_content(f'<p class="be-note">No forecast of this month: {escape(str(error))}</p>')

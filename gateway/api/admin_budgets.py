@@ -113,9 +113,11 @@ def build_budgets_router(budgets: BudgetsService, now_us: Callable[[], int], key
     router = APIRouter(prefix="/budgets", tags=["admin: budgets"])
 
     @router.get("", openapi_extra=needs("reports.read", or_lead=True))
-    async def list_budgets(only_team: OnlyTeam) -> BudgetList:  # pyright: ignore[reportUnusedFunction]
-        """Every monthly budget, what is spent of it and where the month is heading (UTC)."""
-        return BudgetList(budgets=[_row(one) for one in await budgets.standings(only_team)])
+    async def list_budgets(  # pyright: ignore[reportUnusedFunction]
+        only_team: OnlyTeam, scope: Annotated[BudgetScope | None, Query()] = None
+    ) -> BudgetList:
+        """Every monthly budget (of one scope, if given), what is spent of it and where the month is heading (UTC)."""
+        return BudgetList(budgets=[_row(one) for one in await budgets.standings(only_team, scope)])
 
     @router.get("/keys", openapi_extra=needs("keys.read", or_lead=True))
     async def list_key_budgets(  # pyright: ignore[reportUnusedFunction]

@@ -53,13 +53,14 @@ class BudgetsService:
         self._now_us = now_us
         self._kept: dict[tuple[str, str], tuple[int, Days, BudgetBurn | None]] = {}
 
-    async def standings(self, of_team: str | None = None) -> list[Standing]:
-        """Every budget, or that of one team, with this month's figures."""
+    async def standings(self, of_team: str | None = None, scope: BudgetScope | None = None) -> list[Standing]:
+        """Every budget, or that of one team, or those of a scope, with this month's figures."""
         wanted = await self._store.budgets()
         there = {(one.scope, one.name) for one in wanted}
         self._kept = {whose: kept for whose, kept in self._kept.items() if whose in there}
         if of_team is not None:
             wanted = [one for one in wanted if (one.scope, one.name) == ("team", of_team)]
+        wanted = [one for one in wanted if scope in (None, one.scope)]
         now_us = self._now_us()
         histories = await self._histories(wanted, now_us)
         return [await self._standing(one, histories[one.scope, one.name], now_us) for one in wanted]

@@ -30,6 +30,8 @@ async def test_a_budget_warns_unless_it_is_said_to_stop() -> None:
     rig.ask("finance", "PUT", BUDGETS, scope="all", month_usd="90", stops=True)
     rows = rig.ask("viewer", "GET", BUDGETS).json()["budgets"]
     assert {row["scope"]: row["stops"] for row in rows} == {"team": False, "all": True}
+    of_all = rig.ask("viewer", "GET", f"{BUDGETS}?scope=all").json()["budgets"]
+    assert [row["scope"] for row in of_all] == ["all"]
 
 
 @pytest.mark.parametrize(
