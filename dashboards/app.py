@@ -6,10 +6,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from nicegui import app as nicegui_app
 from nicegui import ui
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
@@ -27,6 +28,13 @@ from dashboards.sign_in import build_sign_in
 
 HERE = Path(__file__).parent
 MARK = HERE / "static" / "mark.svg"
+NO_SUCH_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
+<title>No such page · Breakeven</title><link rel="icon" href="/ui/static/mark.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/ui/static/style.css"></head>
+<body class="be-sign-in"><main><form method="get" action="/ui/"><h1>No such page</h1>
+<p>The address is mistyped, or a page moved.</p><button type="submit">To the overview</button></form></main></body>
+</html>"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,7 @@ def build_app(settings: UiSettings) -> ASGIApp:
     nicegui_app.colors(
         primary="#0f6b62", positive="#14713b", negative="#b3261e", warning="#8a5a00", dark_page="#131415"
     )
+    nicegui_app.add_exception_handler(404, no_such_page)
     build_pages(http, sessions, answer_seconds=settings.answer_seconds)
     ui.run_with(
         app,
@@ -84,3 +93,8 @@ def build_app(settings: UiSettings) -> ASGIApp:
     )
     open_paths = OPEN if settings.oidc is None else OPEN | OIDC_PATHS
     return GZipMiddleware(Guarded(app, sessions.is_good, open_paths=open_paths), minimum_size=1000)
+
+
+async def no_such_page(request: Request, error: Exception) -> Response:
+    """In place of the framework's own, which says no more than that and leads nowhere."""
+    return HTMLResponse(NO_SUCH_PAGE, status_code=404)

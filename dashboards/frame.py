@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from dashboards import markup
 from dashboards.charts import Options
+from dashboards.destination import sign_in_address
 from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable
 from dashboards.periods import PRESETS, Period, link, parse_period, preset
 from dashboards.sessions import Session
@@ -118,6 +119,8 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
                 "Nothing to show" if refused.status == 400 else "The gateway says no", str(refused), tone=tone
             )
         )
+        if refused.status == 401:
+            html(_sign_in_again(view))
     except GatewayUnreachable as error:
         html(
             markup.message(
@@ -138,6 +141,12 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
                 tone="bad",
             )
         )
+
+
+def _sign_in_again(view: View) -> str:
+    """The session goes on, but its key was revoked, replaced or has expired."""
+    wanted = f"{view.request.url.path}?{view.request.url.query}".removesuffix("?")
+    return f'<p class="be-note"><a href="{escape(sign_in_address(wanted))}">Sign in with another key</a></p>'
 
 
 def _load_once_back(view: View) -> None:

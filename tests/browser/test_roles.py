@@ -73,3 +73,46 @@ def test_a_lead_walks_through_the_books_of_its_team(chromium: webdriver.Chrome, 
         shown = chromium.find_element(By.TAG_NAME, "body").text
         assert not [key for key in OTHER_KEYS if key in shown], path
     assert not [one.text for one in chromium.find_elements(By.TAG_NAME, "button") if "key" in one.text.lower()]
+
+
+def test_a_key_that_was_revoked_meanwhile_leads_to_the_sign_in_and_back(
+    chromium: webdriver.Chrome, running: Running
+) -> None:
+    with httpx.Client(
+        base_url=f"{running.gateway}/admin/v1/keys",
+        headers={"authorization": f"Bearer {running.month.owner_key}"},
+        timeout=120,
+        trust_env=False,
+    ) as owner:
+        made = owner.post("", json={"name": "to be revoked", "role": "viewer"}).json()
+        chromium.delete_all_cookies()
+        sign_in(chromium, running.ui, made["key"])
+        owner.post(f"/{made['id']}/revoke").raise_for_status()
+    go(chromium, running, "/explorer?by=model")
+    see(chromium, "'to be revoked' was revoked")
+    drain(chromium)
+    chromium.find_element(By.LINK_TEXT, "Sign in with another key").click()
+    see(chromium, "Sign in with an API key")
+    chromium.find_element(By.ID, "key").send_keys(running.month.viewer_key)
+    chromium.find_element(By.CSS_SELECTOR, "button[type=submit]").click()
+    see(chromium, "Every group")
+    assert urlsplit(chromium.current_url).query == "by=model"
+    chromium.delete_all_cookies()
+
+
+def test_a_mistyped_address_leads_back(chromium: webdriver.Chrome, running: Running) -> None:
+    chromium.delete_all_cookies()
+    sign_in(chromium, running.ui, running.month.viewer_key)
+    chromium.get(f"{running.ui}/ui/exploder")
+    see(chromium, "No such page")
+    drain(chromium)
+    chromium.find_element(By.CSS_SELECTOR, "button").click()
+    see(chromium, "Spent")
+    assert urlsplit(chromium.current_url).path == "/ui/"
+    asked = httpx.get(f"{running.ui}/ui/exploder", cookies=_cookies(chromium), trust_env=False, timeout=120)
+    assert asked.status_code == 404
+    chromium.delete_all_cookies()
+
+
+def _cookies(browser: webdriver.Chrome) -> dict[str, str]:
+    return {one["name"]: one["value"] for one in browser.get_cookies()}
