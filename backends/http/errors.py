@@ -27,6 +27,12 @@ from backends.usage import Usage
 
 _IDENTIFIER: Final = re.compile(r"[a-z][a-z_]{2,47}")
 _RETRY_DELAY: Final = re.compile(rb'"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d{1,9})?)s"')
+_FILTERED: Final = re.compile(
+    rb"usage guidelines|safety_check|requires moderation|flagged_input|(?:input|prompt|content)[^\"]{0,20} flagged"
+    rb"|content[ _-]?(?:policy|filter|moderation)|policy_violation|\"refusal\"",
+    re.IGNORECASE,
+)
+"""What xAI and OpenRouter say in a 403 that is about a prompt, and others who copy them."""
 _AUTH: Final = frozenset({401, 402, 403})  # 402: our account with that provider is out of money
 _TIMEOUT: Final = frozenset({408, 504})
 _BUSY: Final = frozenset({407, 409, 423, 425, 498})  # 407: a proxy on the way, which the caller cannot know of
@@ -49,6 +55,10 @@ def error_from_status(
 ) -> BackendError:
     """The error for an answer that is not 2xx."""
     message = f"{backend} answered {status}{describe_error(body)}"
+    if status == 403 and _FILTERED.search(body):
+        return UpstreamRejected(f"{message}: its filter refuses what was asked", backend=backend)
+    if status == 403 and body.lstrip()[:1] == b"<":  # a firewall on the way, which may dislike a prompt
+        return UpstreamUnavailable(message, backend=backend, status=status)
     if status in _AUTH:
         return UpstreamAuth(message, backend=backend, status=status)
     if status == 429:

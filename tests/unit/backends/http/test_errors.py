@@ -50,6 +50,36 @@ def test_statuses(kind: type[BackendError], status: int) -> None:
     assert str(status) in error.message
 
 
+FORBIDDEN: list[tuple[type[BackendError], bytes]] = [
+    (
+        UpstreamRejected,
+        b'{"code":"The caller does not have permission to execute the specified operation","error":"Content violates '
+        b'usage guidelines. Team: t, API key ID: k, Model: grok-4, Failed check: SAFETY_CHECK_TYPE_BIO"}',
+    ),
+    (UpstreamRejected, b'{"code":"permission-denied","error":"Content violates usage guidelines. "}'),
+    (
+        UpstreamRejected,
+        b'{"error":{"code":403,"message":"x requires moderation on p. Your input was flagged for \\"a\\"."}}',
+    ),
+    (UpstreamRejected, b'{"error":{"code":403,"message":"no","metadata":{"reasons":["a"],"flagged_input":"b"}}}'),
+    (UpstreamRejected, b'{"error":{"code":403,"message":"no","metadata":{"error_type":"content_policy_violation"}}}'),
+    (UpstreamAuth, b'{"code":"permission-denied","error":"Access to the chat endpoint is denied"}'),
+    (UpstreamAuth, b'{"error":{"message":"Your account has been flagged for potential abuse."}}'),
+    (UpstreamAuth, b'{"error":{"message":"Country, region, or territory not supported"}}'),
+    (UpstreamAuth, b""),
+    (UpstreamUnavailable, b"<html><title>Attention Required! | Cloudflare</title></html>"),
+]
+
+
+@pytest.mark.parametrize(("kind", "body"), FORBIDDEN)
+def test_a_403_about_one_prompt_is_no_fault_of_the_key(kind: type[BackendError], body: bytes) -> None:
+    """One caller's prompt closed a provider for everybody for five minutes."""
+    error = from_status(403, body)
+    assert type(error) is kind
+    if isinstance(error, UpstreamRejected):  # xAI's words name our team and key
+        assert (error.status, error.body) == (400, b"")
+
+
 RETRY_AFTER: list[tuple[dict[str, str], float | None]] = [
     ({}, None),
     ({"retry-after": "3"}, 3.0),
