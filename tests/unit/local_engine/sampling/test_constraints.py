@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from local_engine.request import Request
-from local_engine.sampling.constraints import ConstraintCompiler, Matcher, tool_constraint
+from local_engine.sampling.constraints import ConstraintCompiler, Matcher, requested_constraint, tool_constraint
 from local_engine.sampling.sampler import Sampler
 from local_engine.sampling.sampling_params import Constraint, SamplingParams
 from local_engine.text.tokenizer import Tokenizer
@@ -121,6 +121,17 @@ def test_matchers_of_one_constraint_know_nothing_of_one_another(
     first.consume(a)
     assert takes(second, [a, b])
     assert takes(first, [b])
+
+
+def test_thousands_of_choices_are_followed(tokenizer: Tokenizer, constraints: ConstraintCompiler) -> None:
+    """Each was a rule, and beyond two thousand the answer was an error."""
+    labels = [f"label {number}" for number in range(2500)] + ["Paris", "Paris, Texas", "日本", "😀", 'a "b"\n', "^.*"]
+    constraint = requested_constraint(None, {"choice": labels})
+    assert constraint is not None
+    for text in ("label 7", "label 2499", *labels[2500:]):
+        assert takes(constraints.matcher(constraint), tokenizer.encode(text)), text
+    for text in ("label 2500", "label", "Paris, ", "^a"):
+        assert not takes(constraints.matcher(constraint), tokenizer.encode(text)), text
 
 
 def test_a_matcher_that_gave_up_says_why(tokenizer: Tokenizer, constraints: ConstraintCompiler) -> None:
