@@ -33,6 +33,8 @@ class Delta:
     logprobs: list[TokenLogprobs] = field(default_factory=list[TokenLogprobs])
     finish_reason: FinishReason | None = None
     error: str | None = None
+    parameter: str | None = None
+    """What of the request is at fault for the error; None where the engine is."""
     stop_string: str | None = None
     """Which of them ended the answer."""
 
@@ -182,7 +184,9 @@ class EngineCore:
     def _complete(self, row: Row, drawn: Drawn, now: float) -> Delta:
         """Take new tokens one by one until one of them ends the answer."""
         if drawn.failure is not None:
-            return self._fail(row.request, f"The answer can no longer be kept to its constraint: {drawn.failure}")
+            constraint = row.request.params.constraint
+            message = f"The answer can no longer be kept to its constraint: {drawn.failure}"
+            return self._fail(row.request, message, None if constraint is None else constraint.parameter)
         request, text, taken = row.request, "", 0
         answer = self._texts[request.request_id]
         reason: FinishReason | None = None
@@ -238,10 +242,10 @@ class EngineCore:
     def _fail_rows(self, batch: Batch, error: Exception) -> list[Delta]:
         return [self._fail(row.request, f"The step failed: {error}") for row in batch.rows if _is_live(row)]
 
-    def _fail(self, request: Request, message: str) -> Delta:
+    def _fail(self, request: Request, message: str, parameter: str | None = None) -> Delta:
         request.finish_reason = "error"
         self._forget(request)
-        return Delta(request, finish_reason="error", error=message)
+        return Delta(request, finish_reason="error", error=message, parameter=parameter)
 
     def _forget(self, request: Request) -> None:
         self.scheduler.remove(request)

@@ -10,11 +10,10 @@ import msgspec
 
 from local_engine.async_engine import Admission
 from local_engine.engine_core import Delta
-from local_engine.errors import StepFailed
 from local_engine.request import Request
 from local_engine.server.chat import Prepared
 from local_engine.server.logprob_answers import LogprobWire, joined
-from local_engine.server.openai_answers import AnswerWire, Collected, ToolSplit, ending_of, error_body, usage
+from local_engine.server.openai_answers import AnswerWire, Collected, ToolSplit, ending_of, error_event, error_of, usage
 from local_engine.text.thinking import ThinkingSplit
 
 FINISH = {"stop": "stop", "length": "length", "cancelled": "stop", "error": "stop"}
@@ -49,14 +48,14 @@ async def deltas(admission: Admission, prepared: Prepared) -> AsyncGenerator[tup
 
 
 async def whole(admission: Admission, prepared: Prepared, wire: AnswerWire) -> bytes:
-    """The body of an answer that does not stream, as JSON; raises StepFailed when part of it was lost."""
+    """The body of an answer that does not stream, as JSON; raises EngineError when part of it was lost."""
     collected = [Collected(text=prepared.echo_of(answer)) for answer in range(prepared.answers)]
     async with aclosing(deltas(admission, prepared)) as parts:
         async for choice, delta in parts:
             collected[choice].add(delta)
     failed = next((answer.error for answer in collected if answer.error), None)
-    if failed:
-        raise StepFailed(failed)
+    if failed is not None:
+        raise failed
     if prepared.tells_logprobs:
         # Those of a long prompt are a hundred thousand entries.
         return await asyncio.to_thread(_body, prepared, wire, collected)
@@ -124,7 +123,8 @@ def _choice(wire: AnswerWire, index: int, answer: Collected, prepared: Prepared)
 
 
 async def events(admission: Admission, prepared: Prepared, wire: AnswerWire) -> AsyncGenerator[bytes]:
-    """Server-sent events. A failure after the first byte is an error event, and no [DONE] follows it."""
+    """Server-sent events. A failure before the first raises EngineError, one after it is an error event, and no [DONE]
+    follows that."""
     requests: dict[int, Request] = {}
     splits = [ToolSplit(prepared.most_calls) if prepared.has_tools else None for _ in range(prepared.answers)]
     thoughts = [ThinkingSplit(prepared.thinking) if prepared.thinking else None for _ in range(prepared.answers)]
@@ -151,8 +151,10 @@ async def events(admission: Admission, prepared: Prepared, wire: AnswerWire) -> 
 
     async with aclosing(deltas(admission, prepared)) as parts:
         async for choice, delta in parts:
-            if delta.error is not None:
-                yield event(error_body(delta.error, kind="server_error", code="engine_error"))
+            if (error := error_of(delta)) is not None:
+                if not requests:
+                    raise error
+                yield event(error_event(error))
                 return
             is_first = choice not in requests
             if is_first and wire.kind == "chat":

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from local_engine.engine_core import Delta
+from local_engine.errors import EngineError, InvalidRequest, StepFailed
 from local_engine.metrics import AnswerTimings, answer_timings
 from local_engine.request import Request
 from local_engine.sampling.logprobs import TokenLogprobs
@@ -74,6 +75,15 @@ def ending_of(finish: str, stop_string: str | None) -> dict[str, Any]:
     return {"finish_reason": finish, "stop_reason": stop_string}
 
 
+def error_of(delta: Delta) -> EngineError | None:
+    """Why an answer ended in an error, if it did: the engine's fault, or the request's."""
+    if delta.error is None:
+        return None
+    return (
+        StepFailed(delta.error) if delta.parameter is None else InvalidRequest(delta.error, parameter=delta.parameter)
+    )
+
+
 @dataclass
 class Collected:
     """One choice of an answer that does not stream, gathered from its deltas."""
@@ -83,7 +93,7 @@ class Collected:
     token_ids: list[int] = field(default_factory=list[int])
     logprobs: list[TokenLogprobs] = field(default_factory=list[TokenLogprobs])
     finish_reason: str | None = None
-    error: str | None = None
+    error: EngineError | None = None
     stop_string: str | None = None
 
     def add(self, delta: Delta) -> None:
@@ -93,7 +103,7 @@ class Collected:
         self.token_ids += delta.token_ids
         self.logprobs += delta.logprobs
         self.finish_reason = delta.finish_reason
-        self.error = delta.error
+        self.error = error_of(delta)
         self.stop_string = delta.stop_string
 
 
@@ -156,6 +166,13 @@ def mean_batch_size(timings: list[AnswerTimings]) -> float | None:
     """Mean over the choices that ran."""
     sizes = [timing.mean_batch_size for timing in timings if timing.mean_batch_size is not None]
     return sum(sizes) / len(sizes) if sizes else None
+
+
+def error_event(error: EngineError) -> dict[str, Any]:
+    """An error inside a stream that has begun."""
+    if isinstance(error, InvalidRequest):
+        return error_body(str(error), kind="invalid_request_error", parameter=error.parameter)
+    return error_body(str(error), kind="server_error", code="engine_error")
 
 
 def error_body(message: str, *, kind: str, parameter: str | None = None, code: str | None = None) -> dict[str, Any]:

@@ -2,11 +2,21 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from typing import Any, cast
 
 import httpx
+import pytest
 
 from local_engine.assembly import Engine
+from local_engine.async_engine import Admission
+from local_engine.engine_core import Delta
+from local_engine.errors import EngineError, InvalidRequest, StepFailed
+from local_engine.request import Request
+from local_engine.sampling.sampling_params import SamplingParams
+from local_engine.server.answer_stream import events
+from local_engine.server.chat import Model, prepare_completion
+from local_engine.server.openai_answers import AnswerWire
 from local_engine.server.openai_server import build_app
 from tests.unit.local_engine.asking import HI, TEXT, VOCABULARY, WEATHER, client_of, complete
 
@@ -100,12 +110,43 @@ async def test_an_answer_that_left_its_constraint_is_an_error_and_others_go_on(c
     body = HI | {"structured_outputs": {"json": schema}, "bad_words": ["}"]}
     beside = asyncio.create_task(complete(client, max_tokens=60))
     failed = await client.post("/v1/chat/completions", json=body)
-    assert failed.status_code == 500
-    assert "can no longer be kept to its constraint" in failed.json()["error"]["message"]
-    streamed = (await client.post("/v1/chat/completions", json=body | {"stream": True})).text
-    assert "can no longer be kept" in streamed
-    assert "[DONE]" not in streamed
+    assert failed.status_code == 400, "the engine is well, and nobody is to keep away from it"
+    error = failed.json()["error"]
+    assert "can no longer be kept to its constraint" in error["message"]
+    assert (error["type"], error["param"]) == ("invalid_request_error", "structured_outputs")
+    streamed = await client.post("/v1/chat/completions", json=body | {"stream": True})
+    assert (streamed.status_code, streamed.json()["error"]) == (400, error)
     assert (await beside)["usage"]["completion_tokens"] == 60
+
+
+class Fails:
+    """An answer whose step fails before its first token, or after it."""
+
+    def __init__(self, parameter: str | None, *, is_late: bool) -> None:
+        self._parameter, self._is_late = parameter, is_late
+
+    async def generate(self, prompt: list[int], params: SamplingParams, **_: Any) -> AsyncGenerator[Delta]:
+        request = Request("r", prompt, params)
+        if self._is_late:
+            yield Delta(request, "a", [97])
+        yield Delta(request, finish_reason="error", error="It failed.", parameter=self._parameter)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "kind", "wire_kind"),
+    [(None, StepFailed, "server_error"), ("tools", InvalidRequest, "invalid_request_error")],
+)
+async def test_a_stream_that_never_began_has_the_status_of_its_failure(
+    engine: Engine, parameter: str | None, kind: type[EngineError], wire_kind: str
+) -> None:
+    model = Model(engine.tokenizer, engine.constraints, 128, VOCABULARY)
+    prepared = prepare_completion(b'{"prompt": "hi", "stream": true}', model)
+    wire = AnswerWire(prepared.kind, "tiny", engine.tokenizer)
+    with pytest.raises(kind):
+        await anext(events(cast(Admission, Fails(parameter, is_late=False)), prepared, wire))
+    begun = [event async for event in events(cast(Admission, Fails(parameter, is_late=True)), prepared, wire)]
+    told = json.loads(begun[-1].removeprefix(b"data: "))["error"]
+    assert (told["type"], told["param"]) == (wire_kind, parameter)
 
 
 class BrokenEncoder:
