@@ -55,7 +55,7 @@ def chat_body_from_responses(body: bytes, *, thoughts: tuple[str, ...] = (), tak
         raise untranslatable("moderation", "only OpenAI moderates an answer on the way; ask one of its models")
     chat: Fields = {name: fields[name] for name in SAME if fields.get(name) is not None}
     tools = parse_tools(fields)
-    chat["messages"] = [name_thoughts(message, thoughts) for message in _messages(fields, tools)]
+    chat["messages"] = [name_thoughts(message, thoughts) for message in _shown_apart(_messages(fields, tools))]
     if not chat["messages"]:
         raise invalid("input", "needs at least one item")
     if fields.get("stream") is True:
@@ -105,6 +105,22 @@ def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
         answer = joined or message
     if answer is not None:
         yield answer
+
+
+def _shown_apart(messages: Iterator[Fields]) -> Iterator[Fields]:
+    """What tools answered as text; only a user's message may hold what they showed, so one follows their results."""
+    shown: list[Fields] = []
+    for message in messages:
+        if shown and message["role"] != "tool":
+            yield {"role": "user", "content": shown}
+            shown = []
+        if message["role"] == "tool" and isinstance(message["content"], list):
+            parts = cast(list[Fields], message["content"])
+            message["content"] = "".join(text_of(part, "text") or "" for part in parts if part["type"] == "text")
+            shown += [part for part in parts if part["type"] != "text"]
+        yield message
+    if shown:
+        yield {"role": "user", "content": shown}
 
 
 def _joined(answer: Fields, message: Fields) -> Fields | None:

@@ -159,6 +159,10 @@ SAID = {"type": "message", "role": "assistant", "content": "Let me see."}
 CALLED = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 GIVEN = {"type": "function_call_output", "call_id": "c", "output": "sunny"}
 TOLD = {"role": "tool", "tool_call_id": "c", "content": "sunny"}
+TEXT = {"type": "input_text", "text": "a"}
+SHOWN = {"type": "input_image", "image_url": "https://x/i.png"}
+SEEN = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/i.png"}}]}
+"""A picture that a tool answers with: chats of most providers take one from a user alone."""
 
 
 @pytest.mark.parametrize(
@@ -170,6 +174,9 @@ TOLD = {"role": "tool", "tool_call_id": "c", "content": "sunny"}
         ([SAID, CALLED, CALLED | {"call_id": "d"}, SAID], [assistant("Let me see.\n\nLet me see.", "c", "d")]),
         ([SAID, SAID], [SAID, SAID]),
         ([CALLED, GIVEN, CALLED | {"call_id": "d"}], [assistant(None, "c"), TOLD, assistant(None, "d")]),
+        ([GIVEN | {"output": [TEXT, TEXT]}], [TOLD | {"content": "aa"}]),
+        ([GIVEN | {"output": [TEXT, SHOWN]}], [TOLD | {"content": "a"}, SEEN]),
+        ([GIVEN | {"output": [SHOWN]}, GIVEN, SAID], [TOLD | {"content": ""}, TOLD, SEEN, SAID]),
     ],
 )
 def test_what_a_model_says_with_its_calls_is_one_message_with_them(items: list[Any], expected: list[Any]) -> None:
