@@ -20,7 +20,8 @@ class Dialect:
     `says_400_of_keys`: as `google_status` has it. `takes_cache_marks`: it knows Anthropic's `cache_control`, because it
     passes chats on to Anthropic; `refuses_cache_marks`: it refuses a chat with one. `thoughts` are the names under
     which it wants to read again what was thought before an answer; `needs_thoughts`: with tool calls it refuses a
-    conversation in which an answer lacks one. `call_id` is what it takes for a tool call's id, None where it takes any.
+    conversation in which an answer lacks one; `needs_signatures`: one in which no call of an answer is signed.
+    `call_id` is what it takes for a tool call's id, None where it takes any.
     `takes_developer`: it knows the role `developer`; others are told `system`, which OpenAI takes for the same.
     `efforts` maps a `reasoning_effort` that it refuses to the nearest that it takes; `refuses_effort`: it refuses any
     where the model does not think. `models_think`: its models are OpenAI's, and refuse while they think what
@@ -37,6 +38,7 @@ class Dialect:
     refuses_cache_marks: bool = False
     thoughts: tuple[str, ...] = ()
     needs_thoughts: bool = False
+    needs_signatures: bool = False
     call_id: CallId | None = None
     takes_developer: bool = False
     efforts: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -67,7 +69,10 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     "cerebras": Dialect(takes_developer=True, efforts=_FROM_LOW_TO_HIGH),
     "deepseek": Dialect(renames=_OLDER_LIMIT, thoughts=("reasoning_content",), needs_thoughts=True),
     "gemini": Dialect(
-        lacks=_OPENAI_ALONE | {"metadata", "prompt_cache_key", "store"}, says_400_of_keys=True, efforts=_AT_MOST_HIGH
+        lacks=_OPENAI_ALONE | {"metadata", "prompt_cache_key", "store"},
+        says_400_of_keys=True,
+        efforts=_AT_MOST_HIGH,
+        needs_signatures=True,
     ),
     "groq": Dialect(
         lacks=_OPENAI_ALONE | {"logit_bias", "logprobs", "prediction", "prompt_cache_key", "top_logprobs"},

@@ -25,6 +25,7 @@ from backends.formats.chat_fields import untranslatable
 from backends.formats.chat_view import ChatView, Media, Part, Text, ToolCall, ToolResult
 from backends.formats.json_objects import Fields, decode_object, first_of, number, objects_of, part_of, text_of
 from backends.formats.openai import error_body
+from backends.formats.past_thinking import UNKNOWN_SIGNATURE
 from backends.formats.usage_wire import MalformedUsage, checked, token_count
 from backends.http.errors import error_from_event, no_answer
 from backends.http.stream_reader import StreamReader
@@ -33,8 +34,6 @@ from backends.usage import Usage
 
 FINISH_REASONS: Final[Mapping[str, str]] = {"STOP": "stop", "MAX_TOKENS": "length"}
 """Any other one cut the answer off: filters of many names, calls that the model spoilt, and reasons to come."""
-_UNSIGNED: Final = "skip_thought_signature_validator"
-"""What Google's documentation says to send for a function call whose thought signature is not known."""
 
 _NUMBERS: Final[Mapping[str, str]] = {
     "temperature": "temperature",
@@ -98,7 +97,7 @@ def _part(part: Part, names: Mapping[str, str]) -> Fields:
         return {"text": part.text}
     if isinstance(part, ToolCall):
         call: Fields = {"functionCall": {"id": part.call_id, "name": part.name, "args": part.arguments}}
-        return call | {"thoughtSignature": part.signature or _UNSIGNED}
+        return call | {"thoughtSignature": part.signature or UNKNOWN_SIGNATURE}
     if isinstance(part, ToolResult):
         response = {"id": part.call_id, "name": names.get(part.call_id, part.call_id), "response": _result(part)}
         return {"functionResponse": response}

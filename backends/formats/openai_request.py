@@ -14,7 +14,7 @@ from backends.formats.answer_schema import without_value
 from backends.formats.call_ids import with_call_ids
 from backends.formats.json_splice import Member, NotAnObject, find_members, splice
 from backends.formats.openai import error_body
-from backends.formats.past_thinking import OUR_MARKS, with_every_thought, without_our_reasoning
+from backends.formats.past_thinking import OUR_MARKS, with_every_thought, with_signed_calls, without_our_reasoning
 from backends.formats.sampling import OPENAI_SAMPLING, effort_for_functions, thinks
 from backends.protocol import Call
 
@@ -122,6 +122,8 @@ def _as_told(messages: bytes, dialect: Dialect) -> bytes:
     said = _without_in("tool_calls", dialect.call_lacks, said)
     if dialect.needs_thoughts:
         said = with_every_thought(said)
+    if dialect.needs_signatures:
+        said = with_signed_calls(said)
     if dialect.call_id:
         said = with_call_ids(said, dialect.call_id)
     return said if dialect.takes_developer or said.find(_DEVELOPER) < 0 else _of_the_system(said)

@@ -23,6 +23,8 @@ SEALED: Final = "breakeven:"
 that keeps no conversation with us may keep nothing else of such an item."""
 OUR_REASONING: Final = "rs_resp_"
 """How the ids begin of reasoning items that we wrote."""
+UNKNOWN_SIGNATURE: Final = "skip_thought_signature_validator"
+"""What Google's documentation says to send for a function call whose thought signature is not known."""
 NOTHING: Final = msgspec.Raw(b'" "')
 """A thought that is not known any more; DeepSeek takes an empty one for none."""
 
@@ -31,6 +33,7 @@ OUR_MARKS: Final = (b'"%b' % OUR_REASONING.encode(), b'"%b' % SEALED.encode())
 """Bytes without which a body has no thinking, or no reasoning, of ours: a search is all that it costs most bodies."""
 
 _OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _VALUES: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -117,6 +120,40 @@ def with_every_thought(messages: bytes) -> bytes:
     for message in lacking:
         message[THOUGHT] = NOTHING
     return msgspec.json.encode(found) if lacking else messages
+
+
+def with_signed_calls(messages: bytes) -> bytes:
+    """A chat's `messages` with a signature in each that calls tools, where Gemini's endpoint for OpenAI's clients reads
+    it; the very bytes where none lacks it. Of calls side by side Gemini signs the first."""
+    if b'"tool_calls"' not in messages:
+        return messages
+    try:
+        found = _OBJECTS.decode(messages)
+        lacking = [(message, calls) for message in found if (calls := _unsigned_calls(message))]
+        for message, (first, *others) in lacking:
+            extra = _members(first.get("extra_content"))
+            google = _members(extra.get("google")) | {"thought_signature": _raw(UNKNOWN_SIGNATURE)}
+            signed = first | {"extra_content": _raw(extra | {"google": _raw(google)})}
+            message["tool_calls"] = _raw([signed, *others])
+    except msgspec.DecodeError:  # its provider's to refuse
+        return messages
+    return msgspec.json.encode(found) if lacking else messages
+
+
+def _unsigned_calls(message: Mapping[str, msgspec.Raw]) -> list[dict[str, msgspec.Raw]]:
+    """The tool calls of a message, where none of them is signed."""
+    calls = bytes(message.get("tool_calls", b"null"))
+    if calls == b"null" or b'"thought_signature"' in calls:
+        return []
+    return _OBJECTS.decode(calls)
+
+
+def _raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+def _members(value: msgspec.Raw | None) -> dict[str, msgspec.Raw]:
+    return {} if value is None or bytes(value) == b"null" else _MEMBERS.decode(value)
 
 
 def _lacks_thought(message: Mapping[str, msgspec.Raw]) -> bool:

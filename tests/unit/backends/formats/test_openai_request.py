@@ -266,6 +266,13 @@ def test_an_effort_that_is_no_text_is_its_providers_to_refuse() -> None:
             assert build_body(make_call(body), DIALECTS[provider]) == body
 
 
+@pytest.mark.parametrize(("provider", "signs"), [("gemini", True), ("openai", False), ("fireworks", False)])
+def test_only_gemini_is_told_signatures_of_calls(provider: str, *, signs: bool) -> None:
+    call = b'{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}'
+    body = b'{"model":"a","messages":[{"role":"assistant","tool_calls":[%b]}]}' % call
+    assert (b"thought_signature" in build_body(make_call(body), DIALECTS[provider])) == signs
+
+
 def asked_of(
     model: str, body: dict[str, object], *, provider: str = "openai", operation: Operation = "chat.completions"
 ) -> dict[str, object]:

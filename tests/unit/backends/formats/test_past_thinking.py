@@ -15,7 +15,15 @@ from backends.endpoints.responses_format import chat_body_from_responses
 from backends.endpoints.responses_items import ENCRYPTED, ResponseHead
 from backends.errors import Untranslatable
 from backends.formats.openai_request import build_body
-from backends.formats.past_thinking import UNSIGNED, seal, thought_of, with_every_thought, without_unsigned
+from backends.formats.past_thinking import (
+    UNKNOWN_SIGNATURE,
+    UNSIGNED,
+    seal,
+    thought_of,
+    with_every_thought,
+    with_signed_calls,
+    without_unsigned,
+)
 from backends.protocol import Call
 
 Json = dict[str, Any]
@@ -129,6 +137,43 @@ def test_deepseek_misses_no_thought_where_tools_were_called(thought: Json) -> No
 )
 def test_messages_that_lack_no_thought_keep_their_bytes(messages: bytes) -> None:
     assert with_every_thought(messages) == messages
+
+
+def signed(signature: str = UNKNOWN_SIGNATURE, **others: object) -> Json:
+    return {"extra_content": {"google": {"thought_signature": signature, **others}}}
+
+
+@pytest.mark.parametrize(
+    ("calls", "told"),
+    [
+        ([CALL], [CALL | signed()]),
+        ([CALL | {"extra_content": None}, CALL], [CALL | signed(), CALL]),
+        ([CALL | {"extra_content": {"google": {"a": 1}}}], [CALL | signed(a=1)]),
+        ([CALL | signed("theirs"), CALL], [CALL | signed("theirs"), CALL]),
+        ([], []),
+    ],
+)
+def test_gemini_reads_a_signature_before_every_call(calls: list[Json], told: list[Json]) -> None:
+    """It answers 400 to a call without one: every second turn with a client that keeps no `extra_content`, and every
+    conversation with tools that another model began."""
+    messages = [HELLO, {"role": "assistant", "content": None, "tool_calls": calls}, RESULT]
+    said = json.loads(with_signed_calls(json.dumps(messages).encode()))
+    assert [message.get("tool_calls") for message in said] == [None, told, None]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        b'[ {"role":"user","content":"hi"} ]',
+        b'[ {"role":"assistant" ,"tool_calls":null} ]',
+        b'[ {"role":"assistant" ,"tool_calls":[{"id":"c","extra_content":{"google":{"thought_signature":"s"}}}]} ]',
+        b'[ {"role":"assistant" ,"tool_calls":"odd"}, {"tool_calls":[1]} ]',
+        b'[ {"role":"assistant" ,"tool_calls":[{"extra_content":"odd"}]} ]',
+        b'{"tool_calls" : 1}',
+    ],
+)
+def test_other_calls_stay_as_they_are(messages: bytes) -> None:
+    assert with_signed_calls(messages) == messages
 
 
 def test_anthropic_is_sent_no_thinking_that_nobody_signed() -> None:
