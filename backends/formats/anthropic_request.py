@@ -23,6 +23,8 @@ from backends.protocol import Call
 
 DEFAULT_MAX_TOKENS: Final = 8192
 """Anthropic demands a limit; this one is sent when the caller gave none."""
+DEFAULT_WITH_THOUGHTS: Final = 32_000
+"""The same for newer models, which think unasked: what they think counts too."""
 
 _EFFORTS: Final[Mapping[str, str]] = {
     "none": "low",
@@ -45,7 +47,7 @@ def build_messages_body(view: ChatView, call: Call) -> bytes:
         raise untranslatable("stop", "this model cannot end at white space alone; leave that sequence out")
     body: Fields = {
         "model": call.upstream_model,
-        "max_tokens": view.max_output_tokens or DEFAULT_MAX_TOKENS,
+        "max_tokens": view.max_output_tokens or (DEFAULT_MAX_TOKENS if is_older else DEFAULT_WITH_THOUGHTS),
         "messages": messages,
     }
     system = [block for turn in view.turns if turn.role == "system" for block in _blocks(turn.parts)]

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from backends.errors import Untranslatable, UpstreamRejected
-from backends.formats.anthropic_request import DEFAULT_MAX_TOKENS, build_messages_body
+from backends.formats.anthropic_request import DEFAULT_MAX_TOKENS, DEFAULT_WITH_THOUGHTS, build_messages_body
 from backends.formats.call_ids import for_anthropic
 from backends.formats.chat_view import parse_chat
 from backends.protocol import Call
@@ -397,6 +397,11 @@ def test_an_end_at_white_space_is_for_another_model() -> None:
 
 
 NEWER = "claude-sonnet-5-5"
+
+
+def test_newer_models_have_room_for_what_they_think() -> None:
+    assert translate({}, model=NEWER)["max_tokens"] == DEFAULT_WITH_THOUGHTS
+    assert translate({"max_tokens": 9}, model=NEWER)["max_tokens"] == 9
 
 
 def test_newer_models_are_not_told_how_to_draw_tokens() -> None:
