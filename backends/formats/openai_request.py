@@ -15,7 +15,7 @@ from backends.formats.call_ids import with_call_ids
 from backends.formats.json_splice import Member, NotAnObject, find_members, splice
 from backends.formats.openai import error_body
 from backends.formats.past_thinking import OUR_MARKS, with_every_thought, with_signed_calls, without_our_reasoning
-from backends.formats.sampling import OPENAI_SAMPLING, effort_for_functions, thinks
+from backends.formats.sampling import OPENAI_SAMPLING, effort_for_functions, nearest_effort, thinks
 from backends.protocol import Call
 
 _OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
@@ -161,8 +161,10 @@ def _while_it_thinks(call: Call, members: Mapping[str, Member]) -> dict[str, byt
         effort = said("reasoning_effort")
     asked = told = effort if isinstance(effort, str) else None
     tools = members.get("tools")
-    if call.operation == "chat.completions" and tools and _FUNCTION in call.body[tools.start : tools.end]:
-        told = effort_for_functions(call.upstream_model, asked)
+    if call.operation == "chat.completions":
+        told = nearest_effort(call.upstream_model, asked)
+        if tools and _FUNCTION in call.body[tools.start : tools.end]:
+            told = effort_for_functions(call.upstream_model, told)
     refused = OPENAI_SAMPLING & members.keys() if thinks(call.upstream_model, told) else ()
     return dict.fromkeys(refused) | ({} if told == asked else {"reasoning_effort": msgspec.json.encode(told)})
 

@@ -42,6 +42,21 @@ def thinks(model: str, effort: str | None) -> bool:
     return not (5, 1) <= version <= (5, 4) if effort is None else effort != "none"
 
 
+def nearest_effort(model: str, effort: str | None) -> str | None:
+    """What a model of OpenAI's takes in a chat for this effort: before 5.1 none knows `none`, since then none knows
+    `minimal`, before 5.2 none `xhigh`, and `max` is for responses alone."""
+    if not thinks(model, "high"):
+        return effort
+    version = _version(model) or (4, 0)  # the o-series, before them all
+    if effort == "none" and (version < (5, 1) or _ALWAYS_THINKS.match(model)):
+        return "minimal" if version == (5, 0) else "low"
+    if effort == "minimal" and version != (5, 0):
+        return "low"
+    if effort in ("xhigh", "max"):
+        return "xhigh" if version >= (5, 2) else "high"
+    return effort
+
+
 def effort_for_functions(model: str, effort: str | None) -> str | None:
     """The effort at which a chat with functions may be asked of a model of OpenAI's: those from 5.4 on call functions
     in chats only where they do not think. Raises Untranslatable for one that always thinks."""

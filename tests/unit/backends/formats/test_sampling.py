@@ -3,7 +3,7 @@
 import pytest
 
 from backends.errors import Untranslatable
-from backends.formats.sampling import effort_for_functions, is_older_claude, thinks
+from backends.formats.sampling import effort_for_functions, is_older_claude, nearest_effort, thinks
 
 OLDER = """claude-2.1 claude-v1 claude-instant-1.2 claude-3-opus-20240229 claude-3-5-haiku-latest
 claude-3-7-sonnet-20250219 claude-opus-4-20250514 claude-opus-4-1 claude-opus-4-6-20260205 claude-sonnet-4
@@ -46,6 +46,26 @@ def test_models_of_anthropic_since_opus_4_7_do_not(model: str) -> None:
 )
 def test_when_a_model_of_openai_thinks(model: str, *, unasked: bool, at_none: bool, at_low: bool) -> None:
     assert [thinks(model, effort) for effort in (None, "none", "low")] == [unasked, at_none, at_low]
+
+
+ASKED = ("none", "minimal", "low", "high", "xhigh", "max", None)
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("gpt-4o", ASKED),
+        ("gpt-oss-120b", ASKED),
+        ("o3", ("low", "low", "low", "high", "high", "high", None)),
+        ("gpt-5-mini", ("minimal", "minimal", "low", "high", "high", "high", None)),
+        ("gpt-5.1", ("none", "low", "low", "high", "high", "high", None)),
+        ("gpt-5.4-mini", ("none", "low", "low", "high", "xhigh", "xhigh", None)),
+        ("gpt-6-luna", ("none", "low", "low", "high", "xhigh", "xhigh", None)),
+        ("gpt-6.1-sol", ("low", "low", "low", "high", "xhigh", "xhigh", None)),
+    ],
+)
+def test_an_effort_that_a_model_does_not_know_is_the_nearest(model: str, told: tuple[str | None, ...]) -> None:
+    assert tuple(nearest_effort(model, effort) for effort in ASKED) == told
 
 
 @pytest.mark.parametrize(
