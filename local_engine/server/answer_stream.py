@@ -111,7 +111,7 @@ def _choice(wire: AnswerWire, index: int, answer: Collected, prepared: Prepared)
     if prepared.thinking is not None:
         thought, text = ThinkingSplit(prepared.thinking).push(text, is_last=True)
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
-    if thought:
+    if thought and prepared.shows_thoughts:
         message["reasoning_content"] = thought
     if prepared.has_tools:
         split = ToolSplit(prepared.most_calls)
@@ -172,7 +172,7 @@ async def events(admission: Admission, prepared: Prepared, wire: AnswerWire) -> 
             ids = delta.token_ids if prepared.tells_token_ids else []
             if (thinking := thoughts[choice]) is not None:
                 thought, text = thinking.push(text, is_last=finish is not None)
-                if thought:
+                if thought and prepared.shows_thoughts:
                     yield chunk(choice, {"reasoning_content": thought}, shown, ids=ids)
                     shown, ids = None, list[int]()
             if split is not None:

@@ -42,6 +42,7 @@ class Prepared:
     has_tools: bool = False
     most_calls: int | None = None
     thinking: Thinking | None = None
+    shows_thoughts: bool = True
     echoes: bool = False
     shows_special: bool = False
     tells_token_ids: bool = False
@@ -138,8 +139,10 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
         has_tools=bool(tools),
         most_calls=1 if request.parallel_tool_calls is False else None,
         thinking=thinking_of(ids, model.tokenizer),
+        shows_thoughts=request.include_reasoning is not False,
     )
-    return prepared if prepared.constraint is None else _thinking_first(prepared, model)
+    prepared = prepared if prepared.constraint is None else _thinking_first(prepared, model)
+    return replace(prepared, thinking=None) if request.separate_reasoning is False else prepared
 
 
 def _thinking_first(prepared: Prepared, model: Model) -> Prepared:

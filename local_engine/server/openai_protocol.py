@@ -118,6 +118,9 @@ class ChatRequest(Sampled, kw_only=True):
     continue_final_message: bool | None = None
     documents: list[dict[str, Any]] | None = None
     reasoning_effort: str | None = None
+    # vLLM's and OpenRouter's; SGLang's.
+    include_reasoning: bool | None = None
+    separate_reasoning: bool | None = None
     functions: list[Any] | None = None
 
     @property

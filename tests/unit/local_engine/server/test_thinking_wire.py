@@ -86,6 +86,16 @@ async def test_who_wants_no_thoughts_gets_none(extra: dict[str, Any]) -> None:
     assert usage["completion_tokens_details"] == {"reasoning_tokens": 0}
 
 
+async def test_thoughts_may_be_left_out_of_the_answer() -> None:
+    """They were told whatever these fields of vLLM's, OpenRouter's and SGLang's said."""
+    told, usage = await answer("<think>Hm.</think>Yes.", include_reasoning=False)
+    assert told["content"] == "Yes."
+    assert "reasoning_content" not in told
+    assert usage["completion_tokens_details"] == {"reasoning_tokens": 5}
+    told, _ = await answer("<think>Hm.</think>Yes.", separate_reasoning=False)
+    assert told["content"] == "<think>Hm.</think>Yes."
+
+
 async def test_an_answer_cut_within_its_thoughts_has_no_text() -> None:
     told, usage = await answer("Hm. Well.", chat_template_kwargs={"opens": True})
     assert told["reasoning_content"] == "Hm. Well."
