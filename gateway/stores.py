@@ -48,6 +48,10 @@ class ListedKey:
     created_at_us: int
 
 
+LAST_DAYS = 90
+"""So far back is looked whether a key is still used."""
+
+
 class KeyStore(Protocol):
     """Where keys are kept. Every write is recorded in the audit log by whoever implements it."""
 
@@ -71,6 +75,10 @@ class KeyStore(Protocol):
 
     async def change(self, key_id: str, change: KeyChange, *, author: str) -> bool:
         """False when there is no such key. Books keep what was asked under the team and tags of its time."""
+        ...
+
+    async def last_days(self) -> Mapping[str, int]:
+        """Key id -> the last UTC day (since the epoch) on which it called a model, of those that did in LAST_DAYS."""
         ...
 
     async def records(self) -> Mapping[bytes, KeyRecord]:

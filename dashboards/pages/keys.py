@@ -28,6 +28,10 @@ ROLES = {
 }
 
 NONE = Cell("none", tone="muted")
+NOT_USED = Cell("none", tone="muted", title="in 90 days")
+TITLES = {
+    "Last request": "The last day (UTC) of the newest 90 on which it called a model; reading reports is no request"
+}
 LONGEST_FIND = 200
 DAY_SECONDS = 86_400
 OVERLAPS = {
@@ -150,13 +154,14 @@ def _table(view: View, keys: KeyList) -> str:
             "all" if one["allowed_models"] is None else ", ".join(one["allowed_models"]) or "none",
             Cell(limits_text(one["limits"]), tone="be-tags"),
             Cell(display.day_of(one["created_at_us"]), tone="be-nowrap", title=display.moment(one["created_at_us"])),
+            _last_request(one),
             _state(one, now_us),
             Cell("spend", href=f"/ui/explorer?{urlencode({'by': 'model', 'key': one['id'], 'period': 'month'})}"),
         ]
         for one in keys.shown
     ]
-    names = ("Name", "Role", "Team", "Project", "Tags", "Models", "Limits", "Created", "State", "Spend")
-    return markup.table([Column(name) for name in names], rows, caption="Keys")
+    names = ("Name", "Role", "Team", "Project", "Tags", "Models", "Limits", "Created", "Last request", "State", "Spend")
+    return markup.table([Column(name, title=TITLES.get(name, "")) for name in names], rows, caption="Keys")
 
 
 def _name(view: View, keys: KeyList, one: Mapping[str, Any]) -> Cell:
@@ -164,6 +169,13 @@ def _name(view: View, keys: KeyList, one: Mapping[str, Any]) -> Cell:
         return Cell(one["name"], tone="be-name muted", title=one["id"])
     href = _address(_find(view), keys.page, change=one["id"]) if view.session.may("keys.write") else None
     return Cell(one["name"], tone="be-name", title=one["id"], href=href)
+
+
+def _last_request(one: Mapping[str, Any]) -> Cell:
+    if one["last_request_on"] is None:
+        return NOT_USED
+    day = display.day(one["last_request_on"])
+    return Cell(day.rpartition(" ")[0], tone="be-nowrap", title=day)
 
 
 def _state(one: Mapping[str, Any], now_us: int) -> Cell:

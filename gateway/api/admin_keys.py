@@ -23,7 +23,7 @@ from gateway.api.key_views import (
     key_fields,
 )
 from gateway.errors import Conflict, InvalidRequest, NotFound
-from gateway.stores import KeyChange, KeyStore
+from gateway.stores import KeyChange, KeyStore, ListedKey
 
 Refresh = Callable[[], Awaitable[None]]
 Wanted = Annotated[KeysWanted, Query()]
@@ -51,14 +51,15 @@ class KeyService:
         """Of all keys, or of a team's."""
         limits, rotations = await self.store.limits(), await self.secrets.rotations()
         known = await self.store.list(wanted.ids)
+        last_days = {} if wanted.limit == 0 else await self.store.last_days()
 
         def listed() -> KeyList:
             found = [one for one in known if of_team in (None, one.record.team) and wanted.matches(one.record)]
-            keys = [
-                Key.model_validate(key_fields(one, limits.get(one.record.id, {}), rotations.get(one.record.id)))
-                for one in found[wanted.place]
-            ]
+            keys = [Key.model_validate(fields(one, one.record.id)) for one in found[wanted.place]]
             return KeyList(keys=keys, matching=len(found))
+
+        def fields(one: ListedKey, key: str) -> dict[str, object]:
+            return key_fields(one, limits.get(key, {}), rotations.get(key), last_days.get(key))
 
         return await asyncio.to_thread(listed)  # 50,000 would hold the loop for a second
 
@@ -118,7 +119,7 @@ def build_keys_router(keys: KeyService) -> APIRouter:
         keys.require_future(asked.expires_at_us)
         created, secret = await keys.store.create(asked.new_key(), author=caller.name, limits=asked.limits)
         await keys.refresh()
-        return CreatedKey.model_validate({**key_fields(created, asked.limits, None), "key": secret})
+        return CreatedKey.model_validate({**key_fields(created, asked.limits, None, None), "key": secret})
 
     @router.put("/keys/{key_id}/limits", openapi_extra=needs("keys.write"))
     async def set_limits(  # pyright: ignore[reportUnusedFunction]

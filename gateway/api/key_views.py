@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import date
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -9,8 +10,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 
 from gateway.access.keys import KeyRecord, Role
 from gateway.access.rotation import DEFAULT_OVERLAP_SECONDS, MOST_OVERLAP_SECONDS, Rotation
+from gateway.instants import DAY_US, moment_of
 from gateway.limits.admission import Limits, parse_limits
-from gateway.stores import KeyChange, ListedKey, NewKey
+from gateway.stores import LAST_DAYS, KeyChange, ListedKey, NewKey
 from gateway.yaml_document import LABEL_PATTERN
 
 Label = Annotated[str, Field(min_length=1, max_length=64, pattern=LABEL_PATTERN)]
@@ -139,6 +141,9 @@ class Key(BaseModel):
     keeps_bodies: bool
     rotated_at_us: int | None
     old_secrets: list[WorkingSecret]
+    last_request_on: date | None = Field(
+        description=f"The last day (UTC) on which it called a model; null: not in {LAST_DAYS} days"
+    )
 
 
 class CreatedKey(Key):
@@ -193,8 +198,10 @@ class Me(BaseModel):
     permissions: list[str]
 
 
-def key_fields(listed: ListedKey, limits: Mapping[str, Any], rotation: Rotation | None) -> dict[str, object]:
-    """Of `Key`."""
+def key_fields(
+    listed: ListedKey, limits: Mapping[str, Any], rotation: Rotation | None, last_day: int | None
+) -> dict[str, object]:
+    """Of `Key`. Days are counted since the epoch."""
     record = listed.record
     return {
         "id": record.id,
@@ -211,4 +218,5 @@ def key_fields(listed: ListedKey, limits: Mapping[str, Any], rotation: Rotation 
         "keeps_bodies": record.keeps_bodies,
         "rotated_at_us": None if rotation is None else rotation.rotated_at_us,
         "old_secrets": [] if rotation is None else [asdict(one) for one in rotation.working],
+        "last_request_on": None if last_day is None else moment_of(last_day * DAY_US).date(),
     }

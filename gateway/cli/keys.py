@@ -19,7 +19,7 @@ from gateway.cli.state import State, open_state
 from gateway.clock import now_us
 from gateway.instants import DAY_US, moment_of
 from gateway.limits.admission import parse_limits
-from gateway.stores import KeyChange, ListedKey, NewKey
+from gateway.stores import LAST_DAYS, KeyChange, ListedKey, NewKey
 from gateway.yaml_document import problem_of
 
 app = typer.Typer(help="API keys. A secret is shown once, when it is made.", no_args_is_help=True)
@@ -169,10 +169,11 @@ def list_keys(as_json: bool = typer.Option(False, "--json")) -> None:
     if as_json:
         print(json.dumps(rows))
         return
-    table = Table(Column("id", no_wrap=True), "name", "role", "team", "project", "created", "state")
+    table = Table(Column("id", no_wrap=True), "name", "role", "team", "project", "created", "state", "last request")
     for row in rows:
         whose = (str(row[column] or "") for column in ("id", "name", "role", "team", "project"))
-        table.add_row(*whose, _readable(row["created"]), str(row["state"]))
+        last = row["last_request_on"] or f"none in {LAST_DAYS} days"
+        table.add_row(*whose, _readable(row["created"]), str(row["state"]), last)
     show_table(table)
     for row in rows:
         if row["state"] == "active":
@@ -235,9 +236,9 @@ def _readable(at: str) -> str:
 async def _list() -> list[dict[str, Any]]:
     async with open_state() as state:
         limits, rotations = await state.keys.limits(), await state.secrets.rotations()
-        return [
-            _row(one, limits.get(one.record.id, {}), rotations.get(one.record.id)) for one in await state.keys.list()
-        ]
+        last_days = await state.keys.last_days()
+        listed = {one.record.id: one for one in await state.keys.list()}
+        return [_row(one, limits.get(key, {}), rotations.get(key), last_days.get(key)) for key, one in listed.items()]
 
 
 async def _revoke(named: str) -> str:
@@ -247,7 +248,9 @@ async def _revoke(named: str) -> str:
         return key_id
 
 
-def _row(listed: ListedKey, limits: Mapping[str, Any], rotation: Rotation | None) -> dict[str, Any]:
+def _row(
+    listed: ListedKey, limits: Mapping[str, Any], rotation: Rotation | None, last_day: int | None
+) -> dict[str, Any]:
     record, now = listed.record, now_us()
     is_expired = record.expires_at_us is not None and record.expires_at_us <= now
     return {
@@ -264,6 +267,7 @@ def _row(listed: ListedKey, limits: Mapping[str, Any], rotation: Rotation | None
         "expires": None if record.expires_at_us is None else _moment(record.expires_at_us),
         "rotated": None if rotation is None else _moment(rotation.rotated_at_us),
         "old_secrets": [] if rotation is None else [_old(one) for one in rotation.working],
+        "last_request_on": None if last_day is None else _moment(last_day * DAY_US)[:10],
         "state": "revoked" if record.revoked_at_us is not None else "expired" if is_expired else "active",
     }
 

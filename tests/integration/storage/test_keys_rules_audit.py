@@ -9,13 +9,16 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.access.keys import KeyRing, hash_key
 from gateway.errors import Unauthenticated
+from gateway.instants import DAY_US
 from gateway.rulebook.service import Activation, RulesStore, StoredRules
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.budgets import SqlBudgets
 from gateway.storage.sql.keys import SqlKeyStore
+from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.rules import SqlRulesStore
 from gateway.storage.tables import api_keys, audit_log
-from gateway.stores import AuditLog, Budget, BudgetStore, KeyChange, KeyStore, NewKey
+from gateway.stores import LAST_DAYS, AuditLog, Budget, BudgetStore, KeyChange, KeyStore, NewKey
+from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration
 PEPPER = b"p" * 32
@@ -88,6 +91,18 @@ async def test_changing_nothing_records_nothing_and_an_unknown_key_is_said(engin
     )
     assert not await store.change("key_none", {"limits": {}}, author="bob")
     assert [one.actor for one in await SqlAuditLog(engine).page(before=None, limit=9)] == ["ada"]
+
+
+async def test_the_last_day_of_a_key_is_that_of_its_newest_request(engine: AsyncEngine) -> None:
+    today = 20_781
+    store: KeyStore = SqlKeyStore(engine, PEPPER, now_us=lambda: today * DAY_US + 5)
+    ages = {"busy": (40, 3, 3), "asleep": (LAST_DAYS - 1,), "gone": (LAST_DAYS,)}
+    entries = [
+        make_entry(number, intent=make_intent(number, accepted_at_us=(today - age) * DAY_US + 7, key_id=key))
+        for number, (key, age) in enumerate((key, age) for key, each in ages.items() for age in each)
+    ]
+    assert await SqlLedger(engine).insert(entries) == 5
+    assert await store.last_days() == {"busy": today - 3, "asleep": today - LAST_DAYS + 1}
 
 
 async def test_budgets_are_one_for_each_scope_and_name(engine: AsyncEngine) -> None:

@@ -58,6 +58,7 @@ class MemoryKeys:
         self.listed: list[ListedKey] = []
         self.secrets: dict[str, str] = {}
         self.limited: dict[str, Mapping[str, Any]] = {}
+        self.used_on: dict[str, int] = {}
 
     async def create(
         self, new: NewKey, *, author: str, limits: Mapping[str, Any] | None = None
@@ -83,6 +84,9 @@ class MemoryKeys:
 
     async def limits(self) -> Mapping[str, Mapping[str, Any]]:
         return self.limited
+
+    async def last_days(self) -> Mapping[str, int]:
+        return self.used_on
 
     async def change(self, key_id: str, change: KeyChange, *, author: str) -> bool:
         for index, one in enumerate(self.listed):

@@ -41,6 +41,15 @@ async def test_keys_come_so_many_at_a_time_from_a_place_on() -> None:
     assert rig.ask("owner", "GET", f"{KEYS}?limit=-1").status_code == 400
 
 
+async def test_a_key_says_when_it_last_called_a_model() -> None:
+    rig = await AdminRig().start()
+    used, unused = (rig.ask("owner", "POST", KEYS, name=f"bot {n}").json() for n in range(2))
+    assert used["last_request_on"] is None
+    rig.keys.used_on = {used["id"]: 20_781}
+    listed = rig.ask("owner", "GET", f"{KEYS}?find=bot").json()["keys"]
+    assert {one["id"]: one["last_request_on"] for one in listed} == {used["id"]: "2026-11-24", unused["id"]: None}
+
+
 async def test_a_revoked_key_stops_at_once() -> None:
     rig = await AdminRig().start()
     viewer = rig.ask("viewer", "GET", "/admin/v1/me").json()["id"]
