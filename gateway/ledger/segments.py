@@ -112,9 +112,11 @@ class Segments:
         used = [segment for segment in found if segment.end]
         empty = [segment for segment in found if not segment.end]
         self._used = used or [empty.pop(0) if empty else self._create(1)]
-        # Only a segment after the last used one may be used next: epochs must rise in the order of the records.
+        # Only a segment after the last used one may be used next: epochs must rise in the order of the records. And a
+        # short one, cut by whoever copied or repaired it, has no room for what was promised any.
         for segment in empty:
-            if segment.epoch > self.current.epoch and self._spare is None:
+            is_whole = segment.size >= self._segment_bytes
+            if is_whole and segment.epoch > self.current.epoch and self._spare is None:
                 self._spare = segment
             else:
                 segment.file.close()

@@ -329,6 +329,30 @@ async def test_what_was_answered_and_stands_behind_damage_is_kept_and_told(
     await third.aclose()
 
 
+async def test_a_prepared_segment_that_was_cut_short_is_made_anew(tmp_path: Path) -> None:
+    def used() -> int:
+        return int(journal.gauges()["journal_bytes"])
+
+    journal, number = open_journal(tmp_path), 0
+    await settle_once_there_is_room(journal, number)
+    pair = used()
+    while SMALL - used() >= 3 * pair:
+        number += 1
+        await settle_once_there_is_room(journal, number)
+    opened: list[str] = []
+    while SMALL - used() >= pair:
+        number += 1
+        journal.intend(make_intent(number))
+        opened.append(request_id(number))
+    assert len(opened) > 2, "their settlements need the prepared segment"
+    await journal.aclose()
+    with segments_of(tmp_path)[1].open("r+b") as file:
+        file.truncate(0)
+    again = open_journal(tmp_path)
+    assert again.recovered.orphans == tuple(opened)
+    await again.aclose()
+
+
 async def test_what_a_caller_wrote_into_a_torn_record_is_none(tmp_path: Path) -> None:
     journal = open_journal(tmp_path)
     await settle_one(journal, 1)
