@@ -23,8 +23,8 @@ SILENT_SECONDS = 60.0
 """Longer than LEASE_SECONDS by what shipping takes, or by as much as a store's clock is put forward unnoticed."""
 
 LESS_SECONDS = 60.0
-"""For so long a reading that shows less than the one before is not believed, account by account: a replica that was
-behind took over, and what it had not got is being shipped again. What is credited counts from then on."""
+"""For so long a reading that shows less of an account than the one before is not believed, and does not count as one: a
+replica that was behind took over, and what it had not got is being shipped again. A credit waits as long."""
 
 
 class CountersDown(Exception):

@@ -75,7 +75,8 @@ class LocalCounters:
         number = self._begun
         booked = await books()
         if number > self._read:
-            self._booked, self._read = self._believed(booked), number
+            self._booked = self._believed(booked)
+            self._read = self._read if self._less_since else number
         return True
 
     def _believed(self, booked: Booked) -> Booked:

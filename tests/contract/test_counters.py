@@ -133,14 +133,30 @@ async def test_an_account_that_was_not_read_leases_nothing(counters: Counters) -
 async def test_books_that_show_less_are_not_believed_at_once(counters: Counters) -> None:
     """A replica that was behind took over; what it lacks is shipped again, and was spent all the same."""
     await counters.read_books(books_showing(50))
+    counted = (await counters.report({})).read
     while not await counters.read_books(books_showing(20), is_urgent=True):
         await asyncio.sleep(0.05)
     assert (await lease(counters, 100, need=51)).amount == 0
+    assert (await counters.report({})).read == counted, "what it should have seen by now is held no longer"
     deadline = time.monotonic() + PATIENCE_SECONDS
     while (await lease(counters, 100, need=51)).amount == 0:
         await counters.read_books(books_showing(20), is_urgent=True)
         assert time.monotonic() < deadline, "less is never believed"
         await asyncio.sleep(0.05)
+    assert (await counters.report({})).read > counted
+
+
+async def test_books_that_show_less_of_one_account_tell_of_the_others(counters: Counters) -> None:
+    other = Account("key:other", WINDOW)
+
+    async def read() -> Booked:
+        return Booked({ACCOUNT: 20 * NANO, other: 30 * NANO}, frozenset({WINDOW}))
+
+    await counters.read_books(books_showing(50))
+    while not await counters.read_books(read, is_urgent=True):
+        await asyncio.sleep(0.05)
+    assert (await lease(counters, 100, need=71, account=other)).amount == 0
+    assert (await lease(counters, 100, need=70, account=other)).amount == 70 * NANO
 
 
 async def test_requests_are_counted_one_by_one(counters: Counters) -> None:

@@ -10,6 +10,9 @@ Keys, all below one prefix:
     workers                 worker -> when it was last heard of
     rate:BUCKET             level, at
 
+A reading in which an account shows less than before lacks what others may have shipped, too: it is not counted, so that
+what is held goes on being held; of the books it gives what is more, and new accounts.
+
 A new epoch leases nothing until every worker had time to say what it holds and the books have been read. Nor does an
 old one in which nobody was heard for a while: the server hung, or nobody reached it. That while counts as no silence of
 anybody's, or what they went on spending would be leased again to whoever comes back first. A server's clock that was
@@ -151,19 +154,20 @@ local before, less_since = {}, {}
 for i = 1, #last, 2 do before[last[i]] = last[i + 1] end
 for i = 1, #since, 2 do less_since[since[i]] = tonumber(since[i + 1]) end
 redis.call('DEL', books, less)
+local read = ARGV[3]
 for i = 6, #ARGV, 2 do
   local account, spent = ARGV[i], ARGV[i + 1]
   if before[account] and tonumber(spent) < tonumber(before[account]) then
     local began = math.min(less_since[account] or now, now)
     if now < began + tonumber(ARGV[5]) then
       redis.call('HSET', less, account, string.format('%.0f', began))
-      spent = before[account]
+      spent, read = before[account], redis.call('HGET', meta, 'read')
     end
   end
   redis.call('HSET', books, account, spent)
 end
 redis.call('PEXPIRE', less, KEEP)
-redis.call('HSET', meta, 'read', ARGV[3], 'windows', ARGV[4])
+redis.call('HSET', meta, 'read', read, 'windows', ARGV[4])
 return {'ok'}
 """
 )
