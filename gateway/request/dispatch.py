@@ -100,11 +100,11 @@ class Dispatcher(msgspec.Struct):
         )
 
     def _pick_key(self, run: Run, candidate: Candidate, wait: float, refused: Collection[str]) -> str | None:
-        """A key whose breaker lets a call through, if a budget made for another model stretches to this one."""
+        """A key whose breaker lets a call through, if the budget stretches from what was held to this model, and to one
+        attempt more where another was given up that may be billed."""
         key = self.upstreams.pick_key(candidate, self.monotonic() + wait, refused)
-        if key is None or candidate is run.candidate or self.books.can_pay(run, candidate):
-            return key
-        return None
+        is_held = candidate is run.candidate and run.extra is NO_EXTRA
+        return key if key is None or is_held or self.books.can_pay(run, candidate) else None
 
     async def _news(self, run: Run, step: Try | None, race: Race) -> News:
         """Make that attempt, if any, and wait until something is heard of it or of those under way."""

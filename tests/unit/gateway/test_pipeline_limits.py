@@ -80,6 +80,18 @@ async def test_a_fallback_that_the_budget_does_not_stretch_to_is_not_tried() -> 
     assert rig.pipeline.admission.extend(rig.entry.intent.request_id, 10**15), "nothing is held any more"
 
 
+@pytest.mark.parametrize(("budget_usd", "attempts"), [("0.000068", 1), ("0.000070", 2)])
+async def test_an_attempt_is_repeated_only_if_the_budget_holds_what_the_first_may_be_billed(
+    budget_usd: str, attempts: int
+) -> None:
+    rig = Rig(one=follow([Outcome(fault="garbage")]), admission=limited(budget_usd=budget_usd))
+    with pytest.raises(UpstreamFailed):
+        await rig.ask(max_tokens=5)  # each holds 63 micro-dollars; what was given up may be billed 6
+    assert len(rig.one.calls) == attempts
+    assert rig.entry.cost is not None
+    assert rig.entry.cost.total_pico_usd == attempts * 6_000_000
+
+
 async def test_rates_are_per_key_and_refusals_are_not_booked() -> None:
     rig = Rig(admission=limited(requests_per_minute=2))
     await rig.ask()
