@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
@@ -69,13 +70,46 @@ def test_the_committed_dashboard_is_the_generated_one(name: str) -> None:
     assert (HERE / f"{name}.json").read_text() == as_json(name), "run `python -m dashboards.grafana_boards`"
 
 
+def promtool(*command: str) -> None:
+    tool = shutil.which("promtool")
+    if tool is None:
+        pytest.skip("no promtool; Debian's package `prometheus` has it")
+    done = subprocess.run([tool, *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("command", [("check", "rules", str(RULES)), ("check", "config", str(CONFIG))])
 def test_promtool_takes_the_files(command: tuple[str, ...]) -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("no promtool; Debian's package `prometheus` has it")
-    done = subprocess.run([promtool, *command], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    promtool(*command)
+
+
+@pytest.mark.parametrize(
+    ("scraped", "minutes", "fires"),
+    [
+        ("_x4 1x200", 2, True),  # one request, counted before the series was first scraped
+        ("_x4 1x200", 30, False),
+        ("0x80 1x200", 21, True),
+        ("0x80 1x80 _x8 0x200", 50, False),  # started again
+        ("0x200", 30, False),
+    ],
+)
+def test_requests_without_a_price_are_told_from_the_first_on(
+    tmp_path: Path, scraped: str, minutes: int, fires: bool
+) -> None:
+    [rule] = [
+        rule
+        for group in yaml.safe_load(RULES.read_text())["groups"]
+        for rule in group["rules"]
+        if rule["alert"] == "BreakevenUnpricedRequests"
+    ]
+    said = {name: text.replace("{{ $labels.model }}", "new") for name, text in rule["annotations"].items()}
+    alert = {"exp_labels": {"model": "new", **rule["labels"]}, "exp_annotations": said}
+    asked = {"eval_time": f"{minutes}m", "alertname": rule["alert"], "exp_alerts": [alert] if fires else []}
+    series = [{"series": 'breakeven_unpriced_requests_total{model="new"}', "values": scraped}]
+    test = {"interval": "15s", "input_series": series, "alert_rule_test": [asked]}
+    file = tmp_path / "test.yml"
+    file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "15s", "tests": [test]}))
+    promtool("test", "rules", str(file))
 
 
 def test_every_alert_says_what_happened() -> None:
