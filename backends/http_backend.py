@@ -31,10 +31,12 @@ _SECRET_HEADERS: Final = ("authorization", "x-api-key", "x-goog-api-key", "api-k
 _NOT_BY_THIS_MODEL: Final = re.compile(
     rb"(?:support|deprecat|enabled|allowed|available|accept)[^\"]{0,120} (?:with|for|by|on|in) this model\b"
     rb"|this model (?:does not|doesn't|cannot|can't|only) (?:support|accept|allow|take)"
-    rb"|model[^\"]{0,80} (?:does not|doesn't) support|does not support (?:tools|thinking)\b",
+    rb"|model[^\"]{0,80} (?:does not|doesn't) support|does not support (?:tools|thinking)\b"
+    rb"|max_?(?:completion|output)?_?tokens\b[^\"]{0,120}(?:too large|maximum|equal to|range|must have stream)",
     re.IGNORECASE,
 )
-"""How providers refuse what others of their models take: Anthropic, OpenAI, Groq, xAI, vLLM, Ollama."""
+"""How providers refuse what others of their models take, a longer answer among it: Anthropic, OpenAI, DeepSeek,
+Fireworks, Gemini, Groq, xAI, vLLM, Ollama."""
 _HEALTH_TIMEOUTS = Timeouts(connect_seconds=2.0, first_byte_seconds=5.0, idle_seconds=2.0)
 _LIST_TIMEOUTS = Timeouts(first_byte_seconds=20.0, idle_seconds=10.0)
 

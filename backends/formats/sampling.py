@@ -19,8 +19,6 @@ _OLDER_CLAUDE: Final = re.compile(
 """To Opus 4.6, Sonnet 4.6 and Haiku 4.5; Anthropic's page on migrating to Opus 4.7 and its API's reference."""
 _GPT: Final = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?:-(.*))?")
 _O_SERIES: Final = re.compile(r"o\d")
-_O_VERSION: Final[tuple[int, int]] = (4, 0)
-"""The o-series came between the fourth and the fifth."""
 _ALWAYS_THINKS: Final = re.compile(r".*-pro\b|gpt-6-astra|gpt-6\.1-sol")
 """Do not know the effort `none`; OpenAI's deployment checklist, and litellm 1.106.2's map."""
 
@@ -49,7 +47,7 @@ def nearest_effort(model: str, effort: str | None) -> str | None:
     `minimal`, before 5.2 none `xhigh`, and `max` is for responses alone."""
     if not thinks(model, "high"):
         return effort
-    version = _version(model) or _O_VERSION
+    version = _order(model)
     if effort == "none" and (version < (5, 1) or _ALWAYS_THINKS.match(model)):
         return "minimal" if version == (5, 0) else "low"
     if effort == "minimal" and version != (5, 0):
@@ -68,6 +66,11 @@ def effort_for_functions(model: str, effort: str | None) -> str | None:
     if _ALWAYS_THINKS.match(model):
         raise untranslatable("tools", f"{model} calls functions over /v1/responses alone; ask there, or another model")
     return "none"
+
+
+def _order(model: str) -> tuple[int, int]:
+    """The o-series came between the fourth and the fifth."""
+    return _version(model) or (4, 0)
 
 
 @cache

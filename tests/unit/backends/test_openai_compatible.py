@@ -100,6 +100,13 @@ REFUSALS = [
     "Model grok-4 does not support parameter presencePenalty.",
     "registry.ollama.ai/library/gemma:2b does not support tools",
     "Function calling is not enabled for this model",
+    "max_tokens is too large: 32000. This model supports at most 16384 completion tokens, whereas you provided 32000.",
+    "max_tokens: 128001 > 64000, which is the maximum allowed number of output tokens for claude-opus-4-5-20251101",
+    "`max_completion_tokens` must be less than or equal to `65536`, the maximum value for it is less than the window",
+    "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]",
+    "The parameter `max_completion_tokens` is not valid: integer above maximum value, expected a value <= 12288",
+    "It has a maxOutputTokens value of 99999 but the supported range is from 1 (inclusive) to 65537 (exclusive).",
+    "Requests with max_tokens > 4096 must have stream=true",
 ]
 
 
