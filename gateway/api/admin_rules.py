@@ -120,7 +120,7 @@ def _add_listing(router: APIRouter, rules: RulesService) -> None:
     @router.put("", openapi_extra=needs("rules.write"))
     async def put_rules(new: NewRules, caller: Caller) -> RulesVersion:  # pyright: ignore[reportUnusedFunction]
         """Store a text as a version, and activate it if asked to; 409 when another version became active meanwhile."""
-        _require_valid(rules, new.text)
+        await _require_valid(rules, new.text)
         stored = await rules.put(new.text, author=caller.name, reason=new.reason, expected_active=new.expected_active)
         if new.activate and stored.version != new.expected_active:
             await rules.activate(
@@ -133,13 +133,13 @@ def _add_checks_of_texts(router: APIRouter, rules: RulesService, replay: Replay)
     @router.post("/validate", openapi_extra=needs("rules.read"))
     async def validate(text: RulesText) -> Checked:  # pyright: ignore[reportUnusedFunction]
         """What is wrong with a text, with its line."""
-        problems = rules.check(text.text)
+        problems = await rules.check(text.text)
         return Checked(is_valid=not problems, problems=[_problem(one) for one in problems])
 
     @router.post("/replay", openapi_extra=needs("rules.read"))
     async def replay_rules(asked: ReplayRequest) -> ReplayResult:  # pyright: ignore[reportUnusedFunction]
         """What a text would have done to logged traffic; nothing is saved."""
-        document = _require_valid(rules, asked.text)
+        document = await _require_valid(rules, asked.text)
         return await replay(document, microseconds(asked.since), microseconds(asked.until))
 
     @router.post("/diff", openapi_extra=needs("rules.read"))
@@ -178,7 +178,7 @@ def _add_versions(router: APIRouter, rules: RulesService) -> None:
     @router.post("/{version}/activate", openapi_extra=needs("rules.write"))
     async def activate(version: str, change: Change, caller: Caller) -> RulesActivation:  # pyright: ignore[reportUnusedFunction]
         """Make a version the active one; 409 when the active one is not the expected one any more."""
-        _require_valid(rules, (await rules.get(version)).text)
+        await _require_valid(rules, (await rules.get(version)).text)
         return _activation(
             await rules.activate(
                 version, author=caller.name, reason=change.reason, expected_active=change.expected_active
@@ -189,9 +189,9 @@ def _add_versions(router: APIRouter, rules: RulesService) -> None:
 ACTIVE: Literal["active"] = "active"
 
 
-def _require_valid(rules: RulesService, text: str) -> RulesDocument:
+async def _require_valid(rules: RulesService, text: str) -> RulesDocument:
     try:
-        return rules.parse(text)
+        return await rules.parse(text)
     except ConfigurationError as error:
         parts = (f"line {error.line}" if error.line else "", error.field, error.problem)
         said = ": ".join(part for part in parts if part)

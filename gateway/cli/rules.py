@@ -131,7 +131,7 @@ def _is_path(name: str) -> bool:
 async def _apply(file: Path, reason: str, *, activate: bool) -> str:
     text = read_text(file)
     async with _service() as rules:
-        rules.parse(text, file=str(file))  # an error names the file that was given
+        await rules.parse(text, file=str(file))  # an error names the file that was given
         active = await rules.active()
         stored = await rules.put(text, author=AUTHOR, reason=reason, expected_active=active)
         if activate and stored.version != active:

@@ -1,10 +1,10 @@
 """The rules document: its schema, and its validation down to the line. Text in, values out."""
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -13,7 +13,9 @@ from gateway.money import PICO_PER_USD
 from gateway.yaml_document import NAME_PATTERN, meant, parse_yaml, path_of, problem_among
 
 MAX_BYTES = 1_000_000
-CASCADED = "chat.completions"
+Operation = Literal["chat.completions", "completions", "embeddings", "responses", "messages"]
+"""What rules decide; counting the tokens of a message is decided as the message would be."""
+CASCADED: Operation = "chat.completions"
 """The operation whose whole answers a program can verify."""
 
 EMBEDDINGS = "embeddings"
@@ -35,6 +37,8 @@ def _unique(values: list[str]) -> list[str]:
     return values
 
 
+ANY_OF = ("key", "team", "project", "operation")
+"""Conditions that one of the listed meets."""
 Names = Annotated[list[str], Field(min_length=1), AfterValidator(_unique)]
 
 
@@ -72,18 +76,32 @@ class Range(Strict):
         ) and (high if self.at_most is None else self.at_most) >= (high if other.at_most is None else other.at_most)
 
 
+class ShareRange(Range):
+    """Of a share: what lies beyond 0 and 1, a percentage for instance, no request has."""
+
+    at_least: float | None = Field(default=None, ge=0, le=1)
+    at_most: float | None = Field(default=None, ge=0, le=1)
+
+
+class CountRange(Range):
+    """Of a count."""
+
+    at_least: float | None = Field(default=None, ge=0)
+    at_most: float | None = Field(default=None, ge=0)
+
+
 class When(Strict):
     """All given conditions must hold; "or" is two rules. Lists of names mean any of them; tags and needs mean all."""
 
-    difficulty: Range | None = None
-    uncertainty: Range | None = None
-    input_tokens: Range | None = None
+    difficulty: ShareRange | None = None
+    uncertainty: ShareRange | None = None
+    input_tokens: CountRange | None = None
     tags: Names | None = None
     needs: Annotated[list[Need], Field(min_length=1)] | None = None
     team: Names | None = None
     project: Names | None = None
     key: Names | None = None
-    operation: Names | None = None
+    operation: Annotated[list[Operation], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> "When":
@@ -92,7 +110,7 @@ class When(Strict):
         return self
 
     @cached_property
-    def conditions(self) -> Mapping[str, Range | list[str]]:
+    def conditions(self) -> Mapping[str, Range | Sequence[str]]:
         """Those that are given."""
         return {name: given for name, given in self if given is not None}
 
@@ -248,10 +266,12 @@ def _wrong_in(document: RulesDocument, names: Collection[str]) -> Iterator[Wrong
     if "auto" in document.models:
         yield Wrong('"auto" is the routed name and cannot be a model', ("models", "auto"))
     last = len(document.rules) - 1
+    above, used = _Above(), set[str]()
     for index, rule in enumerate(document.rules):
-        earlier, here = document.rules[:index], ("rules", index)
-        if any(rule.name == one.name for one in earlier):
+        here = ("rules", index)
+        if rule.name in used:
             yield Wrong(f"the name {rule.name!r} is used twice", (*here, "name"))
+        used.add(rule.name)
         yield from _unknown_models(rule, names, here)
         if rule.cascade is not None and (objection := _cascade_objection(rule)):
             yield Wrong(objection, (*here, "cascade"))
@@ -260,9 +280,42 @@ def _wrong_in(document: RulesDocument, names: Collection[str]) -> Iterator[Wrong
             yield Wrong(problem, (*here, "when"))
         if index != last and rule.when is None:
             yield Wrong("every rule after this one can never match: only the last may have no `when`", here)
-        for one in earlier:
-            if rule.when is not None and one.when is not None and implies(rule.when, one.when):
-                yield Wrong(f"can never match: {one.name!r} above takes every such request", here)
+        if rule.when is not None:
+            if (taker := above.taker(rule.when)) is not None:
+                yield Wrong(f"can never match: {taker!r} above takes every such request", here)
+            above.add(rule.name, rule.when)
+
+
+class _Above:
+    """The rules above, found by what a rule must name to be taken by them: comparing each of thousands with every other
+    takes seconds."""
+
+    def __init__(self) -> None:
+        self._rules: list[tuple[str, When]] = []
+        self._naming: dict[tuple[str, str], list[int]] = {}
+        self._others: list[int] = []
+
+    def add(self, name: str, when: When) -> None:
+        place, conditions = len(self._rules), when.conditions
+        self._rules.append((name, when))
+        field = next((field for field in ("tags", *ANY_OF) if field in conditions), None)
+        if field is None:
+            self._others.append(place)
+            return
+        named = cast("Sequence[str]", conditions[field])
+        for one in named if field in ANY_OF else named[:1]:
+            self._naming.setdefault((field, one), []).append(place)
+
+    def taker(self, when: When) -> str | None:
+        """The name of the first that takes every request which `when` takes."""
+        places = set(self._others)
+        for field, given in when.conditions.items():
+            if not isinstance(given, Range):
+                places.update(
+                    *(self._naming.get((field, one), ()) for one in (given[:1] if field in ANY_OF else given))
+                )
+        taking = (self._rules[place] for place in sorted(places))
+        return next((name for name, wide in taking if implies(when, wide)), None)
 
 
 def _unknown_models(rule: Rule, names: Collection[str], here: tuple[str | int, ...]) -> Iterator[Wrong]:

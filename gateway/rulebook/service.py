@@ -110,6 +110,7 @@ class RulesService:
         """The active version, while it is not valid here."""
         self._refusal: Problem | None = None
         self._file_problem: Problem | None = None
+        self._parsed: tuple[str, RulesDocument] | None = None
 
     def warnings(self) -> list[str]:
         """The same for everybody to read: a sentence that quotes nothing of the rules."""
@@ -123,14 +124,17 @@ class RulesService:
         """Why this process does not decide by the active rules, or by those of the file."""
         return self._refusal or self._file_problem
 
-    def parse(self, text: str, *, file: str = "rules.yaml") -> RulesDocument:
-        """Raises ConfigurationError with the file's name and the line."""
-        return self._validator.parse(text, file=file)
+    async def parse(self, text: str, *, file: str = "rules.yaml") -> RulesDocument:
+        """Raises ConfigurationError with the file's name and the line. In a thread, since a thousand rules take a
+        second, and once, though it is asked at each step from a text to what is in force."""
+        if self._parsed is None or self._parsed[0] != text:
+            self._parsed = text, await asyncio.to_thread(self._validator.parse, text, file=file)
+        return self._parsed[1]
 
-    def check(self, text: str) -> list[Problem]:
+    async def check(self, text: str) -> list[Problem]:
         """The first thing wrong with a text; empty when it is valid."""
         try:
-            self.parse(text)
+            await self.parse(text)
         except ConfigurationError as error:
             return [problem_of(error)]
         return []
@@ -159,7 +163,7 @@ class RulesService:
 
     async def put(self, text: str, *, author: str, reason: str, expected_active: str | None) -> StoredRules:
         """Store a valid text as a version. Raises ConfigurationError, or Conflict when another version is active."""
-        self.parse(text)
+        await self.parse(text)
         active = await self._store.active()
         if active != expected_active:
             raise _lost(expected_active, active)
@@ -170,7 +174,7 @@ class RulesService:
     async def activate(self, version: str, *, author: str, reason: str, expected_active: str | None) -> Activation:
         """Make a version the active one, everywhere. Raises NotFound, ConfigurationError or Conflict."""
         rules = await self.get(version)
-        self.parse(rules.text)  # the models it names may have gone since it was stored
+        await self.parse(rules.text)  # the models it names may have gone since it was stored
         activation = Activation(version, expected_active, author, reason, self._now_us())
         before = await self._store.get(expected_active) if expected_active else None
         changed = text_diff(before.text if before else "", rules.text, expected_active or "nothing", version)
@@ -203,7 +207,7 @@ class RulesService:
             return
         rules = await self.get(version)
         try:
-            document = self.parse(rules.text)
+            document = await self.parse(rules.text)
         except ConfigurationError as error:
             consequence = f"the active version {version} is not valid here; {self.applied} stays"
             self.refused, self._refusal = version, _told(problem_of(error), consequence, before=self._refusal)
@@ -233,7 +237,7 @@ class RulesService:
             self._end_look()
             return
         try:
-            self.parse(text)
+            await self.parse(text)
         except ConfigurationError as error:
             self._file.end_look()
             self._file_problem = _told(problem_of(error), consequence, before=self._file_problem)

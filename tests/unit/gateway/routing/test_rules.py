@@ -1,3 +1,8 @@
+"""A rules file is read whole, or refused by the line that is wrong."""
+
+import json
+import random
+
 import pytest
 
 from gateway.errors import ConfigurationError
@@ -37,6 +42,10 @@ def test_the_documented_example_is_valid() -> None:
         ("[small-local]}", "[small-lokal]}", 12, "unknown model 'small-lokal'; known: mid-hosted, small-local"),
         ("at_most: 0.35", "at_most: easy", 14, "must be a number"),
         ("at_most: 0.35", "at_most: 0.35, at_least: 0.5", 14, "can never match"),
+        ("at_most: 0.35", "at_most: 35", 14, "must be at most 1"),
+        ("difficulty: {at_most: 0.35}", "uncertainty: {at_least: -0.1}", 14, "must be at least 0"),
+        ("difficulty: {at_most: 0.35}", "input_tokens: {at_most: -1}", 14, "must be at least 0"),
+        ("tags: [private]", "operation: [chat]", 11, "must be 'chat.completions', 'completions', 'embeddings'"),
         ("tags: [private]", "tags: []", 11, "names too few: at least 1"),
         ("name: easy", "name: easy ones", 13, "have no blanks"),
         ("choose: {from: any}", "when: {tags: [x]}\n    choose: {from: any}", 17, "last rule must have no `when`"),
@@ -92,6 +101,38 @@ def test_a_rule_that_an_earlier_one_swallows_is_an_error() -> None:
     )
     with pytest.raises(ConfigurationError, match="'easy' above takes every such request"):
         parse_rules(text)
+
+
+def test_the_first_rule_above_that_takes_every_request_is_found_among_many() -> None:
+    draw = random.Random(1)
+    found = 0
+    for _ in range(300):
+        whens = [_some_conditions(draw) for _ in range(draw.randrange(2, 9))]
+        rules = [{"name": f"r{place}", "when": when, "choose": {"from": "any"}} for place, when in enumerate(whens)]
+        text = json.dumps({"version": 1, "rules": [*rules, {"name": "last", "choose": {"from": "any"}}]})
+        parsed = [When.model_validate(when) for when in whens]
+        pairs = ((late, early) for late in range(len(whens)) for early in range(late))
+        taken = next((pair for pair in pairs if implies(parsed[pair[0]], parsed[pair[1]])), None)
+        if taken is None:
+            parse_rules(text)
+            continue
+        found += 1
+        with pytest.raises(ConfigurationError) as caught:
+            parse_rules(text)
+        assert caught.value.problem == f"can never match: 'r{taken[1]}' above takes every such request"
+        assert caught.value.field == f"rules.{taken[0]}"
+    assert 50 < found < 250
+
+
+def _some_conditions(draw: random.Random) -> dict[str, object]:
+    possible: dict[str, object] = {
+        "tags": draw.sample(["a", "b", "c"], draw.randrange(1, 4)),
+        "team": draw.sample(["x", "y", "z"], draw.randrange(1, 4)),
+        "operation": draw.sample(["messages", "responses"], draw.randrange(1, 3)),
+        "needs": draw.sample(["tools", "vision"], draw.randrange(1, 3)),
+        "difficulty": {"at_most": draw.choice([0.2, 0.5])},
+    }
+    return {name: possible[name] for name in draw.sample(list(possible), draw.randrange(1, 4))}
 
 
 @pytest.mark.parametrize(

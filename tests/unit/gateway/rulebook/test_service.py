@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from gateway.errors import ConfigurationError, Conflict, DatabaseDown, NotFound
+from gateway.routing.rules import RulesDocument
 from gateway.rulebook.service import RulesService, StoredRules, text_version
 from tests.unit.gateway.api.fakes import FIRST_RULES, OTHER_RULES, AdminRig, catalogue
 from tests.unit.gateway.api.memory_stores import MemoryRules
@@ -50,6 +52,30 @@ async def test_the_file_becomes_the_first_active_version(rig: AdminRig, file: Pa
     assert await rig.rules.active() == rig.rules.applied == FIRST
     assert (await rig.rules.get(FIRST)).author == "file"
     assert [version for _, version in rig.applied] == [FIRST]
+
+
+class Reader:
+    """Reads rules as the catalogue does, and notes in which threads."""
+
+    def __init__(self) -> None:
+        self.threads: list[int] = []
+
+    def parse(self, text: str, *, file: str) -> RulesDocument:
+        self.threads.append(threading.get_ident())
+        return catalogue().parse(text, file=file)
+
+
+async def test_an_edit_is_read_once_and_never_where_requests_are_served() -> None:
+    reader, store, applied = Reader(), MemoryRules(), list[str]()
+    service = RulesService(store, reader, lambda _, version: applied.append(version), now_us=lambda: 1)
+    assert await service.check(FIRST_RULES) == []
+    await service.put(FIRST_RULES, author="ann", reason="", expected_active=None)
+    await service.activate(FIRST, author="ann", reason="", expected_active=None)
+    assert applied == [FIRST]
+    assert len(reader.threads) == 1
+    assert reader.threads[0] != threading.get_ident()
+    assert [one.line for one in await service.check(BROKEN)] == [4]
+    assert [one.line for one in await service.check(BROKEN)] == [4], "what is wrong stays so"
 
 
 async def test_refreshing_again_applies_nothing_twice(rig: AdminRig) -> None:
