@@ -109,12 +109,15 @@ class EntryCorrection(BaseModel):
 
 
 class EntryDetail(EntrySummary):
-    """Everything the ledger knows of one request."""
+    """Everything the ledger knows of one request. Audio and images are None where the first versions booked it."""
 
     is_stream: bool
     upstream_model: str
     cache_write_tokens: int
     reasoning_tokens: int
+    audio_input_tokens: int | None
+    audio_output_tokens: int | None
+    image_input_tokens: int | None
     web_searches: int
     file_searches: int
     other_tool_calls: int
@@ -149,7 +152,7 @@ def summary(entry: Entry, corrections: Sequence[Correction]) -> EntrySummary:
 def detail(entry: Entry, corrections: Sequence[Correction]) -> EntryDetail:
     """A ledger entry in full."""
     decision, facts = entry.intent.decision, entry.intent.decision.facts
-    first, total = entry.time_to_first_token_seconds, entry.total_seconds
+    first, total, media = entry.time_to_first_token_seconds, entry.total_seconds, entry.media_tokens
     return EntryDetail.model_validate(
         {
             **_summary_fields(entry, corrections),
@@ -157,6 +160,9 @@ def detail(entry: Entry, corrections: Sequence[Correction]) -> EntryDetail:
             "upstream_model": entry.upstream_model,
             "cache_write_tokens": entry.cache_write_5m_tokens + entry.cache_write_1h_tokens,
             "reasoning_tokens": entry.reasoning_tokens,
+            "audio_input_tokens": media and media.audio_input_tokens,
+            "audio_output_tokens": media and media.audio_output_tokens,
+            "image_input_tokens": media and media.image_input_tokens,
             "web_searches": entry.web_searches,
             "file_searches": entry.file_searches,
             "other_tool_calls": entry.other_tool_calls,

@@ -162,6 +162,17 @@ class Cost(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
+class MediaTokens(msgspec.Struct, frozen=True, array_like=True):
+    """How many of an entry's tokens were audio or images, which may have prices of their own."""
+
+    audio_input_tokens: int = 0
+    audio_output_tokens: int = 0
+    image_input_tokens: int = 0
+
+
+NO_MEDIA = MediaTokens()
+
+
 class Entry(msgspec.Struct, frozen=True, array_like=True):
     """The settled request: one per Intent, exactly."""
 
@@ -196,6 +207,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     web_searches: int = 0  # that the provider made for the answer and bills beside its tokens
     file_searches: int = 0
     other_tool_calls: int = 0  # of its other tools, whose bill no answer tells
+    media_tokens: MediaTokens | None = None  # None: the first versions did not keep them
 
 
 class Ledger(Protocol):

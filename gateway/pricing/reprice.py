@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from backends.usage import Usage
-from gateway.ledger.entry import Entry, Status
+from gateway.ledger.entry import NO_MEDIA, Entry, Status
 from gateway.pricing.catalogue import ModelPrices, PriceBook
 from gateway.pricing.price import PricingError, price
 
@@ -44,12 +44,13 @@ def reprice(entry: Entry, book: PriceBook, booked: Booked = NOTHING_BOOKED) -> R
     """None where the books are right already, or nothing can be said.
 
     Nothing can be said of requests that no price explains: those of our own GPUs, those whose process died, those
-    without tokens. The ledger keeps no audio or image counts, so a request that may have had some keeps the price it
-    has; where it has none, such tokens are priced as text.
+    without tokens. The first versions kept no audio and image counts: a request of theirs that may have had some keeps
+    the price it has; where it has none, such tokens are priced as text.
     """
     was = (entry.cost.total_pico_usd if entry.cost else 0) + booked.amount_pico_usd
     is_unpriced = entry.cost is None and not booked.count
-    if not is_unpriced and any(need in entry.intent.decision.facts.needs for need in MEDIA_NEEDS):
+    may_lack_media = not is_unpriced and entry.media_tokens is None
+    if may_lack_media and any(need in entry.intent.decision.facts.needs for need in MEDIA_NEEDS):
         return None
     now = _cost_pico_usd(entry, book)
     if now is None or (now == was and not is_unpriced):
@@ -74,6 +75,7 @@ def _cost_pico_usd(entry: Entry, book: PriceBook) -> int | None:
         return None
     if _has_uncounted_searches(entry, prices, others):
         return None
+    media = entry.media_tokens or NO_MEDIA
     usage = Usage(
         input_tokens=entry.input_tokens,
         cached_input_tokens=entry.cached_input_tokens,
@@ -81,6 +83,9 @@ def _cost_pico_usd(entry: Entry, book: PriceBook) -> int | None:
         cache_write_1h_tokens=entry.cache_write_1h_tokens,
         output_tokens=entry.output_tokens,
         reasoning_tokens=entry.reasoning_tokens,
+        audio_input_tokens=media.audio_input_tokens,
+        audio_output_tokens=media.audio_output_tokens,
+        image_input_tokens=media.image_input_tokens,
         service_tier=entry.service_tier,
         web_searches=entry.web_searches,
         file_searches=entry.file_searches,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from backends.errors import UnreadableAnswer
 from backends.usage import Usage
-from gateway.ledger.entry import Attempt, Checkpoint, Cost, Entry, Intent, PaidTo, Status
+from gateway.ledger.entry import NO_MEDIA, Attempt, Checkpoint, Cost, Entry, Intent, MediaTokens, PaidTo, Status
 from gateway.pricing.price import PricingError, price, price_compute
 from gateway.request.cost_bounds import bound_pico_usd, compute_cost, longest_output, sum_known
 from gateway.request.metering import CHARACTERS_PER_TOKEN, Meter
@@ -158,7 +158,14 @@ def settle_entry(intent: Intent, meter: Meter, outcome: Outcome) -> Entry:
         web_searches=usage.web_searches,
         file_searches=usage.file_searches,
         other_tool_calls=usage.other_tool_calls,
+        media_tokens=_media(usage),
     )
+
+
+def _media(usage: Usage) -> MediaTokens:
+    if not (usage.audio_input_tokens or usage.audio_output_tokens or usage.image_input_tokens):
+        return NO_MEDIA
+    return MediaTokens(usage.audio_input_tokens, usage.audio_output_tokens, usage.image_input_tokens)
 
 
 def _usage(intent: Intent, meter: Meter, outcome: Outcome) -> Usage:

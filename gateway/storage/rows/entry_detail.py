@@ -8,8 +8,9 @@ from functools import lru_cache
 from itertools import chain
 
 import msgspec
+from msgspec.structs import astuple
 
-from gateway.ledger.entry import Entry, Facts
+from gateway.ledger.entry import NO_MEDIA, Entry, Facts, MediaTokens
 from gateway.storage.rows.bounded import micros
 from gateway.storage.rows.dimension import REMEMBERED
 
@@ -46,6 +47,8 @@ class Detail(msgspec.Struct, frozen=True, array_like=True):
     allowed_loss: dict[str, Short] = {}
     escalates_to: tuple[str, ...] = ()
     repeated_tokens: int = 0
+    media: tuple[int, ...] | None = None
+    """Nothing where there was none: most rows. None: the first versions did not say."""
 
 
 ENCODER = msgspec.msgpack.Encoder()
@@ -109,6 +112,7 @@ def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
         allowed_loss={name: short(loss) for name, loss in facts.allowed_loss.items()} if facts.allowed_loss else {},
         escalates_to=decision.escalates_to,
         repeated_tokens=facts.repeated_tokens,
+        media=_media(entry.media_tokens),
     )
     return ENCODER.encode(detail)
 
@@ -126,6 +130,10 @@ def _by_place(numbers: Mapping[str, float], place: Mapping[str, int]) -> list[Sh
         flat.append(place[name])
         flat.append(short(number))
     return flat
+
+
+def _media(media: MediaTokens | None) -> tuple[int, ...] | None:
+    return None if media is None else () if media == NO_MEDIA else astuple(media)
 
 
 def decode_detail(stored: bytes) -> Detail:
