@@ -35,6 +35,8 @@ _EFFORTS: Final[Mapping[str, str]] = {
     "xhigh": "xhigh",
     "max": "max",
 }
+_THINKING_TYPES: Final = ("adaptive", "disabled", "between_tools")
+_SUMMARISED: Final[Fields] = {"type": "adaptive", "display": "summarized"}
 _SERVICE_TIERS: Final[Mapping[str, str]] = {"auto": "auto", "default": "standard_only"}
 _JSON_ONLY: Final = "Answer with one JSON object and nothing else."
 
@@ -62,7 +64,7 @@ def build_messages_body(view: ChatView, call: Call) -> bytes:
         "metadata": {"user_id": user} if (user := _user(view.fields)) else None,
         "service_tier": _SERVICE_TIERS.get(text_of(view.fields, "service_tier") or ""),
         "cache_control": view.fields.get("cache_control"),
-        "thinking": _thinking(view.fields.get("thinking"), messages[-1], takes_budgets=is_older),
+        "thinking": _thinking_of_older(view, messages[-1]) if is_older else _thinking(view),
         "stream": call.is_stream,
     }
     body |= {name: value for name, value in optional.items() if value}
@@ -83,18 +85,29 @@ def _user(fields: Fields) -> str | None:
     return text_of(fields, "safety_identifier") or text_of(fields, "user")
 
 
-def _thinking(asked: object, last: Fields, *, takes_budgets: bool) -> object:
+def _thinking(view: ChatView) -> Fields | None:
+    """Newer models set their budget themselves, and say what they thought only where that is asked for, as a chat that
+    asks for an effort means it. Where a tool is forced some refuse to think."""
+    asked = view.fields.get("thinking")
+    if isinstance(asked, dict):
+        fields = cast(Fields, asked)
+        if fields.get("type") != "enabled":
+            return fields if fields.get("type") in _THINKING_TYPES else None
+        return _SUMMARISED | {name: value for name, value in fields.items() if name not in ("type", "budget_tokens")}
+    is_forced = view.tool_choice == "required" or isinstance(view.tool_choice, tuple)
+    return None if text_of(view.fields, "reasoning_effort") in (None, "none") or is_forced else _SUMMARISED
+
+
+def _thinking_of_older(view: ChatView, last: Fields) -> Fields | None:
     """Where it is Anthropic's own: others' `enabled` says no budget, without which Anthropic refuses it. With one it
-    wants a tool's result to follow what was thought before the call, and no chat has that with its signature. Newer
-    models set their budget themselves."""
+    wants a tool's result to follow what was thought before the call, and no chat has that with its signature."""
+    asked = view.fields.get("thinking")
     if not isinstance(asked, dict):
         return None
     fields = cast(Fields, asked)
-    if not takes_budgets and fields.get("type") == "enabled":
-        return {name: value for name, value in fields.items() if name != "budget_tokens"} | {"type": "adaptive"}
     is_amid_calls = any(block["type"] == "tool_result" for block in cast(list[Fields], last["content"]))
     has_budget = fields.get("type") == "enabled" and "budget_tokens" in fields and not is_amid_calls
-    return fields if has_budget or fields.get("type") in ("adaptive", "disabled", "between_tools") else None
+    return fields if has_budget or fields.get("type") in _THINKING_TYPES else None
 
 
 def _sampling(view: ChatView) -> Fields:

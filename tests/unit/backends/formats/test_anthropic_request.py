@@ -409,14 +409,34 @@ def test_newer_models_are_not_told_how_to_draw_tokens() -> None:
     assert translate({"temperature": 0, "top_p": 0.5}, model=NEWER).keys() == {"model", "max_tokens", "messages"}
 
 
+SUMMARISED: Json = {"type": "adaptive", "display": "summarized"}
+
+
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"type": "enabled", "budget_tokens": 2048}, {"type": "adaptive"}),
-        ({"type": "enabled", "budget_tokens": 2048, "display": "omitted"}, {"type": "adaptive", "display": "omitted"}),
+        ({"type": "enabled", "budget_tokens": 2048}, SUMMARISED),
+        ({"type": "enabled", "budget_tokens": 2048, "display": "omitted"}, SUMMARISED | {"display": "omitted"}),
         ({"type": "adaptive"}, {"type": "adaptive"}),
         ({"type": "disabled"}, {"type": "disabled"}),
     ],
 )
 def test_newer_models_set_their_own_budget_for_thinking(asked: Json, told: Json) -> None:
     assert translate({"thinking": asked}, model=NEWER)["thinking"] == told
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"reasoning_effort": "high"}, SUMMARISED),
+        ({"reasoning_effort": "none"}, None),
+        ({}, None),
+        ({"reasoning_effort": "high", "thinking": {"type": "odd"}}, None),
+        ({"reasoning_effort": "high", "tools": [TOOL], "tool_choice": "required"}, None),
+        ({"reasoning_effort": "high", "tools": [TOOL], "tool_choice": "auto"}, SUMMARISED),
+    ],
+)
+def test_newer_models_say_what_they_thought_to_who_asks_for_an_effort(asked: Json, told: Json | None) -> None:
+    """They leave it out unless asked to, and Opus 4.7 and 4.8 do not think at all."""
+    assert translate(asked, model=NEWER).get("thinking") == told
+    assert "thinking" not in translate({"reasoning_effort": "high"})
