@@ -2,8 +2,8 @@
 
 One rule: every request catches its computed tokens up with its tokens, under a budget per step. A long prompt takes
 several steps (chunked prefill), a decode is a request one token behind, a verified draft a request several behind, a
-cached prefix a request that starts ahead. When blocks run out, the least important and youngest request gives its
-blocks back and waits at the front; it recomputes later, mostly from its own cached prefix.
+cached prefix a request that starts ahead. When blocks run out, or a more important request waits, the least important
+and youngest one gives its blocks back and waits; it recomputes later, mostly from its own cached prefix.
 
 A batch may be scheduled while the one before it still runs: `begin` counts its tokens as computed and drawn, `complete`
 says later what they are. The device carries batches out in order, so blocks given back in between may be taken at once.
@@ -94,6 +94,7 @@ class Scheduler:
     def schedule(self) -> Batch:
         """Choose the next step's rows and reserve their blocks: answers first, then prompts."""
         plan = _Plan(self._max_tokens)
+        self._give_places()
         for request in sorted((one for one in self.running if not _is_prompt(one)), key=_rank):
             self._go_on(request, plan, plan.budget)
         prompts = [one for one in self.running if _is_prompt(one)]
@@ -102,6 +103,19 @@ class Scheduler:
         if prompts and plan.budget > 0:
             self._fill(sorted(prompts, key=_rank), plan)
         return Batch(rows=tuple(plan.rows.values()), unfit=tuple(plan.unfit))
+
+    def _give_places(self) -> None:
+        """Let less important requests give their places to those that wait for one."""
+        for request in self.waiting[max(0, self._max_running - len(self.running)) :]:
+            victim = self._less_important(request)
+            if victim is None:
+                return
+            self._preempt(victim)
+
+    def _less_important(self, request: Request) -> Request | None:
+        """Who runs and gives way to a request that does not: the least important and youngest, if it is less so."""
+        victim = max(self.running, key=_rank, default=None)
+        return victim if victim is not None and victim.priority > request.priority else None
 
     def _fill(self, prompts: list[Request], plan: "_Plan") -> None:
         """Spend what answers leave of the budget on prompts, in order; but while the first needs more than one step,
@@ -163,7 +177,7 @@ class Scheduler:
             self._kv_cache.release(request)
             return
         count = self._count(request, most)
-        if not count or not self._kv_cache.reserve(request, count):
+        if not count or not self._reserve_new(request, count, plan):
             self._kv_cache.release(request)
             if count and not self.running:
                 self.waiting.remove(request)
@@ -177,6 +191,14 @@ class Scheduler:
         request.status = Status.RUNNING
         self.running.append(request)
         self._enter(request, count, plan)
+
+    def _reserve_new(self, request: Request, count: int, plan: "_Plan") -> bool:
+        """Reserve blocks for a request that does not run yet; less important ones give theirs back."""
+        while not self._kv_cache.reserve(request, count):
+            if (victim := self._less_important(request)) is None:
+                return False
+            plan.budget += self._give_way(victim, plan.rows)
+        return True
 
     def _lengthen(self, request: Request, plan: "_Plan") -> None:
         """Add to a row what those left over that had gone before it, as far as blocks are free."""
@@ -211,12 +233,16 @@ class Scheduler:
                 request.draft_token_ids = []
                 continue
             victim = max(self.running, key=_rank)
-            self._preempt(victim)
-            if (row := rows.pop(victim.request_id, None)) is not None:
-                returned += row.count
+            returned += self._give_way(victim, rows)
             if victim is request:
                 return 0, returned
         return count, returned
+
+    def _give_way(self, victim: Request, rows: dict[str, Row]) -> int:
+        """Preempt a request in the middle of a step; returns the tokens that it had of it."""
+        self._preempt(victim)
+        row = rows.pop(victim.request_id, None)
+        return 0 if row is None else row.count
 
     def _count(self, request: Request, budget: int) -> int:
         """Tokens of this request that the step takes: all pending, or a chunk that ends on an aligned position.

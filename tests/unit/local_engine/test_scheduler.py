@@ -78,6 +78,7 @@ PREFIXES = ([], [5, 4, 3, 2, 1, 0, 1, 2], [5, 4, 3, 2, 9, 9, 9, 9, 9, 9, 9])
     has_prefix_cache=st.booleans(),
     speculative_tokens=st.sampled_from([0, 0, 3]),
     runs_ahead=st.booleans(),
+    has_priorities=st.booleans(),
 )
 def test_every_configuration_gives_the_same_answers_and_gives_all_blocks_back(
     raw: list[tuple[int, list[int]]],
@@ -89,8 +90,11 @@ def test_every_configuration_gives_the_same_answers_and_gives_all_blocks_back(
     has_prefix_cache: bool,
     speculative_tokens: int,
     runs_ahead: bool,
+    has_priorities: bool,
 ) -> None:
     requests = [make_request(str(i), [*PREFIXES[p], *tail]) for i, (p, tail) in enumerate(raw)]
+    for request in requests if has_priorities else []:
+        request.priority = sum(request.prompt_token_ids) % 3
     longest = max(request.prompt_tokens for request in requests) + 8
     # Just enough for the longest request alone, so that the others are preempted and resumed.
     blocks = -(-longest // block_size) + spare
@@ -231,6 +235,42 @@ def test_an_important_prompt_goes_before_an_unimportant_one_under_way() -> None:
     core.add(important)
     assert steps_to_first_token(core, important) == 3
     assert unimportant.computed_tokens == 4
+
+
+def test_an_important_request_takes_the_place_of_an_unimportant_one_which_goes_on_later() -> None:
+    """It waited until one of them had ended."""
+    core, kv_cache = make_core(running=2)
+    unimportant = [make_request(str(i), [i] * 6, max_tokens=40) for i in range(2)]
+    for request in unimportant:
+        request.priority = 1
+        core.add(request)
+    for _ in range(5):
+        core.step()
+    important = make_request("now", [9] * 6, max_tokens=3)
+    core.add(important)
+    assert steps_to_first_token(core, important) == 1
+    assert [one.status for one in unimportant] == [Status.RUNNING, Status.WAITING]
+    run_all(core, [])
+    assert [one.output_token_ids for one in unimportant] == [expected_answer([i] * 6, 40) for i in range(2)]
+    assert core.scheduler.preemptions == 1
+    assert kv_cache.pool.free_blocks == kv_cache.pool.total_blocks
+
+
+def test_an_important_request_takes_the_blocks_of_an_unimportant_one() -> None:
+    core, _ = make_core(blocks=8, block_size=4, budget=32)
+    unimportant, important = make_request("later", [1] * 20, max_tokens=8), make_request("now", [2] * 14, max_tokens=2)
+    unimportant.priority = 1
+    core.add(unimportant)
+    for _ in range(3):
+        core.step()
+    core.add(important)
+    assert steps_to_first_token(core, important) == 1
+    equal = make_request("equal", [3] * 22, max_tokens=2)
+    core.add(equal)
+    core.step()
+    assert equal.output_tokens == 0, "equals wait for one another"
+    run_all(core, [])
+    assert unimportant.output_token_ids == expected_answer([1] * 20, 8)
 
 
 def test_the_budget_bounds_every_step() -> None:
