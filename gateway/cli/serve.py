@@ -13,9 +13,9 @@ from gateway.api.assemble import build_app
 from gateway.cli.address import remember_address
 from gateway.cli.first_curve import first_curve
 from gateway.cli.known_keys import remember_key_names
-from gateway.cli.serve_children import Addresses, fetch_weights, plan_children
+from gateway.cli.serve_children import Addresses, fetch_weights, has_engine_package, plan_children
 from gateway.cli.serve_fleet import serve_fleet
-from gateway.cli.serve_text import STOPPING, STOPPING_ALREADY, show_addresses, show_ready
+from gateway.cli.serve_text import STOPPING, STOPPING_ALREADY, show_addresses, show_ready, without_engine
 from gateway.composition.deployment import load_deployment, load_environment_settings, require_redis
 from gateway.composition.engine_monitor import measure_curve
 from gateway.composition.first_keys import FirstKeys, create_first_keys
@@ -54,8 +54,12 @@ def _start(host: str, port: int, workers: int, *, with_ui: bool) -> None:
     require_open_files(allow_open_files())
     home = find_home()
     create_home(home)
-    for path in write_first_files(home):
+    has_engine = has_engine_package()
+    written = write_first_files(home, has_engine=has_engine)
+    for path in written:
         console.print(f"Wrote {path}")
+    if home.config_file in written and not has_engine:
+        console.print(without_engine(home.config_file), markup=False)
     settings = load_environment_settings(home)
     workers = workers or settings.server.workers
     require_redis(settings, workers, home)

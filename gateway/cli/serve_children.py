@@ -65,9 +65,13 @@ def engine_supervisor(home: Home, settings: Settings, url: str) -> Supervisor:
     )
 
 
+def has_engine_package(package: str = ENGINE_PACKAGE) -> bool:
+    return find_spec(package) is not None
+
+
 def require_engine_package(config_file: Path, package: str = ENGINE_PACKAGE) -> None:
     """Before weights are fetched for an engine that could never start. Raises StateError."""
-    if find_spec(package) is None:
+    if not has_engine_package(package):
         raise StateError(
             f"the bundled engine needs {package}, which is not installed here: {install_command('engine')} "
             f"brings it; or set engine.is_enabled to false in {config_file} to run without it"

@@ -1,18 +1,28 @@
 """What `breakeven serve` tells whoever started it."""
 
 import os
+from pathlib import Path
 
 from rich.console import Console
 
 from gateway.cli.serve_children import Addresses
 from gateway.composition.deployment import Deployment
 from gateway.composition.first_keys import FirstKeys
+from gateway.extras import install_command
 
 STOPPING = "Stopping: finishing requests, shipping the ledger"
 STOPPING_ALREADY = (
     "Stopping already: what was answered is being written to the database. `kill -9` loses none of it: what is not "
     "written by then is in the journal, and the next start writes it"
 )
+
+
+def without_engine(config_file: Path) -> str:
+    """Said once, at a first start that switched it off."""
+    return (
+        f"The bundled engine is not installed here, so it is off. {install_command('engine')} adds it; "
+        f"then set engine.is_enabled to true in {config_file}"
+    )
 
 
 def show_addresses(addresses: Addresses, keys: FirstKeys | None, console: Console) -> None:

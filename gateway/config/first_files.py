@@ -10,11 +10,13 @@ from gateway.errors import StateError
 from gateway.whole_file import write_whole
 
 _FIRST = files("gateway.config") / "first"
+_OFF = ("  is_enabled: true\n", "  is_enabled: false         # it was not installed here at the first start\n")
 
 
-def first_configuration() -> str:
-    """As the schema's own defaults."""
-    return (_FIRST / "breakeven.yaml").read_text(encoding="utf-8")
+def first_configuration(*, has_engine: bool = True) -> str:
+    """As the schema's own defaults, but where the engine is not installed with it switched off."""
+    text = (_FIRST / "breakeven.yaml").read_text(encoding="utf-8")
+    return text if has_engine else text.replace(*_OFF)
 
 
 def first_rules(engine: EngineSettings) -> str:
@@ -23,11 +25,11 @@ def first_rules(engine: EngineSettings) -> str:
     return Template(text).substitute(name=engine.name, context_window=engine.context_window)
 
 
-def write_first_files(home: Home) -> list[Path]:
+def write_first_files(home: Home, *, has_engine: bool = True) -> list[Path]:
     """Write the commented first configuration and rules where they are missing; what was written."""
     written: list[Path] = []
     for path, text in (
-        (home.config_file, first_configuration()),
+        (home.config_file, first_configuration(has_engine=has_engine)),
         (home.rules_file, first_rules(EngineSettings())),
     ):
         if path.exists():

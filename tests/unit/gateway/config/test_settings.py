@@ -5,7 +5,7 @@ import pytest
 from gateway.composition.deployment import load_deployment
 from gateway.config.first_files import first_configuration, write_first_files
 from gateway.config.home import Home, create_home
-from gateway.config.settings import Settings, load_settings
+from gateway.config.settings import EngineSettings, Settings, load_settings
 from gateway.errors import ConfigurationError
 from gateway.yaml_document import validate_yaml
 
@@ -20,6 +20,11 @@ def home(tmp_path: Path) -> Home:
 
 def test_the_first_configuration_is_the_defaults_written_out() -> None:
     assert validate_yaml(Settings, first_configuration(), "first") == Settings()
+
+
+def test_where_the_engine_is_not_installed_the_first_configuration_leaves_it_off() -> None:
+    without = validate_yaml(Settings, first_configuration(has_engine=False), "first")
+    assert without == Settings(engine=EngineSettings(is_enabled=False))
 
 
 def test_first_files_are_written_once(home: Home) -> None:
