@@ -110,6 +110,20 @@ async def test_a_flush_gives_nothing_back_that_was_spent(pair: tuple[Worker, Wor
     assert spent == 1000
 
 
+async def test_a_key_that_was_dropped_alone_is_made_again(pair: tuple[Worker, Worker]) -> None:
+    """By an eviction policy that was warned of, or by hand."""
+    one, two = pair
+    for _ in range(5):
+        assert await one.spend(40)
+        assert await two.spend(20)
+    for dropped in ("*:meta", "*:books", f"{PREFIX}epoch"):
+        assert await one.client.delete(*[key async for key in one.client.scan_iter(dropped)])
+        one.purse.give_back()
+        await until(lambda: is_back(one))
+    spent = 303 + sum(await asyncio.gather(one.spend_all(10), two.spend_all(10)))
+    assert 1000 - 10 < spent <= 1000
+
+
 async def test_a_server_that_stood_still_waits_for_what_everybody_holds(
     server: RedisServer,
 ) -> None:

@@ -13,6 +13,8 @@ Keys, all below one prefix:
 A reading in which an account shows less than before lacks what others may have shipped, too: it is not counted, so that
 what is held goes on being held; of the books it gives what is more, and new accounts.
 
+The meta may go alone, by an eviction policy that was warned of or by somebody who cleans up: that is a flush too.
+
 A new epoch leases nothing until every worker had time to say what it holds and the books have been read. Nor does an
 old one in which nobody was heard for a while: the server hung, or nobody reached it. That while counts as no silence of
 anybody's, or what they went on spending would be leased again to whoever comes back first. A server's clock that was
@@ -38,7 +40,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 local epoch = redis.call('GET', KEYS[1])
-if not epoch or string.sub(epoch, 1, #run) ~= run then
+if not epoch or string.sub(epoch, 1, #run) ~= run or redis.call('EXISTS', ARGV[2] .. epoch .. ':meta') == 0 then
   epoch = string.format('%s-%.0f', run, now)
   redis.call('SET', KEYS[1], epoch)
   redis.call('HSET', ARGV[2] .. epoch .. ':meta', 'opened', now, 'begun', string.format('%.0f', now))
