@@ -19,6 +19,8 @@ from gateway.storage.tables import metadata
 POSTGRES_STATES = ("08", "28", "3D", NOT_OURS := "42501", "53", "55P03", "57", "58")
 READ_ONLY = "25006"
 NO_SUCH_TABLE = "42P01"
+NO_SUCH_KEY = "42P10"
+"""Of a table that must have each row once: a backup's last statements add the keys."""
 OUR_TABLES = re.compile(rf"\b({'|'.join(metadata.tables)})\b")
 """In what a driver says, whatever its server's language. A question about any other table is our own mistake."""
 SQLITE_CODES = frozenset(
@@ -37,6 +39,7 @@ SQLITE_CODES = frozenset(
 )
 GONE = SQLITE_CODES - {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PROTOCOL}
 """What a connection to a file does not get over: one that was opened while a disk was read-only stays so for ever."""
+DAMAGED = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 PRIMARY_CODE = 0xFF
 """The low byte of SQLite's extended codes."""
 
@@ -50,6 +53,10 @@ FILE_OR_CERTIFICATE = (ssl.SSLError, FileNotFoundError, PermissionError)
 SQLITE_READ_ONLY = (
     "; give the file, those beside it with its name and their folder to the user that runs this, or mount its disk for "
     "writing again"
+)
+SQLITE_DAMAGED = (
+    "; the file is damaged: stop the gateway and restore a backup of it, without the -wal and -shm files that lie "
+    "beside the damaged one"
 )
 POSTGRES_READ_ONLY = (
     "; it is a replica, where the primary is needed, or default_transaction_read_only is on for its user or itself"
@@ -95,11 +102,13 @@ def is_down(error: BaseException) -> bool:
     if isinstance(error, TimeoutError):
         return True
     is_sqlites = _sqlite_code(error) in SQLITE_CODES
-    return is_sqlites or _is_read_only(error) or _state(error).startswith(POSTGRES_STATES) or lacks_tables(error)
+    return is_sqlites or _is_read_only(error) or _state(error).startswith(POSTGRES_STATES) or lacks_schema(error)
 
 
-def lacks_tables(error: BaseException) -> bool:
-    """Whether tables of ours are not there: a backup that was restored in part, another schema."""
+def lacks_schema(error: BaseException) -> bool:
+    """Whether tables of ours, or their keys, are not there: a backup that was restored in part, another schema."""
+    if _state(error) == NO_SUCH_KEY:
+        return True
     said = str(error)
     is_said = _state(error) == NO_SUCH_TABLE or said.startswith("no such table")
     return is_said and OUR_TABLES.search(said) is not None
@@ -143,12 +152,14 @@ def told_as_down(where: str) -> Generator[None]:
 
 def _down(where: str, error: BaseException) -> DatabaseDown:
     cause = str(error) or type(error).__name__
-    if lacks_tables(error):
+    if lacks_schema(error):
         return lacking(where, cause)
     if _state(error) == NOT_OURS:
         cause += "; give its tables to the user of that address, as `REASSIGN OWNED BY` in psql does"
     elif _is_read_only(error):
         cause += SQLITE_READ_ONLY if _state(error) != READ_ONLY else POSTGRES_READ_ONLY
+    elif _sqlite_code(error) in DAMAGED:
+        cause += SQLITE_DAMAGED
     elif NO_AUTHORITY in cause or (VERIFIED in where and isinstance(error, FILE_OR_CERTIFICATE)):
         cause += OWN_AUTHORITY
     return DatabaseDown(

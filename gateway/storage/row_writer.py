@@ -28,8 +28,9 @@ INCOMING = f"incoming_{zlib.crc32(NAMES.encode()):08x}"
 POSTGRES_INCOMING = (
     f"CREATE TEMPORARY TABLE IF NOT EXISTS {INCOMING} (LIKE entries INCLUDING DEFAULTS) ON COMMIT DELETE ROWS"
 )
-POSTGRES_INSERT = (
-    f"INSERT INTO entries ({NAMES}) SELECT {NAMES} FROM {INCOMING} ON CONFLICT DO NOTHING RETURNING request_id"
+POSTGRES_INSERT = (  # which conflict: see insert_or_ignore
+    f"INSERT INTO entries ({NAMES}) SELECT {NAMES} FROM {INCOMING}"
+    " ON CONFLICT (request_id, accepted_at_us) DO NOTHING RETURNING request_id"
 )
 BYTES = (COLUMNS.index("request_id"), COLUMNS.index("detail"))
 NAN = float("nan")

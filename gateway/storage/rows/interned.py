@@ -13,10 +13,14 @@ MAX_REMEMBERED = 50_000
 CHUNK = 500
 
 
-def insert_or_ignore(connection: Connection | AsyncConnection, table: Table) -> Any:
-    """INSERT ... ON CONFLICT DO NOTHING in the connection's dialect."""
+def insert_or_ignore(connection: Connection | AsyncConnection, table: Table, *unique: str) -> Any:
+    """INSERT ... ON CONFLICT (what is `unique`, else the primary key) DO NOTHING in the connection's dialect.
+
+    It says which conflict, because PostgreSQL then refuses a table without that key: one that a backup is just being
+    restored into gets its keys last, and would take everything twice.
+    """
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    return insert(table).on_conflict_do_nothing()
+    return insert(table).on_conflict_do_nothing(index_elements=unique or [one.name for one in table.primary_key])
 
 
 class Interned:
@@ -41,7 +45,7 @@ class Interned:
         rows: list[dict[str, Any]] = [
             {"digest": key, **dict(zip(self._names, values, strict=True))} for key, values in sorted(missing.items())
         ]
-        connection.execute(insert_or_ignore(connection, self._table), rows)
+        connection.execute(insert_or_ignore(connection, self._table, "digest"), rows)
         for start in range(0, len(rows), CHUNK):
             keys = [row["digest"] for row in rows[start : start + CHUNK]]
             table = self._table

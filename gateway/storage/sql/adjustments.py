@@ -161,7 +161,8 @@ async def _insert_new(
     if not rows:
         return []
     booked = adjustments.c.request_id, adjustments.c.kind, adjustments.c.reference
-    inserted = await connection.execute(insert_or_ignore(connection, adjustments).returning(*booked), rows)
+    insert = insert_or_ignore(connection, adjustments, *(column.name for column in booked))
+    inserted = await connection.execute(insert.returning(*booked), rows)
     identities = {(bytes(row["request_id"]), row["kind"], row["reference"]) for row in inserted.mappings()}
     new = [row for row in rows if _identity(row) in identities]
     await connection.run_sync(add_to_rollups, _sums(new, unpriced))

@@ -6,14 +6,21 @@ from pathlib import Path
 
 import psutil
 import pytest
-from sqlalchemy import text
+from sqlalchemy import PrimaryKeyConstraint, UniqueConstraint, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.errors import DatabaseDown
+from gateway.ledger.entry import Attempt
 from gateway.storage.database import SCHEMA_LOCK, lock, migrate, open_database, require_writable, writing
 from gateway.storage.database_down import is_down
+from gateway.storage.row_writer import RowWriter
+from gateway.storage.rows.entry_rows import entry_rows
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.tables import attempts, circumstances, daily, dimensions, entries, hourly
+from tests.newest_schema import make_newest
 from tests.postgres_server import empty_postgres
+from tests.unit.gateway.ledger.builders import make_entry
 
 pytestmark = pytest.mark.integration
 FULL = "PRAGMA max_page_count = 1"
@@ -43,6 +50,7 @@ class Said(Exception):
         (Said(state="55P03"), True),  # a lock
         (Said(state="42501"), True),  # tables that are another role's
         (Said(state="23505"), False),  # a key that is there already
+        (Said(state="42P10"), True),  # a table whose keys are not restored yet
         (Said('relation "nowhere" does not exist', state="42P01"), False),
         (Said("Relation »entries« existiert nicht", state="42P01"), True),  # a table of ours
         (Said('column "entries" does not exist', state="42703"), False),
@@ -74,6 +82,24 @@ async def test_tables_that_are_missing_are_said_with_what_to_do(engine: AsyncEng
             await connection.execute(text("SELECT * FROM shadow_calls"))
     with pytest.raises(DatabaseDown, match=r"it lacks tables of its schema \(shadow_calls\)"):
         await migrate(database_url)
+
+
+async def test_nothing_is_written_into_tables_that_have_no_keys_yet(postgres_directory: str) -> None:
+    """A backup that is restored adds them last: what the journal put there before would be there twice, for good."""
+    url = await empty_postgres(postgres_directory)
+    await make_newest(url)
+    engine = open_database(url)
+    assert await SqlLedger(engine).insert([make_entry(1)]) == 1
+    for table in (attempts, circumstances, daily, dimensions, entries, hourly):
+        async with engine.connect() as connection:  # rolled back at its end
+            await connection.execute(text(f"LOCK TABLE {table.name}"))
+            for constraint in table.constraints:
+                if isinstance(constraint, (PrimaryKeyConstraint, UniqueConstraint)):
+                    await connection.execute(text(f"ALTER TABLE {table.name} DROP CONSTRAINT {constraint.name}"))
+            rows = [entry_rows(make_entry(2, attempts=(Attempt(1, "m", "b", "answered", 0.1, 1.0, None, 200),)))]
+            with pytest.raises(DatabaseDown, match=r"no unique or exclusion constraint.*restore the backup whole"):
+                await connection.run_sync(RowWriter().write, rows)
+    await engine.dispose()
 
 
 async def test_a_question_that_is_given_up_is_cancelled_and_nothing_else(postgres_directory: str) -> None:
@@ -113,7 +139,7 @@ async def test_a_full_disk_is_one_sentence_and_passes(tmp_path: Path) -> None:
 async def test_a_file_that_is_no_database_is_said_by_whoever_connects(tmp_path: Path) -> None:
     (tmp_path / "x.db").write_bytes(b"this is not a database at all" * 50)
     engine = open_database(f"sqlite+aiosqlite:///{tmp_path / 'x.db'}")
-    with pytest.raises(DatabaseDown, match="file is not a database"):
+    with pytest.raises(DatabaseDown, match=r"file is not a database; .* restore a backup of it, without the -wal"):
         async with engine.connect():
             pytest.fail("connected")
     await engine.dispose()
