@@ -10,7 +10,7 @@ from sqlalchemy import and_, exists, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.pricing.reprice import Booked
-from gateway.storage.database import writing
+from gateway.storage.database import RECONCILIATION_LOCK, lock, writing
 from gateway.storage.rows.entry_rows import COST_FIELDS
 from gateway.storage.rows.interned import insert_or_ignore
 from gateway.storage.sql.audit import append_audit
@@ -60,6 +60,7 @@ class SqlAdjustments:
             adjustments.c.kind == "reconciliation", adjustments.c.reference == difference.reference
         )
         async with writing(self._engine) as connection:
+            await lock(connection, RECONCILIATION_LOCK)  # two who book it at once would both find it unbooked
             groups = await _groups_of(connection, difference)
             if not groups or (await connection.execute(known)).first() is not None:
                 return False

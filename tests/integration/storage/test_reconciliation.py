@@ -1,5 +1,6 @@
 """A provider's export against a real ledger: compared, booked once, and then in agreement, on both databases."""
 
+import asyncio
 from datetime import UTC, date, datetime
 
 import pytest
@@ -47,6 +48,17 @@ async def test_differences_are_booked_once_and_then_the_month_agrees(engine: Asy
     assert again.agrees is True
     assert again.our_usd == again.their_usd
     assert (await SqlAuditLog(engine).verify()).is_intact
+
+
+async def test_a_difference_that_two_book_at_the_same_time_is_booked_once(engine: AsyncEngine) -> None:
+    at = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
+    await SqlLedger(engine).insert([make_entry(1, intent=make_intent(1, accepted_at_us=at))])
+    service, books = ReconcileService(SqlReports(engine)), SqlAdjustments(engine)
+    compared = await service.compare("openai", HEADER + line("0.15"))
+    booked = [book_differences(compared, books, reference="INV-7", author=name) for name in ("ada", "bob", "eve")]
+    assert sorted(await asyncio.gather(*booked)) == [0, 0, 1]
+    [total] = await SqlReports(engine).sums(SumsQuery(at, at + 86_400_000_000, ()))
+    assert total.corrected_cost_pico_usd == 150_000_000_000
 
 
 async def test_a_difference_is_shared_by_all_whose_requests_it_is_of(engine: AsyncEngine) -> None:
