@@ -160,7 +160,8 @@ def _details(usage: Wire, *fields: str) -> Wire:
 
 
 def _cache_writes(usage: Wire, into: Wire) -> tuple[int, int]:
-    """(5 minute, 1 hour) cache writes. A provider that does not split them means the short one."""
+    """(5 minute, 1 hour) cache writes. What a provider does not split is the short one: a proxy's split of a stream can be
+    that of its beginning alone, while the total is of all that a tool of Anthropic's made it write."""
     if "cache_creation" not in usage and "cache_creation_input_tokens" not in usage and not into:
         return 0, 0
     split = _details(usage, "cache_creation")
@@ -169,7 +170,7 @@ def _cache_writes(usage: Wire, into: Wire) -> tuple[int, int]:
     total = _first(
         (usage, "cache_creation_input_tokens"), (into, "cache_write_tokens"), (into, "cache_creation_tokens")
     )
-    return (write_5m, write_1h) if write_5m + write_1h else (total, 0)
+    return max(write_5m, total - write_1h), write_1h
 
 
 def _output_tokens(usage: Wire, input_tokens: int, reasoning_tokens: int) -> int:

@@ -97,6 +97,17 @@ WORDINGS: list[tuple[str, dict[str, object], Usage]] = [
         Usage(100, 40, 10, 20, output_tokens=7),
     ),
     (
+        "anthropic through a proxy that keeps the split of a stream's beginning",
+        {
+            "prompt_tokens": 100,
+            "completion_tokens": 7,
+            "total_tokens": 107,
+            "cache_creation_input_tokens": 90,
+            "cache_creation": {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 20},
+        },
+        Usage(100, 0, 70, 20, output_tokens=7),
+    ),
+    (
         "xai: reasoning beside the completion",
         {
             "prompt_tokens": 10,
