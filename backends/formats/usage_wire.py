@@ -160,8 +160,8 @@ def _details(usage: Wire, *fields: str) -> Wire:
 
 
 def _cache_writes(usage: Wire, into: Wire) -> tuple[int, int]:
-    """(5 minute, 1 hour) cache writes. What a provider does not split is the short one: a proxy's split of a stream can be
-    that of its beginning alone, while the total is of all that a tool of Anthropic's made it write."""
+    """(5 minute, 1 hour) cache writes. What is not split is the short one: a proxy's split of a stream can be that of
+    its beginning alone, while the total has what came after each search."""
     if "cache_creation" not in usage and "cache_creation_input_tokens" not in usage and not into:
         return 0, 0
     split = _details(usage, "cache_creation")

@@ -41,6 +41,7 @@ COLUMNS = columns_of(
         ("ContractedUnitPrice", "price"),
         ("EffectiveCost", "decimal"),
         ("HostProviderName", "text"),
+        ("InvoiceId", "text"),
         ("InvoiceIssuerName", "text"),
         ("ListCost", "decimal"),
         ("ListUnitPrice", "price"),

@@ -43,6 +43,8 @@ MANDATORY = [
     "ServiceName",
     "ServiceProviderName",
 ]
+RECOMMENDED = ["InvoiceId"]
+"""Null in a charge that is on no invoice; a ledger knows of none."""
 NEVER_NULL = set(MANDATORY) - {
     "BillingAccountName",
     "ChargeClass",
@@ -208,7 +210,7 @@ def check_nulls(row: Mapping[str, Cell]) -> None:
 
 def test_the_columns_are_those_of_the_specification() -> None:
     names = [column.name for column in COLUMNS]
-    assert set(MANDATORY) <= set(names)
+    assert {*MANDATORY, *RECOMMENDED} <= set(names)
     own = [name for name in names if name.startswith("x_")]
     assert names[-len(own) :] == own, "own columns come last"
     standard = names[: -len(own)]
