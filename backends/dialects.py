@@ -25,7 +25,8 @@ class Dialect:
     `takes_developer`: it knows the role `developer`; others are told `system`, which OpenAI takes for the same.
     `efforts` maps a `reasoning_effort` that it refuses to the nearest that it takes; `refuses_effort`: it refuses any
     where the model does not think. `models_think`: its models are OpenAI's, and refuse while they think what
-    formats/sampling.py says.
+    formats/sampling.py says. `thinkers_lack` is what else is to be left out where the model thinks;
+    `names_users_alone`: it refuses the `name` of anybody but a user.
     """
 
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -44,6 +45,8 @@ class Dialect:
     efforts: Mapping[str, str] = field(default_factory=dict[str, str])
     refuses_effort: bool = False
     models_think: bool = False
+    thinkers_lack: frozenset[str] = frozenset()
+    names_users_alone: bool = False
 
 
 PLAIN: Final = Dialect()
@@ -97,7 +100,12 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     "fireworks": Dialect(call_lacks=_SIGNED, efforts=_FROM_LOW_TO_HIGH),
     "openrouter": Dialect(lacks=frozenset({"models", "preset", "route"}), takes_cache_marks=True),
     "together": Dialect(renames=_OLDER_LIMIT),
-    "xai": Dialect(lacks=frozenset({"deferred"}), refuses_effort=True),
+    "xai": Dialect(
+        lacks=frozenset({"deferred"}),
+        refuses_effort=True,
+        thinkers_lack=frozenset({"frequency_penalty", "presence_penalty"}),
+        names_users_alone=True,
+    ),
 }
 """By provider. Seen in what these answer 400 and 422 to, and in the request types of their own clients and servers
 (Cerebras, Groq, Mistral, Ollama, Together); DeepSeek and Ollama refuse no field and answer without a limit where they

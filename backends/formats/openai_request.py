@@ -50,6 +50,7 @@ _DECIDED_ON: Final = frozenset(
 _ASKED_FOR_USAGE: Final = (b'{"include_usage":true}', b'{"include_usage": true}')  # as clients' libraries write it
 _DEVELOPER: Final = b'"developer"'
 _SYSTEM: Final = msgspec.Raw(b'"system"')
+_NAME: Final = b'"name"'
 _MARK: Final = b'"cache_control"'
 _FUNCTION: Final = b'"function"'
 _MARKS: Final = frozenset({"cache_control"})
@@ -101,6 +102,8 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
             edits["stream_options"] = _with_usage(call.body[options.start : options.end] if options else b"null")
         if dialect.lacks:
             edits |= dict.fromkeys(dialect.lacks & members.keys())  # after whatever may be changed in them
+        if dialect.thinkers_lack and call.reasons:
+            edits |= dict.fromkeys(dialect.thinkers_lack & members.keys())
         return splice(call.body, edits, members)
     except NotAnObject as error:
         body = error_body(str(error), kind="invalid_request_error", code="invalid_json")
@@ -126,7 +129,21 @@ def _as_told(messages: bytes, dialect: Dialect) -> bytes:
         said = with_signed_calls(said)
     if dialect.call_id:
         said = with_call_ids(said, dialect.call_id)
+    if dialect.names_users_alone and _NAME in said:
+        said = _with_users_named(said)
     return said if dialect.takes_developer or said.find(_DEVELOPER) < 0 else _of_the_system(said)
+
+
+def _with_users_named(messages: bytes) -> bytes:
+    """The messages with the names of users alone; the very bytes where nobody else has one."""
+    try:
+        found = _OBJECTS.decode(messages)
+    except msgspec.DecodeError:
+        return messages
+    others = [message for message in found if "name" in message and bytes(message.get("role", b"")) != b'"user"']
+    for message in others:
+        del message["name"]
+    return msgspec.json.encode(found) if others else messages
 
 
 def _of_the_system(messages: bytes) -> bytes:

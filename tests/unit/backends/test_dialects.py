@@ -32,12 +32,13 @@ def test_the_table_is_what_is_spoken() -> None:
         [
             f"`{provider}`",
             told(dialect),
-            listed(dialect.lacks),
+            listed(dialect.lacks) + (f"; while it thinks {listed(lacks)}" if (lacks := dialect.thinkers_lack) else ""),
             listed(
                 dialect.message_lacks
                 | dialect.call_lacks
                 | ({"cache_control"} if dialect.refuses_cache_marks else set[str]())
-            ),
+            )
+            + ("`name` of others than users" if dialect.names_users_alone else ""),
         ]
         for provider, dialect in sorted(DIALECTS.items(), key=lambda item: (item[0] != "openai", item[0]))
     ]

@@ -5,6 +5,7 @@ import re
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from backends.dialects import DIALECTS, Dialect
 from backends.errors import UpstreamRejected
@@ -309,3 +310,28 @@ def test_a_response_is_told_so_only_where_the_caller_left_the_model_to_us() -> N
     for same in ({"reasoning": {"effort": "none"}}, {"model": "gpt-6-luna"}):
         told = asked_of("gpt-6-luna", asked | same, operation="responses")
         assert told == asked | same | {"model": "gpt-6-luna"}
+
+
+def test_xai_is_told_the_names_of_users_alone() -> None:
+    """Frameworks of several agents name each one's answers, which xAI refuses."""
+    body = (
+        b'{"messages":[{"role":"system","content":"x","name":"s"},{"role":"user","content":"\\u0061","name":"u"},'
+        b'{"role":"assistant","content":"y","name":"a"}],"model":"up/model-1"}'
+    )
+    expected = body.replace(b',"name":"s"', b"").replace(b',"name":"a"', b"")
+    assert build_body(make_call(body), DIALECTS["xai"]) == expected
+    for same in (
+        b'{"messages": [{"role":"user","content":"hi","name":"u"}],"model":"up/model-1"}',
+        b'{"messages": "name","model":"up/model-1"}',
+        b'{"messages": ["name"],"model":"up/model-1"}',
+    ):
+        assert build_body(make_call(same), DIALECTS["xai"]) == same
+    assert build_body(make_call(body), DIALECTS["together"]) == body
+
+
+def test_xais_models_that_think_are_told_no_penalties() -> None:
+    """Copilot's command line says both with each request, as 0."""
+    body = b'{"model":"a","frequency_penalty":0,"presence_penalty":0.5,"top_p":1}'
+    call = make_call(body)
+    assert json.loads(build_body(replace(call, reasons=True), DIALECTS["xai"])) == {"model": "up/model-1", "top_p": 1}
+    assert build_body(call, DIALECTS["xai"]) == body.replace(b'"a"', b'"up/model-1"')
