@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.clock import now_us
 from gateway.limits.values import BudgetScope
 from gateway.money import format_usd
-from gateway.storage.database import writing
+from gateway.storage.database import AUDIT_LOCK, lock, writing
 from gateway.storage.sql.audit import append_audit
 from gateway.storage.tables import budgets
 from gateway.stores import Budget
@@ -32,6 +32,7 @@ class SqlBudgets:
     async def set(self, budget: Budget) -> None:
         key = (budgets.c.scope == budget.scope) & (budgets.c.name == budget.name)
         async with writing(self._engine) as connection:
+            await lock(connection, AUDIT_LOCK)  # whoever comes second waits here, and then reads what the first set
             before = (await connection.execute(select(budgets.c.month_pico_usd, budgets.c.stops).where(key))).first()
             await connection.execute(delete(budgets).where(key))
             await connection.execute(
@@ -62,6 +63,7 @@ class SqlBudgets:
 
     async def remove(self, scope: BudgetScope, name: str, *, author: str) -> bool:
         async with writing(self._engine) as connection:
+            await lock(connection, AUDIT_LOCK)  # in the order of `set`
             gone = await connection.execute(
                 delete(budgets).where((budgets.c.scope == scope) & (budgets.c.name == name))
             )

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.access.keys import KeyRing, hash_key
 from gateway.errors import Unauthenticated
 from gateway.instants import DAY_US
+from gateway.money import format_usd
 from gateway.rulebook.service import Activation, RulesStore, StoredRules
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.budgets import SqlBudgets
@@ -103,6 +104,19 @@ async def test_the_last_day_of_a_key_is_that_of_its_newest_request(engine: Async
     ]
     assert await SqlLedger(engine).insert(entries) == 5
     assert await store.last_days() == {"busy": today - 3, "asleep": today - LAST_DAYS + 1}
+
+
+async def test_one_budget_that_several_set_at_once_is_that_of_the_last(engine: AsyncEngine) -> None:
+    store: BudgetStore = SqlBudgets(engine)
+    for first in (0, 10):
+        await asyncio.gather(*(store.set(Budget("team", "a", first + more, "ada", 1)) for more in range(5)))
+    [left] = await store.budgets()
+    changes = [json.loads(one.detail) for one in await SqlAuditLog(engine).page(before=None, limit=10)]
+    assert changes[0]["after_usd"] == format_usd(left.month_pico_usd)
+    assert [one["before_usd"] for one in changes] == [*(one["after_usd"] for one in changes[1:]), None]
+    changed = store.set(Budget("team", "a", 7, "ada", 1))
+    await asyncio.gather(store.remove("team", "a", author="bo"), changed, store.remove("team", "a", author="cy"))
+    assert (await SqlAuditLog(engine).verify()).is_intact
 
 
 async def test_budgets_are_one_for_each_scope_and_name(engine: AsyncEngine) -> None:
