@@ -127,10 +127,11 @@ def fallback_policy(
     that may be used after that wait and is not among the refused ones; `jitter` draws from [0, 1).
 
     After a refused key another key of the same model is tried; else another model before the same one again; the same
-    one is tried again, after waiting, only when no other is left. An error that no retry can cure ends it.
+    one is tried again, after waiting, only when no other is left. An error that no retry can cure ends it. A model that
+    cannot say the request counts for nothing: it is asked once, and the next is no retry.
     """
     search = _Search(order, policy, pick_key, jitter, defaultdict(_Tried))
-    number, overtakes = 0, False
+    number, unsaid, overtakes = 0, 0, False
     found = search.untried()
     while found is not None:
         candidate, wait, key = found
@@ -145,9 +146,11 @@ def fallback_policy(
         while found is None:
             if not isinstance(news, Silence) and not news.is_retryable:
                 return
-            if number < policy.max_attempts:
+            is_unsaid = isinstance(news, Untranslatable)
+            unsaid += is_unsaid
+            if number - unsaid < policy.max_attempts:
                 found = search.untried() if isinstance(news, Silence) else search.after(news, candidate, key)
-            if found is not None and not may_retry():
+            if found is not None and not is_unsaid and not may_retry():
                 found = None
             if found is None:
                 if not isinstance(news, Silence):

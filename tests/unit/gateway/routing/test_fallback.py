@@ -68,6 +68,16 @@ def test_a_refused_key_gives_way_to_another_key_of_the_same_model() -> None:
     assert made == [("a", "k1", 0.0), ("a", "k2", 0.0), ("b", "k1", 0.0), ("a", "k1", 0.2), ("b", "k1", 0.2)]
 
 
+def test_models_that_cannot_say_a_request_are_no_retries() -> None:
+    """Of six models one could, and it was the last in order: four were tried, and the caller heard that none can."""
+    order = [make_candidate(name) for name in "abcdef"]
+    unsaid = [Untranslatable("n")] * 5
+    assert names(drive(order, unsaid, budget=0)) == [*"abcdef"]
+    down = [UpstreamUnavailable("down")] * 3
+    assert names(drive(order, [Untranslatable("n"), *down])) == [*"abcde"]
+    assert names(drive(order, [Untranslatable("n"), *down, UpstreamUnavailable("down")])) == [*"abcde"]
+
+
 def any_key(candidate: Candidate, wait: float, refused: Collection[str]) -> str:
     return ""
 
