@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
 from gateway.routing.decide import decide
-from gateway.routing.quality_target import LEAST_REQUESTS, allowed_loss
+from gateway.routing.quality_target import LEAST_REQUESTS, NEWEST_REQUESTS, allowed_loss
 from gateway.routing.rules import Rule
 from gateway.routing.snapshot import RequestFacts, Snapshot
 from tests.builders import make_candidate, make_prices, make_request, make_snapshot
@@ -16,8 +16,9 @@ def snapshot_of(choose: str) -> tuple[Snapshot, Rule]:
 
 
 def traffic(count: int = 1000) -> list[RequestFacts]:
-    """The cheap model is as good on the first prompt and hopeless on the last."""
-    return [make_request(quality={"mid": round(0.9 - 0.9 * i / count, 4), "large": 0.9}) for i in range(count)]
+    """From as good to hopeless is the cheap model, and the newest are like all."""
+    places = (i * 387 % count for i in range(count))
+    return [make_request(quality={"mid": round(0.9 - 0.9 * i / count, 4), "large": 0.9}) for i in places]
 
 
 def chosen_quality(requests: Sequence[RequestFacts], snapshot: Snapshot, losses: dict[str, float]) -> list[float]:
@@ -40,6 +41,19 @@ def test_the_share_is_kept_over_traffic_and_hardly_more_is_paid_for() -> None:
     by_prompt = chosen_quality(requests, snapshot, {})
     assert min(by_prompt) >= SHARE * 0.9
     assert 95 <= sum(q < 0.9 for q in by_prompt) <= 101
+
+
+def test_traffic_that_has_changed_is_kept_to_the_share_before_it_is_most_of_what_is_known() -> None:
+    """Where the cheap model nearly always is hopeless, the little that may be lost allows much on a prompt."""
+    snapshot, rule = snapshot_of(f"{{from: any, quality_share: {SHARE}}}")
+    before = [make_request(quality={"mid": 0.4 if i % 8 == 0 else 0.0, "large": 0.9}) for i in range(3600)]
+    now = [make_request(quality={"mid": 0.4 if i % 2 == 0 else 0.85, "large": 0.9}) for i in range(NEWEST_REQUESTS)]
+    assert allowed_loss(before, rule, snapshot) == 0.5
+    loss = allowed_loss([*now, *before], rule, snapshot)
+    assert loss is not None
+    assert rule.target_name is not None
+    got = chosen_quality(now, snapshot, {rule.target_name: loss})
+    assert sum(got) / len(got) >= SHARE * 0.9
 
 
 def test_too_little_traffic_of_the_rule_calibrates_nothing() -> None:
