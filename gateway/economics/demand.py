@@ -135,7 +135,10 @@ _TOKEN_FIELDS = ("input_tokens", "cached_input_tokens", "output_tokens")
 def _measured_seconds_per_request(rows: Sequence[HourlyTraffic]) -> float:
     local = [row for row in rows if row.gpu_seconds > 0]
     if not local:
-        raise NotMeasured("no request ran on a GPU in this period: pass a throughput curve of the engine in question")
+        raise NotMeasured(
+            "no request of this period ran on the engine in question, and it has no measured throughput curve: "
+            "`breakeven bench engine` measures the bundled one, and `breakeven what-if` is about other GPUs"
+        )
     return sum(row.gpu_seconds for row in local) / sum(row.requests for row in local)
 
 

@@ -142,7 +142,9 @@ def test_electricity_is_paid_only_for_what_is_served() -> None:
 
 
 def test_nobody_measured_what_a_request_takes() -> None:
-    with pytest.raises(NotMeasured, match="throughput curve"):
+    with pytest.raises(
+        NotMeasured, match=r"no measured throughput curve: `breakeven bench engine` .* `breakeven what-if`"
+    ):
         analyse(make_days(2), engine=None)
 
 
