@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import gateway
-from gateway.extras import install_command, missing_here
+from gateway.extras import command_for, install_command, missing_here
 
 ROOT = Path(gateway.__file__).resolve().parents[1]
 ANY_PIP = re.compile(r"(?<!-m )pip install '?breakeven")
@@ -22,6 +22,12 @@ def test_the_command_is_this_python_s_own_as_a_shell_reads_it(
 ) -> None:
     monkeypatch.setattr(sys, "executable", python)
     assert install_command("redis") == f"{written} -m pip install 'breakeven[redis]'"
+
+
+def test_where_there_is_no_pip_uv_s_is_named() -> None:
+    for python, written in (("/venv/bin/python", "/venv/bin/python"), ("/my venv/bin/python", "'/my venv/bin/python'")):
+        told = command_for(python, "redis", has_pip=False)
+        assert told == f"uv pip install --python {written} 'breakeven[redis]'"
 
 
 def test_nothing_tells_to_fetch_breakeven_by_its_name_from_an_index() -> None:
