@@ -55,6 +55,8 @@ _OPENAI_ALONE: Final = frozenset({"prompt_cache_options", "prompt_cache_retentio
 ENGINE_THOUGHTS: Final = ("reasoning", "reasoning_content")
 """vLLM reads the one, SGLang the other, and each passes over what it does not know."""
 _THOUGHTS: Final = frozenset({"reasoning_content", "reasoning_details"})
+_ANSWERED: Final = frozenset({"annotations", "audio", "refusal"})
+"""What an answer of OpenAI's has beside its text, null where there is none: many clients send it back as it came."""
 _SIGNED: Final = frozenset({"extra_content"})
 """Where Gemini's calls carry their thought signatures."""
 _AT_MOST_HIGH: Final[Mapping[str, str]] = {"xhigh": "high", "max": "high"}
@@ -69,17 +71,24 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         takes_developer=True,
         models_think=True,
     ),
-    "cerebras": Dialect(takes_developer=True, efforts=_FROM_LOW_TO_HIGH),
+    "cerebras": Dialect(
+        lacks=_OPENAI_ALONE | {"metadata", "store"},
+        message_lacks=_THOUGHTS | _ANSWERED | {"function_call"},
+        call_lacks=_SIGNED,
+        refuses_cache_marks=True,
+        takes_developer=True,
+        efforts=_FROM_LOW_TO_HIGH,
+    ),
     "deepseek": Dialect(renames=_OLDER_LIMIT, thoughts=("reasoning_content",), needs_thoughts=True),
     "gemini": Dialect(
-        lacks=_OPENAI_ALONE | {"metadata", "prompt_cache_key", "store"},
+        lacks=_OPENAI_ALONE | {"frequency_penalty", "metadata", "presence_penalty", "prompt_cache_key", "store"},
         says_400_of_keys=True,
         efforts=_AT_MOST_HIGH,
         needs_signatures=True,
     ),
     "groq": Dialect(
         lacks=_OPENAI_ALONE | {"logit_bias", "logprobs", "prediction", "prompt_cache_key", "top_logprobs"},
-        message_lacks=_THOUGHTS,
+        message_lacks=_THOUGHTS | _ANSWERED,
         call_lacks=_SIGNED,
         refuses_cache_marks=True,
         takes_developer=True,
@@ -89,7 +98,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     "mistral": Dialect(
         renames={**_OLDER_LIMIT, "seed": "random_seed"},
         lacks=_OPENAI_ALONE | {"logit_bias", "service_tier", "store", "stream_options", "user"},
-        message_lacks=_THOUGHTS | {"annotations", "audio", "function_call", "name", "reasoning", "refusal"},
+        message_lacks=_THOUGHTS | _ANSWERED | {"function_call", "name", "reasoning"},
         call_lacks=_SIGNED,
         asks_for_usage=False,
         refuses_cache_marks=True,
@@ -109,9 +118,8 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
 }
 """By provider. Seen in what these answer 400 and 422 to, and in the request types of their own clients and servers
 (Cerebras, Groq, Mistral, Ollama, Together); DeepSeek and Ollama refuse no field and answer without a limit where they
-do not know the limit's name. What OpenRouter lacks
-here would let a caller name other models beside the one that was decided on; what xAI lacks would let one fetch an
-answer later that nobody booked."""
+do not know the limit's name. What OpenRouter lacks here would let a caller name other models beside the one that was
+decided on; what xAI lacks would let one fetch an answer later that nobody booked."""
 
 
 def dialect_of(provider: str) -> Dialect:

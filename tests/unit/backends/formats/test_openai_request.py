@@ -335,3 +335,17 @@ def test_xais_models_that_think_are_told_no_penalties() -> None:
     call = make_call(body)
     assert json.loads(build_body(replace(call, reasons=True), DIALECTS["xai"])) == {"model": "up/model-1", "top_p": 1}
     assert build_body(call, DIALECTS["xai"]) == body.replace(b'"a"', b'"up/model-1"')
+
+
+@pytest.mark.parametrize("provider", ["cerebras", "groq", "mistral"])
+def test_an_answer_that_openai_or_a_translation_gave_goes_on_where_unknown_members_are_refused(provider: str) -> None:
+    """Clients send back the whole message, with members that are null."""
+    answer = '{"role":"assistant","content":"a","refusal":null,"annotations":[],"audio":null,"reasoning_content":"hm"}'
+    body = f'{{"model":"a","messages":[{{"role":"user","content":"hi"}},{answer}]}}'.encode()
+    messages = json.loads(build_body(make_call(body), DIALECTS[provider]))["messages"]
+    assert messages[1] == {"role": "assistant", "content": "a"}
+
+
+def test_gemini_is_told_no_penalties() -> None:
+    body = b'{"model":"a","frequency_penalty":0,"presence_penalty":0.5,"seed":1}'
+    assert json.loads(build_body(make_call(body), DIALECTS["gemini"])) == {"model": "up/model-1", "seed": 1}
