@@ -63,7 +63,8 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
     calls and a role that it does not take, and Hugging Face's name for a schema.
 
     A renamed field's value moves unless the caller gave both. A `cache_salt` of the caller's own is removed: sharing
-    another tenant's prefix cache is not theirs to choose.
+    another tenant's prefix cache is not theirs to choose. Nor is it, at an engine of ours, to go before everybody else:
+    a `priority` below 0, the plain one, is removed, and one above it, less important, is kept.
     Raises UpstreamRejected when the body is not one JSON object with distinct keys, or writes one of _DECIDED_ON in
     other letters.
     """
@@ -74,6 +75,9 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
             "model": msgspec.json.encode(call.upstream_model),
             "cache_salt": msgspec.json.encode(call.cache_salt) if call.cache_salt is not None else None,
         }
+        priority = members.get("priority") if call.cache_salt is not None else None
+        if priority and call.body[priority.start : priority.end].startswith(b"-"):
+            edits["priority"] = None
         for theirs, ours in dialect.renames.items():
             if theirs in members:
                 member = members[theirs]

@@ -63,6 +63,15 @@ BODIES: list[tuple[Call, bytes]] = [
     (make_call(b'{"model":"a"}', salt='t"1'), b'{"model":"up/model-1","cache_salt":"t\\"1"}'),
     (make_call(b'{"model":"a","cache_salt":"theirs"}', salt="ours"), b'{"model":"up/model-1","cache_salt":"ours"}'),
     (make_call(b'{"model":"a","cache_salt":"theirs","x":1}'), b'{"model":"up/model-1","x":1}'),
+    (
+        make_call(b'{"model":"a","priority": -3,"x":1}', salt="ours"),
+        b'{"model":"up/model-1","x":1,"cache_salt":"ours"}',
+    ),
+    (
+        make_call(b'{"model":"a","priority": 3}', salt="ours"),
+        b'{"model":"up/model-1","priority": 3,"cache_salt":"ours"}',
+    ),
+    (make_call(b'{"model":"a","priority": -3}'), b'{"model":"up/model-1","priority": -3}'),
 ]
 
 
