@@ -187,7 +187,9 @@ def _while_it_thinks(call: Call, members: Mapping[str, Member]) -> dict[str, byt
         if tools and _FUNCTION in call.body[tools.start : tools.end]:
             told = effort_for_functions(call.upstream_model, told)
     refused = OPENAI_SAMPLING & members.keys() if thinks(call.upstream_model, told) else ()
-    return dict.fromkeys(refused) | ({} if told == asked else {"reasoning_effort": msgspec.json.encode(told)})
+    return dict.fromkeys(refused) | (
+        {} if told == asked else {"reasoning_effort": msgspec.json.encode(told) if told else None}
+    )
 
 
 def _without(names: frozenset[str], objects: bytes) -> bytes:

@@ -43,11 +43,11 @@ def thinks(model: str, effort: str | None) -> bool:
 
 
 def nearest_effort(model: str, effort: str | None) -> str | None:
-    """What a model of OpenAI's takes in a chat for this effort: before 5.1 none knows `none`, since then none knows
-    `minimal`, before 5.2 none `xhigh`, and `max` is for responses alone."""
-    if not thinks(model, "high"):
-        return effort
+    """What a model of OpenAI's takes in a chat for this effort: to GPT-4 none, before 5.1 none knows `none`, since then
+    none knows `minimal`, before 5.2 none `xhigh`, and `max` is for responses alone."""
     version = _order(model)
+    if not thinks(model, "high"):
+        return effort if _version(model) is None else None
     if effort == "none" and (version < (5, 1) or _ALWAYS_THINKS.match(model)):
         return "minimal" if version == (5, 0) else "low"
     if effort == "minimal" and version != (5, 0):

@@ -303,6 +303,11 @@ def test_a_model_that_thinks_is_not_told_how_to_draw_tokens() -> None:
         assert asked_of(model, DRAWN | effort) == DRAWN | effort | {"model": model}
 
 
+def test_a_model_that_never_thinks_is_told_no_effort() -> None:
+    """OpenAI: unrecognized request argument."""
+    assert asked_of("gpt-4o", {"reasoning_effort": "high"}) == {"model": "gpt-4o"}
+
+
 def test_functions_in_a_chat_are_called_without_thinking() -> None:
     """From 5.4 on OpenAI refuses them otherwise: "set reasoning_effort to 'none'"."""
     expected = DRAWN | FUNCTIONS | {"model": "gpt-6-luna", "reasoning_effort": "none"}

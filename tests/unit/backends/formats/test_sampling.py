@@ -54,7 +54,8 @@ ASKED = ("none", "minimal", "low", "high", "xhigh", "max", None)
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        ("gpt-4o", ASKED),
+        ("gpt-4o", (None,) * 7),
+        ("gpt-5-chat-latest", ASKED),
         ("gpt-oss-120b", ASKED),
         ("o3", ("low", "low", "low", "high", "high", "high", None)),
         ("gpt-5-mini", ("minimal", "minimal", "low", "high", "high", "high", None)),
