@@ -26,13 +26,14 @@ SAME = ModelOutcome()
 
 
 class Decided(NamedTuple):
-    """`escalates_to`: the model's answer is verified first, its form too if `verifies_format`, and they are asked if it
-    does not stand."""
+    """`escalates_to`: the model's answer is verified first, and they are asked if it does not stand; its form and its
+    log-probabilities are verified if `verifies_format` and `verifies_logprobs`."""
 
     model: str
     quality: float | None
     escalates_to: tuple[str, ...] = ()
     verifies_format: bool = True
+    verifies_logprobs: bool = True
 
 
 class Decide(Protocol):
@@ -104,8 +105,11 @@ def decide_with(snapshot: Snapshot) -> Decide:
         except RequestError:
             return None
         decision, escalation = choice.decision, choice.escalation
-        verifies_format = escalation is not None and escalation.verify.format
-        return Decided(decision.model, decision.predicted_quality, decision.escalates_to, verifies_format)
+        if escalation is None:
+            return Decided(decision.model, decision.predicted_quality)
+        verify = escalation.verify
+        asks_logprobs = verify.min_mean_logprob is not None
+        return Decided(decision.model, decision.predicted_quality, decision.escalates_to, verify.format, asks_logprobs)
 
     return decide
 
@@ -119,7 +123,8 @@ def _replay_one(logged: LoggedRequest, scenario: Scenario, world: World, tally: 
         tally.refused_down += _is_served_when_up(logged, facts, scenario)
         return
     is_cut = _is_cut(logged, decided)
-    if decided.escalates_to and not is_cut and not _repeats(decided, logged.verified):
+    stands_now = _stands_now(decided, logged.verified)
+    if decided.escalates_to and not (is_cut or stands_now or _repeats(decided, logged.verified)):
         tally.unverified += 1
     model, quality = _passed_on(logged, decided)
     if model == logged.model and model not in world.engines and not world.caches.has_diverged(logged):
@@ -128,6 +133,8 @@ def _replay_one(logged: LoggedRequest, scenario: Scenario, world: World, tally: 
     else:
         cost, first_token = _elsewhere(logged, model, facts, scenario, world)
         _note_cache(logged, model, facts, scenario, tally)
+    if stands_now and logged.verified is not None and scenario.price is scenario.logged_price:
+        cost = logged.verified.cost_pico_usd or cost  # an engine's has none of its own
     if is_cut:
         cost = _with_cut(cost, logged, scenario)
     else:
@@ -164,7 +171,16 @@ def _note_cache(logged: LoggedRequest, model: str, facts: Facts, scenario: Scena
 
 def _repeats(decided: Decided, verified: Verified | None) -> bool:
     """The same model is asked and its answer verified, as it was then: what came of it is known."""
-    return bool(decided.escalates_to) and verified is not None and verified.asked == decided.model
+    if verified is None or verified.asked != decided.model or _stands_now(decided, verified):
+        return False
+    return bool(decided.escalates_to)
+
+
+def _stands_now(decided: Decided, verified: Verified | None) -> bool:
+    """The same answer is verified, and no more what was against it: how sure its model was, or its form."""
+    if verified is None or verified.stood or verified.asked != decided.model or not decided.escalates_to:
+        return False
+    return not (decided.verifies_logprobs if verified.is_unsure else decided.verifies_format)
 
 
 def _is_cut(logged: LoggedRequest, decided: Decided) -> bool:

@@ -9,6 +9,9 @@ from gateway.routing.snapshot import RequestFacts, request_facts_of
 UNFINISHED: Final = frozenset({"length", "content_filter"})
 """Finish reasons of answers that no format verification lets pass."""
 
+UNSURE: Final = frozenset({"unsure", "no_logprobs"})
+"""What a cascade says of answers whose form stood, or was not looked at."""
+
 
 class Served(NamedTuple):
     """What is priced: token classes as in the ledger (cached and written tokens are part of the input), the service
@@ -28,11 +31,13 @@ class Served(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """What came of a cascade: whose answer was verified, whether it stood, and what it cost where it did not."""
+    """What came of a cascade: whose answer was verified, whether it stood, and what it cost where it did not.
+    `is_unsure`: its log-probabilities alone were against it."""
 
     asked: str
     stood: bool
     cost_pico_usd: int = 0
+    is_unsure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,8 @@ def _verified(entry: Entry) -> Verified | None:
     """Of a cascade; None where nobody answered who could have been verified, or the weak answer had to do."""
     refused = next((one for one in entry.attempts if one.outcome.startswith(ESCALATED)), None)
     if refused is not None:
-        return Verified(refused.model, False, refused.cost_pico_usd or 0)
+        is_unsure = refused.outcome.removeprefix(ESCALATED) in UNSURE
+        return Verified(refused.model, False, refused.cost_pico_usd or 0, is_unsure)
     escalates_to = entry.intent.decision.escalates_to
     is_plain = entry.status is Status.completed and not any(one.model in escalates_to for one in entry.attempts)
     return Verified(entry.model, True) if is_plain else None

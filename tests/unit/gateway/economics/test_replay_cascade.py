@@ -71,6 +71,31 @@ def test_the_logged_outcome_counts_where_the_same_was_asked(
         assert diff.replayed.cost_pico_usd == expected
 
 
+def verifying(*, form: bool, logprobs: bool) -> Decide:
+    def decide(request: RequestFacts, facts: Facts, /) -> Decided | None:
+        return Decided(MID, facts.quality[MID], (BIG,), form, logprobs)
+
+    return decide
+
+
+@pytest.mark.parametrize(
+    ("is_unsure", "decide", "model"),
+    [
+        (True, verifying(form=True, logprobs=True), BIG),
+        (True, verifying(form=True, logprobs=False), MID),
+        (False, verifying(form=True, logprobs=False), BIG),
+        (False, verifying(form=False, logprobs=True), MID),
+    ],
+)
+def test_an_answer_stands_where_what_was_against_it_is_no_more_verified(
+    is_unsure: bool, decide: Decide, model: str
+) -> None:
+    logged = replace(refused(), verified=Verified(MID, False, ASKED, is_unsure))
+    diff = replayed(logged, decide)
+    assert (diff.replayed.requests_by_model, diff.unverified) == ({model: 1}, 0)
+    assert diff.replayed.cost_pico_usd == (ASKED if model == MID else cost(BIG) + ASKED)
+
+
 def cut(decided: str = MID) -> LoggedRequest:
     """MID's answer was cut by its length, and nothing verified it."""
     return replace(make_logged(0.0, model=MID, decided=decided), is_unfinished=True)
@@ -148,6 +173,12 @@ def attempt(number: int, model: str, outcome: str, cost_pico_usd: int = 0) -> At
             [attempt(1, "mid", f"{ESCALATED}cut", 5), attempt(2, "big", "answered")],
             "big",
             Verified("mid", False, 5),
+        ),
+        (
+            ("big",),
+            [attempt(1, "mid", f"{ESCALATED}unsure", 5), attempt(2, "big", "answered")],
+            "big",
+            Verified("mid", False, 5, is_unsure=True),
         ),
         (("big",), [attempt(1, "mid", "ConnectFailed"), attempt(2, "big", "answered")], "big", None),
         (("big",), [attempt(1, "mid", "answered"), attempt(2, "big", "ConnectFailed")], "mid", None),
