@@ -106,7 +106,13 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         refuses_effort=True,
     ),
     "ollama": Dialect(renames=_OLDER_LIMIT),
-    "fireworks": Dialect(call_lacks=_SIGNED, efforts=_FROM_LOW_TO_HIGH),
+    "fireworks": Dialect(
+        lacks=_OPENAI_ALONE | {"store"},
+        message_lacks=_ANSWERED | {"reasoning", "reasoning_details"},
+        call_lacks=_SIGNED,
+        refuses_cache_marks=True,
+        efforts=_FROM_LOW_TO_HIGH,
+    ),
     "openrouter": Dialect(lacks=frozenset({"models", "preset", "route"}), takes_cache_marks=True),
     "together": Dialect(renames=_OLDER_LIMIT),
     "xai": Dialect(
@@ -117,7 +123,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     ),
 }
 """By provider. Seen in what these answer 400 and 422 to, and in the request types of their own clients and servers
-(Cerebras, Groq, Mistral, Ollama, Together); DeepSeek and Ollama refuse no field and answer without a limit where they
+(Cerebras, Fireworks, Groq, Mistral, Ollama, Together); DeepSeek and Ollama refuse no field and answer without a limit where they
 do not know the limit's name. What OpenRouter lacks here would let a caller name other models beside the one that was
 decided on; what xAI lacks would let one fetch an answer later that nobody booked."""
 

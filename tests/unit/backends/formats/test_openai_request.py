@@ -351,10 +351,10 @@ def test_xais_models_that_think_are_told_no_penalties() -> None:
     assert build_body(call, DIALECTS["xai"]) == body.replace(b'"a"', b'"up/model-1"')
 
 
-@pytest.mark.parametrize("provider", ["cerebras", "groq", "mistral"])
+@pytest.mark.parametrize("provider", ["cerebras", "fireworks", "groq", "mistral"])
 def test_an_answer_that_openai_or_a_translation_gave_goes_on_where_unknown_members_are_refused(provider: str) -> None:
     """Clients send back the whole message, with members that are null."""
-    answer = '{"role":"assistant","content":"a","refusal":null,"annotations":[],"audio":null,"reasoning_content":"hm"}'
+    answer = '{"role":"assistant","content":"a","refusal":null,"annotations":[],"audio":null,"reasoning_details":[]}'
     body = f'{{"model":"a","messages":[{{"role":"user","content":"hi"}},{answer}]}}'.encode()
     messages = json.loads(build_body(make_call(body), DIALECTS[provider]))["messages"]
     assert messages[1] == {"role": "assistant", "content": "a"}
