@@ -123,9 +123,9 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     ),
 }
 """By provider. Seen in what these answer 400 and 422 to, and in the request types of their own clients and servers
-(Cerebras, Fireworks, Groq, Mistral, Ollama, Together); DeepSeek and Ollama refuse no field and answer without a limit where they
-do not know the limit's name. What OpenRouter lacks here would let a caller name other models beside the one that was
-decided on; what xAI lacks would let one fetch an answer later that nobody booked."""
+(Cerebras, Fireworks, Groq, Mistral, Ollama, Together); DeepSeek and Ollama refuse no field and answer without a limit
+where they do not know the limit's name. What OpenRouter lacks here would let a caller name other models beside the one
+that was decided on; what xAI lacks would let one fetch an answer later that nobody booked."""
 
 
 def dialect_of(provider: str) -> Dialect:
