@@ -24,7 +24,9 @@ UNTIL = typer.Option("--until", "--to", formats=DAY, help="The day after the las
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="A usage or cost export of OpenAI or Anthropic: JSON or CSV.")],
+    file: Annotated[
+        Path, typer.Argument(help="A usage or cost export of OpenAI, Anthropic or OpenRouter: JSON or CSV.")
+    ],
     provider: Annotated[str, typer.Option(help="The provider's name in the books, such as openai or anthropic.")],
     book: Annotated[
         str | None, typer.Option("--book", help="Book the differences as corrections under this invoice number.")

@@ -6,6 +6,7 @@
 | OpenAI usage API and dashboard CSV | `num_model_requests`, `input_cached_tokens` |
 | Anthropic cost report and console CSV | `amount` in cents beside `cost_type`; column `cost_usd` |
 | Anthropic usage report and console CSV | `uncached_input_tokens`; column `usage_input_tokens_no_cache` |
+| OpenRouter's activity API | `model_permaslug` beside `usage` |
 
 A cost export has dollars and no tokens, a usage export tokens and no dollars: what is not there is None, never zero.
 Calls of a provider's own tools have lines that name the tool and no model.
@@ -91,6 +92,10 @@ def _read_json(text: str) -> Iterator[tuple[date, Charged | None]]:
         raise UnknownExport(f"it is not valid JSON: {error}") from error
     for page in document if isinstance(document, list) else [document]:
         for bucket in page["data"]:
+            if "model_permaslug" in bucket:
+                day = _day(bucket["date"])
+                yield day, _openrouter_activity(day, bucket)
+                continue
             day = _day(bucket.get("start_time", bucket.get("starting_at")))
             yield day, None
             for result in bucket["results"]:
@@ -158,6 +163,18 @@ def _anthropic_usage(day: date, result: Row) -> Charged:
         input_tokens=fresh + read,
         cached_input_tokens=read,
         output_tokens=int(result["output_tokens"]),
+    )
+
+
+def _openrouter_activity(day: date, row: Row) -> Charged:
+    """Dollars and tokens in one. `usage` is what it charges; what own keys of providers cost is on their bills."""
+    return Charged(
+        day,
+        row["model"],
+        _pico(row["usage"], PICO_PER_USD),
+        requests=int(row["requests"]),
+        input_tokens=int(row["prompt_tokens"]),
+        output_tokens=int(row["completion_tokens"]),
     )
 
 

@@ -9,7 +9,7 @@ MOST_CHARACTERS = 30_000_000
 
 
 class ReconcileBody(BaseModel):
-    """`export` is the file's text: a usage or cost export of OpenAI or Anthropic, JSON or CSV.
+    """`export` is the file's text: a usage or cost export of OpenAI, Anthropic or OpenRouter, JSON or CSV.
 
     `provider` is the name that the books have for whoever sent it. The days from `since` on and before `until` are
     compared, by default those that the export is of.

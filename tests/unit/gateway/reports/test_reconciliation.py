@@ -89,6 +89,25 @@ ANTHROPIC_USAGE = {
         }
     ]
 }
+OPENROUTER = {
+    "data": [
+        {
+            "date": date,
+            "model": "anthropic/claude-sonnet-4.5",
+            "model_permaslug": "anthropic/claude-4.5-sonnet-20250929",
+            "endpoint_id": "550e8400",
+            "provider_name": provider,
+            "usage": 0.015,
+            "byok_usage_inference": 0.012,
+            "requests": 5,
+            "prompt_tokens": 50,
+            "completion_tokens": 125,
+            "reasoning_tokens": 25,
+        }
+        for date in ("2026-11-03", "2026-11-04 00:00:00")
+        for provider in ("Anthropic", "Google")
+    ]
+}
 OPENAI_COST_CSV = f"""\
 start_time,end_time,start_time_iso,end_time_iso,amount_value,amount_currency,line_item,project_id
 {START},{START + 86400},2026-11-03T00:00:00+00:00,2026-11-04T00:00:00+00:00,0.1,usd,"gpt-5.4-mini-2026-03-17, input",p
@@ -128,6 +147,10 @@ CLAUDE = "claude-sonnet-4-5"
             [Charged(DAY, CLAUDE, 1_237_891_200_000), Charged(DAY, "web-search", 10 * DOLLAR, tool="web_searches")],
         ),
         (json.dumps(ANTHROPIC_USAGE), [Charged(DAY, CLAUDE, None, None, 12_000, 8000, 900)]),
+        (
+            json.dumps(OPENROUTER),
+            [Charged(day, "anthropic/claude-sonnet-4-5", 3 * DOLLAR // 100, 10, 100, None, 250) for day in (DAY, NEXT)],
+        ),
         (OPENAI_COST_CSV, [Charged(DAY, GPT, 3 * DOLLAR // 10)]),
         ("\ufeff" + OPENAI_USAGE_CSV, [Charged(DAY, GPT, None, 5, 1000, 800, 500)]),
         (ANTHROPIC_COST_CSV, [Charged(DAY, CLAUDE, 1872 * DOLLAR // 100)]),
