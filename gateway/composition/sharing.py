@@ -10,6 +10,7 @@ from gateway.extras import install_command
 from gateway.limits.counters import Counters
 from gateway.limits.local_counters import LocalCounters
 from gateway.process.news import News, NoNews
+from gateway.storage.pepper import pepper_mark
 from gateway.upstreams.shared_prefixes import PrefixChannel
 
 
@@ -45,7 +46,7 @@ def open_sharing(url: str | None, *, home: Home, journal: Path, workers: int) ->
     replica = f"{socket.gethostname()}:{home.replica_id()}:{journal.resolve().parent}"
     worker = f"{replica}/{journal.name}"
     return Sharing(
-        RedisCounters(connect(url), worker=worker, workers=workers),
+        RedisCounters(connect(url), worker=worker, fleet=pepper_mark(home.pepper()), workers=workers),
         RedisNews(connect(url)),
         RedisPrefixes(connect_bytes(url), replica=replica),
     )

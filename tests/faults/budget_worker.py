@@ -46,11 +46,12 @@ class Worker:
         books: Mapping[Account, int],
         *,
         budget: int,
+        fleet: str = "",
         wait_seconds: float = 60.0,
         settle_seconds: float = 1.5,
     ) -> None:
         self.client = connect(server.url)
-        self.counters = CutOff(self.client, worker=name, settle_seconds=settle_seconds)
+        self.counters = CutOff(self.client, worker=name, fleet=fleet, settle_seconds=settle_seconds)
         self.seconds = 0.0
         treasury = Treasury(self.counters, monotonic=lambda: unstepped_seconds() + self.seconds)
         self.admission = Admission(

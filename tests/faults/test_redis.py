@@ -28,6 +28,7 @@ from gateway.limits.values import window_id
 from gateway.process.tasks import end_tasks
 from gateway.storage.redis.client import CONNECTIONS
 from gateway.storage.redis.counters import PREFIX, RedisCounters, connect
+from gateway.storage.redis.scripts import KEEP_MS
 from tests.faults.budget_worker import ACCOUNT, NANO, NOW_US, Worker
 from tests.redis_server import RedisServer
 from tests.rig import Rig
@@ -122,6 +123,26 @@ async def test_a_key_that_was_dropped_alone_is_made_again(pair: tuple[Worker, Wo
         await until(lambda: is_back(one))
     spent = 303 + sum(await asyncio.gather(one.spend_all(10), two.spend_all(10)))
     assert 1000 - 10 < spent <= 1000
+
+
+async def test_another_deployment_is_told_to_count_elsewhere_until_the_first_is_gone(server: RedisServer) -> None:
+    """Its readings of other books were taken for the first one's: a team of the same name had its money anew."""
+    books = {ACCOUNT: 990 * NANO}
+    first, second = (Worker(server, name, books, budget=1000, fleet=name, settle_seconds=0.0) for name in "ab")
+    await first.keeper.start()
+    assert await first.spend(1)
+    books.clear()  # as the other database has it
+    assert not await second.keeper.step()
+    with pytest.raises(CountersDown, match="what another deployment spends, one with another pepper"):
+        await second.counters.read_books(second.read, is_urgent=True)
+    with pytest.raises(Overloaded):
+        await second.spend(1)
+    assert await first.spend_all(1) == 9
+    await _be_silent(second, "a", 2 * KEEP_MS / 1000)
+    await until(second.keeper.step)
+    assert await second.spend(100)
+    for worker in (first, second):
+        await worker.counters.aclose()
 
 
 async def test_a_server_that_stood_still_waits_for_what_everybody_holds(

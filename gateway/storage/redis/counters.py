@@ -25,7 +25,7 @@ from gateway.limits.counters import (
 )
 from gateway.limits.local_counters import LocalCounters
 from gateway.storage.redis.client import open_client
-from gateway.storage.redis.scripts import BEGIN_READING, END_READING, LEASE, REPORT, TAKE
+from gateway.storage.redis.scripts import BEGIN_READING, CLAIM, END_READING, LEASE, REPORT, TAKE
 
 log = logging.getLogger(__name__)
 PREFIX = "{breakeven}:"
@@ -39,6 +39,12 @@ SETTLE_SECONDS = CONNECT_SECONDS + ANSWER_SECONDS + 1.0
 rests, and its next one finds the store."""
 
 
+THEIRS = (
+    "it counts what another deployment spends, one with another pepper: give this one a Redis of its own, or another "
+    "database of this one (redis://HOST/1). One that is gone is forgotten ten minutes after its end"
+)
+
+
 def connect(url: str) -> "Redis":
     """A client of that server; nothing is connected yet."""
     return open_client(url, connect_seconds=CONNECT_SECONDS, answer_seconds=ANSWER_SECONDS, decodes=True)
@@ -46,6 +52,9 @@ def connect(url: str) -> "Redis":
 
 class RedisCounters:
     """Implements Counters for one `worker`, whose name must be its own in the fleet and survive its restart.
+
+    `fleet` is what all who share a database have in common. Two that counted in one place would each take what the
+    other read in its books for its own, and teams have the same names in both.
 
     While Redis is down rates are kept here, at this worker's share of as many as were last heard of.
     """
@@ -55,6 +64,7 @@ class RedisCounters:
         client: "Redis",
         *,
         worker: str,
+        fleet: str = "",
         workers: int = 1,
         prefix: str = PREFIX,
         settle_seconds: float = SETTLE_SECONDS,
@@ -62,6 +72,7 @@ class RedisCounters:
     ) -> None:
         self._client = client
         self.worker = worker
+        self._fleet = fleet
         self._prefix = prefix
         self._settle_ms = round(settle_seconds * 1000)
         self._less_ms = round(less_seconds * 1000)
@@ -70,7 +81,7 @@ class RedisCounters:
         self._is_down = False
         self._alone = LocalCounters(share=lambda: self._workers)
         self._scripts = {
-            text: client.register_script(text) for text in (LEASE, REPORT, BEGIN_READING, END_READING, TAKE)
+            text: client.register_script(text) for text in (LEASE, REPORT, BEGIN_READING, END_READING, CLAIM, TAKE)
         }
 
     async def take(self, rates: Sequence[Rate], left: list[float] | None = None) -> Shortage | None:
@@ -147,10 +158,21 @@ class RedisCounters:
             answer = await self._run(script, [key], [self._epoch, self._prefix, *arguments])
             if answer[0] != "epoch":
                 return answer
+            if not await self._claim(answer[1]):
+                continue
             if self._epoch:
                 log.warning("Redis was emptied or restarted; budgets are rebuilt from the books and what workers hold")
             self._epoch = answer[1]
         raise CountersDown("it is restarted or emptied again and again")
+
+    async def _claim(self, epoch: str) -> bool:
+        """Whether it is this fleet's; False: it was another's, which is gone. Raises CountersDown if that is not."""
+        keys = [f"{self._prefix}{epoch}:meta", f"{self._prefix}workers", f"{self._prefix}epoch"]
+        [whose] = await self._run(CLAIM, keys, [self._fleet])
+        if whose == "theirs":
+            self._is_down = True
+            raise CountersDown(THEIRS)
+        return bool(whose == "ours")
 
     async def _run(self, script: str, keys: Sequence[str], arguments: Sequence[Any]) -> list[Any]:
         run = cast("Callable[..., Awaitable[list[Any]]]", self._scripts[script])

@@ -3,7 +3,7 @@
 Keys, all below one prefix:
 
     epoch                   the server's run id and when these counters began; another one after a flush or restart
-    EPOCH:meta              opened, begun, began_at, read, windows, heard
+    EPOCH:meta              opened, begun, began_at, read, windows, heard, fleet
     EPOCH:books             account -> spent, as the books had it at the last reading
     EPOCH:less              account -> since when readings show less than that, which is not believed at once
     EPOCH:account:ACCOUNT   worker -> "total:spent:unsent:as_of", a Holding; "tight" -> nothing is leased ahead until
@@ -67,6 +67,18 @@ local function hold(account, worker, total, spent, unsent, as_of)
     redis.call('PEXPIRE', key, KEEP)
   end
 end
+"""
+)
+
+# KEYS: meta, workers, epoch; ARGV: fleet. -> {'ours'}, {'theirs'}, or {'left'}: they are gone, and another epoch begins
+CLAIM = (
+    CONSTANTS
+    + """
+redis.call('HSETNX', KEYS[1], 'fleet', ARGV[1])
+if redis.call('HGET', KEYS[1], 'fleet') == ARGV[1] then return {'ours'} end
+if redis.call('ZCOUNT', KEYS[2], redis.call('TIME')[1] * 1000 - KEEP, '+inf') > 0 then return {'theirs'} end
+redis.call('DEL', KEYS[3])
+return {'left'}
 """
 )
 
