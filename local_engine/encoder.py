@@ -45,9 +45,10 @@ class SentenceEncoder:
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
 
-    def encode(self, texts: list[str]) -> Embedded:
-        """Embed texts; raises ContextLengthExceeded for one that is too long."""
-        ids = [encoding.ids for encoding in self._tokenizer.encode_batch(texts)]
+    def encode(self, texts: list[str], first: int | None = None) -> Embedded:
+        """Embed texts, or the first so many tokens of each, its marks included; raises ContextLengthExceeded for one
+        that is too long."""
+        ids = [_first(encoding.ids, first) for encoding in self._tokenizer.encode_batch(texts)]
         longest = max(len(tokens) for tokens in ids)
         if longest > self.context_window:
             raise ContextLengthExceeded(
@@ -94,6 +95,11 @@ class SentenceEncoder:
         return F.layer_norm(
             x, x.shape[-1:], self._weights[f"{name}.weight"], self._weights[f"{name}.bias"], self._epsilon
         )
+
+
+def _first(ids: list[int], count: int | None) -> list[int]:
+    """As transformers cuts: the mark at the end stays."""
+    return ids if count is None or len(ids) <= count else [*ids[: count - 1], ids[-1]]
 
 
 def _batches(order: list[int], lengths: list[int]) -> list[list[int]]:

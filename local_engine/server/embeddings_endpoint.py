@@ -2,16 +2,19 @@
 
 import base64
 import time
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from local_engine.encoder import SentenceEncoder
 from local_engine.errors import InvalidRequest
 from local_engine.server.openai_protocol import parse_body
 
 MAX_INPUTS = 2048
+MARKS = 2
+"""Tokens around each text."""
 
 
 class EmbeddingRequest(msgspec.Struct, kw_only=True):
@@ -21,6 +24,8 @@ class EmbeddingRequest(msgspec.Struct, kw_only=True):
     model: str = ""
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = None
+    # vLLM's: the first so many tokens, its marks included; -1: as many as the model reads.
+    truncate_prompt_tokens: Annotated[int, Meta(ge=-1)] | None = None
 
 
 _DECODER = msgspec.json.Decoder(EmbeddingRequest)
@@ -43,7 +48,7 @@ def answer_embeddings(encoder: SentenceEncoder, body: bytes, chat_model: str = "
     if request.dimensions not in (None, encoder.dimensions):
         raise InvalidRequest(f"This model's vectors have {encoder.dimensions} dimensions.", parameter="dimensions")
     began = time.perf_counter()
-    embedded = encoder.encode(texts)
+    embedded = encoder.encode(texts, _first(request.truncate_prompt_tokens, encoder))
     seconds = time.perf_counter() - began
     data = [
         {"object": "embedding", "index": index, "embedding": _written(vector, request.encoding_format)}
@@ -57,6 +62,15 @@ def answer_embeddings(encoder: SentenceEncoder, body: bytes, chat_model: str = "
         "x_breakeven": {"gpu_seconds": seconds, "queue_seconds": 0.0},
     }
     return msgspec.json.encode(answer)
+
+
+def _first(asked: int | None, encoder: SentenceEncoder) -> int | None:
+    if asked is not None and 0 <= asked <= MARKS:
+        raise InvalidRequest(
+            f"truncate_prompt_tokens counts {MARKS} marks around a text; send -1, or a number above them.",
+            parameter="truncate_prompt_tokens",
+        )
+    return encoder.context_window if asked == -1 else asked
 
 
 def _written(vector: list[float], form: str | None) -> list[float] | str:

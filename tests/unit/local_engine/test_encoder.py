@@ -56,6 +56,22 @@ def test_vectors_are_those_of_transformers(folder: Path) -> None:
     assert SentenceEncoder(folder, name="mine").name == "mine"
 
 
+@pytest.mark.parametrize(("asked", "read"), [(-1, 38), (12, 10), (3, 1), (40, 38), (39, 37)])
+def test_a_long_text_is_cut_where_that_is_asked_for(folder: Path, asked: int, read: int) -> None:
+    """It was refused all the same, and a shorter one read whole."""
+    cut = ask(folder, input=["w4 " * 50, "w5"], truncate_prompt_tokens=asked)
+    alone = ask(folder, input=["w4 " * read, "w5"])
+    for one, other in zip(cut["data"], alone["data"], strict=True):
+        assert one["embedding"] == pytest.approx(other["embedding"], abs=1e-6)
+    assert cut["usage"] == alone["usage"]
+
+
+@pytest.mark.parametrize("asked", [0, 2, -2, 41])
+def test_a_cut_that_leaves_nothing_or_too_much_is_refused(folder: Path, asked: int) -> None:
+    with pytest.raises(InvalidRequest):
+        ask(folder, input="w4 " * 50, truncate_prompt_tokens=asked)
+
+
 def ask(folder: Path, **body: Any) -> dict[str, Any]:
     return json.loads(answer_embeddings(SentenceEncoder(folder), json.dumps(body).encode()))
 
