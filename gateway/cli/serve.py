@@ -20,7 +20,7 @@ from gateway.composition.deployment import load_deployment, load_environment_set
 from gateway.composition.engine_monitor import measure_curve
 from gateway.composition.first_keys import FirstKeys, create_first_keys
 from gateway.composition.running import Gateway
-from gateway.composition.web_ui import allow_company_sign_in
+from gateway.composition.web_ui import allow_company_sign_in, is_web_ui_installed
 from gateway.composition.wiring import open_gateway
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home, find_home
@@ -124,7 +124,7 @@ async def _serve(home: Home, listener: socket.socket, console: Console, *, with_
 
 async def _announce(gateway: Gateway, addresses: Addresses, keys: FirstKeys | None, console: Console) -> None:
     """Say how to use it; wait for the engine; measure it once."""
-    show_addresses(addresses, keys, console)
+    show_addresses(addresses, keys, console, is_ui_installed=is_web_ui_installed())
     if addresses.engine is not None:
         await _engine_ready(gateway, addresses.engine, console)
     show_ready(gateway.deployment, addresses, keys, console)

@@ -20,7 +20,7 @@ from gateway.cli.serve_text import STOPPING, STOPPING_ALREADY, show_addresses, s
 from gateway.composition.deployment import Deployment, load_deployment, load_environment_settings
 from gateway.composition.engine_monitor import measure_curve
 from gateway.composition.first_keys import FirstKeys, create_first_keys
-from gateway.composition.web_ui import allow_company_sign_in
+from gateway.composition.web_ui import allow_company_sign_in, is_web_ui_installed
 from gateway.config.home import Home
 from gateway.process.heartbeat import Patience
 from gateway.process.service_manager import keep_watchdog, tell
@@ -98,7 +98,7 @@ async def _announce(
     deployment: Deployment, addresses: Addresses, keys: FirstKeys | None, workers: int, console: Console
 ) -> None:
     """Say how to use it once every worker serves; wait for the engine; measure it once, for all of them."""
-    show_addresses(addresses, keys, console)
+    show_addresses(addresses, keys, console, is_ui_installed=is_web_ui_installed())
     for number in range(workers):
         await _appears(_ready_file(deployment.home, number))
     tell("READY=1")

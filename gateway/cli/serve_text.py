@@ -25,12 +25,14 @@ def without_engine(config_file: Path) -> str:
     )
 
 
-def show_addresses(addresses: Addresses, keys: FirstKeys | None, console: Console) -> None:
+def show_addresses(addresses: Addresses, keys: FirstKeys | None, console: Console, *, is_ui_installed: bool) -> None:
     """Where to go, and with which keys."""
     show_keys(keys, console)
     console.print(f"Gateway   {addresses.gateway}/v1   (API documentation: {addresses.gateway}/docs)")
     if addresses.ui is not None:
         console.print(f"Web UI    {addresses.ui}   (sign in with the owner key)")
+    elif not is_ui_installed:
+        console.print(f"Web UI    not installed: {install_command('ui')} adds it", markup=False)
 
 
 def show_ready(deployment: Deployment, addresses: Addresses, keys: FirstKeys | None, console: Console) -> None:

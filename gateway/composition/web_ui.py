@@ -24,9 +24,13 @@ class WebUi:
     url: str
 
 
+def is_web_ui_installed() -> bool:
+    return importlib.util.find_spec("nicegui") is not None
+
+
 def ui_supervisor(home: Home, *, gateway_url: str, port: int, withheld: frozenset[str]) -> WebUi | None:
     """None where the `ui` extra is not installed."""
-    if importlib.util.find_spec("nicegui") is None:
+    if not is_web_ui_installed():
         return None
     state = str(home.root / "ui-sessions")
     command = [sys.executable, "-m", "dashboards", "--gateway", gateway_url, "--port", str(port)]

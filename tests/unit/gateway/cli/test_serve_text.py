@@ -1,4 +1,4 @@
-"""What whoever starts the gateway reads last."""
+"""What whoever starts the gateway reads."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from gateway.cli.serve_children import Addresses
-from gateway.cli.serve_text import show_ready
+from gateway.cli.serve_text import show_addresses, show_ready
 from gateway.composition.deployment import load_deployment
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
@@ -26,3 +26,14 @@ def test_a_gateway_that_no_model_stands_behind_says_so(tmp_path: Path, has_engin
     show_ready(load_deployment(home, environ={}), Addresses(URL, engine=None, ui=None), None, console)
 
     assert ("No model can answer yet" in console.export_text()) is not has_engine
+
+
+@pytest.mark.parametrize(
+    ("ui", "is_ui_installed", "said"),
+    [(f"{URL}/ui", True, f"Web UI    {URL}/ui "), (None, False, "Web UI    not installed: "), (None, True, None)],
+)
+def test_where_the_web_ui_is_or_why_there_is_none(ui: str | None, is_ui_installed: bool, said: str | None) -> None:
+    console = Console(record=True, width=200)
+    show_addresses(Addresses(URL, engine=None, ui=ui), None, console, is_ui_installed=is_ui_installed)
+    shown = console.export_text()
+    assert "Web UI" not in shown if said is None else said in shown
