@@ -164,7 +164,7 @@ def _of_the_system(messages: bytes) -> bytes:
 
 def _while_it_thinks(call: Call, members: Mapping[str, Member]) -> dict[str, bytes | None]:
     """Without what a model of OpenAI's refuses while it thinks, and without thinking where it calls functions in a
-    chat. A response is left as it came where the caller named the model."""
+    chat. Who named the model in OpenAI's own words is passed on as they are, and hears OpenAI refuse them."""
 
     def said(name: str) -> object:
         member = members.get(name)
@@ -173,9 +173,9 @@ def _while_it_thinks(call: Call, members: Mapping[str, Member]) -> dict[str, byt
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):  # its provider's to refuse
             return None
 
+    if said("model") == call.upstream_model and not call.is_translated:
+        return {}
     if call.operation == "responses":
-        if said("model") == call.upstream_model:
-            return {}
         reasoning = said("reasoning")
         effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
     else:

@@ -284,9 +284,14 @@ def test_only_gemini_is_told_signatures_of_calls(provider: str, *, signs: bool) 
 
 
 def asked_of(
-    model: str, body: dict[str, object], *, provider: str = "openai", operation: Operation = "chat.completions"
+    model: str,
+    body: dict[str, object],
+    *,
+    provider: str = "openai",
+    operation: Operation = "chat.completions",
+    is_translated: bool = False,
 ) -> dict[str, object]:
-    call = Call(operation, model, json.dumps(body).encode(), False, "r-1")
+    call = Call(operation, model, json.dumps(body).encode(), False, "r-1", is_translated=is_translated)
     return cast(dict[str, object], json.loads(build_body(call, DIALECTS[provider])))
 
 
@@ -301,6 +306,14 @@ def test_a_model_that_thinks_is_not_told_how_to_draw_tokens() -> None:
     assert asked_of("gpt-6-luna", DRAWN, provider="openrouter") == DRAWN | {"model": "gpt-6-luna"}
     for model, effort in [("gpt-5.4-mini", {}), ("gpt-6-luna", {"reasoning_effort": "none"}), ("gpt-4o", {})]:
         assert asked_of(model, DRAWN | effort) == DRAWN | effort | {"model": model}
+
+
+def test_who_named_the_model_in_openais_words_is_passed_on_as_they_came() -> None:
+    """And hears what OpenAI says: nothing that was asked for is dropped in silence."""
+    named = DRAWN | FUNCTIONS | {"model": "gpt-6-luna", "reasoning_effort": "minimal"}
+    assert asked_of("gpt-6-luna", named) == named
+    told = asked_of("gpt-6-luna", named, is_translated=True)
+    assert told == DRAWN | FUNCTIONS | {"model": "gpt-6-luna", "reasoning_effort": "none"}
 
 
 def test_a_model_that_never_thinks_is_told_no_effort() -> None:
