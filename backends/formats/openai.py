@@ -244,6 +244,9 @@ def read_answer(body: bytes, *, backend: str) -> Chunk:
         characters += count
         finish_reason = finish_reason or choice.finish_reason or None
     usage, is_malformed = _usage(event)
+    if event.choices == [] or finish_reason == "error":
+        message = f"{backend} gave up its answer"
+        raise UnreadableAnswer(message, backend=backend, usage=usage, output_characters=characters)
     return Chunk(
         body,
         has_output=has_output,

@@ -190,7 +190,7 @@ async def test_a_compressed_bomb_is_refused_by_its_decoded_size() -> None:
 
 
 async def test_a_stream_answered_with_json_is_not_a_stream() -> None:
-    async with ScriptedProvider(Raw((b'{"choices":[]}',), headers=JSON)) as provider:
+    async with ScriptedProvider(Raw((b'{"choices":[{}]}',), headers=JSON)) as provider:
         with pytest.raises(UpstreamUnavailable, match="without a stream"):
             await collect(make_backend(provider), make_call())
 

@@ -199,6 +199,14 @@ def test_what_is_no_answer_may_be_asked_of_another(body: bytes, characters: int)
     assert caught.value.output_characters == characters, "a page for people is no part of an answer"
 
 
+@pytest.mark.parametrize("choices", [[], [{"finish_reason": "error", "message": {"content": "Hi"}}]])
+def test_an_answer_that_its_provider_gave_up_may_be_asked_of_another(choices: list[object]) -> None:
+    """OpenRouter's, with 200, when whom it asked has failed; it was passed on as an answer."""
+    with pytest.raises(UnreadableAnswer, match="gave up") as caught:
+        read_answer(json.dumps({"choices": choices, "usage": USAGE}).encode(), backend="b")
+    assert (caught.value.usage, caught.value.output_characters) == (Usage(3, output_tokens=2), 2 * len(choices))
+
+
 def test_an_error_in_place_of_an_answer_is_no_answer_that_cannot_be_read() -> None:
     with pytest.raises(UpstreamUnavailable) as caught:
         read_answer(b'{"error":"no"}', backend="b")
@@ -206,10 +214,10 @@ def test_an_error_in_place_of_an_answer_is_no_answer_that_cannot_be_read() -> No
 
 
 def test_an_answer_with_nan_reaches_the_caller_as_json() -> None:
-    chunk = read_answer(b'{"choices":[],"usage":{"prompt_tokens":NaN},"x":-Infinity}', backend="b")
+    chunk = read_answer(b'{"choices":[{}],"usage":{"prompt_tokens":NaN},"x":-Infinity}', backend="b")
     assert chunk.is_usage_malformed
     assert json.loads(chunk.payload, parse_constant=pytest.fail) == {
-        "choices": [],
+        "choices": [{}],
         "usage": {"prompt_tokens": "NaN"},
         "x": "-Infinity",
     }
