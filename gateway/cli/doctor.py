@@ -29,7 +29,7 @@ from gateway.instants import moment_of
 from gateway.learning.classifier_versions import ClassifierVersions
 from gateway.ledger.syncing import why_no_kernel
 from gateway.notices.watch import NoticeState
-from gateway.storage.database import require_writable
+from gateway.storage.database import require_undamaged, require_writable
 from gateway.storage.sql.notices import SqlNotices
 
 LEAST_FREE_BYTES = 2 << 30
@@ -193,6 +193,7 @@ def _database(home: Home) -> str:
 
     async def seen() -> tuple[int, int] | None:
         async with open_state(is_looking=True) as state:
+            await require_undamaged(state.database)
             await require_writable(state.database)
             return await state.reports.first_and_last_us()
 

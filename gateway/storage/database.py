@@ -12,7 +12,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from gateway.errors import StateError
+from gateway.errors import DatabaseDown, StateError
 from gateway.extras import install_command
 from gateway.storage.database_down import lacking, tell_when_down, told_as_down
 from gateway.storage.postgres import Patience, open_postgres
@@ -29,6 +29,7 @@ SQLITE_PRAGMAS = (
     "PRAGMA temp_store=MEMORY",
     "PRAGMA mmap_size=268435456",
 )
+LOOKED_THROUGH_BYTES = 1 << 30
 SCHEMA_LOCK = 0x62726B65_76656E31
 AUDIT_LOCK = 0x62726B65_76656E32
 FIRST_KEYS_LOCK = 0x62726B65_76656E33
@@ -142,6 +143,23 @@ async def require_writable(engine: AsyncEngine) -> None:
     """Raises DatabaseDown where everything can be read and nothing changed: a replica, a file of somebody else's."""
     async with writing(engine) as connection:
         await connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
+
+
+async def require_undamaged(engine: AsyncEngine) -> None:
+    """Raises DatabaseDown where SQLite finds torn pages in its file; one of more than a GB is left out."""
+    if engine.dialect.name != "sqlite":
+        return
+    async with engine.connect() as connection:
+        size, page = (text(f"PRAGMA {name}") for name in ("page_count", "page_size"))
+        bytes_of_it = (await connection.execute(size)).scalar_one() * (await connection.execute(page)).scalar_one()
+        if bytes_of_it > LOOKED_THROUGH_BYTES:
+            return
+        found = (await connection.execute(text("PRAGMA quick_check(1)"))).scalar_one()
+    if found != "ok":
+        raise DatabaseDown(
+            f"{engine.url.database} is damaged ({' '.join(found.split())}): stop the gateway, keep a copy of the file and "
+            "restore the last backup; what the journal still holds is shipped again at the next start"
+        )
 
 
 async def _take_all_the_time(connection: AsyncConnection) -> None:

@@ -90,6 +90,19 @@ def test_a_home_has_a_database_that_answers(home: Home) -> None:
     assert "not configured" in checks["redis"].detail
 
 
+def test_a_database_with_torn_pages_is_a_finding(home: Home) -> None:
+    """Which answers most questions all the same, with figures that nobody should believe."""
+    create_home(home)
+    write_first_files(home)
+    make_newest_file(home.root / "breakeven.db")
+    with (home.root / "breakeven.db").open("r+b") as file:
+        file.seek(-4096, os.SEEK_END)
+        file.write(b"\xff" * 512)
+    torn = found(home)["database"]
+    assert not torn.is_ok
+    assert "breakeven.db is damaged (" in torn.detail
+
+
 def test_a_database_of_a_newer_version_is_a_finding(home: Home) -> None:
     """After a downgrade; it was told that `breakeven serve`, which refuses it, brings it to an older schema."""
     create_home(home)
