@@ -157,8 +157,8 @@ async def require_undamaged(engine: AsyncEngine) -> None:
         found = (await connection.execute(text("PRAGMA quick_check(1)"))).scalar_one()
     if found != "ok":
         raise DatabaseDown(
-            f"{engine.url.database} is damaged ({' '.join(found.split())}): stop the gateway, keep a copy of the file and "
-            "restore the last backup; what the journal still holds is shipped again at the next start"
+            f"{engine.url.database} is damaged ({' '.join(found.split())}): stop the gateway, keep a copy of the file "
+            "and restore the last backup; what the journal still holds is shipped again at the next start"
         )
 
 
