@@ -23,7 +23,7 @@ from backends.formats.chat_chunks import (
 )
 from backends.formats.json_objects import Fields, decode_object, part_of, text_of
 from backends.formats.openai import error_body
-from backends.formats.usage_wire import MalformedUsage, checked, token_count
+from backends.formats.usage_wire import MalformedUsage, checked, split_writes, token_count
 from backends.http.errors import error_from_event, no_answer
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
@@ -90,13 +90,15 @@ def _tokens(usage: Mapping[str, object]) -> Usage:
         raise MalformedUsage("input_tokens or output_tokens is missing")
     read = token_count(usage.get("cache_read_input_tokens"), "cache_read_input_tokens")
     written = token_count(usage.get("cache_creation_input_tokens"), "cache_creation_input_tokens")
-    hour = token_count(part_of(usage, "cache_creation").get("ephemeral_1h_input_tokens"), "ephemeral_1h_input_tokens")
-    if hour > written:
-        raise MalformedUsage("more tokens cached for an hour than cached at all")
+    split = part_of(usage, "cache_creation")
+    minutes, hour = split_writes(
+        written,
+        *(token_count(split.get(name), name) for name in ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")),
+    )
     return Usage(
         input_tokens=token_count(usage["input_tokens"], "input_tokens") + read + written,
         cached_input_tokens=read,
-        cache_write_5m_tokens=written - hour,
+        cache_write_5m_tokens=minutes,
         cache_write_1h_tokens=hour,
         output_tokens=token_count(usage["output_tokens"], "output_tokens"),
         reasoning_tokens=token_count(part_of(usage, "output_tokens_details").get("thinking_tokens"), "thinking_tokens"),

@@ -160,8 +160,7 @@ def _details(usage: Wire, *fields: str) -> Wire:
 
 
 def _cache_writes(usage: Wire, into: Wire) -> tuple[int, int]:
-    """(5 minute, 1 hour) cache writes. What is not split is the short one: a proxy's split of a stream can be that of
-    its beginning alone, while the total has what came after each search."""
+    """(5 minute, 1 hour) cache writes. Raises MalformedUsage."""
     if "cache_creation" not in usage and "cache_creation_input_tokens" not in usage and not into:
         return 0, 0
     split = _details(usage, "cache_creation")
@@ -170,7 +169,16 @@ def _cache_writes(usage: Wire, into: Wire) -> tuple[int, int]:
     total = _first(
         (usage, "cache_creation_input_tokens"), (into, "cache_write_tokens"), (into, "cache_creation_tokens")
     )
-    return max(write_5m, total - write_1h), write_1h
+    return split_writes(max(total, write_5m + write_1h), write_5m, write_1h)
+
+
+def split_writes(total: int, write_5m: int, write_1h: int) -> tuple[int, int]:
+    """A stream's split is that of its beginning, while its total has what was written after each search too: that is
+    kept for an hour where all of the beginning is, else for minutes. A provider that splits nothing means minutes.
+    Raises MalformedUsage."""
+    if write_1h > total:
+        raise MalformedUsage("more tokens cached for an hour than cached at all")
+    return (0, total) if write_1h and not write_5m else (total - write_1h, write_1h)
 
 
 def _output_tokens(usage: Wire, input_tokens: int, reasoning_tokens: int) -> int:

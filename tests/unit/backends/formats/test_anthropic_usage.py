@@ -21,6 +21,24 @@ USAGES: list[tuple[Json, Usage]] = [
         },
         Usage(160, 100, 20, 30, 5, 4, service_tier="priority"),
     ),
+    (  # a stream with searches: the split is of what was written before the first
+        {
+            "input_tokens": 1,
+            "cache_creation_input_tokens": 50,
+            "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 30},
+            "output_tokens": 5,
+        },
+        Usage(51, 0, 0, 50, output_tokens=5),
+    ),
+    (
+        {
+            "input_tokens": 1,
+            "cache_creation_input_tokens": 50,
+            "cache_creation": {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 30},
+            "output_tokens": 5,
+        },
+        Usage(51, 0, 20, 30, output_tokens=5),
+    ),
     ({"input_tokens": 1, "cache_creation_input_tokens": 50, "output_tokens": 5}, Usage(51, 0, 50, output_tokens=5)),
     (
         {"input_tokens": 1, "output_tokens": 2, "server_tool_use": {"web_search_requests": 3, "web_fetch_requests": 1}},
