@@ -196,18 +196,20 @@ def openai_error(body: bytes) -> bytes:
 
 
 def _not_content(document: Fields, body: bytes, *, backend: str) -> BackendError:
-    """What a whole 200 without candidates is: an error of the provider's, or nothing that can be read."""
+    """What a whole 200 is that does not say why it ended: an error of the provider's, or nothing that can be read."""
     if document.get("error") is not None:
         return error_from_event(document["error"], backend=backend, is_started=False)
     usage, _ = believable_usage(document.get("usageMetadata"))
-    return no_answer(f"{backend} answered without candidates", body, backend=backend, usage=usage)
+    return no_answer(f"{backend} answered without an end", body, backend=backend, usage=usage)
 
 
 def read_content(body: bytes, *, backend: str, answer_id: str, created: int) -> Chunk:
     """A whole answer. Raises BackendError when the body is none."""
-    document = decode_object(body)
-    if document is None or not ("candidates" in document or "promptFeedback" in document):
-        raise _not_content(document or {}, body, backend=backend)
+    document = decode_object(body) or {}
+    has_calls = any(isinstance(part.get("functionCall"), dict) for part in _parts(document))
+    finish = _finish(document, has_calls=has_calls)
+    if finish is None:  # a whole answer says why it ended
+        raise _not_content(document, body, backend=backend)
     answer = Answer(_head(document, answer_id, created))
     for part in _parts(document):
         text = part.get("text")
@@ -215,7 +217,7 @@ def read_content(body: bytes, *, backend: str, answer_id: str, created: int) -> 
             (answer.reasoning if part.get("thought") is True else answer.text).append(text)
         elif isinstance(part.get("functionCall"), dict):
             answer.tool_calls.append(_call(part, answer_id, len(answer.tool_calls)))
-    answer.finish_reason = _finish(document, has_calls=bool(answer.tool_calls)) or "stop"
+    answer.finish_reason = finish
     answer.usage, answer.is_usage_malformed = believable_usage(document.get("usageMetadata"))
     return answer.chunk()
 

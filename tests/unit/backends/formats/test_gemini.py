@@ -308,6 +308,8 @@ def test_breaks(events: list[bytes], kind: type[BackendError]) -> None:
         (b"[]", UnreadableAnswer),
         (b"{}", UnreadableAnswer),
         (b'{"candidates":[{"cont', UnreadableAnswer),
+        (b'{"candidates":[]}', UnreadableAnswer),
+        (b'{"candidates":[{"content":{"parts":[{"text":"Hi"}]}}]}', UnreadableAnswer),
         (b'{"error":{"message":"no"}}', UpstreamUnavailable),
     ],
 )
