@@ -25,6 +25,7 @@ from typing import Any, Literal
 from gateway.money import PICO_PER_USD
 
 PICO_PER_CENT = PICO_PER_USD // 100
+MOST_DOLLARS = 10**9
 GROUPED = (
     "ask the API for it again with group_by[]=line_item (OpenAI's costs), model (the usage of both) or "
     "description (Anthropic's costs)"
@@ -73,7 +74,7 @@ def parse_export(text: str) -> Export:
     stripped = text.lstrip("\ufeff \r\n\t")
     try:
         read = list(_read_json(stripped) if stripped.startswith(("{", "[")) else _read_csv(stripped))
-    except (KeyError, TypeError, ValueError, InvalidOperation, AttributeError, csv.Error, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, csv.Error, RecursionError) as error:
         if isinstance(error, UnknownExport):
             raise
         raise UnknownExport(f"a line cannot be read: {type(error).__name__} {error}") from error
@@ -241,8 +242,15 @@ def _require_dollars(currency: str) -> None:
 
 
 def _pico(amount: Any, unit: int) -> int:
-    """Rounded half-even where a provider is finer than a pico-dollar."""
-    return round(Decimal(str(amount)) * unit)
+    """Rounded half-even where a provider is finer than a pico-dollar. Raises UnknownExport."""
+    try:
+        number = Decimal(str(amount))
+    except InvalidOperation as error:
+        problem = f"{amount!r} is no amount such as 1234.56: where a spreadsheet saved the file, take it as it came"
+        raise UnknownExport(problem) from error
+    if not number.is_finite() or abs(number) >= MOST_DOLLARS:
+        raise UnknownExport(f"nobody is charged {amount} in a day")
+    return round(number * unit)
 
 
 def _csv_day(row: Row) -> date:
