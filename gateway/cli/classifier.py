@@ -15,9 +15,10 @@ from gateway.cli.state import State, open_state
 from gateway.clock import now_us
 from gateway.config.home import find_home
 from gateway.errors import ConfigurationError, StateError
-from gateway.instants import moment_of
-from gateway.learning.classifier_versions import Active, ClassifierVersions
+from gateway.instants import microseconds, moment_of
+from gateway.learning.classifier_versions import UNTIL, Active, ClassifierVersions
 from gateway.learning.correction import Judged, Verdict, by_request, correction_name, judge, outcomes, word_on
+from gateway.moments import parse_moment
 from gateway.rulebook.catalogue import profiles
 from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.feedback import SqlFeedback
@@ -62,17 +63,28 @@ def models(as_json: JsonFlag = False) -> None:
 
 
 @app.command("learn")
-def learn_correction(as_json: JsonFlag = False) -> None:
-    """A correction from all feedback of the books; it changes nothing until it is promoted."""
+def learn_correction(
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since", "--from", help="ISO 8601; only requests since then, such as when a model was replaced or spoilt."
+        ),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """A correction from the feedback of the books; it changes nothing until it is promoted."""
     versions = _versions()
-    judged = asyncio.run(_judged())
+    since_us = _since_us(since)
+    judged = [one for one in asyncio.run(_judged()) if one.entry.intent.accepted_at_us >= since_us]
     said = sum(not one.is_implied for one in judged)
     if said < LEAST_JUDGED:
-        raise StateError(f"{said} answers have feedback; a correction needs {LEAST_JUDGED}: send it to /v1/feedback")
+        those = "answers" if since is None else f"answers since {since}"
+        raise StateError(f"{said} {those} have feedback; a correction needs {LEAST_JUDGED}: send it to /v1/feedback")
     correction_of = _correction_of(versions)
     taught = judged[: round(len(judged) * TAUGHT_SHARE)]
     found = learn(outcomes(taught, correction_of))
-    facts = {"judged": len(taught), "until_request": taught[-1].entry.intent.request_id}
+    last = taught[-1].entry.intent
+    facts = {"judged": len(taught), "until_request": last.request_id, UNTIL: last.accepted_at_us}
     name = versions.add_correction(found, facts)
     if as_json:
         print(json.dumps({"correction": name, "shifts": found.shifts, **facts}))
@@ -130,6 +142,15 @@ def rollback(as_json: JsonFlag = False) -> None:
         print(f"in force: {active.artefact} + {active.correction or 'no correction'} ({active.why})")
 
 
+def _since_us(since: str | None) -> int:
+    if since is None:
+        return 0
+    try:
+        return microseconds(parse_moment(since))
+    except ValueError as error:
+        raise ConfigurationError(f"--since {since} {error}") from error
+
+
 def _versions() -> ClassifierVersions:
     return ClassifierVersions(find_home().classifier_directory)
 
@@ -173,7 +194,11 @@ async def _verdict(versions: ClassifierVersions, name: str, active: Active) -> V
     async with open_state() as state:
         judged = await _gather(state)
         snapshot = await state.snapshot()
-    held = judged[round(len(judged) * TAUGHT_SHARE) :]
+    until_us = versions.taught_until_us(name)
+    if until_us is None:  # of an older version
+        held = judged[round(len(judged) * TAUGHT_SHARE) :]
+    else:
+        held = [one for one in judged if one.entry.intent.accepted_at_us > until_us]
     incumbent = NONE if active.correction is None else versions.correction(active.correction)
     try:
         return judge(held, snapshot, versions.correction(name), incumbent, _correction_of(versions))

@@ -22,6 +22,8 @@ from gateway.whole_file import write_whole
 
 SHIPPED = "shipped"
 PART = ".part"
+UNTIL = "until_us"
+"""Of a correction's facts: when the last request was accepted that taught it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +86,20 @@ class ClassifierVersions:
         return correction.id
 
     def correction(self, name: str) -> Correction:
+        return self._correction(name)[0]
+
+    def taught_until_us(self, name: str) -> int | None:
+        """When the last request was accepted that taught this correction; None where that was not noted."""
+        return self._correction(name)[1]
+
+    def _correction(self, name: str) -> tuple[Correction, int | None]:
         path = self._directory / "corrections" / f"{name}.json"
         try:
-            shifts: dict[str, list[float]] = json.loads(path.read_text("utf-8"))["shifts"]
-            return Correction({model: (level, slope) for model, (level, slope) in shifts.items()})
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            stored: dict[str, Any] = json.loads(path.read_text("utf-8"))
+            shifts = {model: (float(level), float(slope)) for model, (level, slope) in stored["shifts"].items()}
+            until_us = stored.get(UNTIL)
+            return Correction(shifts), None if until_us is None else int(until_us)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateError(
                 f"there is no usable correction {name} ({error}); see `breakeven classifier list`"
             ) from error

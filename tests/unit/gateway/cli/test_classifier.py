@@ -11,6 +11,7 @@ from classifier.load import SHIPPED as SHIPPED_FOLDER
 from gateway.cli import build
 from gateway.cli.state import open_state
 from gateway.errors import ConfigurationError, StateError
+from gateway.instants import moment_of
 from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.feedback import SqlFeedback
 from gateway.stores import EntryOrder, Feedback
@@ -33,13 +34,18 @@ class Wanted:
     order: EntryOrder = "newest"
 
 
-async def give_feedback(score: float) -> int:
+async def give_feedback(score: float, *, score_of_newest: float | None = None) -> list[int]:
+    """One on each of some hundred requests, of which the newer half may be judged otherwise; when they were accepted."""
     async with open_state() as state:
         found = await SqlEntries(state.database).find(Wanted())
+        scores = [score_of_newest if score_of_newest is not None and 2 * n < len(found) else score for n in range(500)]
         await SqlFeedback(state.database).add(
-            [Feedback(one.intent.request_id, NOW_US, "score", score, "caller", "key-1") for one in found]
+            [
+                Feedback(one.intent.request_id, NOW_US, "score", given, "caller", "key-1")
+                for one, given in zip(found, scores, strict=False)
+            ]
         )
-    return len(found)
+    return sorted(one.intent.accepted_at_us for one in found)
 
 
 def test_too_little_feedback_is_told_with_what_to_do() -> None:
@@ -48,7 +54,7 @@ def test_too_little_feedback_is_told_with_what_to_do() -> None:
 
 
 def test_learn_refuse_promote_and_go_back() -> None:
-    assert asyncio.run(give_feedback(0.0)) >= 100
+    assert len(asyncio.run(give_feedback(0.0))) >= 100
     learnt = run("learn")
     assert learnt["shifts"]
     assert all(level < 0.0 for level, _ in learnt["shifts"].values())
@@ -61,6 +67,21 @@ def test_learn_refuse_promote_and_go_back() -> None:
     assert run("list")["active"]["why"] == "the test is too small"
     assert any(one["corrected"] for one in run("models").values())
     assert run("rollback")["active"]["correction"] is None
+
+
+def test_what_was_said_since_a_model_changed_can_be_learnt_alone() -> None:
+    """Of all feedback the older 70 % teach: most of them are of the model that there was before."""
+    accepted = asyncio.run(give_feedback(1.0, score_of_newest=0.0))
+    half = moment_of(accepted[len(accepted) // 2 + 1]).isoformat()
+    before, since = run("learn"), run("learn", "--since", half)
+    changed = before["shifts"].keys() & since["shifts"].keys()
+    assert changed
+    assert all(since["shifts"][model][0] < before["shifts"][model][0] - 0.5 for model in changed)
+    assert since["judged"] < before["judged"]
+    with pytest.raises(StateError, match="0 answers since 2999-01-01 have feedback"):
+        run("learn", "--since", "2999-01-01")
+    with pytest.raises(ConfigurationError, match="--since yesterday is not an ISO 8601 date"):
+        run("learn", "--since", "yesterday")
 
 
 def test_an_artefact_needs_somebody_to_say_that_it_was_tested() -> None:
