@@ -35,7 +35,7 @@ class Wanted:
 
 
 async def give_feedback(score: float, *, score_of_newest: float | None = None) -> list[int]:
-    """One on each of some hundred requests, of which the newer half may be judged otherwise; when they were accepted."""
+    """One on each of some hundred requests, the newer half of which may be judged otherwise. When they came."""
     async with open_state() as state:
         found = await SqlEntries(state.database).find(Wanted())
         scores = [score_of_newest if score_of_newest is not None and 2 * n < len(found) else score for n in range(500)]
