@@ -37,6 +37,13 @@ _NOT_BY_THIS_MODEL: Final = re.compile(
 )
 """How providers refuse what others of their models take, a longer answer among it: Anthropic, OpenAI, DeepSeek,
 Fireworks, Gemini, Groq, xAI, vLLM, Ollama."""
+_UNKNOWN_FIELD: Final = re.compile(
+    rb"Unknown parameter: |Unrecognized request argument|property '[^']{1,200}' is unsupported"
+    rb"|Extra inputs are not permitted, field|extra_forbidden|Unknown name [^:]{1,200}: Cannot find field",
+    re.IGNORECASE,
+)
+"""How OpenAI, Groq and Cerebras, Fireworks, Mistral and Gemini's compatible endpoint refuse what they do not know:
+`top_k`, `min_p` or `thinking`, which a caller may well say to whichever model is chosen."""
 _HEALTH_TIMEOUTS = Timeouts(connect_seconds=2.0, first_byte_seconds=5.0, idle_seconds=2.0)
 _LIST_TIMEOUTS = Timeouts(first_byte_seconds=20.0, idle_seconds=10.0)
 
@@ -193,6 +200,8 @@ def _where_another_may_do(error: UpstreamRejected, body: bytes, model: str) -> U
         message = f"{error.message}: it does not know the model"
     elif error.status in (400, 422) and _NOT_BY_THIS_MODEL.search(body):
         message = f"{error.message}: the model does not take what was asked"
+    elif error.status in (400, 422) and _UNKNOWN_FIELD.search(body):
+        message = f"{error.message}: it does not know a field of what was asked"
     elif has_nothing_there(error.status or 0, body):
         message = (
             f"{error.message}: it has nothing at the address that was called. Either it does not offer this endpoint, "

@@ -119,6 +119,24 @@ async def test_what_this_model_alone_does_not_take_is_asked_of_the_next(message:
     assert (caught.value.status, caught.value.body) == (400, body)
 
 
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (400, b"""{"error":{"message":"Unknown parameter: 'thinking'.","code":"unknown_parameter"}}"""),
+        (400, b'{"error":{"message":"Unrecognized request argument supplied: top_k","code":null}}'),
+        (400, b"""{"error":{"message":"'messages.1' : [('messages.1' : property 'id' is unsupported)]"}}"""),
+        (400, b"""{"error":{"message":"Extra inputs are not permitted, field: 'min_p', value: 0.1"}}"""),
+        (422, b'{"detail":[{"type":"extra_forbidden","loc":["body","top_k"],"msg":"Extra inputs are not permitted"}]}'),
+        (400, b'[{"error":{"code":400,"message":"Unknown name \\"top_k\\": Cannot find field."}}]'),
+    ],
+)
+async def test_a_field_that_its_provider_does_not_know_is_asked_of_the_next(status: int, body: bytes) -> None:
+    async with ScriptedProvider(Raw((body,), status=status, headers=JSON)) as provider:
+        with pytest.raises(Untranslatable, match="does not know a field") as caught:
+            await collect(make_backend(provider), make_call())
+    assert caught.value.status == status
+
+
 @pytest.mark.parametrize(("status", "body"), [(404, b"<html>"), (404, b'{"detail":"Not Found"}'), (405, b"")])
 async def test_an_address_with_nothing_there_is_no_fault_of_the_request(status: int, body: bytes) -> None:
     """It was told to the caller as its own mistake, and no other model was tried."""
