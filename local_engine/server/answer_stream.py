@@ -113,8 +113,8 @@ def _choice(wire: AnswerWire, index: int, answer: Collected, prepared: Prepared)
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
     if thought and prepared.shows_thoughts:
         message["reasoning_content"] = thought
-    if prepared.has_tools:
-        split = ToolSplit(prepared.most_calls)
+    if prepared.tools:
+        split = ToolSplit(prepared.tools, prepared.most_calls)
         text, calls = split.push(text, is_last=True)
         if calls:
             entry["finish_reason"] = "tool_calls"
@@ -126,7 +126,8 @@ async def events(admission: Admission, prepared: Prepared, wire: AnswerWire) -> 
     """Server-sent events. A failure before the first raises EngineError, one after it is an error event, and no [DONE]
     follows that."""
     requests: dict[int, Request] = {}
-    splits = [ToolSplit(prepared.most_calls) if prepared.has_tools else None for _ in range(prepared.answers)]
+    tools, most = prepared.tools, prepared.most_calls
+    splits = [ToolSplit(tools, most) if tools else None for _ in range(prepared.answers)]
     thoughts = [ThinkingSplit(prepared.thinking) if prepared.thinking else None for _ in range(prepared.answers)]
     logprobs = [_logprobs(wire, prepared, answer) for answer in range(prepared.answers)]
     told = [0] * prepared.answers

@@ -39,7 +39,8 @@ class Prepared:
     counts_in_every_chunk: bool
     cache_salt: str
     priority: int
-    has_tools: bool = False
+    # Names of those that the answer may call.
+    tools: frozenset[str] = frozenset()
     most_calls: int | None = None
     thinking: Thinking | None = None
     shows_thoughts: bool = True
@@ -112,8 +113,7 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
     """Raises InvalidRequest that names the parameter."""
     request = parse_chat(body)
     messages = [plain_message(message, index) for index, message in enumerate(request.messages)]
-    for tool in request.tools or ():
-        function_of(tool)
+    names = frozenset(function_of(tool)["name"] for tool in request.tools or ())
     tools = None if request.tool_choice == "none" else request.tools
     extra = template_names(
         request.add_generation_prompt,
@@ -125,6 +125,8 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
     ids = model.tokenizer.encode_chat(messages, tools=tools, extra=extra, with_bos=request.add_special_tokens)
     check_ids(ids, model.known_tokens, "messages")
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
+    call = _tool_choice(request)
+    form = requested_constraint(request.response_format, request.constraints) if call is None else None
     prepared = _prepared(
         "chat",
         request,
@@ -132,11 +134,12 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
         model,
         max_tokens=request.longest,
         logprobs=logprobs,
-        constraint=_tool_choice(request) or requested_constraint(request.response_format, request.constraints),
+        constraint=call or form,
     )
     prepared = replace(
         prepared,
-        has_tools=bool(tools),
+        # An answer in a form of its own is none of them, whatever it looks like.
+        tools=names if tools and form is None else frozenset(),
         most_calls=1 if request.parallel_tool_calls is False else None,
         thinking=thinking_of(ids, model.tokenizer),
         shows_thoughts=request.include_reasoning is not False,

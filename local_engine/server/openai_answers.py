@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,8 +111,8 @@ class Collected:
 class ToolSplit:
     """Separates an answer's tool calls, in wire shape, from its text."""
 
-    def __init__(self, most_calls: int | None = None) -> None:
-        self._parser = ToolCallParser()
+    def __init__(self, names: Set[str], most_calls: int | None = None) -> None:
+        self._parser = ToolCallParser(names)
         self._most_calls = most_calls
         self.calls = 0
 

@@ -2,9 +2,11 @@
 
 After Mistral's mark follow nothing but calls: a JSON list of them, or, in later models, `name[ARGS]{...}` each with a
 mark of its own. Llama's calls are parted by semicolons, and stand behind a mark where it said something before them.
+JSON without any mark is a call only where it names a tool that there is: an answer may be an object with a name, too.
 """
 
 import json
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -26,7 +28,9 @@ class ToolCall:
 class ToolCallParser:
     """Splits an answer into plain text and calls. What does not parse as a call is given back as text."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Set[str]) -> None:
+        """`names` are those of the request's tools."""
+        self._names = names
         self._held = ""
         self._is_inside = False
         self._has_begun = False
@@ -49,7 +53,8 @@ class ToolCallParser:
         held, self._held = self._held, ""
         if self._is_json or self._is_llama:
             calls = parse_llama(held)
-            return ("", calls) if calls else (held, [])
+            is_meant = self._is_llama or all(call.name in self._names for call in calls)
+            return ("", calls) if calls and is_meant else (held, [])
         if self._is_mistral:
             calls = parse_mistral(held)
             return ("", calls) if calls else (MISTRAL + held, [])

@@ -120,6 +120,14 @@ async def test_what_must_match_is_all_text_where_no_thoughts_are_wanted() -> Non
     assert "completion_tokens_details" not in usage
 
 
+async def test_an_answer_in_a_form_of_its_own_calls_no_tool() -> None:
+    """An object with a name was told as a call of a tool of that name."""
+    form = {"type": "json_schema", "json_schema": {"name": "p", "schema": {"type": "object"}}}
+    for said in ('{"name": "Bob", "age": 3}', '{"name": "weather"}'):
+        told, _ = await answer(said, tools=[WEATHER], response_format=form)
+        assert (told["content"], told.get("tool_calls"), told["finish_reason"]) == (said, None, "stop")
+
+
 @pytest.mark.parametrize("opens", [False, True])
 async def test_what_must_match_follows_thoughts(opens: bool) -> None:
     """It began at once, and the model answered without having thought."""

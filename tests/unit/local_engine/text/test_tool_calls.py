@@ -23,6 +23,8 @@ SHORT = ToolCall("f", '{"x": 1}', has_short_id=True)
         (f"<tool_call>{CALL}</tool_call><tool_call>{CALL}</tool_call>", "", [PARSED, PARSED]),
         ('{"name": "f", "parameters": {"x": 1}}', "", [PARSED]),
         ('{"answer": 42}', '{"answer": 42}', []),
+        ('{"name": "Bob", "age": 42}', '{"name": "Bob", "age": 42}', []),
+        (f'{CALL}; {{"name": "Bob"}}', f'{CALL}; {{"name": "Bob"}}', []),
         ("<tool_call>not json</tool_call>", "<tool_call>not json</tool_call>", []),
         (f"<tool_call>{CALL}", f"<tool_call>{CALL}", []),
         ("a < b and <tool", "a < b and <tool", []),
@@ -45,7 +47,7 @@ SHORT = ToolCall("f", '{"x": 1}', has_short_id=True)
 )
 @pytest.mark.parametrize("step", [1, 3, 1000])
 def test_calls_and_text_are_separated(text: str, plain: str, calls: list[ToolCall], step: int) -> None:
-    parser = ToolCallParser()
+    parser = ToolCallParser({"f"})
     pieces = [parser.push(text[at : at + step]) for at in range(0, len(text), step)] + [parser.finish()]
     assert "".join(piece for piece, _ in pieces) == plain
     assert [call for _, found in pieces for call in found] == calls
@@ -60,8 +62,8 @@ def test_marks_are_shown_though_they_are_special_tokens(mark: str) -> None:
 
 
 def test_ids_are_as_long_as_the_models_template_takes_them() -> None:
-    _, calls = ToolSplit().push(f"[TOOL_CALLS][{CALL}]", is_last=True)
+    _, calls = ToolSplit({"f"}).push(f"[TOOL_CALLS][{CALL}]", is_last=True)
     assert len(calls[0]["id"]) == 9
     assert calls[0]["id"].isalnum()
-    _, calls = ToolSplit().push(CALL, is_last=True)
+    _, calls = ToolSplit({"f"}).push(CALL, is_last=True)
     assert calls[0]["id"].startswith("call_")
