@@ -113,7 +113,7 @@ def _choice(wire: AnswerWire, index: int, answer: Collected, prepared: Prepared)
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
     if thought and prepared.shows_thoughts:
         message["reasoning_content"] = thought
-    if prepared.tools:
+    if prepared.tools is not None:
         split = ToolSplit(prepared.tools, prepared.most_calls)
         text, calls = split.push(text, is_last=True)
         if calls:
@@ -127,7 +127,7 @@ async def events(admission: Admission, prepared: Prepared, wire: AnswerWire) -> 
     follows that."""
     requests: dict[int, Request] = {}
     tools, most = prepared.tools, prepared.most_calls
-    splits = [ToolSplit(tools, most) if tools else None for _ in range(prepared.answers)]
+    splits = [None if tools is None else ToolSplit(tools, most) for _ in range(prepared.answers)]
     thoughts = [ThinkingSplit(prepared.thinking) if prepared.thinking else None for _ in range(prepared.answers)]
     logprobs = [_logprobs(wire, prepared, answer) for answer in range(prepared.answers)]
     told = [0] * prepared.answers

@@ -39,8 +39,8 @@ class Prepared:
     counts_in_every_chunk: bool
     cache_salt: str
     priority: int
-    # Names of those that the answer may call.
-    tools: frozenset[str] = frozenset()
+    # Names of those that the answer may call without a mark; None where there are no tools.
+    tools: frozenset[str] | None = None
     most_calls: int | None = None
     thinking: Thinking | None = None
     shows_thoughts: bool = True
@@ -138,8 +138,8 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
     )
     prepared = replace(
         prepared,
-        # An answer in a form of its own is none of them, whatever it looks like.
-        tools=names if tools and form is None else frozenset(),
+        # JSON in a form of its own is no call, whatever it looks like.
+        tools=None if not tools else names if form is None else frozenset(),
         most_calls=1 if request.parallel_tool_calls is False else None,
         thinking=thinking_of(ids, model.tokenizer),
         shows_thoughts=request.include_reasoning is not False,

@@ -29,7 +29,7 @@ class ToolCallParser:
     """Splits an answer into plain text and calls. What does not parse as a call is given back as text."""
 
     def __init__(self, names: Set[str]) -> None:
-        """`names` are those of the request's tools."""
+        """`names` are those of the tools that may be called without a mark."""
         self._names = names
         self._held = ""
         self._is_inside = False
@@ -43,7 +43,7 @@ class ToolCallParser:
         self._held += text
         if not self._has_begun and self._held.strip():
             self._has_begun = True
-            self._is_json = self._held.lstrip().startswith("{")
+            self._is_json = bool(self._names) and self._held.lstrip().startswith("{")
         if self._is_json or self._is_mistral or self._is_llama or not self._has_begun:
             return "", []
         return self._advance()

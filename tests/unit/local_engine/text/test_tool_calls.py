@@ -53,6 +53,12 @@ def test_calls_and_text_are_separated(text: str, plain: str, calls: list[ToolCal
     assert [call for _, found in pieces for call in found] == calls
 
 
+def test_json_that_can_be_no_call_is_told_at_once() -> None:
+    parser = ToolCallParser(set())
+    assert parser.push(CALL) == (CALL, [])
+    assert parser.push(f"<tool_call>{CALL}</tool_call>") == ("", [PARSED])
+
+
 @pytest.mark.parametrize("mark", ["[TOOL_CALLS]", "<|python_tag|>"])
 def test_marks_are_shown_though_they_are_special_tokens(mark: str) -> None:
     fast = FastTokenizer(WordLevel({"w": 0}, unk_token="w"))
