@@ -41,10 +41,12 @@ class DriftMonitor(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class CalibrationMonitor:
-    """Two-sided CUSUM of outcome minus predicted quality: alarms on a lasting bias, not on a bad hour."""
+    """Two-sided CUSUM of outcome minus predicted quality: alarms on a lasting bias, not on a bad hour.
+
+    Where outcomes vary most, at a quality of a half, chance alone passes the limit once in some hundred thousand."""
 
     slack: float = 0.05
-    limit: float = 12.0
+    limit: float = 20.0
     high: float = 0.0
     low: float = 0.0
 

@@ -33,3 +33,12 @@ def test_calibration_holds_then_says_which_way_it_is_off() -> None:
         bad = bad.observe(0.9, float(draw.random() < 0.7))
         shy = shy.observe(0.5, float(draw.random() < 0.7))
     assert (good.verdict, bad.verdict, shy.verdict) == ("holds", "overconfident", "underconfident")
+
+
+def test_chance_alone_contradicts_no_right_prediction() -> None:
+    draw = random.Random(7)
+    for _ in range(10):
+        monitor = CalibrationMonitor()
+        for _ in range(3000):
+            monitor = monitor.observe(0.5, float(draw.random() < 0.5))
+            assert monitor.verdict == "holds"
