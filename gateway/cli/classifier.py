@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.progress import track
 
 from classifier.online.correction import NONE, Correction, learn
 from gateway.cli.state import State, open_state
@@ -183,7 +185,9 @@ async def _gather(state: State) -> list[Judged]:
     while batch := await store.after(feedback[-1].number if feedback else 0):
         feedback += batch
     found: list[Judged] = []
-    for request, rows in by_request(feedback).items():
+    said = by_request(feedback)
+    console = Console(stderr=True)
+    for request, rows in track(said.items(), "Judged requests", len(said), console=console, transient=True):
         entry = await entries.get(request)
         if entry is not None:
             found.append(Judged(entry, *word_on(rows, entry.intent.key_id)))
