@@ -29,8 +29,10 @@ Policy = Callable[[Logged], Mapping[str, float]]
 """The probability with which a policy would choose each candidate of a request; they sum to 1."""
 
 
-def doubly_robust(log: Sequence[Logged], policy: Policy, *, weight_cap: float = 50.0) -> Estimate:
-    """Unbiased when either the propensities or the predictions are right. Raises ValueError for an unusable log."""
+def doubly_robust(log: Sequence[Logged], policy: Policy) -> Estimate:
+    """Unbiased when either the propensities or the predictions are right. Raises ValueError for an unusable log.
+
+    No weight is cut off: of what is explored seldom, the estimate would be what was predicted."""
     if len(log) < 2:
         raise ValueError("off-policy evaluation needs at least two logged requests")
     values: list[float] = []
@@ -40,7 +42,7 @@ def doubly_robust(log: Sequence[Logged], policy: Policy, *, weight_cap: float = 
             raise ValueError(f"a logged propensity of {entry.propensity} is not in (0, 1]")
         chances = policy(entry)
         direct = sum(chance * entry.predicted[model] for model, chance in chances.items())
-        weight = min(chances.get(entry.model, 0.0) / entry.propensity, weight_cap)
+        weight = chances.get(entry.model, 0.0) / entry.propensity
         values.append(direct + weight * (entry.reward - entry.predicted[entry.model]))
         weights.append(weight)
     return _interval(values, weights)

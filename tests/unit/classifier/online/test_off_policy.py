@@ -27,6 +27,22 @@ def test_the_value_of_another_policy_is_found_even_with_wrong_predictions(predic
     assert 1200 < estimate.effective < 2000
 
 
+@pytest.mark.parametrize("propensity", [0.02, 0.005])
+def test_what_is_explored_seldom_is_not_taken_for_what_was_predicted(propensity: float) -> None:
+    """Predicted far better, in truth the same: over many logs the gain is none, and its interval holds none."""
+    draw, gains, held = random.Random(3), list[float](), 0
+    for _ in range(60):
+        log: list[Logged] = []
+        for _ in range(2000):
+            model, chance = ("dear", propensity) if draw.random() < propensity else ("cheap", 1.0 - propensity)
+            log.append(Logged(model, chance, float(draw.random() < 0.6), {"cheap": 0.6, "dear": 0.95}))
+        found = doubly_robust(log, lambda _: {"dear": 1.0, "cheap": -1.0})
+        gains.append(found.mean)
+        held += found.low <= 0.0 <= found.high
+    assert sum(gains) / len(gains) == pytest.approx(0.0, abs=0.06)
+    assert held >= 50
+
+
 def test_the_logging_policy_is_worth_what_was_earned() -> None:
     log = make_log(5000, predicted={"cheap": 0.5, "dear": 0.5})
     estimate = doubly_robust(log, lambda _: {"cheap": 0.8, "dear": 0.2})
