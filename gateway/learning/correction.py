@@ -17,7 +17,7 @@ from gateway.learning.voices import Stratum, factors, strata
 from gateway.ledger.entry import Entry
 from gateway.routing.decide import AUTO, decide
 from gateway.routing.snapshot import Snapshot, request_facts_of
-from gateway.stores import Feedback, FeedbackSource
+from gateway.stores import SHADOW, Feedback, FeedbackSource
 
 TRUST: dict[FeedbackSource, float] = {"caller": 1.0, "judge": 0.7, "shadow": 0.5, "format": 0.3, "repeat": 0.2}
 """How much one judgement weighs: a caller knows what was wanted, a program that compares answers only guesses it."""
@@ -189,14 +189,15 @@ def judge(
     correction_of: Callable[[str], Correction] = lambda _: NONE,
 ) -> Verdict:
     """Re-decide every judged request under the rules in force, with each correction; doubly robust, and no key's
-    judgements outweigh the others'.
+    judgements outweigh the others'. Answers of shadow calls are left out: of requests that were not sampled for one
+    there is nothing that they could stand for.
 
     Raises ValueError for fewer than two usable requests.
     """
     log: list[Logged] = []
     picks: list[tuple[Pick, Pick]] = []
     voters: list[str | None] = []
-    for one in routed(one for one in judged if not one.is_implied):
+    for one in routed(one for one in judged if not one.is_implied and one.entry.intent.operation != SHADOW):
         new, old = (_pick(one.entry, snapshot, side, correction_of) for side in (candidate, incumbent))
         if new is None or old is None:
             continue

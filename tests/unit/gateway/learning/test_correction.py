@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from classifier.online.correction import NONE, Correction, learn
@@ -17,7 +18,7 @@ from gateway.learning.correction import (
     routed,
     word_on,
 )
-from gateway.stores import Feedback
+from gateway.stores import SHADOW, Feedback
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent
 
@@ -175,6 +176,19 @@ def test_only_requests_that_would_go_elsewhere_say_which_is_better() -> None:
     alone, among = judge(moved, SNAPSHOT, candidate, NONE), judge([*kept, *moved], SNAPSHOT, candidate, NONE)
     assert among.moved == alone.moved
     assert among.gain.mean == pytest.approx(alone.gain.mean * len(moved) / 2800, abs=1e-9)
+
+
+def test_answers_of_shadow_calls_teach_and_decide_no_promotion() -> None:
+    """A row of one stands for no other: of what was not sampled there are none."""
+    rows = traffic(small_is_good=False)
+    shadows: list[Judged] = []
+    for number in range(2001, 2101):
+        one = judged(number, "small", 1.0, propensity=0.01)
+        intent = msgspec.structs.replace(one.entry.intent, operation=SHADOW)
+        shadows.append(one._replace(entry=make_entry(number, intent=intent, model="small"), weight=TRUST["shadow"]))
+    candidate = Correction({"small": (2.0, 0.0)})
+    assert judge([*rows, *shadows], SNAPSHOT, candidate, NONE) == judge(rows, SNAPSHOT, candidate, NONE)
+    assert len(outcomes([*rows, *shadows], lambda _: NONE)) == 900
 
 
 def test_a_correction_that_changes_nothing_says_so() -> None:
