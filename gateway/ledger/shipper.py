@@ -2,7 +2,8 @@
 
 A database that is down, slow or locked only delays this: the journal grows and requests go on. One that comes back
 without what it had taken (a replica that was behind took over, a backup was restored) is found out, because each batch
-takes the entry before it along: then all that the journal still holds is shipped again.
+takes the entry before it along, and where none comes that one is offered alone every minute: then all that the journal
+still holds is shipped again.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 BATCH_ENTRIES = 250
 MOST_ENTRIES = 2000  # of a batch that catches up: where each commit takes long, larger ones are the only way to
 POLL_SECONDS = 0.25
+LOOK_POLLS = 240  # a minute
 FIRST_WAIT_SECONDS = 0.25
 LONGEST_WAIT_SECONDS = 10.0
 TOLD_FAILURES = 3
@@ -47,6 +49,7 @@ class Shipper:
         self._now_us = now_us
         self._last = Batch()
         self._has_lost = False
+        self._idle_polls = 0
         self._failures_in_a_row = 0
         self._failures = 0
         self._shipped = 0
@@ -76,18 +79,23 @@ class Shipper:
         if self._has_lost:
             await self._ship_again()
         batch, position = await self._read_batch()
-        if batch:
-            known = self._last if self._is_surely_kept(self._last) else Batch()
+        known = self._last if self._is_surely_kept(self._last) else Batch()
+        if batch or (known and self._is_time_to_look()):
             inserted = await self._sink.insert(Batch.joined((known, batch)) if known else batch)
             if known and inserted > len(batch):
                 self._has_lost = True
                 return len(batch)
-            self._last = batch.last()
+            self._last = batch.last() or known
             self._duplicates += len(batch) - inserted
         if position != self._journal.shipped:
             await self._journal.mark_shipped(position, len(batch))
         self._shipped += len(batch)
         return len(batch)
+
+    def _is_time_to_look(self) -> bool:
+        """Whether the database still has the last entry, though none came since: over a weekend it becomes too old."""
+        self._idle_polls = (self._idle_polls + 1) % LOOK_POLLS
+        return not self._idle_polls
 
     @property
     def is_failing(self) -> bool:

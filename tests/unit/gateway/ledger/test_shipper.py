@@ -10,7 +10,7 @@ from gateway.errors import LedgerUnavailable
 from gateway.instants import HOUR_US
 from gateway.ledger.entry import Entry
 from gateway.ledger.journal import Journal
-from gateway.ledger.shipper import Shipper
+from gateway.ledger.shipper import LOOK_POLLS, Shipper
 from gateway.ledger.simulated_disk import SimulatedDisk
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
 
@@ -152,6 +152,21 @@ async def test_a_database_that_lost_the_last_it_had_taken_is_shipped_all_of_it_a
     await settle(journal, range(31, 32))
     assert await shipper.ship_once() == 1
     assert len(database.rows) == 32
+    await journal.aclose()
+
+
+async def test_a_loss_is_found_out_though_no_entry_comes(journal: Journal) -> None:
+    """A failover on Friday evening: by Monday the last entries were too old to be offered again."""
+    database = FlakyDatabase()
+    shipper = Shipper(journal, database, now_us=lambda: make_intent(0).accepted_at_us)
+    await settle(journal, range(10))
+    assert await shipper.ship_once() == 10
+    for number in range(3, 10):
+        del database.rows[request_id(number)]
+    for _ in range(2 * LOOK_POLLS):
+        await shipper.ship_once()
+    assert set(database.rows) == {request_id(number) for number in range(10)}
+    assert shipper.gauges()["unshipped_entries"] == 0
     await journal.aclose()
 
 
