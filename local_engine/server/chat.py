@@ -246,7 +246,7 @@ def _prepared(
 def _banned(words: list[str], model: Model) -> tuple[tuple[int, ...], ...]:
     """Each word's tokens, as it is cut alone and after a space; without those that the model cannot draw."""
     if len(words) > MAX_BAD_WORDS or not all(word.strip() for word in words):
-        raise InvalidRequest(f"bad_words takes up to {MAX_BAD_WORDS} words.", parameter="bad_words")
+        raise InvalidRequest(f"bad_words takes up to {MAX_BAD_WORDS} words, none of them blank.", parameter="bad_words")
     texts = [text for word in words for text in (word, f" {word}")]
     runs = dict.fromkeys(tuple(model.tokenizer.encode(text, with_bos=False)) for text in texts)
     return tuple(run for run in runs if run and max(run) < model.known_tokens)
