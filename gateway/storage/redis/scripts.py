@@ -40,7 +40,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 local epoch = redis.call('GET', KEYS[1])
-if not epoch or string.sub(epoch, 1, #run) ~= run or redis.call('EXISTS', ARGV[2] .. epoch .. ':meta') == 0 then
+if not epoch or string.sub(epoch, 1, #run) ~= run
+  or redis.call('HEXISTS', ARGV[2] .. epoch .. ':meta', 'begun') == 0 then
   epoch = string.format('%s-%.0f', run, now)
   redis.call('SET', KEYS[1], epoch)
   redis.call('HSET', ARGV[2] .. epoch .. ':meta', 'opened', now, 'begun', string.format('%.0f', now))
