@@ -120,8 +120,14 @@ def _row(one: dict[str, Any]) -> list[Cell | str]:
         ),
         display.UNKNOWN if outlook is None else _chance(outlook["probability_of_exceeding"]),
         _day(outlook),
-        Cell("a refusal", tone="be-nowrap") if one["stops"] else Cell("a warning", tone="muted be-nowrap"),
+        _end(one),
     ]
+
+
+def _end(one: dict[str, Any]) -> Cell:
+    if not one["keys"]:
+        return Cell("nothing: it has no key", tone="bad be-nowrap", title=f"Is this the {one['scope']}'s name?")
+    return Cell("a refusal", tone="be-nowrap") if one["stops"] else Cell("a warning", tone="muted be-nowrap")
 
 
 def gauge(share: float) -> Cell:

@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -92,6 +92,10 @@ class KeyRing:
             return self._deadlines[key_hash]
         return now + one.seconds_left
 
+    def working(self, now_us: int) -> Iterable[KeyRecord]:
+        """Those that are let in."""
+        return (one for one in self._records.values() if not (one.revoked_at_us or _has_expired(one, now_us)))
+
     def used(self) -> dict[bytes, float]:
         """Replaced secrets that were used and not yet forgotten to be, and when each was last."""
         return dict(self._used)  # copied at once: administration authenticates in threads
@@ -131,7 +135,7 @@ class KeyRing:
             raise Unauthenticated("This API key is not known here. Check it, or make one: `breakeven keys create`.")
         if record.revoked_at_us is not None:  # whatever the clock here says: it may be behind, or be put back
             raise Unauthenticated(f"The API key {record.name!r} was revoked.")
-        if record.expires_at_us is not None and record.expires_at_us <= now_us:
+        if _has_expired(record, now_us):
             raise Unauthenticated(f"The API key {record.name!r} has expired.")
         if replaced is not None:
             self._use(key_hash, replaced, record)
@@ -153,6 +157,10 @@ class KeyRing:
         keyed = self._keyed.copy()
         keyed.update(token.encode("utf-8", "surrogateescape"))
         return keyed.digest()
+
+
+def _has_expired(record: KeyRecord, now_us: int) -> bool:
+    return record.expires_at_us is not None and record.expires_at_us <= now_us
 
 
 def require_model_access(key: KeyRecord) -> None:

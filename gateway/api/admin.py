@@ -57,7 +57,7 @@ def build_admin_router(
         build_bodies_router(bodies),
         build_rules_router(rules, replay),
         build_keys_router(keys),
-        build_budgets_router(budgets, lambda: pipeline.now_us(), keys_spent),
+        build_budgets_router(budgets, lambda: pipeline.now_us(), keys_spent, pipeline.keys),
         build_notices_router(notices),
         build_operations_router(pipeline, prices, engine),
         build_audit_router(audit),

@@ -1,6 +1,7 @@
 """`/admin/v1/budgets`: what teams, projects and everything may cost in a month, and how much of it is gone."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Annotated
@@ -8,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from gateway.access.keys import KeyRecord, KeyRing
 from gateway.api.admin_guard import Caller, OnlyTeam, needs
 from gateway.errors import InvalidRequest, NotFound
 from gateway.limits.values import BudgetScope, WindowName
@@ -61,7 +63,8 @@ class BudgetOutlook(BaseModel):
 
 
 class BudgetRow(BaseModel):
-    """One budget now. `outlook` is null before two complete days are known, or without the reports extra."""
+    """One budget now. `outlook` is null before two complete days are known, or without the reports extra. `keys` are
+    the working keys whose requests it counts: 0 where no key has that team or project, or its name is misspelt."""
 
     scope: BudgetScope
     name: str
@@ -69,6 +72,7 @@ class BudgetRow(BaseModel):
     stops: bool
     spent_usd: str
     spent_share: float
+    keys: int
     outlook: BudgetOutlook | None
     set_by: str
     set_at_us: int
@@ -106,9 +110,12 @@ class KeyBudgetList(BaseModel):
 
 
 KeysSpent = Callable[[], Awaitable[Sequence[KeySpent]]]
+Counted = Counter[tuple[BudgetScope, str]]
 
 
-def build_budgets_router(budgets: BudgetsService, now_us: Callable[[], int], keys_spent: KeysSpent) -> APIRouter:
+def build_budgets_router(
+    budgets: BudgetsService, now_us: Callable[[], int], keys_spent: KeysSpent, ring: KeyRing
+) -> APIRouter:
     """The paths below `/budgets`."""
     router = APIRouter(prefix="/budgets", tags=["admin: budgets"])
 
@@ -117,7 +124,9 @@ def build_budgets_router(budgets: BudgetsService, now_us: Callable[[], int], key
         only_team: OnlyTeam, scope: Annotated[BudgetScope | None, Query()] = None
     ) -> BudgetList:
         """Every monthly budget (of one scope, if given), what is spent of it and where the month is heading (UTC)."""
-        return BudgetList(budgets=[_row(one) for one in await budgets.standings(only_team, scope)])
+        standings = await budgets.standings(only_team, scope)
+        counted = _counted(ring.working(now_us()))
+        return BudgetList(budgets=[_row(one, counted) for one in standings])
 
     @router.get("/keys", openapi_extra=needs("keys.read", or_lead=True))
     async def list_key_budgets(  # pyright: ignore[reportUnusedFunction]
@@ -132,7 +141,7 @@ def build_budgets_router(budgets: BudgetsService, now_us: Callable[[], int], key
     async def set_budget(new: NewBudget, caller: Caller) -> BudgetRow:  # pyright: ignore[reportUnusedFunction]
         """Make or replace a budget. It warns, or with `stops` refuses with 429 what would pass it, in every worker."""
         budget = Budget(new.scope, new.name, parse_usd(new.month_usd), caller.name, now_us(), stops=new.stops)
-        return _row(await budgets.set(budget))
+        return _row(await budgets.set(budget), _counted(ring.working(now_us())))
 
     @router.delete("", openapi_extra=needs("budgets.write"))
     async def remove_budget(  # pyright: ignore[reportUnusedFunction]
@@ -148,7 +157,19 @@ def build_budgets_router(budgets: BudgetsService, now_us: Callable[[], int], key
     return router
 
 
-def _row(standing: Standing) -> BudgetRow:
+def _counted(keys: Iterable[KeyRecord]) -> Counted:
+    """How many keys each budget that there could be counts."""
+    found = Counted()
+    for one in keys:
+        found["all", ""] += 1
+        if one.team is not None:
+            found["team", one.team] += 1
+        if one.project is not None:
+            found["project", one.project] += 1
+    return found
+
+
+def _row(standing: Standing, counted: Counted) -> BudgetRow:
     budget = standing.budget
     return BudgetRow(
         scope=budget.scope,
@@ -157,6 +178,7 @@ def _row(standing: Standing) -> BudgetRow:
         stops=budget.stops,
         spent_usd=format_usd(standing.spent_pico_usd),
         spent_share=standing.spent_pico_usd / budget.month_pico_usd,
+        keys=counted[budget.scope, budget.name],
         outlook=_outlook(standing.burn),
         set_by=budget.set_by,
         set_at_us=budget.set_at_us,

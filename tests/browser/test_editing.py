@@ -169,6 +169,7 @@ def test_a_budget_is_removed_only_once_that_was_confirmed(browser: webdriver.Chr
 
     running.put("/admin/v1/budgets", scope="team", name="to be removed", month_usd="5", stops=True)
     go(browser, running, "/budgets")
+    see(browser, "nothing: it has no key")
     browser.find_element(By.CSS_SELECTOR, "input[aria-label='Budget to remove']").send_keys("be rem")
     patient(browser).until(lambda one: _option(one, "Team to be removed")).click()
     button(browser, "Remove").click()

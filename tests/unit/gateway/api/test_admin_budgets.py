@@ -6,7 +6,8 @@ import pytest
 
 from gateway.access.keys import KeyRecord
 from gateway.notices.key_budgets import KeySpent
-from tests.unit.gateway.api.fakes import AdminRig
+from gateway.stores import NewKey
+from tests.unit.gateway.api.fakes import ROLES, AdminRig
 
 BUDGETS = "/admin/v1/budgets"
 
@@ -32,6 +33,23 @@ async def test_a_budget_warns_unless_it_is_said_to_stop() -> None:
     assert {row["scope"]: row["stops"] for row in rows} == {"team": False, "all": True}
     of_all = rig.ask("viewer", "GET", f"{BUDGETS}?scope=all").json()["budgets"]
     assert [row["scope"] for row in of_all] == ["all"]
+
+
+async def test_a_budget_says_how_many_keys_it_counts_so_that_a_name_misspelt_is_seen() -> None:
+    rig = await AdminRig().start()
+    for name, team, project in (("one", "red", None), ("two", "red", "search"), ("over", "red", "search")):
+        expires = 1 if name == "over" else None
+        new = NewKey(name=name, role="app", team=team, project=project, expires_at_us=expires)
+        await rig.keys.create(new, author="x")
+    gone, _ = await rig.keys.create(NewKey(name="gone", role="app", team="red"), author="x")
+    await rig.keys.revoke(gone.record.id, author="x")
+    counted: dict[tuple[str, str], int] = {}
+    for scope, name in (("team", "red"), ("project", "search"), ("team", "rde"), ("all", "")):
+        row = rig.ask("finance", "PUT", BUDGETS, scope=scope, name=name, month_usd="40", stops=True).json()
+        counted[scope, name] = row["keys"]
+    assert counted == {("team", "red"): 3, ("project", "search"): 1, ("team", "rde"): 0, ("all", ""): len(ROLES) + 2}
+    listed = rig.ask("viewer", "GET", BUDGETS).json()["budgets"]
+    assert {(one["scope"], one["name"]): one["keys"] for one in listed} == counted
 
 
 @pytest.mark.parametrize(
