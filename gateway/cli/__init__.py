@@ -30,6 +30,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Money": {
         "costs": ("gateway.cli.costs", "What was spent, by model, team, project, tag, key, provider, rule or time."),
         "export": ("gateway.cli.export", "The books as FOCUS 1.3, and every report as CSV or Parquet."),
+        "verify": ("gateway.cli.verify", "Whether single requests and corrections add up to what the reports say."),
         "reconcile": ("gateway.cli.reconcile", "The books beside a provider's usage or cost export."),
         "forecast": ("gateway.cli.forecast", "Where spend is heading, how a budget fares, which days were unusual."),
         "break-even": ("gateway.cli.break_even", "Whether owning the GPU pays at your traffic, and from what volume."),

@@ -1,0 +1,138 @@
+"""`breakeven verify`: are the books what their parts come to? Reads, and changes nothing."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gateway.cli.prices import instant_us
+from gateway.cli.show_table import show_table
+from gateway.cli.state import open_state
+from gateway.limits.spending import FOR_EVER_US
+from gateway.money import format_usd
+from gateway.storage.sql.audit import SqlAuditLog
+from gateway.storage.sums.verification import Mismatch, VerifiedDay, verify_sums
+from gateway.stores import Verified
+
+MOST_SHOWN = 40
+COMPARED = {"requests": "single requests", "corrections": "corrections", "hours": "sums of its hours"}
+WHAT_TO_DO = (
+    "Something else than Breakeven changed the database, or its file is damaged: find out who writes there, or restore "
+    "a backup (docs/deploy.md)."
+)
+
+
+@dataclass(slots=True)
+class Report:
+    """What was read. `first` and `last` are None where there is nothing."""
+
+    first: date | None = None
+    last: date | None = None
+    days: int = 0
+    requests: int = 0
+    corrections: int = 0
+    cost_pico_usd: int = 0
+    forgotten_days: int = 0
+    mismatches: list[tuple[date, Mismatch]] = field(default_factory=list[tuple[date, Mismatch]])
+    audit: Verified | None = None
+
+    @property
+    def is_right(self) -> bool:
+        return not self.mismatches and (self.audit is None or self.audit.is_intact)
+
+    def add(self, day: VerifiedDay) -> None:
+        """Days come in order."""
+        self.first, self.last = self.first or day.day, day.day
+        self.days += 1
+        self.requests += day.requests
+        self.corrections += day.corrections
+        self.cost_pico_usd += day.cost_pico_usd
+        self.forgotten_days += day.is_forgotten
+        self.mismatches += ((day.day, one) for one in day.mismatches)
+
+
+def command(
+    since: str | None = typer.Option(None, "--since", "--from", help="A UTC day, 2026-10-01; the first when left out."),
+    until: str | None = typer.Option(None, "--until", "--to", help="A UTC day, exclusive; the last when left out."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Add up single requests and corrections, day by day, and compare them with the sums that every report is made of;
+    and follow the audit log's chain. Ends with status 1 where something does not add up. May run beside the gateway."""
+    since_us = 0 if since is None else instant_us(since)
+    until_us = FOR_EVER_US if until is None else instant_us(until)
+    report = asyncio.run(_verify(since_us, until_us))
+    if as_json:
+        print(json.dumps(_as_json(report), indent=2))
+    else:
+        console = Console(highlight=False)
+        if report.mismatches:
+            show_table(_table(report.mismatches[:MOST_SHOWN]))
+        for sentence in sentences(report):
+            console.print(sentence, markup=False)
+    if not report.is_right:
+        raise typer.Exit(1)
+
+
+async def _verify(since_us: int, until_us: int) -> Report:
+    report, waiting = Report(), Console(stderr=True)
+    async with open_state(is_looking=True) as state:
+        with waiting.status("Reading the books") as shown:
+            async for day in verify_sums(state.database, since_us, until_us):
+                report.add(day)
+                shown.update(f"Reading the books: {day.day}")
+            report.audit = await SqlAuditLog(state.database).verify()
+    return report
+
+
+def sentences(report: Report) -> Iterator[str]:
+    """What a person is told."""
+    if report.first is None:
+        yield "There is no request in this period."
+    else:
+        are = "do not add up to the sums of the reports" if report.mismatches else "add up to the sums of the reports"
+        yield (
+            f"{report.days} days with requests, {report.first} to {report.last}: {report.requests:,} requests and "
+            f"{report.corrections:,} corrections {are}, ${format_usd(report.cost_pico_usd)}."
+        )
+    if report.forgotten_days:
+        yield f"Retention has forgotten the single requests of {report.forgotten_days} days: their sums stand alone."
+    if len(report.mismatches) > MOST_SHOWN:
+        yield f"{len(report.mismatches):,} figures do not add up; the first {MOST_SHOWN} are shown, --json has all."
+    audit = report.audit
+    if audit is not None and audit.is_intact:
+        yield f"The audit log's {audit.records:,} records follow one another unbroken."
+    elif audit is not None:
+        yield f"The audit log was changed: record {audit.first_broken} does not follow from the one before it."
+    if not report.is_right:
+        yield WHAT_TO_DO
+
+
+def _table(mismatches: list[tuple[date, Mismatch]]) -> Table:
+    table = Table(
+        "day", "compared", "figure", "come to", "the sums say", "places", title="What does not add up", box=None
+    )
+    for day, one in mismatches:
+        row = (COMPARED[one.compared], one.figure, f"{one.come_to:,}", f"{one.sums_say:,}", str(one.places))
+        table.add_row(str(day), *row)
+    return table
+
+
+def _as_json(report: Report) -> dict[str, Any]:
+    return {
+        "ok": report.is_right,
+        "first_day": report.first and str(report.first),
+        "last_day": report.last and str(report.last),
+        "days": report.days,
+        "forgotten_days": report.forgotten_days,
+        "requests": report.requests,
+        "corrections": report.corrections,
+        "cost_usd": format_usd(report.cost_pico_usd),
+        "mismatches": [{"day": str(day), **asdict(one)} for day, one in report.mismatches],
+        "audit_log": report.audit and asdict(report.audit),
+    }

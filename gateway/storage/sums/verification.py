@@ -1,0 +1,181 @@
+"""Whether the sums that reports read are what single requests and corrections add up to. Reads, and changes nothing.
+
+A day at a time, each in one statement, so that nothing changes between its halves while a gateway goes on booking.
+"""
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final, Literal, cast
+
+from sqlalchemy import CompoundSelect, Select, case, func, literal_column, select, union_all
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from gateway.instants import DAY_US, HOUR_US, moment_of
+from gateway.storage.rows.entry_rows import FIGURES
+from gateway.storage.sums.rollup import DAY_HOURS
+from gateway.storage.tables import adjustments, audit_log, daily, entries, hourly
+
+MOVED: Final = frozenset({"other_pico_usd", "list_pico_usd"})
+"""What an attempt on another bill moves from one dimension to another, within its hour."""
+OF_REQUESTS: Final = ("requests", "unpriced_requests", *FIGURES)
+OF_CORRECTIONS: Final = ("adjusted_requests", "adjustment_pico_usd")
+COMPARED: Final = (*OF_REQUESTS, *OF_CORRECTIONS)
+"""What is compared: all that is summed up but the bounds of costs, which do not follow from a row's columns alone."""
+PAID: Final = tuple(name for name in COMPARED if name.endswith("_pico_usd") and name != "list_pico_usd")
+
+Compared = Literal["requests", "corrections", "hours"]
+Key = tuple[int, int | None]
+"""Hour since the epoch, and dimension; None: all of them."""
+Sums = Mapping[Key, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One figure of one day: what `compared` come to, and what the sums above them say (the day's hours, or, of
+    `hours`, the day itself). `places` are the hours and dimensions in which the two differ; all together they may not.
+    """
+
+    compared: Compared
+    figure: str
+    come_to: int
+    sums_say: int
+    places: int
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedDay:
+    """A UTC day. Of one `is_forgotten`, retention has dropped the single requests, so that its sums stand alone."""
+
+    day: date
+    requests: int
+    corrections: int
+    cost_pico_usd: int
+    is_forgotten: bool
+    mismatches: tuple[Mismatch, ...]
+
+
+async def verify_sums(engine: AsyncEngine, since_us: int, until_us: int) -> AsyncIterator[VerifiedDay]:
+    """Every day of which there is anything, from that of `since_us` until that before `until_us`."""
+    number, end = since_us // DAY_US, -(-until_us // DAY_US)
+    async with engine.connect() as connection:
+        forgotten = await _forgotten_months(connection)
+        while True:
+            found = await _first_day(connection, number)
+            if found is None or found >= end:
+                return
+            day = moment_of(found * DAY_US).date()
+            rows = (await connection.execute(_statement(found))).all()
+            await connection.rollback()  # the next day is read as it is then
+            yield _verified(day, rows, is_forgotten=f"{day:%Y-%m}" in forgotten)
+            number = found + 1
+
+
+async def _forgotten_months(connection: AsyncConnection) -> frozenset[str]:
+    """As 2026-01, by the audit log, in which retention says so before anything goes."""
+    said = await connection.scalars(select(audit_log.c.detail).where(audit_log.c.action == "retention"))
+    return frozenset(month for detail in said for month in json.loads(detail)["months"])
+
+
+async def _first_day(connection: AsyncConnection, number: int) -> int | None:
+    """The first day since the epoch, from this one on, of which there is anything: each table's index knows its own."""
+    firsts = (
+        select(func.min(entries.c.accepted_at_us)).where(entries.c.accepted_at_us >= number * DAY_US),
+        select(func.min(adjustments.c.hour)).where(adjustments.c.hour >= number * DAY_HOURS),
+        select(func.min(hourly.c.hour)).where(hourly.c.hour >= number * DAY_HOURS),
+        select(func.min(daily.c.day)).where(daily.c.day >= number),
+    )
+    found = (await connection.execute(select(*(one.scalar_subquery() for one in firsts)))).one()
+    days = [at // size for at, size in zip(found, (DAY_US, DAY_HOURS, DAY_HOURS, 1), strict=True) if at is not None]
+    return min(days, default=None)
+
+
+def _statement(number: int) -> CompoundSelect[Any]:
+    """(where from, hour, dimension, each of COMPARED) of one day."""
+    first, end = number * DAY_HOURS, (number + 1) * DAY_HOURS
+    hour = entries.c.accepted_at_us // HOUR_US
+    counted = {
+        "requests": func.count(),
+        "unpriced_requests": func.sum(case((entries.c.list_pico_usd.is_(None), 1), else_=0)),
+        **{name: func.coalesce(func.sum(entries.c[name]), 0) for name in FIGURES},
+    }
+    corrected = {
+        "adjusted_requests": func.count(),
+        "adjustment_pico_usd": func.sum(adjustments.c.amount_pico_usd),
+    }
+    return union_all(
+        _part("requests", hour, entries.c.dimension_id, counted)
+        .where(entries.c.accepted_at_us >= number * DAY_US, entries.c.accepted_at_us < (number + 1) * DAY_US)
+        .group_by(hour, entries.c.dimension_id),
+        _part("corrections", adjustments.c.hour, adjustments.c.dimension_id, corrected)
+        .where(adjustments.c.hour >= first, adjustments.c.hour < end)
+        .group_by(adjustments.c.hour, adjustments.c.dimension_id),
+        _part("hours", hourly.c.hour, hourly.c.dimension_id, {name: hourly.c[name] for name in COMPARED}).where(
+            hourly.c.hour >= first, hourly.c.hour < end
+        ),
+        _part("days", daily.c.day, daily.c.dimension_id, {name: daily.c[name] for name in COMPARED}).where(
+            daily.c.day == number
+        ),
+    )
+
+
+def _part(name: str, at: Any, dimension_id: Any, figures: Mapping[str, Any]) -> Select[Any]:
+    return select(
+        literal_column(f"'{name}'"), at, dimension_id, *(figures.get(one, literal_column("0")) for one in COMPARED)
+    )
+
+
+def _verified(day: date, rows: Sequence[Any], *, is_forgotten: bool) -> VerifiedDay:
+    read: dict[str, dict[Key, dict[str, int]]] = {"requests": {}, "corrections": {}, "hours": {}, "days": {}}
+    for where, at, dimension_id, *figures in rows:
+        read[where][at, dimension_id] = dict(zip(COMPARED, map(int, figures), strict=True))
+    hours = read["hours"]
+    mismatches = list(_compare("corrections", read["corrections"], hours, OF_CORRECTIONS))
+    if not is_forgotten:
+        unmoved = [name for name in OF_REQUESTS if name not in MOVED]
+        mismatches += _compare("requests", read["requests"], hours, unmoved)
+        mismatches += _compare("requests", _by_hour(read["requests"]), _by_hour(hours), sorted(MOVED))
+    mismatches += _compare("hours", _by_dimension(hours), _by_dimension(read["days"]), COMPARED)
+    of_day = _total(hours, COMPARED)
+    return VerifiedDay(
+        day,
+        of_day["requests"],
+        of_day["adjusted_requests"],
+        sum(of_day[name] for name in PAID),
+        is_forgotten,
+        tuple(mismatches),
+    )
+
+
+def _compare(compared: str, parts: Sums, sums: Sums, figures: Sequence[str]) -> Iterator[Mismatch]:
+    come_to, say = _total(parts, figures), _total(sums, figures)
+    places = Counter(
+        name for key in parts.keys() | sums.keys() for name in figures if _at(parts, key, name) != _at(sums, key, name)
+    )
+    for name in figures:
+        if places[name]:
+            yield Mismatch(cast("Compared", compared), name, come_to[name], say[name], places[name])
+
+
+def _at(sums: Sums, key: Key, name: str) -> int:
+    return sums[key][name] if key in sums else 0
+
+
+def _total(sums: Sums, figures: Sequence[str]) -> dict[str, int]:
+    return {name: sum(one[name] for one in sums.values()) for name in figures}
+
+
+def _by_hour(sums: Sums) -> Sums:
+    found: dict[Key, Counter[str]] = {}
+    for (hour, _), figures in sums.items():
+        found.setdefault((hour, None), Counter()).update(figures)
+    return found
+
+
+def _by_dimension(sums: Sums) -> Sums:
+    found: dict[Key, Counter[str]] = {}
+    for (_, dimension_id), figures in sums.items():
+        found.setdefault((0, dimension_id), Counter()).update(figures)
+    return found

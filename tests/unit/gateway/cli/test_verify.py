@@ -1,0 +1,51 @@
+"""`breakeven verify` as a user types it, over the demonstration's month and one that somebody changed."""
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from gateway.money import format_usd
+from tests.unit.gateway.cli.test_finance_commands import run
+
+
+@pytest.fixture
+def own_month(written_month: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One that a single test may change."""
+    home = Path(shutil.copytree(written_month, tmp_path / "demo"))
+    monkeypatch.setenv("BREAKEVEN_HOME", str(home))
+    return home
+
+
+def write(home: Path, statement: str) -> None:
+    with sqlite3.connect(home / "breakeven.db") as connection:
+        connection.execute(statement)
+
+
+def test_books_that_add_up_come_to_what_costs_says(own_month: Path) -> None:
+    found = json.loads(run("verify", "--json"))
+    everything = json.loads(run("costs", "--json", "--from", found["first_day"], "--to", "2026-11-21"))
+    assert found["ok"] is True
+    assert (found["requests"], found["mismatches"]) == (everything["total"]["requests"], [])
+    assert found["cost_usd"] == everything["total"]["cost_usd"] != format_usd(0)
+    said = run("verify")
+    assert f"{found['requests']:,} requests and" in said
+    assert "unbroken" in said
+    assert json.loads(run("verify", "--from", "2026-11-10", "--to", "2026-11-11", "--json"))["days"] == 1
+    assert "no request" in run("verify", "--from", "2030-01-01")
+
+
+def test_what_somebody_changed_is_told_and_ends_it_with_status_1(own_month: Path) -> None:
+    write(own_month, "UPDATE entries SET output_pico_usd = output_pico_usd + 1 WHERE output_pico_usd IS NOT NULL")
+    said = run("verify", exit_code=1)
+    assert "output_pico_usd" in said
+    assert "do not add up" in said
+    assert "a backup" in said
+    assert json.loads(run("verify", "--json", exit_code=1))["ok"] is False
+
+
+def test_a_record_of_the_audit_log_that_was_changed_is_told(own_month: Path) -> None:
+    write(own_month, "UPDATE audit_log SET actor = 'somebody else' WHERE sequence = 2")
+    assert "record 2 does not follow" in run("verify", exit_code=1)
