@@ -24,6 +24,7 @@ from gateway.ledger.entry import Status
 from gateway.ledger.journal import SEGMENT_BYTES
 from gateway.storage.database import migrate, open_database
 from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sums.verification import verify_sums
 from gateway.sums import SumsQuery
 from tests.integration.upgrade.make_home import ENTRIES, SUMS, rows
 from tests.postgres_server import empty_postgres
@@ -72,6 +73,9 @@ async def test_everything_is_booked_as_that_version_would_have(older: tuple[Home
     async with lives(home) as gateway:
         [sums] = await gateway.stores.reports.sums(EVERYTHING)
         assert sums.requests == len(expected["entries"])
+        days = [day async for day in verify_sums(gateway.database, 0, 2**60)]
+    assert sum(day.requests for day in days) == len(expected["entries"])
+    assert [day for day in days if day.mismatches] == []
     assert [list(row) for row in rows(home.root, ENTRIES)] == expected["entries"]
     for table in ("hourly", "daily"):
         assert list(rows(home.root, SUMS.replace("hourly", table))[0]) == expected["sums"]
