@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import logging
 import os
 import signal
 import sys
@@ -14,6 +13,7 @@ from gateway.composition.wiring import open_gateway
 from gateway.config.home import find_home
 from gateway.errors import BreakevenError
 from gateway.process.heartbeat import beat
+from gateway.process.log_lines import set_up_log
 from gateway.process.server import bind, loop_factory, serve_until_stopped
 from gateway.process.tasks import end_tasks
 from gateway.process.unawaited_output import unawaited_output
@@ -72,8 +72,8 @@ def main() -> int:
     parser.add_argument("--ui-url")
     options = parser.parse_args()
     with unawaited_output():
-        logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s")
         try:
+            set_up_log()
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
                 runner.run(serve(options))
         except BreakevenError as error:

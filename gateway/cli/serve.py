@@ -1,7 +1,6 @@
 """`breakeven serve`: sets up what is missing, then runs the engine, the gateway and the web UI until told to stop."""
 
 import asyncio
-import logging
 import socket
 import time
 from contextlib import AbstractContextManager
@@ -25,6 +24,7 @@ from gateway.composition.wiring import open_gateway
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home, find_home
 from gateway.config.settings import LOCAL_BACKEND
+from gateway.process.log_lines import set_up_log
 from gateway.process.open_files import allow_open_files, require_open_files
 from gateway.process.server import bind, loop_factory, reserve, serve_until_stopped
 from gateway.process.service_manager import keep_watchdog, tell
@@ -45,7 +45,7 @@ def command(
 ) -> None:
     """Start everything. Safe to run again: what is there already is kept."""
     with unawaited_output():
-        logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        set_up_log()
         _start(host, port, workers, with_ui=with_ui)
 
 

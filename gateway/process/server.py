@@ -113,6 +113,7 @@ async def serve_until_stopped(
         app,
         http=patient_protocol(slow_client_seconds),
         ws="none",
+        log_config=None,  # its lines look as ours do
         log_level="error",  # anybody could fill the log with warnings of what is no request
         access_log=False,
         lifespan="off",
