@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -195,6 +196,7 @@ def revoke(key: str = typer.Argument(..., help=NAMED)) -> None:
 async def _create(new: NewKey, limits: Mapping[str, Any]) -> tuple[ListedKey, str]:
     async with open_state() as state:
         _require_tiers(state, limits)
+        await _tell_unknown(state, new.allowed_models or ())
         return await state.keys.create(new, author=AUTHOR, limits=limits)
 
 
@@ -208,8 +210,22 @@ async def _change(named: str, change: KeyChange, limits: Mapping[str, Any]) -> s
             if stored.get("budget_usd") is None and "budget_window" not in limits:
                 stored.pop("budget_window", None)
             change = {**change, "limits": _with_window({n: value for n, value in stored.items() if value is not None})}
+        await _tell_unknown(state, change.get("allowed_models") or ())
         await state.keys.change(key_id, change, author=AUTHOR)
         return key_id
+
+
+async def _tell_unknown(state: State, models: Sequence[str]) -> None:
+    """No refusal: a model may come later. But a key for one whose name is misspelt can call nothing."""
+    document, _ = await state.active_rules()
+    known = state.deployment.catalogue.models(document)
+    for name in models:
+        if name not in known:
+            print(
+                f"There is no model {name!r} here now; until there is, this key cannot call it. "
+                f"There are: {', '.join(sorted(known)) or 'none'}",
+                file=sys.stderr,
+            )
 
 
 def _with_window(limits: dict[str, Any]) -> dict[str, Any]:

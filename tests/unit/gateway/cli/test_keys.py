@@ -31,7 +31,8 @@ def run(*words: str, exit_code: int = 0) -> str:
 
 
 def make(*options: str) -> str:
-    return json.loads(run("create", "--name", "bot", *options, "--json"))["id"]
+    words = ["keys", "create", "--name", "bot", *options, "--json"]
+    return json.loads(CliRunner().invoke(build("keys"), words, catch_exceptions=False).stdout)["id"]
 
 
 def test_the_list_writes_times_as_the_other_lists_do() -> None:
@@ -73,6 +74,16 @@ def test_a_first_budget_is_for_a_month_and_a_window_without_one_is_refused() -> 
     assert "name --budget-usd too" in run("create", "--name", "b", "--budget-window", "day", exit_code=2)
     run("change", key, "--budget-usd", "10")
     assert listed()["limits"] == {"budget_usd": "10", "budget_window": "month"}
+
+
+def test_a_model_that_there_is_not_is_told_and_may_come_later() -> None:
+    said = run("create", "--name", "b", "--model", "mispelt")
+    assert "There is no model 'mispelt' here now" in said
+    key = json.loads(run("list", "--json"))[0]["id"]
+    [name] = re.findall(r"There are: ([\w./-]+)", said)
+    assert "no model" not in run("change", key, "--model", name)
+    assert "no model 'other'" in run("change", key, "--model", name, "--model", "other")
+    assert listed()["allowed_models"] == sorted((name, "other"))
 
 
 def test_what_is_cleared_is_gone() -> None:
