@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import cast
 from urllib.parse import unquote
 
-from httptools import HttpParserError, HttpRequestParser, parse_url
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
 from httptools.parser.url_parser import URL
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -14,8 +14,8 @@ from gateway.process.answer_head import AnswerCycle
 from gateway.process.close_delimited import use_close_delimited
 from gateway.process.corked_transport import CorkedTransport
 from gateway.process.crowd import Crowd
-from gateway.process.http2_offers import without_offer
 from gateway.process.no_requests import HEAD_TOO_LONG, HEAD_TOO_SLOW, NO_HOST, NO_REQUEST, names_its_host
+from gateway.process.offers import head_of_rest
 from gateway.process.open_files import connections_within, open_files
 
 LAST_PATIENCES = 10
@@ -68,6 +68,9 @@ class PatientProtocol(HttpToolsProtocol):
     _has_advanced = False
     """Since data came last: a head began or ended, or there was a part of a body."""
     _complaint = NO_REQUEST
+    _head_of_rest = b""
+    """Of a request that offers another protocol, until the parser has been made to read its body."""
+    _is_rest = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._corked = CorkedTransport(transport, last_seconds=LAST_PATIENCES * self.patience_seconds)
@@ -79,7 +82,7 @@ class PatientProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._has_advanced = False
-        super().data_received(without_offer(data))
+        self._parse(data)
         self._unread_bytes = 0 if self._has_advanced else self._unread_bytes + len(data)
         if self._unread_bytes > LONGEST_HEAD_BYTES:
             self._refuse_head(HEAD_TOO_LONG)
@@ -95,7 +98,25 @@ class PatientProtocol(HttpToolsProtocol):
         self._corked.flush()  # the event loop closes what is below it, and an answer may be complete here
         return self._has_ended
 
+    def _parse(self, data: bytes) -> None:
+        """In place of uvicorn's, which looks at nothing behind an offer of another protocol."""
+        parser = self.parser
+        assert parser, "nothing comes over a lost connection"
+        while data:
+            try:
+                parser.feed_data(data)
+                return
+            except HttpParserUpgrade as offer:
+                self._is_rest = bool(self._head_of_rest)
+                data = self._head_of_rest + data[offer.args[0] :]
+                self._head_of_rest = b""
+            except HttpParserError:
+                self.send_400_response("")
+                return
+
     def on_message_begin(self) -> None:
+        if self._is_rest:
+            return
         self._has_advanced = self._is_in_head = True
         self._rest()
         super().on_message_begin()
@@ -103,6 +124,9 @@ class PatientProtocol(HttpToolsProtocol):
         self.scope["extensions"] = {CONNECTION: self._told}
 
     def on_headers_complete(self) -> None:
+        if self._is_rest:
+            self._is_rest = False
+            return
         assert self.parser, "it is who calls"
         version = self.parser.get_http_version()
         if not names_its_host(self.headers, version):
@@ -114,6 +138,8 @@ class PatientProtocol(HttpToolsProtocol):
         self._rest()
         self.crowd.busy(self)
         self._begin_cycle(self.parser, version, target)
+        if self.parser.should_upgrade():
+            self._head_of_rest = head_of_rest(self.headers)
         self.headers = []  # what follows a body in chunks must not join them: nobody in front of us looked at it
         if version == "1.0":
             use_close_delimited(self.cycle)
@@ -152,6 +178,8 @@ class PatientProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._head_of_rest:
+            return
         super().on_message_complete()
         self._told["is_whole"] = True
         self._whole_at = self.loop.time()
@@ -170,9 +198,6 @@ class PatientProtocol(HttpToolsProtocol):
                 self.transport.close()
             else:
                 self.crowd.waits(self)
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """Nothing to tell: what is offered beside HTTP may be ignored, and anybody could fill the log with it."""
 
     def send_400_response(self, msg: str) -> None:
         """Not into an answer that is going out."""
