@@ -67,11 +67,18 @@ class BoundedProtocol(H11Protocol):
         self._watch_what_is_awaited()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """It begins without a body (RFC 6455, 4.1): one that did not come kept its place from everybody else."""
+        if any(name in (b"content-length", b"transfer-encoding") for name, _ in event.headers):
+            self.send_400_response("A WebSocket begins without a body.")
+            return
         self._stop_watching()
         super().handle_websocket_upgrade(event)
 
     def send_400_response(self, msg: str) -> None:
-        """Not into an answer that is going out."""
+        """Not into an answer that is going out, and in place of one that is not out yet."""
+        if self.cycle and not self.cycle.response_complete:
+            self.cycle.disconnected = True  # else what the application still says would fill the log, at anybody's will
+            self.cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
         else:

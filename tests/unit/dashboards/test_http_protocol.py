@@ -1,6 +1,7 @@
 """What a connection to the web UI is given time for; in virtual time, and once on a socket."""
 
 import asyncio
+import logging
 import resource
 
 import pytest
@@ -118,3 +119,31 @@ def test_what_is_no_request_is_refused(sent: bytes) -> None:
         return wire.said
 
     assert run(scene).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("length", [b"content-length: 1000\r\n", b"transfer-encoding: chunked\r\n"])
+def test_a_websocket_that_begins_with_a_body_keeps_no_place(length: bytes) -> None:
+    async def scene() -> tuple[float | None, bytes]:
+        wire = connect()
+        await wire.hear(
+            b"GET / HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: upgrade\r\n" + length + b"\r\n"
+        )
+        return wire.ended, wire.said[:12]
+
+    assert run(scene) == (0, b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize("path", [b"/", b"/unread"])
+def test_a_body_that_is_none_is_refused_once_and_fills_no_log(path: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def scene() -> tuple[float | None, bytes]:
+        wire = connect()
+        wire.protocol.logger.addHandler(caplog.handler)  # it hands nothing on
+        await wire.hear(b"POST " + path + b" HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nnone\r\n")
+        return wire.ended, wire.said
+
+    ended, said = run(scene)
+    logging.getLogger("uvicorn.error").removeHandler(caplog.handler)
+    assert ended == 0
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert said.count(b"HTTP/1.1") == 1
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
