@@ -16,13 +16,22 @@ from gateway.request.bodies import ABSENT, AnyBody, ChatBody, MessagesBody, Resp
 ASSUMED_CALLS: Final = 5
 ESCAPE: Final = b"\\u00"
 """May spell any word below, so it counts as each of them."""
-MARKS: Final = (b"search", b"code_interpreter", b"image_generation", b"shell", b"web_fetch", b"advisor")
+MARKS: Final = (
+    *(b"search", b"code_interpreter", b"code_execution", b"image_generation", b"shell", b"web_fetch", b"advisor"),
+    b"openrouter:",
+)
 """A body with none of these names no such tool: most agents' tools need not be looked at one by one."""
+OF_CALLERS: Final = ("", "function", "custom")
+"""What a caller runs, of a chat's tools. Others are run by the provider and billed by the call, whatever their name:
+`browser_search` at Groq, `openrouter:web_search`, `builtin_function` at Moonshot; a chat's usage does not tell."""
 RESPONSES_KINDS: Final[dict[str, ToolKind]] = {
     "file_search": "file_search",
     "code_interpreter": "other",
     "image_generation": "other",
     "x_search": "other",
+    "code_execution": "other",
+    "attachment_search": "other",
+    "collections_search": "other",
 }
 
 
@@ -37,6 +46,7 @@ class HostedTools(NamedTuple):
 
 
 NO_TOOLS: Final = HostedTools()
+_FUNCTION: Final = msgspec.Raw(b'"function"')
 NOT_ASKED: Final = (ABSENT, ABSENT, ABSENT)
 OTHER_MODELS: Final = HostedTools(1, frozenset[ToolKind]({"other"}), asks_other_models=True)
 
@@ -49,7 +59,14 @@ class _Tool(msgspec.Struct):
     environment: msgspec.Raw = ABSENT
 
 
+class _Kind(msgspec.Struct):
+    """All that is looked at of a chat's tools, which may be long."""
+
+    type: msgspec.Raw = ABSENT
+
+
 _TOOL: Final = msgspec.json.Decoder(_Tool)
+_KIND: Final = msgspec.json.Decoder(_Kind)
 
 
 def _parse_tool(raw: msgspec.Raw | bytes) -> _Tool:
@@ -71,10 +88,7 @@ def _value(raw: msgspec.Raw) -> object:
 def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
     """What the parsed body asks for."""
     if isinstance(parsed, ChatBody):
-        asked = (parsed.web_search_options, parsed.search_parameters, parsed.plugins)
-        if asked == NOT_ASKED:
-            return NO_TOOLS
-        return _limited(ABSENT, "web_search") if any(map(_is_given, asked)) else NO_TOOLS
+        return _of_chat(parsed)
     if isinstance(parsed, MessagesBody) and parsed.fallbacks:
         return OTHER_MODELS
     if not isinstance(parsed, ResponsesBody | MessagesBody) or not parsed.tools:
@@ -105,6 +119,24 @@ def limit_calls(body: bytes, tools: HostedTools) -> bytes:
     return splice(body, {"tools": b"[" + limited + b"]"}, members)
 
 
+def _of_chat(parsed: ChatBody) -> HostedTools:
+    kinds: set[ToolKind] = set()
+    asked = (parsed.web_search_options, parsed.search_parameters, parsed.plugins)
+    if asked != NOT_ASKED and any(map(_is_given, asked)):
+        kinds.add("web_search")
+    if parsed.tools and not all(map(_is_callers, parsed.tools)):
+        kinds.add("other")
+    return _limited(ABSENT, *kinds) if kinds else NO_TOOLS
+
+
+def _is_callers(raw: msgspec.Raw) -> bool:
+    try:
+        kind = _KIND.decode(raw).type
+    except (msgspec.DecodeError, RecursionError):
+        return True  # no object: the provider's to refuse
+    return kind == _FUNCTION or _text(kind) in OF_CALLERS
+
+
 def _of_responses(tools: Sequence[msgspec.Raw], most: msgspec.Raw) -> HostedTools:
     kinds: set[ToolKind] = {kind for raw in tools if (kind := _responses_kind(_parse_tool(raw))) is not None}
     return _limited(most, *kinds) if kinds else NO_TOOLS
@@ -113,6 +145,8 @@ def _of_responses(tools: Sequence[msgspec.Raw], most: msgspec.Raw) -> HostedTool
 def _responses_kind(tool: _Tool) -> ToolKind | None:
     """None for what the caller runs, and for what is billed by its tokens alone."""
     name = _name(tool)
+    if name.startswith("openrouter:"):
+        return "other"
     if name.startswith("web_search"):
         return "other" if name.startswith("web_search_preview") else "web_search"
     if name == "shell":
@@ -141,8 +175,12 @@ def _messages_kind(tool: _Tool) -> ToolKind | None:
 
 
 def _name(tool: _Tool) -> str:
-    name = _value(tool.type)
-    return name if isinstance(name, str) else ""
+    return _text(tool.type)
+
+
+def _text(raw: msgspec.Raw) -> str:
+    text = _value(raw)
+    return text if isinstance(text, str) else ""
 
 
 def _limited(most: msgspec.Raw, *kinds: ToolKind) -> HostedTools:

@@ -69,12 +69,21 @@ def held(calls: int, cents: float) -> float:
         ("responses", {"tools": [FUNCTION, FILES, WEB], "max_tool_calls": 3}, held(3, 1)),
         ("responses", {"tools": [{"type": "code_interpreter"}]}, None),
         ("responses", {"tools": [{"type": "web_search_preview"}], "max_tool_calls": 1}, None),
+        ("responses", {"tools": [{"type": "code_execution"}]}, None),
+        ("responses", {"tools": [FUNCTION, {"type": "collections_search"}]}, None),
+        ("responses", {"tools": [{"type": "openrouter:image"}]}, None),
         ("messages", {"tools": [CLAUDES]}, held(ASSUMED_CALLS, 1)),
         ("messages", {"tools": [{**CLAUDES, "max_uses": 2}, FUNCTION]}, held(2, 1)),
         ("messages", {"tools": [{**CLAUDES, "max_uses": 2}, {"type": "web_fetch_20250910"}]}, held(7, 1)),
         ("messages", {"tools": [{"type": "web_fetch_20250910", "max_uses": 3}]}, held(3, 0)),
         ("chat.completions", {"tools": [FUNCTION]}, 0),
         ("chat.completions", {"web_search_options": {}}, held(ASSUMED_CALLS, 1)),
+        ("chat.completions", {"tools": [{"type": "custom", "custom": {"name": "a"}}, {"function": {"name": "b"}}]}, 0),
+        ("chat.completions", {"tools": ["browser_search", None, {"type": ["browser_search"]}]}, 0),
+        ("chat.completions", {"tools": [FUNCTION, {"type": "browser_search"}]}, None),
+        ("chat.completions", {"tools": [{"type": "openrouter:web_search"}]}, None),
+        ("chat.completions", {"tools": [{"type": "builtin_function", "function": {"name": "$web_search"}}]}, None),
+        ("chat.completions", {"tools": [{"type": "x"}], "plugins": [{"id": "web"}]}, None),
     ],
 )
 def test_what_is_held(operation: Operation, fields: dict[str, Any], expected: float | None) -> None:
@@ -96,6 +105,14 @@ def test_a_model_that_searches_for_a_fee_a_request_is_held_that_fee() -> None:
 def test_an_escape_hides_no_tool() -> None:
     body = body_of("responses", tools=[WEB]).replace(b"web_search", b"web\\u005fse\\u0061rch")
     assert parse_request("responses", body).hosted_tools.calls == ASSUMED_CALLS
+    body = body_of("chat.completions", tools=[{"type": "browser_search"}]).replace(b"type", b"ty\\u0070e")
+    assert parse_request("chat.completions", body).hosted_tools.kinds == {"other"}
+
+
+def test_a_kind_that_stands_twice_hides_no_tool() -> None:
+    """Most parsers take the last one."""
+    body = body_of("chat.completions", tools=[{"type": "function", "kind": "browser_search"}])
+    assert parse_request("chat.completions", body.replace(b"kind", b"type")).hosted_tools.kinds == {"other"}
 
 
 @pytest.mark.parametrize("odd", ["1e400", "[" * 900 + "]" * 900, "[1, 2]"])
@@ -156,6 +173,16 @@ async def test_parallel_requests_that_search_spend_no_more_than_their_budget() -
     spent = sum(entry.cost.total_pico_usd for entry in rig.ledger.entries if entry.cost)
     assert spent <= 10 * CENT
     assert all(entry.web_searches for entry in rig.ledger.entries)
+
+
+async def test_a_chats_tools_that_its_provider_runs_are_refused_under_a_budget_alone() -> None:
+    """Nothing was held for them, and no answer told what they cost."""
+    rig = on_a_budget("1", Usage(input_tokens=10, output_tokens=4))
+    with pytest.raises(BudgetExhausted, match="leave the tool out"):
+        await rig.ask(tools=[{"type": "browser_search"}])
+    rig.pipeline.admission.limits = {}
+    await rig.ask(tools=[{"type": "browser_search"}])
+    assert rig.entry.intent.cost_bound_pico_usd is None
 
 
 async def test_a_tool_of_unknown_price_is_refused_under_a_budget_alone() -> None:
