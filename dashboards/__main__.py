@@ -8,13 +8,16 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import uvicorn
 
 from dashboards.app import UiSettings, build_app
 from dashboards.gateway_client import ANSWER_SECONDS
 from dashboards.http_protocol import bounded, most_connections
+from dashboards.oidc import OidcSettings
 from dashboards.oidc_sign_in import CONFIGURATION, read_oidc
+from dashboards.path_prefix import parse_prefix
 
 PARENT_SECONDS = 1.0
 
@@ -26,6 +29,11 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8081)
     parser.add_argument("--behind-tls", action="store_true", help="a proxy in front speaks HTTPS: secure cookies only")
+    parser.add_argument(
+        "--path-prefix",
+        metavar="/PATH",
+        help="the path of a shared host that a proxy has put before /ui; else that of the sign-in's public_url",
+    )
     parser.add_argument("--state", type=Path, help="a directory: sessions outlive a restart in it")
     parser.add_argument(
         "--answer-seconds",
@@ -43,6 +51,10 @@ def main() -> None:
         oidc = read_oidc()
     except (ValueError, KeyError, TypeError) as error:
         parser.error(f"{CONFIGURATION} cannot be used: {error}")
+    try:
+        path_prefix = prefix_among(asked.path_prefix, oidc[0] if oidc else None)
+    except ValueError as error:
+        parser.error(f"--path-prefix: {error}")
     app = build_app(
         UiSettings(
             asked.gateway,
@@ -50,6 +62,7 @@ def main() -> None:
             state=asked.state,
             oidc=oidc,
             answer_seconds=asked.answer_seconds,
+            path_prefix=path_prefix,
         )
     )
     uvicorn.run(
@@ -73,6 +86,17 @@ def why_no_semaphore(make: Callable[[], object] = multiprocessing.Lock) -> str |
             "that has room (a container's --shm-size, or an emptyDir with `medium: Memory`)"
         )
     return None
+
+
+def prefix_among(asked: str | None, oidc: OidcSettings | None) -> str:
+    """Raises ValueError where people would come back from signing in to a path without pages."""
+    known = None if oidc is None else parse_prefix(urlsplit(oidc.public_url).path)
+    if asked is None:
+        return known or ""
+    prefix = parse_prefix(asked)
+    if known is not None and prefix != known:
+        raise ValueError(f"{asked!r} is not the path of the sign-in's public_url, {known or '/'!r}")
+    return prefix
 
 
 def _end_with_parent(parent: int) -> None:

@@ -20,6 +20,7 @@ from dashboards.oidc import OidcProvider, OidcSettings
 from dashboards.oidc_sign_in import PATHS as OIDC_PATHS
 from dashboards.oidc_sign_in import build_oidc
 from dashboards.pages import build_pages
+from dashboards.path_prefix import Prefixed, prefix_of
 from dashboards.rules_assist import build_rules_assist
 from dashboards.security import OPEN, Guarded
 from dashboards.session_files import SessionFiles
@@ -30,22 +31,24 @@ HERE = Path(__file__).parent
 MARK = HERE / "static" / "mark.svg"
 NO_SUCH_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
-<title>No such page · Breakeven</title><link rel="icon" href="/ui/static/mark.svg" type="image/svg+xml">
-<link rel="stylesheet" href="/ui/static/style.css"></head>
-<body class="be-sign-in"><main><form method="get" action="/ui/"><h1>No such page</h1>
+<title>No such page · Breakeven</title><link rel="icon" href="{root}/static/mark.svg" type="image/svg+xml">
+<link rel="stylesheet" href="{root}/static/style.css"></head>
+<body class="be-sign-in"><main><form method="get" action="{root}/"><h1>No such page</h1>
 <p>The address is mistyped, or a page moved.</p><button type="submit">To the overview</button></form></main></body>
 </html>"""
 
 
 @dataclass(frozen=True, slots=True)
 class UiSettings:
-    """`state` is the directory that sessions outlive the process in; `oidc` comes with the UI's own key."""
+    """`state` is the directory that sessions outlive the process in; `oidc` comes with the UI's own key; a proxy has
+    put `path_prefix`, as in /breakeven, before /ui."""
 
     gateway_url: str
     is_secure: bool = False
     state: Path | None = None
     oidc: tuple[OidcSettings, str] | None = None
     answer_seconds: float = ANSWER_SECONDS
+    path_prefix: str = ""
 
 
 def build_app(settings: UiSettings) -> ASGIApp:
@@ -92,9 +95,10 @@ def build_app(settings: UiSettings) -> ASGIApp:
         reconnect_timeout=30.0,
     )
     open_paths = OPEN if settings.oidc is None else OPEN | OIDC_PATHS
-    return GZipMiddleware(Guarded(app, sessions.is_good, open_paths=open_paths), minimum_size=1000)
+    guarded = Guarded(app, sessions.is_good, open_paths=open_paths)
+    return GZipMiddleware(Prefixed(guarded, settings.path_prefix), minimum_size=1000)
 
 
 async def no_such_page(request: Request, error: Exception) -> Response:
     """In place of the framework's own, which says no more than that and leads nowhere."""
-    return HTMLResponse(NO_SUCH_PAGE, status_code=404)
+    return HTMLResponse(NO_SUCH_PAGE.format(root=f"{prefix_of(request)}/ui"), status_code=404)

@@ -13,7 +13,7 @@ from dashboards import markup
 from dashboards.charts import Options
 from dashboards.destination import sign_in_address
 from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable
-from dashboards.periods import PRESETS, Period, link, parse_period, preset
+from dashboards.periods import PRESETS, Period, below_ui, link, parse_period, preset
 from dashboards.sessions import Session
 
 FIRST_REQUEST = """\
@@ -28,7 +28,8 @@ TOGGLE_THEME = """() => {
   const root = document.documentElement, now = document.body.classList.contains('body--dark');
   root.classList.toggle('be-dark', !now); root.classList.toggle('be-light', now);
   Quasar.Dark.set(!now);
-  document.cookie = 'breakeven_theme=' + (now ? 'light' : 'dark') + ';path=/ui;samesite=lax;max-age=31536000';
+  const kept = `;path=${window.path_prefix};samesite=lax;max-age=31536000`;
+  document.cookie = 'breakeven_theme=' + (now ? 'light' : 'dark') + kept;
 }"""
 
 TOGGLE_MENU = """(event) => {
@@ -37,7 +38,7 @@ TOGGLE_MENU = """(event) => {
 }"""
 BRAND = (
     '<a class="be-skip" href="#main">Skip to the page</a>'
-    '<a class="be-brand" href="/ui/"><img src="/ui/static/mark.svg" alt="" width="26" height="26">'
+    '<a class="be-brand" href="./"><img src="static/mark.svg" alt="" width="26" height="26">'
     "<span>Breakeven</span></a>"
 )
 
@@ -79,8 +80,8 @@ async def show(spec: PageSpec, specs: Sequence[PageSpec], view: View) -> None:
     """Build one page inside its frame."""
     theme = view.request.cookies.get(THEME_COOKIE)
     ui.dark_mode(None if theme not in ("dark", "light") else theme == "dark")
-    ui.add_head_html('<link rel="stylesheet" href="/ui/static/style.css">')
-    ui.add_head_html('<script type="module" src="/ui/static/signed_out.js"></script>')
+    ui.add_head_html('<link rel="stylesheet" href="static/style.css">')
+    ui.add_head_html('<script type="module" src="static/signed_out.js"></script>')
     if theme in ("dark", "light"):
         ui.add_head_html(f"<script>document.documentElement.classList.add('be-{theme}')</script>")
     ui.page_title(f"{spec.title} · Breakeven")
@@ -146,7 +147,8 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
 def _sign_in_again(view: View) -> str:
     """The session goes on, but its key was revoked, replaced or has expired."""
     wanted = f"{view.request.url.path}?{view.request.url.query}".removesuffix("?")
-    return f'<p class="be-note"><a href="{escape(sign_in_address(wanted))}">Sign in with another key</a></p>'
+    address = escape(sign_in_address(wanted, path=below_ui("/sign-in")))
+    return f'<p class="be-note"><a href="{address}">Sign in with another key</a></p>'
 
 
 def _load_once_back(view: View) -> None:
@@ -180,9 +182,9 @@ def first_request(gateway: str) -> str:
     """A command to paste."""
     return (
         '<section class="be-panel"><h2>A first request</h2><p class="be-note">Put the app\'s key that the first start '
-        'printed, or one that the page <a href="/ui/keys">Keys</a> makes, in place of <code>$KEY</code>. The address '
+        'printed, or one that the page <a href="keys">Keys</a> makes, in place of <code>$KEY</code>. The address '
         "is the gateway's as this web UI reaches it. For <code>auto</code> Breakeven chooses the model; the page "
-        '<a href="/ui/try">Try it</a> shows its choice without calling one.</p>'
+        '<a href="try">Try it</a> shows its choice without calling one.</p>'
         f'<pre class="be-secret" tabindex="0">{escape(FIRST_REQUEST.format(gateway=gateway))}</pre></section>'
     )
 
@@ -244,7 +246,7 @@ def _navigation(spec: PageSpec, specs: Sequence[PageSpec], view: View) -> str:
             group = one.group
             parts.append(f'<div class="be-group">{escape(group)}</div>')
         current = ' aria-current="page"' if one.path == spec.path else ""
-        href = view.link(one.path) if one.has_period else f"/ui{one.path}"
+        href = view.link(one.path) if one.has_period else below_ui(one.path)
         parts.append(f'<a class="be-nav" href="{escape(href)}"{current}>{escape(one.title)}</a>')
     return "".join(parts)
 
@@ -252,7 +254,7 @@ def _navigation(spec: PageSpec, specs: Sequence[PageSpec], view: View) -> str:
 def _who(session: Session) -> str:
     return (
         f"<div>{escape(session.name)} · {escape(session.role)}</div>"
-        f'<form method="post" action="/ui/sign-out"><input type="hidden" name="csrf" value="{escape(session.csrf)}">'
+        f'<form method="post" action="sign-out"><input type="hidden" name="csrf" value="{escape(session.csrf)}">'
         '<button class="be-link" type="submit">Sign out</button></form>'
     )
 
@@ -284,7 +286,7 @@ def _own_range(path: str, period: Period, kept: dict[str, str]) -> str:
     current = "" if period.name else ' aria-current="true"'
     return (
         f'<details class="be-range"><summary{current}>Other dates</summary>'
-        f'<form method="get" action="/ui{path}">{hidden}'
+        f'<form method="get" action="{below_ui(path)}">{hidden}'
         f'<label class="be-field">From<input type="date" name="since" required value="{period.since:%Y-%m-%d}"></label>'
         f'<label class="be-field">to, included<input type="date" name="last" required value="{last:%Y-%m-%d}"></label>'
         '<button class="be-button" type="submit">Show</button></form></details>'

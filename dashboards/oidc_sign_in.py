@@ -29,9 +29,9 @@ TAG = "web-ui"
 KEYS = "/admin/v1/keys"
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
-<title>Sign in · Breakeven</title><link rel="icon" href="/ui/static/mark.svg" type="image/svg+xml">
-<link rel="stylesheet" href="/ui/static/style.css"></head>
-<body class="be-sign-in"><main><form method="get" action="/ui/sign-in"><h1>Not signed in</h1>
+<title>Sign in · Breakeven</title><link rel="icon" href="../static/mark.svg" type="image/svg+xml">
+<link rel="stylesheet" href="../static/style.css"></head>
+<body class="be-sign-in"><main><form method="get" action="../sign-in"><h1>Not signed in</h1>
 <p class="be-problem" role="alert">{problem}</p><button type="submit">Back</button></form></main></body></html>"""
 
 

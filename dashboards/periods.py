@@ -106,9 +106,14 @@ def time_of(dimension: str, start: str) -> Period:
 
 
 def link(path: str, period: Period, **query: str | None) -> str:
-    """An address below /ui that keeps the period."""
+    """The address of a page that keeps the period, as a link in another."""
     given = {name: value for name, value in query.items() if value is not None} | period.address()
-    return f"/ui{path}" + (f"?{urlencode(given)}" if given else "")
+    return below_ui(path) + (f"?{urlencode(given)}" if given else "")
+
+
+def below_ui(path: str) -> str:
+    """`/keys` as a link in any page, all of which lie side by side: whatever path a proxy has put before them."""
+    return path.removeprefix("/") or "./"
 
 
 def _moment(text: str) -> datetime:

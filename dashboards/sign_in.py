@@ -19,10 +19,10 @@ NONCE_COOKIE = "breakeven_form"
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>Sign in · Breakeven</title>
-<link rel="icon" href="/ui/static/mark.svg" type="image/svg+xml">
-<link rel="stylesheet" href="/ui/static/style.css"></head>
-<body class="be-sign-in"><main><form method="post" action="/ui/sign-in" autocomplete="off">
-<img src="/ui/static/mark.svg" alt="" width="40" height="40"><h1>Breakeven</h1>
+<link rel="icon" href="static/mark.svg" type="image/svg+xml">
+<link rel="stylesheet" href="static/style.css"></head>
+<body class="be-sign-in"><main><form method="post" action="sign-in" autocomplete="off">
+<img src="static/mark.svg" alt="" width="40" height="40"><h1>Breakeven</h1>
 <p>Sign in with an API key of the role lead, viewer, finance, editor or owner. The owner's key was printed when the
 gateway started for the first time; <code>breakeven keys create --role viewer --name NAME</code> makes others.</p>
 {problem}{company}<input type="hidden" name="token" value="{token}"><input type="hidden" name="next" value="{wanted}">
@@ -160,7 +160,7 @@ class SignInForm:
     def _link(self, wanted: str) -> str:
         if not self._company:
             return ""
-        start = sign_in_address(wanted, path="/ui/oidc/start")
+        start = sign_in_address(wanted, path="oidc/start")
         return COMPANY.format(name=escape(self._company), start=escape(start))
 
     def is_ours(self, request: Request, token: str) -> bool:

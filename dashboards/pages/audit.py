@@ -20,7 +20,7 @@ async def build(view: View) -> None:
     with panel("Changes", "Newest first, times in UTC."):
         html(_table(records, await key_names(view, sorted({one["subject"] for one in records}))))
         if page["next_before"] is not None:
-            address = escape(f"/ui/audit?before={page['next_before']}")
+            address = escape(f"audit?before={page['next_before']}")
             html(f'<div class="be-actions"><a href="{address}">Older changes</a></div>')
     first = next((one for one in records if one["detail"].startswith("---")), None)
     if first is not None:

@@ -11,7 +11,7 @@ from dashboards.levers import LEVERS, UTILISATION, Lever, utilisation_at, volume
 
 PAUSE_SECONDS = 0.3
 """A handle that rested for so long was let go."""
-NAME = "import('/ui/static/sliders.js').then((sliders) => sliders.name())"
+NAME = "import(window.path_prefix + '/static/sliders.js').then((sliders) => sliders.name())"
 Ask = Callable[[dict[str, str]], Awaitable[None]]
 
 

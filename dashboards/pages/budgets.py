@@ -74,7 +74,7 @@ def search(find: str, shown: int, there_are: int) -> str:
     """A way to the budgets that are not shown."""
     said = f"{shown:,} of {there_are:,} budgets; of more than {MOST_BUDGETS} those that have used most."
     return (
-        '<form class="be-filters" method="get" action="/ui/budgets" role="search">'
+        '<form class="be-filters" method="get" action="budgets" role="search">'
         f'<label class="be-field">Team or project<input type="search" name="find" value="{escape(find)}" '
         'maxlength="200"></label><button class="be-button" type="submit">Search</button></form>'
         f'<p class="be-note be-hint">{said}</p>'
@@ -143,7 +143,7 @@ def budget_name(one: dict[str, Any]) -> str:
 def spending_link(one: dict[str, Any]) -> str:
     """The month so far of whom the budget is for, in the explorer."""
     whose = {"by": "team"} if one["scope"] == "all" else {"by": "model", one["scope"]: one["name"]}
-    return f"/ui/explorer?{urlencode({**whose, 'period': 'month'})}"
+    return f"explorer?{urlencode({**whose, 'period': 'month'})}"
 
 
 def _chance(share: float) -> Cell:
@@ -249,7 +249,7 @@ def _teams(team: str | None, teams: list[str]) -> str:
     for name in ("", *teams):
         current = ' aria-current="true"' if name == (team or "") else ""
         query = f"?{urlencode({'team': name})}" if name else ""
-        shown += f'<a href="/ui/budgets{query}"{current}>{escape(name or "Everything")}</a>'
+        shown += f'<a href="budgets{query}"{current}>{escape(name or "Everything")}</a>'
     return f'<div class="be-periods" role="group" aria-label="Team">{shown}</div>'
 
 

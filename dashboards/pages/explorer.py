@@ -216,7 +216,7 @@ def _form(view: View, by: str, then: str | None, given: dict[str, str | None], k
     )
     kept = "".join(f'<input type="hidden" name="{n}" value="{escape(v)}">' for n, v in view.period.address().items())
     return (
-        f'<form class="be-filters" method="get" action="/ui/explorer">{select("by", "Group by", by, empty=None)}'
+        f'<form class="be-filters" method="get" action="explorer">{select("by", "Group by", by, empty=None)}'
         f"{select('then', 'and by', then, empty='nothing else')}{fields}{kept}"
         '<button class="be-button" type="submit">Show</button></form>'
     )

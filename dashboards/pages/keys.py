@@ -129,7 +129,7 @@ def _search(keys: KeyList, find: str) -> str:
     )
     shown = f'<p class="be-note be-hint">{keys.range_text}, newest first.{links}</p>' if keys.shown else ""
     return (
-        '<form class="be-filters" method="get" action="/ui/keys" role="search">'
+        '<form class="be-filters" method="get" action="keys" role="search">'
         '<label class="be-field">Name, team, project, tag, role or id'
         f'<input type="search" name="find" value="{escape(find)}" maxlength="{LONGEST_FIND}"></label>'
         f'<button class="be-button" type="submit">Search</button></form>{shown}'
@@ -139,7 +139,7 @@ def _search(keys: KeyList, find: str) -> str:
 def _address(find: str, page: int, *, change: str | None = None) -> str:
     asked = ({"find": find} if find else {}) | ({"page": str(page)} if page > 1 else {})
     asked |= {"change": change} if change else {}
-    return "/ui/keys" + (f"?{urlencode(asked)}" if asked else "")
+    return "keys" + (f"?{urlencode(asked)}" if asked else "")
 
 
 def _table(view: View, keys: KeyList) -> str:
@@ -156,7 +156,7 @@ def _table(view: View, keys: KeyList) -> str:
             Cell(display.day_of(one["created_at_us"]), tone="be-nowrap", title=display.moment(one["created_at_us"])),
             _last_request(one),
             _state(one, now_us),
-            Cell("spend", href=f"/ui/explorer?{urlencode({'by': 'model', 'key': one['id'], 'period': 'month'})}"),
+            Cell("spend", href=f"explorer?{urlencode({'by': 'model', 'key': one['id'], 'period': 'month'})}"),
         ]
         for one in keys.shown
     ]
@@ -209,7 +209,7 @@ class _Changer:
 
     def __init__(self, view: View, keys: KeyList, models: Sequence[str], wanted: str | None) -> None:
         self._view = view
-        self._afterwards = _address(_find(view), keys.page).removeprefix("/ui")
+        self._afterwards = f"/{_address(_find(view), keys.page)}"
         self._working = {one["id"]: one for one in keys.shown if not one["revoked_at_us"]}
         self._shown: dict[str, Any] = {}
         labels = {key: f"{one['name']} ({one['role']})" for key, one in self._working.items()}

@@ -20,7 +20,7 @@ SAVINGS = (
     "What the same tokens would cost at one model's price of today, less what they did cost at the prices of their own "
     "time. Idle rent and shadow calls count as spent; embeddings are on neither side."
 )
-BUDGETS = "/ui/budgets"
+BUDGETS = "budgets"
 
 
 async def build(view: View) -> None:
@@ -164,7 +164,7 @@ def month_tiles(found: dict[str, Any], budget: dict[str, Any] | None, *, has_ren
             "Spent this month",
             display.dollars(found["spent_usd"]),
             f"{month} so far, UTC" + (", without idle GPU rent" if has_rent else ""),
-            href="/ui/explorer?by=team&period=month",
+            href="explorer?by=team&period=month",
         ),
         markup.tile("Forecast of this month", display.dollars(found["expected_usd"]), f"{span} · {month}"),
     ]

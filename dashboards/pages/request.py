@@ -212,7 +212,7 @@ def _candidates(one: dict[str, Any]) -> str:
 def _rules(version: str) -> Cell:
     """The text of the rules leads its version, where they were stored."""
     text, _, effect = version.partition("-")
-    return Cell(version, is_code=True, href=f"/ui/rules?version={text}" if effect else None)
+    return Cell(version, is_code=True, href=f"rules?version={text}" if effect else None)
 
 
 def _like(one: dict[str, Any], name: str, values: list[str | None], said: str | None = None) -> str | list[Cell]:

@@ -95,7 +95,7 @@ def requests_table(entries: list[dict[str, Any]], *, order: str = "newest") -> s
             [
                 Cell(
                     display.short_moment(one["accepted_at_us"]),
-                    href=f"/ui/request?id={one['request_id']}",
+                    href=f"request?id={one['request_id']}",
                     tone="be-nowrap",
                 ),
                 clipped(one["model"], note=_simulated(one), tone="muted" if one["is_simulated"] else ""),
@@ -139,7 +139,7 @@ def _form(view: View, given: dict[str, str | None], order: str, known: Suggestio
     kept = "".join(f'<input type="hidden" name="{n}" value="{escape(v)}">' for n, v in view.period.address().items())
     selects = _select("status", "Status", statuses, given["status"] or "") + _select("order", "Order", orders, order)
     return (
-        f'<form class="be-filters" method="get" action="/ui/requests">{fields}{selects}{kept}'
+        f'<form class="be-filters" method="get" action="requests">{fields}{selects}{kept}'
         '<button class="be-button" type="submit">Show</button></form>'
     )
 

@@ -20,7 +20,7 @@ PAUSE_SECONDS = 0.7
 IN_TEXT = "Ctrl-Space suggests what may be written. Tab indents; Esc, then Tab, leaves the text."
 IN_FORM = "Rules that you do not change keep their text; comments inside one that you change are lost."
 Action = Literal["check", "compare", "replay", "save", "activate"]
-ATTACH = "import('/ui/static/rules_editor.js').then((editor) => editor.attach(getElement({id})))"
+ATTACH = "import(window.path_prefix + '/static/rules_editor.js').then((editor) => editor.attach(getElement({id})))"
 CHANGED_MEANWHILE = "rules_changed_meanwhile"
 
 

@@ -54,7 +54,7 @@ def _banners(view: View, listed: dict[str, Any]) -> None:
 def _history(view: View, listed: dict[str, Any], *, may_write: bool) -> None:
     rows = [
         [
-            Cell(one["version"], href=f"/ui/rules?version={one['version']}", is_code=True),
+            Cell(one["version"], href=f"rules?version={one['version']}", is_code=True),
             Cell("active", tone="good") if one["is_active"] else Cell("", tone="muted"),
             one["author"],
             one["reason"] or display.UNKNOWN,

@@ -5,7 +5,7 @@ import * as CM from "nicegui-codemirror";
 async function source(context) {
   const before = context.state.doc.sliceString(0, context.pos);
   if (!context.explicit && !/[\w{[,:-] ?$/.test(before)) return null;
-  const answer = await fetch("/ui/rules/complete", {
+  const answer = await fetch(new URL("../rules/complete", import.meta.url), {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ before }),

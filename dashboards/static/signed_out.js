@@ -1,7 +1,7 @@
 // Where a lost connection is no trouble of the network but the end of the session: to the sign-in, and back here. Once,
 // since whoever answered the browser's question with "stay" means it. Knows nothing of what is on the page.
 async function look() {
-  const answer = await fetch("/ui/session").catch(() => null); // no answer is trouble of the network
+  const answer = await fetch(new URL("../session", import.meta.url)).catch(() => null); // no answer is trouble of the network
   if (!answer?.ok || (await answer.json()).is_signed_in) return;
   window.socket.off("connect_error", look);
   window.location.reload();

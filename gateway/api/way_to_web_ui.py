@@ -26,7 +26,7 @@ def build_way_to_web_ui(ui_url: str, public_url: str | None) -> APIRouter:
         if public_url is not None:
             return RedirectResponse(f"{public_url.rstrip('/')}/ui/")
         if request.url.path == "/":
-            return RedirectResponse("/ui/")  # a proxy may send that to the web UI
+            return RedirectResponse("ui/")  # a proxy may send that to the web UI, under whatever path
         return PlainTextResponse(FROM_ELSEWHERE.format(ui_url=ui_url, port=urlsplit(ui_url).port), 404)
 
     return router

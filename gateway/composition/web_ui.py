@@ -28,13 +28,17 @@ def is_web_ui_installed() -> bool:
     return importlib.util.find_spec("nicegui") is not None
 
 
-def ui_supervisor(home: Home, *, gateway_url: str, port: int, withheld: frozenset[str]) -> WebUi | None:
+def ui_supervisor(
+    home: Home, *, gateway_url: str, port: int, path_prefix: str = "", withheld: frozenset[str]
+) -> WebUi | None:
     """None where the `ui` extra is not installed."""
     if not is_web_ui_installed():
         return None
     state = str(home.root / "ui-sessions")
     command = [sys.executable, "-m", "dashboards", "--gateway", gateway_url, "--port", str(port)]
     command += ["--state", state, "--exit-with-parent", str(os.getpid())]
+    if path_prefix:
+        command += ["--path-prefix", path_prefix]
     environment = {"PYTHONUNBUFFERED": "1"}
     child = Supervisor("web UI", command, home.ui_log, environment, withheld=withheld)
     return WebUi(child, f"http://127.0.0.1:{port}/ui")

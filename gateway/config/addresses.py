@@ -23,6 +23,8 @@ NO_SERVER = (
     "for @, %2F for / and %3F for ?"
 )
 """Not what is there instead: a password is in it."""
+PATH_PREFIX = re.compile(r"(/[A-Za-z0-9._~-]*[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?")
+"""No segment of dots alone: a browser takes them for folders above."""
 BACKEND_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 SSL_MODE = re.compile(r"(^|&)sslmode=")
 POSTGRESQL_OPTIONS = {"ssl", "host", "port", "prepared_statement_cache_size"}
@@ -58,6 +60,15 @@ def parse_listening_host(text: str) -> str:
     if not HOST.fullmatch(text):
         raise ValueError("must be an address of this machine: 127.0.0.1 for itself alone, 0.0.0.0 for its network")
     return text
+
+
+def parse_path_prefix(text: str) -> str:
+    """What a proxy has put before /ui; "" where it has not."""
+    if not PATH_PREFIX.fullmatch(text) or f"{text}/".startswith("/ui/"):
+        raise ValueError(
+            "must be a path as in /breakeven, which the proxy has put before /ui and which /ui cannot begin"
+        )
+    return text.rstrip("/")
 
 
 def parse_backend_name(text: str) -> str:

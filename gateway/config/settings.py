@@ -11,6 +11,7 @@ from gateway.config.addresses import (
     parse_database_url,
     parse_http_url,
     parse_listening_host,
+    parse_path_prefix,
     parse_redis_url,
 )
 from gateway.config.home import Home
@@ -44,6 +45,8 @@ class ServerSettings(Strict):
     workers: int = Field(default=1, ge=1, le=256)
     allowed_origins: list[Annotated[str, Field(pattern=r"^(\*|https?://[^/\s]+)$")]] = Field(default_factory=list[str])
     """Of pages that may call this gateway from a browser, as a browser names them: scheme, host and port, or `*`."""
+    ui_path_prefix: Annotated[str, AfterValidator(parse_path_prefix)] = ""
+    """What a proxy has put before the web UI's /ui on a host that others share, as in /breakeven."""
 
 
 class EngineSettings(Strict):

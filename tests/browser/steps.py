@@ -3,7 +3,9 @@
 import pytest
 from selenium import webdriver
 from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException, TimeoutException
+from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
@@ -56,3 +58,18 @@ def set_rules(browser: webdriver.Chrome, old: str, new: str) -> None:
         new,
     )
     assert changed, f"{old!r} is not in the editor"
+
+
+def suggested_after(browser: webdriver.Chrome, text: str) -> list[str]:
+    """What the editor of the rules offers behind the last `text` in it."""
+    wait = patient(browser)
+    wait.until(lambda one: one.find_element(By.CSS_SELECTOR, ".be-editor").get_attribute("data-completes"))
+    browser.execute_script(
+        """const content = document.querySelector('.cm-content'), view = content.cmTile?.view ?? content.cmView?.view;
+        const at = view.state.doc.toString().lastIndexOf(arguments[0]) + arguments[0].length;
+        view.dispatch({selection: {anchor: at}, scrollIntoView: true}); view.focus();""",
+        text,
+    )
+    ActionChains(browser).key_down(Keys.CONTROL).send_keys(" ").key_up(Keys.CONTROL).perform()
+    options = wait.until(lambda one: one.find_elements(By.CSS_SELECTOR, ".cm-tooltip-autocomplete li"))
+    return [option.find_element(By.CSS_SELECTOR, ".cm-completionLabel").text for option in options]

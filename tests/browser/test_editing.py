@@ -13,7 +13,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from dashboards import display
 from gateway.routing.decide import SIMULATE_TAG
 from tests.browser.conftest import Running
-from tests.browser.steps import button, go, patient, see, set_rules, tile
+from tests.browser.steps import button, go, patient, see, set_rules, suggested_after, tile
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
 HARD = (
@@ -98,17 +98,7 @@ def answered_by(running: Running) -> tuple[str, str]:
 
 def test_the_editor_suggests_what_the_schema_allows(browser: webdriver.Chrome, running: Running) -> None:
     go(browser, running, "/rules")
-    wait = patient(browser)
-    wait.until(lambda one: one.find_element(By.CSS_SELECTOR, ".be-editor").get_attribute("data-completes"))
-    browser.execute_script(
-        """const content = document.querySelector('.cm-content'), view = content.cmTile?.view ?? content.cmView?.view;
-        const at = view.state.doc.toString().lastIndexOf('choose: {') + 'choose: {'.length;
-        view.dispatch({selection: {anchor: at}, scrollIntoView: true}); view.focus();"""
-    )
-    ActionChains(browser).key_down(Keys.CONTROL).send_keys(" ").key_up(Keys.CONTROL).perform()
-    options = wait.until(lambda one: one.find_elements(By.CSS_SELECTOR, ".cm-tooltip-autocomplete li"))
-    shown = [option.find_element(By.CSS_SELECTOR, ".cm-completionLabel").text for option in options]
-    assert {"from", "by", "min_quality"} <= set(shown)
+    assert {"from", "by", "min_quality"} <= set(suggested_after(browser, "choose: {"))
 
 
 def test_a_mistake_is_shown_at_its_line_without_being_asked(browser: webdriver.Chrome, running: Running) -> None:

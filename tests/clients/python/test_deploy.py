@@ -27,7 +27,7 @@ EVERYTHING: dict[str, Any] = {
     "imagePullSecrets": ["registry"],
     "nodeSelector": {"kubernetes.io/arch": "amd64"},
     "tolerations": [{"key": "dedicated", "operator": "Exists"}],
-    "webUi": {"isEnabled": True, "isBehindTls": True, "secretName": "ui"},
+    "webUi": {"isEnabled": True, "isBehindTls": True, "pathPrefix": "/breakeven", "secretName": "ui"},
 }
 
 
@@ -131,7 +131,7 @@ def test_the_web_ui_has_pods_of_its_own_that_get_no_calls_of_models() -> None:
 def test_the_web_ui_asks_the_gateways_service_and_knows_its_proxy_and_its_secret() -> None:
     [container] = rendered(everything=True)["Deployment"]["spec"]["template"]["spec"]["containers"]
     assert container["args"][:2] == ["--gateway", f"http://{rendered(everything=True)['Service']['metadata']['name']}"]
-    assert container["args"][-1] == "--behind-tls"
+    assert container["args"][-3:] == ["--behind-tls", "--path-prefix", "/breakeven"]
     assert container["envFrom"] == [{"secretRef": {"name": "ui"}}]
     assert {container[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")} == {
         "/ui/healthz"

@@ -87,10 +87,17 @@ def test_what_the_list_of_requests_cannot_filter_has_no_link(group: dict[str, st
     assert requests_of(parse_period({}, NOW), group, {}) is None
 
 
+@pytest.mark.parametrize(
+    ("path", "shown"), [("/", "./?period=7d"), ("/keys", "keys?period=7d"), ("/export/a.csv", "export/a.csv?period=7d")]
+)
+def test_a_link_says_nothing_of_the_path_that_a_proxy_has_put_before_the_pages(path: str, shown: str) -> None:
+    assert link(path, parse_period({"period": "7d"}, NOW)) == shown
+
+
 def test_a_group_leads_to_its_requests_among_those_that_the_page_is_filtered_to() -> None:
     given = {"key": "key_1", "team": None, "tag": "a", "model": "big"}
     address = requests_of(parse_period({}, NOW), {"model": "small"}, given)
-    assert address == "/ui/requests?key_id=key_1&tag=a&model=small"
+    assert address == "requests?key_id=key_1&tag=a&model=small"
 
 
 def test_stacked_bars_lose_nothing() -> None:

@@ -35,7 +35,7 @@ def test_at_this_machine_both_lead_to_the_web_ui(path: str) -> None:
 
 def test_elsewhere_nobody_is_sent_to_an_address_of_their_own_machine() -> None:
     first = browser().get("/", headers={"host": "gpu-box:8080"})
-    assert first.headers["location"] == "/ui/", "which a proxy may send to the web UI"
+    assert first.headers["location"] == "ui/", "which a proxy may send to the web UI, under whatever path"
     then = browser().get("/ui", headers={"host": "gpu-box:8080"})
     assert then.status_code == 404
     assert "ssh -L 8081:127.0.0.1:8081" in then.text

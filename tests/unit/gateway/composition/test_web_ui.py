@@ -53,6 +53,15 @@ async def test_the_key_of_the_ui_is_kept_until_somebody_revokes_it(
     assert len(keys.listed) == 2
 
 
+@pytest.mark.parametrize(("prefix", "told"), [("", []), ("/breakeven", ["--path-prefix", "/breakeven"])])
+def test_the_web_ui_is_told_under_which_path_it_is(tmp_path: Path, prefix: str, told: list[str]) -> None:
+    home = Home(tmp_path)
+    ui = ui_supervisor(home, gateway_url="http://127.0.0.1:1", port=2, path_prefix=prefix, withheld=frozenset())
+    assert ui is not None
+    command = ui.supervisor.command
+    assert command[command.index("--exit-with-parent") + 2 :] == told
+
+
 @pytest.mark.parametrize(
     "changed",
     [{"issuer": "http://id.example"}, {"roles": {"a": "app"}}, {"rolls": {}}, {"extra_scopes": ["groups roles"]}],

@@ -7,6 +7,7 @@ from gateway.config.addresses import (
     parse_database_url,
     parse_http_url,
     parse_listening_host,
+    parse_path_prefix,
     parse_redis_url,
 )
 
@@ -48,6 +49,19 @@ def test_an_option_that_the_driver_does_not_know_is_named() -> None:
 def test_of_several_servers_each_has_a_name_and_a_port_that_there_can_be(given: str) -> None:
     with pytest.raises(ValueError, match="names no host and port that there can be"):
         parse_database_url(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"), [("", ""), ("/", ""), ("/breakeven", "/breakeven"), ("/tools/breakeven/", "/tools/breakeven")]
+)
+def test_the_path_before_the_web_ui(given: str, taken: str) -> None:
+    assert parse_path_prefix(given) == taken
+
+
+@pytest.mark.parametrize("given", ["breakeven", "https://intranet/breakeven", "//x", "/a/../b", "/a b", "/ui", "/ui/x"])
+def test_what_is_no_path_before_the_web_ui(given: str) -> None:
+    with pytest.raises(ValueError, match="must be a path as in /breakeven"):
+        parse_path_prefix(given)
 
 
 def test_what_redis_http_and_names_look_like() -> None:
