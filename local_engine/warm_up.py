@@ -15,6 +15,8 @@ def warm_up_lengths(max_tokens: int) -> list[int]:
 def warm_up(core: EngineCore, max_tokens: int) -> None:
     """Compute prompts of all lengths, greedily and alone, then drawn and beside an answer; raises StepFailed.
 
+    Draws with a top_p and without are kernels of their own.
+
     An answer beside a prompt is attended to outside the captured steps. Cached blocks carry salts of their own and are
     the first to go.
     """
@@ -22,6 +24,7 @@ def warm_up(core: EngineCore, max_tokens: int) -> None:
         _run(core, length, SamplingParams(temperature=0.0, max_tokens=2), f"warm-up-{length}")
         _run(core, 1, SamplingParams(temperature=0.0, max_tokens=3), f"beside-{length}", steps=1)
         _run(core, length, SamplingParams(temperature=1.0, top_p=0.9, max_tokens=2), f"drawn-{length}")
+    _run(core, 1, SamplingParams(temperature=1.0, max_tokens=2), "drawn-uncut")
 
 
 def _run(core: EngineCore, length: int, params: SamplingParams, name: str, *, steps: int | None = None) -> None:

@@ -4,7 +4,7 @@ import random
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from tokenizers import Tokenizer as FastTokenizer
@@ -91,7 +91,7 @@ class DeviceLoop:
         batch = attention_batch(inputs)
         hidden = self._model.forward(inputs.token_ids, inputs.positions, self._engine.runner.caches, batch)
         logits = self._model.head(hidden)
-        chosen = sample(logits, self._settings(inputs.seq_lens)) if self._draws else inputs.token_ids
+        chosen = self._draw(logits, inputs)
         advance(inputs, chosen, BLOCK_SIZE)
         return chosen
 
@@ -116,11 +116,10 @@ class DeviceLoop:
         for _ in range(steps):
             self._graphs.run(self._rows)
 
-    def _settings(self, seq_lens: torch.Tensor) -> SamplingTensors:
-        rows, how = len(seq_lens), self._sampling
-        return SamplingTensors(
-            how.temperature[:rows], how.top_k[:rows], how.top_p[:rows], how.min_p[:rows], how.seed[:rows], seq_lens
-        )
+    def _draw(self, logits: torch.Tensor, inputs: DecodeInputs) -> torch.Tensor:
+        if not self._draws:
+            return inputs.token_ids
+        return sample(logits, replace(self._sampling, position=inputs.seq_lens), cuts=False)
 
 
 def plain_sampling(rows: int, device: torch.device) -> SamplingTensors:

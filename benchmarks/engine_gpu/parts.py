@@ -168,14 +168,14 @@ def decode(built: engine.Engine, rows: int, ceiling: float, sizes: Sizes) -> dic
 
 
 def sampling_seconds(vocabulary: int, device: torch.device, sizes: Sizes) -> dict[str, dict[str, float]]:
-    """Median duration of the sampling kernel alone: plainly, and with top-p, which takes sixteen more passes."""
+    """Median duration of sampling alone: plainly, and with top-p, which takes sixteen more passes."""
     seconds: dict[str, dict[str, float]] = {}
     for rows in sizes.batches["bfloat16"]:
         logits = torch.randn(rows, vocabulary, device=device) * 3
         plain = engine.plain_sampling(rows, device)
         nucleus = replace(plain, top_p=plain.top_p * 0.95)
         seconds[f"b{rows}"] = {
-            "plain": median_seconds(partial(sample, logits, plain), device, repeats=sizes.repeats),
+            "plain": median_seconds(partial(sample, logits, plain, cuts=False), device, repeats=sizes.repeats),
             "top_p": median_seconds(partial(sample, logits, nucleus), device, repeats=sizes.repeats),
         }
     return seconds

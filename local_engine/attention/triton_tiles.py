@@ -4,13 +4,12 @@ device."""
 # triton.language has no types of its own.
 
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 import triton
 import triton.language as tl
 
-from local_engine.kernels.launch import next_power_of_2
+from local_engine.kernels.launch import multiprocessors, next_power_of_2
 
 # The softmax runs in base 2, which the hardware has.
 LOG2_E = 1.4426950408889634
@@ -33,13 +32,6 @@ class KvScales:
 
 def group_rows(group: int) -> int:
     return max(MIN_DOT_ROWS, next_power_of_2(group))
-
-
-@cache
-def multiprocessors(device: torch.device) -> int:
-    if device.type != "cuda":
-        return 1
-    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def choose_splits(tiles: int, max_tokens: int, device: torch.device) -> int:

@@ -16,7 +16,7 @@ class BatchDraw:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._seeds: dict[str, int] = {}
-        self._settings: tuple[tuple[str, ...], SamplingTensors] | None = None
+        self._settings: tuple[tuple[str, ...], SamplingTensors, bool] | None = None
 
     def forget(self, request_id: str) -> None:
         """Drop a finished request's seed."""
@@ -30,13 +30,16 @@ class BatchDraw:
         if all(request.params.is_greedy for request, _ in owners):
             return logits.argmax(dim=-1)
         position = send([request.length + at for request, at in owners], torch.int32, self._device)
-        return sample(logits, replace(self._tensors([request for request, _ in owners]), position=position))
+        how, cuts = self._how([request for request, _ in owners])
+        return sample(logits, replace(how, position=position), cuts=cuts)
 
-    def _tensors(self, rows: list[Request]) -> SamplingTensors:
+    def _how(self, rows: list[Request]) -> tuple[SamplingTensors, bool]:
+        """The rows' settings, and whether any of them has a top_k or a top_p."""
         members = tuple(request.request_id for request in rows)
         if self._settings is None or self._settings[0] != members:
-            self._settings = (members, self._send(rows))
-        return self._settings[1]
+            cuts = any(request.params.top_k > 0 or request.params.top_p < 1.0 for request in rows)
+            self._settings = (members, self._send(rows), cuts)
+        return self._settings[1], self._settings[2]
 
     def _send(self, rows: list[Request]) -> SamplingTensors:
         params = [request.params for request in rows]

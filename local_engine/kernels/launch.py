@@ -2,6 +2,8 @@
 # pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
 # triton.language has no types of its own.
 
+from functools import cache
+
 import torch
 import triton.language as tl
 from triton import knobs
@@ -25,3 +27,10 @@ def ceil_divide(a: int, b: int) -> int:
 
 def next_power_of_2(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
+
+
+@cache
+def multiprocessors(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 1
+    return torch.cuda.get_device_properties(device).multi_processor_count

@@ -9,6 +9,10 @@ The draw is the Gumbel trick: argmax of logit / temperature + noise. The noise o
 position, token), so a row draws the same token in any batch. It is exact up to float32 rounding and uniforms of 32
 bits: no token can be drawn that is less likely than about 1e-9 of the likeliest, and every other probability is right
 to about 1e-6 of itself.
+
+A row's passes are shared by several programs: the noise of a whole vocabulary keeps one multiprocessor busy for tens of
+microseconds while all others wait. Each program has its best token, and the best of those is drawn; a maximum is the
+same in any order, so the number of programs changes no draw.
 """
 # pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
 # The kernel's body is Triton's language, whose types are not Python's.
@@ -20,9 +24,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from local_engine.kernels.launch import ceil_divide, multiprocessors
+
 # Tokens per step of a pass. Part of the meaning of a seed: the noise of token t is word (t % BLOCK) // (BLOCK / 4) of
 # counter t // BLOCK * (BLOCK / 4) + t % (BLOCK / 4).
 BLOCK = tl.constexpr(4096)
+# Programs that share one row, at most, and those of a launch that fit on a multiprocessor at once, roughly.
+MOST_PARTS = tl.constexpr(64)
+PROGRAMS_PER_SM = 4
+NO_TOKEN = tl.constexpr(2147483647)
+LOWEST = tl.constexpr(-2147483648)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,43 +131,39 @@ def _gumbel(bits):
 
 
 @triton.jit
-def _sample_kernel(
-    logits_ptr,
-    temperature_ptr,
-    top_k_ptr,
-    top_p_ptr,
-    min_p_ptr,
-    seed_ptr,
-    position_ptr,
-    out_ptr,
-    vocabulary,
-    stride,
+def _peak_kernel(logits_ptr, peaks_ptr, vocabulary, stride):
+    row, part, parts = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
+    row_ptr = logits_ptr + row.to(tl.int64) * stride
+    lane = tl.arange(0, BLOCK)
+    peaks = tl.full([BLOCK], float("-inf"), tl.float32)
+    for first in tl.range(part * BLOCK, vocabulary, parts * BLOCK):
+        x = tl.load(row_ptr + first + lane, mask=first + lane < vocabulary, other=float("-inf")).to(tl.float32)
+        peaks = tl.maximum(peaks, x)
+    tl.store(peaks_ptr + row * parts + part, tl.max(peaks, axis=0))
+
+
+@triton.jit
+def _peak(peaks_ptr, row, parts):
+    part = tl.arange(0, MOST_PARTS)
+    return tl.max(tl.load(peaks_ptr + row * parts + part, mask=part < parts, other=float("-inf")), axis=0)
+
+
+# How many programs share a row varies with the batch, and must not mean another compilation.
+@triton.jit(do_not_specialize=["parts"])
+def _threshold_kernel(
+    logits_ptr, temperature_ptr, top_k_ptr, top_p_ptr, peaks_ptr, thresholds_ptr, vocabulary, stride, parts
 ):
-    QUARTER: tl.constexpr = BLOCK // 4
     row = tl.program_id(0)
     row_ptr = logits_ptr + row.to(tl.int64) * stride
     temperature = tl.load(temperature_ptr + row)
-    seed = tl.load(seed_ptr + row)
-    position = tl.load(position_ptr + row)
     top_k = tl.load(top_k_ptr + row)
     top_p = tl.load(top_p_ptr + row)
-    min_p = tl.load(min_p_ptr + row)
-    is_greedy = temperature <= 0.0
-    inverse_temperature = 1.0 / tl.where(is_greedy, 1.0, temperature)
+    peak = _peak(peaks_ptr, row, parts)
 
-    lane = tl.arange(0, BLOCK)
-    peaks = tl.full([BLOCK], float("-inf"), tl.float32)
-    for first in tl.range(0, vocabulary, BLOCK, num_stages=4):
-        x = tl.load(row_ptr + first + lane, mask=first + lane < vocabulary, other=float("-inf")).to(tl.float32)
-        peaks = tl.maximum(peaks, x)
-    peak = tl.max(peaks, axis=0)
-
-    lowest = tl.full([], -2147483648, tl.int64)
-    low = lowest
-    high = _ordered(peak).to(tl.int64) + 1
-    if is_greedy:
-        low = high - 1
-    else:
+    low = tl.full([], LOWEST, tl.int64)
+    if temperature > 0.0:
+        inverse_temperature = 1.0 / temperature
+        high = _ordered(peak).to(tl.int64) + 1
         if (top_k > 0) & (top_k < vocabulary):
             low = _highest_threshold(row_ptr, vocabulary, low, high, top_k.to(tl.float32), peak, 1.0, False)
         if top_p < 1.0:
@@ -165,14 +172,46 @@ def _sample_kernel(
             # The likeliest token alone weighs 1, so a top_p of 0 keeps just it (and its equals).
             wanted = tl.maximum(top_p * mass, 1e-6)
             low = _highest_threshold(row_ptr, vocabulary, low, high, wanted, peak, inverse_temperature, True)
-    threshold = low.to(tl.int32)
-    if (min_p > 0.0) & (is_greedy == 0):
+    tl.store(thresholds_ptr + row, low.to(tl.int32))
+
+
+@triton.jit
+def _draw_kernel(
+    logits_ptr,
+    temperature_ptr,
+    min_p_ptr,
+    seed_ptr,
+    position_ptr,
+    peaks_ptr,
+    thresholds_ptr,
+    scores_ptr,
+    tokens_ptr,
+    vocabulary,
+    stride,
+    HAS_THRESHOLDS: tl.constexpr,
+):
+    QUARTER: tl.constexpr = BLOCK // 4
+    row, part, parts = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
+    row_ptr = logits_ptr + row.to(tl.int64) * stride
+    temperature = tl.load(temperature_ptr + row)
+    seed = tl.load(seed_ptr + row)
+    position = tl.load(position_ptr + row)
+    min_p = tl.load(min_p_ptr + row)
+    is_greedy = temperature <= 0.0
+    inverse_temperature = 1.0 / tl.where(is_greedy, 1.0, temperature)
+    peak = _peak(peaks_ptr, row, parts)
+    threshold = tl.full([], LOWEST, tl.int32)
+    if HAS_THRESHOLDS:
+        threshold = tl.load(thresholds_ptr + row)
+    if is_greedy:
+        threshold = _ordered(peak)
+    elif min_p > 0.0:
         threshold = tl.maximum(threshold, _ordered(peak + tl.log(min_p) * temperature))
 
     quarter = tl.arange(0, QUARTER)
     best = tl.full([QUARTER], float("-inf"), tl.float32)
-    best_token = tl.full([QUARTER], 2147483647, tl.int32)
-    for first in tl.range(0, vocabulary, BLOCK, num_stages=4):
+    best_token = tl.full([QUARTER], NO_TOKEN, tl.int32)
+    for first in tl.range(part * BLOCK, vocabulary, parts * BLOCK):
         counter = first // 4 + quarter
         words = tl.philox(seed, counter, counter * 0 + position, counter * 0, counter * 0)
         for word in tl.static_range(4):
@@ -184,31 +223,72 @@ def _sample_kernel(
             best_token = tl.where(better, token, best_token)
             best = tl.where(better, score, best)
     winner = tl.max(best, axis=0)
-    chosen = tl.min(tl.where(best == winner, best_token, 2147483647), axis=0)
+    at = row * parts + part
+    tl.store(scores_ptr + at, winner)
+    tl.store(tokens_ptr + at, tl.min(tl.where(best == winner, best_token, NO_TOKEN), axis=0))
+
+
+@triton.jit(do_not_specialize=["parts"])
+def _choose_kernel(scores_ptr, tokens_ptr, out_ptr, vocabulary, parts):
+    row = tl.program_id(0)
+    part = tl.arange(0, MOST_PARTS)
+    at = row * parts + part
+    best = tl.load(scores_ptr + at, mask=part < parts, other=float("-inf"))
+    tokens = tl.load(tokens_ptr + at, mask=part < parts, other=NO_TOKEN)
+    chosen = tl.min(tl.where(best == tl.max(best, axis=0), tokens, NO_TOKEN), axis=0)
     # A row of NaN has no winner, and a token outside the vocabulary would fault the device at its embedding.
     tl.store(out_ptr + row, tl.minimum(chosen, vocabulary - 1).to(tl.int64))
 
 
-def sample(logits: Tensor, how: SamplingTensors, out: Tensor | None = None) -> Tensor:
+def parts_of_a_row(rows: int, vocabulary: int, device: torch.device) -> int:
+    """Programs that share a row, so that all rows together fill the device."""
+    wanted = ceil_divide(PROGRAMS_PER_SM * multiprocessors(device), rows)
+    return min(wanted, ceil_divide(vocabulary, BLOCK.value), MOST_PARTS.value)
+
+
+def sample(logits: Tensor, how: SamplingTensors, out: Tensor | None = None, *, cuts: bool = True) -> Tensor:
     """Token ids int64 [batch] drawn from logits [batch, vocabulary] (float32 or bfloat16, columns contiguous), into
     `out` if given.
 
-    Penalties, biases and grammar masks (-inf) must be in the logits already; a row of nothing but -inf or NaN gives
-    some token of the vocabulary.
+    Without `cuts`, no row may have a top_k or a top_p, and a launch is saved. Penalties, biases and grammar masks
+    (-inf) must be in the logits already; a row of nothing but -inf or NaN gives some token of the vocabulary.
     """
     batch, vocabulary = logits.shape
-    chosen = torch.empty(batch, dtype=torch.int64, device=logits.device) if out is None else out
-    _sample_kernel[(batch,)](
+    device, stride = logits.device, logits.stride(0)
+    parts = parts_of_a_row(batch, vocabulary, device)
+    chosen = torch.empty(batch, dtype=torch.int64, device=device) if out is None else out
+    peaks, scores = (torch.empty((batch, parts), dtype=torch.float32, device=device) for _ in range(2))
+    tokens = torch.empty((batch, parts), dtype=torch.int32, device=device)
+    _peak_kernel[(batch, parts)](logits, peaks, vocabulary, stride, num_warps=8)
+    thresholds = tokens
+    if cuts:
+        thresholds = torch.empty(batch, dtype=torch.int32, device=device)
+        _threshold_kernel[(batch,)](
+            logits,
+            how.temperature,
+            how.top_k,
+            how.top_p,
+            peaks,
+            thresholds,
+            vocabulary,
+            stride,
+            parts,
+            num_warps=16,
+        )
+    _draw_kernel[(batch, parts)](
         logits,
         how.temperature,
-        how.top_k,
-        how.top_p,
         how.min_p,
         how.seed,
         how.position,
-        chosen,
+        peaks,
+        thresholds,
+        scores,
+        tokens,
         vocabulary,
-        logits.stride(0),
-        num_warps=16,
+        stride,
+        HAS_THRESHOLDS=cuts,
+        num_warps=8,
     )
+    _choose_kernel[(batch,)](scores, tokens, chosen, vocabulary, parts, num_warps=1)
     return chosen

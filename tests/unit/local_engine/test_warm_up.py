@@ -14,9 +14,11 @@ class Recording(SlotRunner):
     def __init__(self) -> None:
         super().__init__(64, 4)
         self.counts: list[list[int]] = []
+        self.drawn: set[float] = set()
 
     def run(self, batch: Batch) -> torch.Tensor:
         self.counts.append([row.count for row in batch.rows])
+        self.drawn.update(row.request.params.top_p for row in batch.rows if not row.request.params.is_greedy)
         return super().run(batch)
 
 
@@ -39,6 +41,7 @@ def test_every_length_is_computed_alone_and_beside_an_answer_and_nothing_is_left
     for length in (2, 4, 8, 16, 32, 48):
         assert [length] in runner.counts
         assert [1, min(length, 47)] in runner.counts, "an answer takes one of the step's tokens"
+    assert runner.drawn == {0.9, 1.0}, "with a cut and without, the draw is another kernel"
     assert kv_cache.pool.free_blocks == kv_cache.pool.total_blocks
     # Prompts of the same tokens are not answered from what the warm-up cached.
     request = make_request("r", [0] * 20)

@@ -9,6 +9,7 @@ operation are torch's own errors there; kernels are noted instead of launched.
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -109,6 +110,11 @@ def noting() -> Generator[Noted]:
 
 @contextmanager
 def faked() -> Generator[None]:
-    """Inside, tensors of DEVICE can be made."""
-    with FakeTensorMode(), _Indexing(), torch.inference_mode():
-        yield
+    """Inside, tensors of DEVICE can be made, and it has a Hopper's multiprocessors."""
+    ask = torch.cuda.get_device_properties
+    torch.cuda.get_device_properties = lambda _device: SimpleNamespace(multi_processor_count=132)
+    try:
+        with FakeTensorMode(), _Indexing(), torch.inference_mode():
+            yield
+    finally:
+        torch.cuda.get_device_properties = ask

@@ -8,6 +8,8 @@ import torch
 from local_engine.attention import triton_paged_decode, triton_paged_extend
 from local_engine.attention.triton_paged_decode import paged_decode
 from local_engine.attention.triton_paged_extend import paged_extend
+from local_engine.kernels import sampling
+from local_engine.kernels.sampling import SamplingTensors, sample
 from tests.engine.kernels.compiled.offline import SHARED_BYTES_PER_BLOCK, Compiled, compiling
 from tests.engine.kernels.compiled.test_hopper import BF16, DIM, HEADS, KV_HEADS
 
@@ -51,4 +53,16 @@ def test_batches_of_any_size_share_one_compilation() -> None:
     compiled(90, sequences=16, blocks=16)
     compiled(90, sequences=1, blocks=1)
     compiled(90, sequences=3, blocks=5, first=1)
+    assert [variants(kernel) for kernel in kernels] == before
+
+
+def test_draws_for_any_number_of_rows_share_one_compilation() -> None:
+    """One row is shared by four programs here, four rows have one each."""
+    kernels = [vars(sampling)[f"_{name}_kernel"] for name in ("peak", "threshold", "draw", "choose")]
+    before: list[int] = []
+    for rows in (2, 1, 4, 16):
+        floats, ints = torch.zeros(rows), torch.zeros(rows, dtype=torch.int32)
+        with compiling(90):
+            sample(torch.zeros(rows, 32_000), SamplingTensors(floats, ints, floats, floats, ints.long(), ints))
+        before = before or [variants(kernel) for kernel in kernels]
     assert [variants(kernel) for kernel in kernels] == before

@@ -70,7 +70,7 @@ def captured_step(model: FusedDecoder, caches: list[KvCache], rows: int) -> Call
 
     def step() -> None:
         hidden = model.forward(inputs.token_ids, inputs.positions, caches, attention_batch(inputs))
-        advance(inputs, sample(logits[: len(hidden)].copy_(model.head(hidden)), how), 16)
+        advance(inputs, sample(logits[: len(hidden)].copy_(model.head(hidden)), how, cuts=False), 16)
 
     return step
 
@@ -102,7 +102,8 @@ def test_a_decode_step_can_be_captured(
     assert set(captured.launches) <= set(warmed_up.launches)
     launches = captured.count(*PRODUCTS, *KERNELS, "_quantise_rows_kernel")
     assert launches == 1 + LAYERS * of_a_layer + of_the_head, "the first norm belongs to no layer"
-    assert captured.count("_sample_kernel", "_advance_kernel") == 2
+    assert captured.count("_peak_kernel", "_draw_kernel", "_choose_kernel", "_advance_kernel") == 4
+    assert not captured.count("_threshold_kernel")
 
 
 @pytest.mark.parametrize("weights", ["bfloat16", "fp8"])

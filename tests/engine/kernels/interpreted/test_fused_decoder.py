@@ -228,6 +228,19 @@ def test_device_sampler_draws_greedily_seeded_and_with_penalties() -> None:
     assert torch.equal(logits, untouched), "log-probabilities are of the raw rows"
 
 
+def test_a_cut_beside_a_request_does_not_change_its_draw() -> None:
+    """A batch without top_k and top_p takes a launch less."""
+    torch.manual_seed(4)
+    logits = torch.randn(2, 300)
+    plain = make_request("plain", [1], [0], SamplingParams(seed=11))
+    cut = make_request("cut", [1], [0], SamplingParams(seed=12, top_k=2))
+    sampler = DeviceSampler(CPU)
+    [alone] = sampler.draw(logits[:1], [plain])
+    both = sampler.draw(logits, [plain, cut])
+    assert both[0] == alone
+    assert both[1].token_ids[0] in logits[1].topk(2).indices
+
+
 def test_device_sampler_verifies_drafts_and_reports_logprobs() -> None:
     logits = torch.zeros(4, 50)
     for row, token in enumerate((5, 6, 7, 8)):

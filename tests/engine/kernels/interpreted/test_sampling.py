@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from local_engine.kernels import reference
-from local_engine.kernels.sampling import SamplingTensors, sample
+from local_engine.kernels.sampling import SamplingTensors, parts_of_a_row, sample
 
 
 class Row(NamedTuple):
@@ -61,6 +61,22 @@ def test_a_draw_depends_on_seed_and_position_but_not_on_the_batch() -> None:
     assert draw(torch.cat([torch.randn(2, 300), logits]), crowd)[2:] == alone
     others = draw(logits.expand(12, -1), [Row(1.0, seed=9, position=i) for i in range(12)])
     assert len(set(others)) > 3
+
+
+def test_programs_that_share_a_row_draw_what_one_alone_draws() -> None:
+    """The likeliest two tokens of the greedy row are equal, and lie in the parts of two programs."""
+    torch.manual_seed(3)
+    rows = [Row(0.0), Row(1.0, seed=5, position=2), Row(1.0, top_p=0.5, seed=6), Row(0.9, min_p=0.05, seed=7)]
+    logits = torch.randn(len(rows), 13_000) * 2
+    logits[0, [4100, 9000]] = 50.0
+    cpu = torch.device("cpu")
+    assert [parts_of_a_row(count, 13_000, cpu) for count in (1, 2, 4, 256)] == [4, 2, 1, 1]
+    together = draw(logits, rows)
+    assert together == [draw(logits[at : at + 1], [row])[0] for at, row in enumerate(rows)]
+    assert together[0] == 4100
+    plain = [0, 1, 3]
+    saved = sample(logits[plain], tensors([rows[at] for at in plain]), cuts=False).tolist()
+    assert saved == [together[at] for at in plain]
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
