@@ -52,6 +52,10 @@ class Call(msgspec.Struct, frozen=True):
     tools and system prompt, or these and all that was said so far."""
     reasons: bool = False
     """Whether the model is known to think before it answers, and so can be told how hard."""
+    previous_response_id: str | None = None
+    """Of a response: the one that it goes on from, where the gateway has put that one into `body`."""
+    is_kept: bool = False
+    """Of a response: the gateway keeps it, where its backend keeps none."""
 
 
 def trace_of(call: Call) -> dict[str, str]:

@@ -96,7 +96,13 @@ class TranslatingBackend:
     async def _open_response(self, call: Call) -> Reply:
         takes_effort = call.reasons or not self._refuses_effort
         body = chat_body_from_responses(call.body, thoughts=self._thoughts, takes_effort=takes_effort)
-        head = ResponseHead(f"resp_{call.request_id}", int(self._now()), decode_object(call.body) or {})
+        head = ResponseHead(
+            f"resp_{call.request_id}",
+            int(self._now()),
+            decode_object(call.body) or {},
+            previous_response_id=call.previous_response_id,
+            is_kept=call.is_kept,
+        )
         inner = await self._inner.open(_as_chat(call, body))
         if call.is_stream:
             return _WrittenReply(inner, ResponsesEventWriter(head, now=self._now).write)

@@ -25,6 +25,7 @@ from classifier.protocol import Classification, Classifier
 from gateway.access.keys import KeyRecord, KeyRing, require_model_access
 from gateway.errors import NoEligibleModel
 from gateway.kept_answers.body_keeper import BodyKeeper
+from gateway.kept_answers.conversations import Conversations, Resumed
 from gateway.kept_answers.memory_responses import MemoryResponses
 from gateway.kept_answers.response_cache import ResponseCache
 from gateway.learning.implied_feedback import ImpliedFeedback
@@ -73,6 +74,7 @@ class Pipeline:
     drains: frozenset[str] = frozenset()  # backends that bill the whole answer whoever listens
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     responses: ResponseCache = field(default_factory=lambda: ResponseCache(MemoryResponses()))
+    conversations: Conversations | None = None
     bodies: BodyKeeper | None = None
     shadows: ShadowCalls | None = None
     rule_state: RuleState = field(default_factory=RuleState)
@@ -88,7 +90,9 @@ class Pipeline:
     async def answer(self, incoming: Incoming, caller: Caller) -> None:
         """Serve one request to its end. Raises RequestError or LedgerUnavailable only before anything was sent."""
         started_at = self.monotonic()
-        key, view = self.identify(incoming)
+        key = self._authenticate(incoming)
+        asked, incoming, resumed = incoming, *await self._resumed(incoming, key)
+        view = parse_request(incoming.operation, incoming.body)
         rate_headers = await self.admission.admit(key.id, team=key.team, tokens=view.input_tokens)
         books = Bookkeeper(self.ledger, self.admission, self.observer, self.monotonic)
         known = self._known_models
@@ -100,14 +104,18 @@ class Pipeline:
                 raise
             run = await acceptance.open(incoming, view, key, started_at)
         run.rate_headers = rate_headers
+        if resumed is not None:
+            run.previous_response_id, run.is_kept = resumed.previous, resumed.is_kept
         if run.intent.decision.exploration_pico_usd and self.exploration is not None:
             self.exploration.began(run.intent.request_id, run.intent.decision)
         if self.implied is not None:
             self.implied.began(run)
         if key.keeps_bodies and self.bodies is not None:
-            caller = self.bodies.listen(caller, request_id=run.intent.request_id, key_id=key.id, body=incoming.body)
+            caller = self.bodies.listen(caller, request_id=run.intent.request_id, key_id=key.id, body=asked.body)
         if self.shadows is not None:
             caller = self.shadows.listen(caller, run)
+        if self.conversations is not None:
+            caller = self.conversations.listen(caller, resumed, run.intent.request_id)
         await self._booked(run, books, self._serve_cached(run, incoming.cache_seconds, books, caller))
 
     async def serve_apart(self, run: Run, caller: Caller) -> None:
@@ -130,9 +138,18 @@ class Pipeline:
 
     def identify(self, incoming: Incoming) -> tuple[KeyRecord, RequestView]:
         """Who asks, and what for."""
+        return self._authenticate(incoming), parse_request(incoming.operation, incoming.body)
+
+    def _authenticate(self, incoming: Incoming) -> KeyRecord:
         key = self.keys.authenticate(incoming.credential, self.now_us())
         require_model_access(key)
-        return key, parse_request(incoming.operation, incoming.body)
+        return key
+
+    async def _resumed(self, incoming: Incoming, key: KeyRecord) -> tuple[Incoming, Resumed | None]:
+        """With what it refers to of responses that are kept here."""
+        if self.conversations is None or incoming.operation != "responses":
+            return incoming, None
+        return await self.conversations.resume(incoming, tenant_of(key.team, key.id))
 
     def decide(self, view: RequestView, key: KeyRecord, tags: tuple[str, ...], at_us: int | None = None) -> Choice:
         """Classify and decide; also what `/v1/route` shows, so that it can never differ from the data path.

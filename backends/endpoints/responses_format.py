@@ -29,8 +29,15 @@ SAME: Final = (
 """Fields that are called the same in both."""
 LOGPROBS: Final = "message.output_text.logprobs"
 """How `include` asks for them."""
-KEPT_ELSEWHERE: Final = ("previous_response_id", "conversation", "prompt")
-"""Fields that lean on what one provider keeps."""
+NOT_KEPT: Final = (
+    "is not kept here (kept_answers.response_hours in breakeven.yaml says for how long any is); have your client send "
+    "it whole (store: false), or ask a model whose provider offers the Responses API"
+)
+KEPT_ELSEWHERE: Final = {
+    "previous_response_id": f"the response {NOT_KEPT}",
+    **dict.fromkeys(("conversation", "prompt"), "only a model whose provider offers the Responses API has any"),
+}
+"""Fields that lean on what one provider keeps, and what to do about each."""
 CALLS: Final = ("function_call", "custom_tool_call")
 OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
 
@@ -44,12 +51,8 @@ def chat_body_from_responses(body: bytes, *, thoughts: tuple[str, ...] = (), tak
         raise invalid("body", "must be a JSON object")
     if fields.get("background"):
         raise in_background()
-    for name in KEPT_ELSEWHERE:
+    for name, why in KEPT_ELSEWHERE.items():
         if fields.get(name):
-            why = (
-                "nothing is kept for this model; have your client send it whole (store: false), or ask a model whose "
-                "provider offers the Responses API"
-            )
             raise untranslatable(name, why)
     if fields.get("moderation"):
         raise untranslatable("moderation", "only OpenAI moderates an answer on the way; ask one of its models")
@@ -162,9 +165,7 @@ def _message(fields: Fields, kind: str, where: str) -> Fields:
         content = output if isinstance(output, str) else parts
         return {"role": "tool", "tool_call_id": fields.get("call_id"), "content": content}
     if kind == "item_reference":
-        raise untranslatable(
-            f"{where}.type", "no item is kept for this model; have your client send it whole (store: false)"
-        )
+        raise untranslatable(f"{where}.type", f"the item {NOT_KEPT}")
     if kind != "message":
         raise untranslatable(f"{where}.type", f"an item of type {kind!r} cannot be sent to this model")
     role, content = fields.get("role"), fields.get("content")

@@ -46,11 +46,14 @@ CALL_TYPES: Final[Mapping[ToolKind, str]] = {"function": "function_call", "custo
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """What every response of one request repeats. `created_at` is Unix seconds; `asked` the caller's own fields."""
+    """What every response of one request repeats. `created_at` is Unix seconds; `asked` the caller's own fields;
+    `is_kept`: what comes next may refer to it, as it did to the response `previous_response_id`."""
 
     response_id: str
     created_at: int
     asked: Fields
+    previous_response_id: str | None = None
+    is_kept: bool = False
 
     @property
     def seals_thoughts(self) -> bool:
@@ -78,8 +81,8 @@ class ResponseHead:
             "incomplete_details": {"reason": reason} if reason else None,
             "model": model,
             "output": output,
-            "previous_response_id": None,
-            "store": False,
+            "previous_response_id": self.previous_response_id,
+            "store": self.is_kept,
             **{name: absent if (said := self.asked.get(name)) is None else said for name, absent in ECHOED.items()},
             **({"user": user} if (user := self.asked.get("user")) is not None else {}),
             "tools": [echo(tool) for tool in cast(list[object], tools)] if isinstance(tools, list) else [],

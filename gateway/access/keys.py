@@ -74,6 +74,10 @@ class KeyRing:
         """64 bytes under which a team's names of kept responses are made: nobody else's name means anything to it."""
         return hmac.digest(self._pepper, b"response names\0" + team.encode(), hashlib.sha512)
 
+    def conversation_secret(self, tenant: str) -> bytes:
+        """32 bytes under which a tenant's kept responses are sealed."""
+        return hmac.digest(self._pepper, b"kept responses\0" + tenant.encode(), hashlib.sha256)
+
     def replace(
         self, records: Mapping[bytes, KeyRecord], replaced: Mapping[bytes, ReplacedSecret] = NONE_REPLACED
     ) -> None:

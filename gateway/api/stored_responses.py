@@ -1,4 +1,4 @@
-"""Responses that a provider keeps: asked for, listed, cancelled and deleted there. Nothing is kept or booked here."""
+"""Responses that the gateway or a provider keeps: asked for, listed, cancelled and deleted there. Nothing is booked."""
 
 from typing import Annotated
 from urllib.parse import parse_qsl, urlencode
@@ -11,8 +11,10 @@ from backends.formats.responses import as_shown
 from backends.response_names import ResponseNames
 from backends.stored_responses import KeepsResponses
 from gateway.access.keys import require_model_access
+from gateway.api.kept_responses import ask_kept_response
 from gateway.api.token_path import credential_of
 from gateway.errors import InvalidRequest, NotFound, UpstreamFailed
+from gateway.ledger.entry import tenant_of
 from gateway.pipeline import Pipeline
 from gateway.request.answer_parts import rejection
 
@@ -27,12 +29,12 @@ def build_stored_responses_router(pipeline: Pipeline) -> APIRouter:
 
     @router.get("/v1/responses/{response_id}")
     async def retrieve(response_id: ResponseId, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
-        """A response that its provider keeps. Those of models asked in another format are kept by nobody."""
+        """A response that its provider keeps, or, of a model asked in another format, the gateway."""
         return await _ask(pipeline, request, response_id)
 
     @router.delete("/v1/responses/{response_id}")
     async def delete(response_id: ResponseId, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
-        """Let its provider forget a response."""
+        """Have whoever keeps a response forget it."""
         return await _ask(pipeline, request, response_id)
 
     @router.post("/v1/responses/{response_id}/cancel")
@@ -55,6 +57,11 @@ async def _ask(pipeline: Pipeline, request: Request, name: str, what: str = "") 
     asked = parse_qsl(request.url.query, keep_blank_values=True)
     if ("stream", "true") in asked:
         raise InvalidRequest("stream: a stored response can only be fetched whole.", param="stream")
+    if pipeline.conversations is not None:
+        tenant, what_for = tenant_of(key.team, key.id), f"{request.method} {what}".strip()
+        kept = await ask_kept_response(pipeline.conversations, tenant, name, what_for, dict(asked))
+        if kept is not None:
+            return Response(kept, media_type="application/json")
     names = ResponseNames(pipeline.keys.response_secret(key.team or ""))  # a team's name is never empty
     named = names.inward(name)
     if named is None:
@@ -90,8 +97,8 @@ def _shown(body: bytes, names: ResponseNames, backend: str) -> bytes:
 
 def _not_found() -> NotFound:
     return NotFound(
-        "No provider whose models this key may use holds this response of its team. Only providers with a Responses "
-        "API of their own store responses, and only with store: true.",
+        "No provider whose models this key may use holds this response of its team, nor does this gateway (any more). "
+        "With store: false nobody does.",
         param="response_id",
         code="not_found",
     )

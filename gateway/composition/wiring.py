@@ -19,6 +19,7 @@ from gateway.composition.sharing import Sharing, open_sharing
 from gateway.composition.watching import open_watching
 from gateway.config.settings import LOCAL_BACKEND, ShadowSettings
 from gateway.kept_answers.body_keeper import BodyKeeper
+from gateway.kept_answers.conversations import Conversations
 from gateway.kept_answers.idempotency import Idempotency
 from gateway.kept_answers.response_cache import ResponseCache
 from gateway.learning.classifier_versions import ClassifierVersions
@@ -102,6 +103,12 @@ def _put_together(
         classifier=classifier,
         admission=admission,
         responses=ResponseCache(kept.responses),
+        conversations=Conversations(
+            kept.turns,
+            key_ring.conversation_secret,
+            seconds=kept.turn_seconds,
+            most_bytes=settings.server.max_body_megabytes << 20,
+        ),
         bodies=bodies,
         warm=MemoryWarmPrefixes() if sharing.prefixes is None else SharedWarmPrefixes(sharing.prefixes),
     )
@@ -155,6 +162,7 @@ def _pipeline(
     classifier: Classifier,
     admission: Admission,
     responses: ResponseCache,
+    conversations: Conversations,
     bodies: BodyKeeper,
     warm: WarmPrefixes,
 ) -> Pipeline:
@@ -172,6 +180,7 @@ def _pipeline(
         admission=admission,
         drains=frozenset(table.drains),
         responses=responses,
+        conversations=conversations,
         timeouts=table.timeouts,
         prompt_caches=table.prompt_caches,
         marks_prompts=any(cache.marks == "auto" for cache in table.prompt_caches.values()),

@@ -197,11 +197,13 @@ class RetentionSettings(Strict):
 
 
 class KeptAnswerSettings(Strict):
-    """Answers under idempotency keys and in the response cache. Without Redis each worker keeps its own, each of the
-    two in so much memory."""
+    """Answers under idempotency keys, in the response cache, and of models without a Responses API, for those who go
+    on from them. Without Redis each worker keeps its own, each of the three in so much memory. `response_hours` is
+    unless given a day in memory, and 0 (none) in Redis, which has to be one that may drop them when it is full."""
 
     memory_megabytes: int = Field(default=64, ge=1)
     idempotency_hours: float = Field(default=24, gt=0, le=24 * 30)
+    response_hours: float | None = Field(default=None, ge=0, le=24 * 30)
 
 
 class TelemetrySettings(Strict):

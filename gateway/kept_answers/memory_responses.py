@@ -1,9 +1,9 @@
-"""Cached answers of one process, in memory: the least recently used go when they grow too large."""
+"""Cached answers of one process, in memory."""
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 
+from gateway.kept_answers.expiring import Expiring
 from gateway.kept_answers.response_cache import CachedAnswer
 
 OVERHEAD_BYTES = 256
@@ -14,33 +14,13 @@ class MemoryResponses:
     """See ResponseStore."""
 
     def __init__(self, *, max_bytes: int = 64 << 20, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._max_bytes = max_bytes
-        self._monotonic = monotonic
-        self._answers: OrderedDict[str, tuple[CachedAnswer, float]] = OrderedDict()
-        self._bytes = 0
+        self._answers: Expiring[CachedAnswer] = Expiring(_size, max_bytes=max_bytes, monotonic=monotonic)
 
     async def get(self, name: str) -> CachedAnswer | None:
-        found = self._answers.get(name)
-        if found is None:
-            return None
-        answer, until = found
-        if until <= self._monotonic():
-            self._drop(name)
-            return None
-        self._answers.move_to_end(name)
-        return answer
+        return self._answers.get(name)
 
     async def put(self, name: str, answer: CachedAnswer, seconds: int) -> None:
-        if name in self._answers:
-            self._drop(name)
-        self._answers[name] = (answer, self._monotonic() + seconds)
-        self._bytes += _size(answer)
-        while self._bytes > self._max_bytes:
-            self._drop(next(iter(self._answers)))
-
-    def _drop(self, name: str) -> None:
-        answer, _ = self._answers.pop(name)
-        self._bytes -= _size(answer)
+        self._answers.put(name, answer, seconds)
 
 
 def _size(answer: CachedAnswer) -> int:

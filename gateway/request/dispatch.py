@@ -221,6 +221,8 @@ class Dispatcher(msgspec.Struct):
                 response_names=self.names(run) if view.operation == "responses" else None,
                 cache_marks=marks_for(run.intent.decision.facts, candidate.cache_writes),
                 reasons="reasoning" in candidate.supports,
+                previous_response_id=run.previous_response_id,
+                is_kept=run.is_kept,
             )
         )
         first: list[Chunk] = []

@@ -66,7 +66,8 @@ class Answer(msgspec.Struct, frozen=True):
 class Run(msgspec.Struct):
     """What is known of a request; `candidate` and `key` are tried or answer, `entry` is its settlement, once.
 
-    `extra` is what attempts that did not answer may have cost nevertheless.
+    `extra` is what attempts that did not answer may have cost nevertheless. Of a response `previous_response_id` is
+    what it goes on from, and `is_kept` whether something may go on from it, both here and not at its provider.
     """
 
     view: RequestView
@@ -81,3 +82,5 @@ class Run(msgspec.Struct):
     entry: Entry | None = None
     headers: Mapping[str, str] = {}
     rate_headers: Mapping[str, str] | None = None
+    previous_response_id: str | None = None
+    is_kept: bool = False

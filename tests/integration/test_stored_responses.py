@@ -1,4 +1,4 @@
-"""Responses that a provider keeps, through the official client: retrieved, listed, cancelled and forgotten there."""
+"""Responses that a provider or the gateway keeps, through the official client: retrieved, listed, forgotten."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from openai.types.responses import Response
 
 from backends.key_pool import KeyPool, PooledKey
 from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
@@ -16,6 +17,8 @@ from backends.translating import TranslatingBackend
 from gateway.access.keys import KeyRecord
 from gateway.api.app import build_fastapi
 from gateway.api.stored_responses import build_stored_responses_router
+from gateway.kept_answers.conversations import Conversations
+from gateway.kept_answers.memory_turns import MemoryTurns
 from tests.integration.test_http import Service
 from tests.live_server import serving
 from tests.rig import KEY, Rig
@@ -137,3 +140,47 @@ async def test_another_teams_response_is_not_there() -> None:
             assert caught.value.code == "previous_response_not_found"
             assert len(provider.received) == asked, "nothing of it reached the provider"
         await backend.aclose()
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_what_a_model_without_a_responses_api_answered_is_kept_here(is_stream: bool) -> None:
+    """Gone on from, retrieved, listed and deleted, as if a provider kept it; by its team alone."""
+    rig = Rig()
+    rig.add_key("bk-other", KeyRecord("key-4", "other", "app", team="blue"))
+    rig.pipeline.backends = {"one": TranslatingBackend(rig.one), "two": TranslatingBackend(rig.two)}
+    rig.pipeline.conversations = Conversations(MemoryTurns(), rig.pipeline.keys.conversation_secret)
+    service = Service(rig)
+    service.rest.include_router(build_stored_responses_router(rig.pipeline))
+    async with serving(service.app) as url, client_of(url) as own, client_of(url, "bk-other") as other:
+        first = await responded(own, is_stream=is_stream, input="hello")
+        second = await responded(own, is_stream=is_stream, input="more", previous_response_id=first.id)
+        assert (second.previous_response_id, second.to_dict()["store"]) == (first.id, True)
+        asked = json.loads(rig.one.calls[-1].body)["messages"]
+        assert [one["role"] for one in asked] == ["user", "assistant", "user"]
+
+        assert (await own.responses.retrieve(second.id)).output_text == second.output_text == "Hello, world."
+        items = [one async for one in own.responses.input_items.list(second.id, order="asc", limit=2)]
+        assert [one.role for one in items if one.type == "message"] == ["user", "assistant", "user"]
+        newest = await own.responses.input_items.list(second.id, limit=1)
+        assert (newest.data[0].id, newest.has_more) == (items[-1].id, True)
+        for wrong in ({"limit": 0}, {"limit": 101}, {"after": "item_9"}):
+            with pytest.raises(openai.BadRequestError):
+                await own.responses.input_items.list(second.id, extra_query=wrong)
+
+        for refused in (other.responses.retrieve, other.responses.delete, other.responses.cancel):
+            with pytest.raises(openai.NotFoundError, match="holds this response of its team"):
+                await refused(second.id)
+        with pytest.raises(openai.BadRequestError, match="background"):
+            await own.responses.cancel(second.id)
+        await own.responses.delete(second.id)
+        with pytest.raises(openai.NotFoundError):
+            await own.responses.retrieve(second.id)
+        with pytest.raises(openai.BadRequestError, match="is not kept here"):
+            await responded(own, is_stream=is_stream, input="more", previous_response_id=second.id)
+
+
+async def responded(client: openai.AsyncOpenAI, *, is_stream: bool, **asked: Any) -> Response:
+    if not is_stream:
+        return await client.responses.create(model="a", **asked)
+    async with client.responses.stream(model="a", **asked) as stream:
+        return await stream.get_final_response()

@@ -43,6 +43,13 @@ for (const [name, model] of Object.entries(models)) {
     assert.match(text, /The tool said: .*sunny in Paris/);
   });
 
+  test(`${name}: a second turn`, async () => {
+    const asked = { role: "user", content: prompt };
+    const first = await generateText({ model, messages: [asked] });
+    const messages = [asked, ...first.response.messages, { role: "user", content: "Are you sure?" }];
+    assert.equal((await generateText({ model, messages })).text, TEXT);
+  });
+
   test(`${name}: structured output`, async () => {
     const { output } = await generateText({ model, prompt, output: Output.object({ schema: City }) });
     assert.deepEqual(output, { name: "Paris", population: 7 });

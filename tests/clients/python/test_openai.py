@@ -121,6 +121,16 @@ def test_responses_with_tools_and_their_results(client: openai.OpenAI, gateway: 
     assert second.output_text == "The tool said: sunny"
 
 
+def test_a_response_goes_on_from_the_one_before(client: openai.OpenAI, gateway: Gateway) -> None:
+    tool: Any = {"type": "function", "name": "weather", "strict": True, **WEATHER["function"]}
+    first = client.responses.create(model=gateway.model, input="Weather?", tools=[tool])
+    call = next(item for item in first.output if item.type == "function_call")
+    result: Any = [{"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}]
+    second = client.responses.create(model=gateway.model, input=result, tools=[tool], previous_response_id=first.id)
+    assert second.output_text == "The tool said: sunny"
+    assert client.responses.retrieve(second.id).output_text == second.output_text
+
+
 def test_responses_structured_output(client: openai.OpenAI, gateway: Gateway) -> None:
     answer = client.responses.parse(model=gateway.model, input="A city.", text_format=City)
     assert answer.output_parsed == City(name="Paris", population=7)

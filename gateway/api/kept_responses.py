@@ -1,0 +1,64 @@
+"""What is asked of a response that the gateway keeps itself, in OpenAI's words. Stored ones are of their providers."""
+
+import logging
+from collections.abc import Mapping
+
+import msgspec
+
+from backends.formats.json_objects import Fields
+from gateway.errors import InvalidRequest, Overloaded, StoreDown
+from gateway.kept_answers.conversations import Conversations, Turn
+
+log = logging.getLogger(__name__)
+USUAL_ITEMS = 20
+MOST_ITEMS = 100
+
+
+async def ask_kept_response(
+    conversations: Conversations, tenant: str, response_id: str, request: str, asked: Mapping[str, str]
+) -> bytes | None:
+    """The answer to `request` (a method, and what follows the id in the path); None where that response is not kept
+    here. Raises InvalidRequest, and Overloaded while the store cannot be asked."""
+    try:
+        turn = await conversations.find(tenant, response_id)
+        if turn is None:
+            return None
+        match request:
+            case "GET":
+                return turn.response
+            case "GET /input_items":
+                return await _input_items(conversations, tenant, turn, asked)
+            case "DELETE":
+                await conversations.forget(tenant, response_id)
+                return msgspec.json.encode({"id": response_id, "object": "response", "deleted": True})
+            case _:
+                raise InvalidRequest("Only a response that is made in the background can be cancelled.")
+    except StoreDown as error:
+        log.warning("kept responses cannot be read: %s", error)
+        raise Overloaded("The response cannot be read right now; try again.", retry_after_seconds=1.0) from error
+
+
+async def _input_items(conversations: Conversations, tenant: str, turn: Turn, asked: Mapping[str, str]) -> bytes:
+    """One page, the newest first unless `order` is `asc`."""
+    given = asked.get("limit", str(USUAL_ITEMS))
+    limit = int(given) if given.isascii() and given.isdigit() else 0
+    if not 1 <= limit <= MOST_ITEMS:
+        raise InvalidRequest(f"limit: must be 1 to {MOST_ITEMS}.", param="limit")
+    items = await conversations.input_items(tenant, turn)
+    if asked.get("order", "desc") != "asc":
+        items.reverse()
+    places = {str(item["id"]): place + 1 for place, item in enumerate(items)}
+    first = 0
+    if (after := asked.get("after")) is not None:
+        if after not in places:
+            raise InvalidRequest("after: no item of this response has that id.", param="after")
+        first = places[after]
+    page = items[first : first + limit]
+    listed: Fields = {
+        "object": "list",
+        "data": page,
+        "first_id": page[0]["id"] if page else None,
+        "last_id": page[-1]["id"] if page else None,
+        "has_more": first + limit < len(items),
+    }
+    return msgspec.json.encode(listed)

@@ -1,0 +1,327 @@
+"""Responses that the gateway keeps itself, since the model that answered has no Responses API: what comes next may
+refer to them (`previous_response_id`, `item_reference`) and gets what they stand for in its place.
+
+Each is one turn that names the turn before it. It is sealed under its tenant's secret, so that a store that others can
+read tells nothing, and is forgotten some time after it was last referred to. Knows no store and no HTTP.
+"""
+
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, cast
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from backends.formats.json_objects import Fields, decode_object, objects_of
+from backends.formats.json_splice import NotAnObject, splice
+from backends.protocol import Chunk
+from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown
+from gateway.request.run import Caller, Incoming
+
+log = logging.getLogger(__name__)
+DAY_SECONDS: Final = 86_400.0
+LARGEST_TURN_BYTES: Final = 8 << 20
+"""Of a turn's input and of its response together; a larger one is not kept."""
+REST_SECONDS: Final = 5.0
+"""How long nothing is kept after the store was down: no answer waits for it again and again."""
+NONCE_BYTES: Final = 12
+_PREVIOUS: Final = "previous_response_id"
+_REFERENCE: Final = "item_reference"
+_NO_ITEMS: Final = b"[]"
+_ENDS: Final = (b"event: response.completed\ndata: ", b"event: response.incomplete\ndata: ")
+_RAW_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class TurnStore(Protocol):
+    """Bytes by name, for a time. May raise StoreDown, and soon."""
+
+    async def get(self, name: str, seconds: float) -> bytes | None:
+        """What is kept under that name, for so many seconds more; None where nothing is, or its time is over."""
+        ...
+
+    async def put(self, name: str, value: bytes, seconds: float) -> None: ...
+
+    async def delete(self, name: str) -> bool:
+        """Whether there was anything."""
+        ...
+
+
+class Turn(msgspec.Struct, frozen=True, array_like=True):
+    """A response as its caller got it, the items that it was asked with, and the response that it went on from."""
+
+    response: bytes
+    items: bytes
+    previous: str | None
+
+    def output(self) -> bytes:
+        """The items that the model gave, as a JSON array."""
+        return bytes(_OUTPUT.decode(self.response).output)
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """What a request to the Responses API is to be kept as. `is_kept`: its caller did not ask otherwise."""
+
+    tenant: str
+    items: bytes
+    previous: str | None
+    is_kept: bool
+
+
+class _Asked(msgspec.Struct):
+    input: msgspec.Raw = msgspec.Raw(_NO_ITEMS)
+    store: object = None
+    previous_response_id: object = None
+
+
+class _WithOutput(msgspec.Struct):
+    output: msgspec.Raw
+
+
+class _Ended(msgspec.Struct):
+    response: msgspec.Raw
+
+
+_ASKED: Final = msgspec.json.Decoder(_Asked)
+_OUTPUT: Final = msgspec.json.Decoder(_WithOutput)
+_ENDED: Final = msgspec.json.Decoder(_Ended)
+
+
+class Conversations:
+    """Of one worker process, over a store that may be shared. `secret` tells a tenant's 32 bytes; `most_bytes` is what
+    a request may be, with all that it refers to; with no `seconds` nothing is kept."""
+
+    def __init__(
+        self,
+        store: TurnStore,
+        secret: Callable[[str], bytes],
+        *,
+        seconds: float = DAY_SECONDS,
+        most_bytes: int = 32 << 20,
+        largest_turn_bytes: int = LARGEST_TURN_BYTES,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._secret = secret
+        self._seconds = seconds
+        self._most_bytes = most_bytes
+        self._largest_turn_bytes = largest_turn_bytes
+        self._monotonic = monotonic
+        self._resting_until = 0.0
+
+    async def resume(self, incoming: Incoming, tenant: str) -> tuple[Incoming, Resumed | None]:
+        """The request with what it refers to in place of the references; what is not kept here stays as it is.
+
+        Raises InvalidRequest where the beginning of its conversation is gone, BodyTooLarge, and Overloaded while the
+        store cannot be asked.
+        """
+        try:
+            asked = _ASKED.decode(incoming.body)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return incoming, None  # whoever reads it next says what is wrong with it
+        if not self._seconds:
+            return incoming, None
+        items = _items_of(bytes(asked.input))
+        if items is None:
+            return incoming, None
+        try:
+            turns = await self._turns(tenant, asked.previous_response_id)
+            referred = await self._with_references(tenant, items) if _REFERENCE.encode() in items else items
+        except StoreDown as error:
+            log.warning("kept responses cannot be read: %s", error)
+            raise Overloaded(
+                "The response that this request goes on from cannot be read right now; try again.",
+                retry_after_seconds=1.0,
+            ) from error
+        previous = cast(str, asked.previous_response_id) if turns else None
+        is_kept = asked.store is not False and len(referred) <= self._largest_turn_bytes
+        resumed = Resumed(tenant, referred, previous, is_kept)
+        if referred is items and not turns:
+            return incoming, resumed
+        whole = _joined([part for turn in turns for part in (turn.items, turn.output())] + [referred])
+        return msgspec.structs.replace(
+            incoming, body=self._replaced(incoming.body, whole, is_resumed=bool(turns))
+        ), resumed
+
+    def listen(self, caller: Caller, resumed: Resumed | None, request_id: str) -> Caller:
+        """The same caller, whose answer is kept before its last byte leaves: what refers to it may come at once."""
+        if resumed is None or not resumed.is_kept:
+            return caller
+        return _Keeping(caller, self, resumed, f"resp_{request_id}")
+
+    async def keep(self, resumed: Resumed, response_id: str, response: bytes) -> None:
+        """One response; without it the conversation goes on only where its caller sends it whole."""
+        if len(response) + len(resumed.items) > self._largest_turn_bytes or self._monotonic() < self._resting_until:
+            return
+        turn = Turn(response, resumed.items, resumed.previous)
+        name = _name(resumed.tenant, response_id)
+        try:
+            await self._store.put(name, self._sealed(resumed.tenant, name, turn), self._seconds)
+        except StoreDown as error:
+            self._resting_until = self._monotonic() + REST_SECONDS
+            log.warning("responses are not kept: %s", error)
+
+    async def find(self, tenant: str, response_id: str) -> Turn | None:
+        """A response of this tenant's that is kept here. Raises StoreDown."""
+        name = _name(tenant, response_id)
+        sealed = await self._store.get(name, self._seconds) if self._seconds else None
+        return None if sealed is None else self._opened(tenant, name, sealed)
+
+    async def input_items(self, tenant: str, turn: Turn) -> list[Fields]:
+        """All that a response was made from, the turns before it included, each with an id. Raises as `resume`."""
+        turns = await self._turns(tenant, turn.previous)
+        whole = _joined([part for one in turns for part in (one.items, one.output())] + [turn.items])
+        items = objects_of(msgspec.json.decode(whole))
+        return [{"type": "message", "id": f"item_{place}", **item} for place, item in enumerate(items)]
+
+    async def forget(self, tenant: str, response_id: str) -> bool:
+        """Whether there was anything to forget. Raises StoreDown."""
+        return await self._store.delete(_name(tenant, response_id))
+
+    async def _turns(self, tenant: str, response_id: object) -> Sequence[Turn]:
+        """From the first to the one of that id; none where that one is not kept here."""
+        found: list[Turn] = []
+        size = 0
+        while isinstance(response_id, str):
+            turn = await self.find(tenant, response_id)
+            if turn is None:
+                if found:
+                    raise _beginning_is_gone()
+                return ()
+            found.append(turn)
+            size += len(turn.items) + len(turn.response)
+            if size > self._most_bytes:
+                raise _too_long(self._most_bytes)
+            response_id = turn.previous
+        return found[::-1]
+
+    async def _with_references(self, tenant: str, items: bytes) -> bytes:
+        """Those items of kept responses that are referred to, in place of the references."""
+        found: list[msgspec.Raw] = []
+        outputs: dict[str, dict[object, msgspec.Raw]] = {}
+        for item in _RAW_ITEMS.decode(items):
+            fields = decode_object(bytes(item)) or {}
+            named = fields.get("id") if fields.get("type") == _REFERENCE else None
+            response_id = _response_of(named) if isinstance(named, str) else None
+            if response_id is None:
+                found.append(item)
+                continue
+            if response_id not in outputs:
+                outputs[response_id] = await self._output_of(tenant, response_id)
+            found.append(outputs[response_id].get(named, item))
+        return msgspec.json.encode(found)
+
+    async def _output_of(self, tenant: str, response_id: str) -> dict[object, msgspec.Raw]:
+        turn = await self.find(tenant, response_id)
+        given = _RAW_ITEMS.decode(turn.output()) if turn is not None else []
+        return {(decode_object(bytes(item)) or {}).get("id"): item for item in given}
+
+    def _replaced(self, body: bytes, items: bytes, *, is_resumed: bool) -> bytes:
+        if len(body) + len(items) > self._most_bytes:
+            raise _too_long(self._most_bytes)
+        edits: Mapping[str, bytes | None] = {"input": items, **({_PREVIOUS: None} if is_resumed else {})}
+        try:
+            return splice(body, edits)
+        except NotAnObject as error:
+            raise InvalidRequest(f"The body is not valid: {error}.", code="invalid_json") from error
+
+    def _sealed(self, tenant: str, name: str, turn: Turn) -> bytes:
+        nonce = os.urandom(NONCE_BYTES)
+        cipher = AESGCM(self._secret(tenant))
+        return nonce + cipher.encrypt(nonce, msgspec.msgpack.encode(turn), name.encode())
+
+    def _opened(self, tenant: str, name: str, sealed: bytes) -> Turn | None:
+        """None where it was sealed with another pepper, or altered."""
+        cipher = AESGCM(self._secret(tenant))
+        try:
+            plain = cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], name.encode())
+        except (InvalidTag, ValueError):
+            log.warning("a kept response does not open: it was kept under another pepper, or altered")
+            return None
+        return msgspec.msgpack.decode(plain, type=Turn)
+
+
+@dataclass(slots=True)
+class _Keeping:
+    """A Caller that keeps the response that passes, if it is one of ours and whole."""
+
+    caller: Caller
+    conversations: Conversations
+    resumed: Resumed
+    response_id: str
+    content_type: str = ""
+    ending: bytes = field(default=b"")
+
+    @property
+    def is_gone(self) -> bool:
+        return self.caller.is_gone
+
+    def outlive(self, seconds: float | None = None) -> None:
+        self.caller.outlive(seconds)
+
+    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
+        self.content_type = content_type
+        await self.caller.start(status=status, content_type=content_type, headers=headers)
+
+    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
+        if chunk is not None:
+            response = self._response(payload, is_last=is_last)
+            if response is not None and (decode_object(response) or {}).get("id") == self.response_id:
+                await self.conversations.keep(self.resumed, self.response_id, response)
+        await self.caller.send(payload, chunk=chunk, is_last=is_last)
+
+    def _response(self, payload: bytes, *, is_last: bool) -> bytes | None:
+        """The whole response, where this is its end."""
+        if self.content_type == "application/json":
+            return payload if is_last else None
+        for mark in _ENDS:
+            _, found, event = payload.rpartition(mark)
+            if found:
+                return bytes(_ENDED.decode(event.partition(b"\n")[0]).response)
+        return None
+
+
+def _items_of(given: bytes) -> bytes | None:
+    """A request's `input` as a JSON array; None where it is neither a text nor a list."""
+    if given.startswith(b'"'):
+        return b'[{"type":"message","role":"user","content":' + given + b"}]"
+    return given if given.startswith(b"[") else None
+
+
+def _joined(lists: Sequence[bytes]) -> bytes:
+    """One JSON array of several."""
+    inner = [one[1:-1].strip() for one in lists]
+    return b"[" + b",".join(one for one in inner if one) + b"]"
+
+
+def _response_of(item_id: str) -> str | None:
+    """Whose output an item of ours is (`ResponseHead` and `Item` name them); None of any other's."""
+    _, _, behind = item_id.partition("_")
+    response_id, _, place = behind.rpartition("_")
+    return response_id if response_id.startswith("resp_") and place.isdigit() else None
+
+
+def _name(tenant: str, response_id: str) -> str:
+    """Nothing of one tenant can have the name of another's."""
+    return hashlib.sha256(f"{tenant}\0{response_id}".encode()).hexdigest()
+
+
+def _beginning_is_gone() -> InvalidRequest:
+    return InvalidRequest(
+        "The beginning of the conversation that this request goes on from is no longer kept: send the conversation "
+        "whole, in `input`.",
+        param=_PREVIOUS,
+        code="previous_response_not_found",
+    )
+
+
+def _too_long(most_bytes: int) -> BodyTooLarge:
+    return BodyTooLarge(
+        f"With the turns before it this request is larger than {most_bytes:,} bytes: begin a new conversation, or "
+        "raise server.max_body_megabytes in breakeven.yaml.",
+        code="body_too_large",
+    )
