@@ -196,13 +196,15 @@ AdjustmentKind = Literal["reprice", "refund", "reconciliation"]
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """One correction of one request. `reference` is the prices version or invoice: the same one books once."""
+    """One correction of one request. `reference` is the prices version or invoice: the same one books once. `after` is
+    how many price corrections of the request it takes into account: it books only while there are so many."""
 
     request_id: str
     kind: AdjustmentKind
     reference: str
     amount_pico_usd: int
     reason: str
+    after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ NOTHING_BOOKED = Booked()
 
 @dataclass(frozen=True, slots=True)
 class Repriced:
-    """One request whose price is another now. `reference` differs between states of the books, not between runs."""
+    """One request whose price is another now. `reference` differs between states of the books, not between runs;
+    `after` is the number of corrections that this one takes into account."""
 
     request_id: str
     provider: str
@@ -34,6 +35,7 @@ class Repriced:
     was_pico_usd: int
     now_pico_usd: int
     reference: str
+    after: int
 
     @property
     def difference_pico_usd(self) -> int:
@@ -63,6 +65,7 @@ def reprice(entry: Entry, book: PriceBook, booked: Booked = NOTHING_BOOKED) -> R
         was_pico_usd=was,
         now_pico_usd=now,
         reference=f"{book.version}#{booked.count}",
+        after=booked.count,
     )
 
 

@@ -87,7 +87,8 @@ async def reprice_period(
     """Every request of the period that costs something else by `book`; booked where somebody is its author.
 
     No more of them are held than one transaction books, and that is bounded too, so that a month of them does not keep
-    the shipper waiting. Running twice, or two at once, books each once; one that is cut short is run again.
+    the shipper waiting. Running twice, or two at once, books each once, by other prices too; one that is cut short is
+    run again.
     """
     groups: dict[tuple[str, str, str], RepricedModel] = {}
     waiting: list[Adjustment] = []
@@ -121,4 +122,5 @@ def _adjustment(one: Repriced) -> Adjustment:
         reference=one.reference,
         amount_pico_usd=one.difference_pico_usd,
         reason=REASONS[one.why],
+        after=one.after,
     )

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
-from sqlalchemy import and_, exists, func, select
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.pricing.reprice import Booked
-from gateway.storage.database import RECONCILIATION_LOCK, lock, writing
+from gateway.storage.database import RECONCILIATION_LOCK, REPRICING_LOCK, lock, writing
 from gateway.storage.rows.entry_rows import COST_FIELDS
 from gateway.storage.rows.interned import insert_or_ignore
 from gateway.storage.sql.audit import append_audit
@@ -30,10 +30,13 @@ class SqlAdjustments:
         self._now_us = now_us
 
     async def book(self, batch: Sequence[Adjustment], *, author: str) -> int:
-        """One transaction. Those booked before, or of requests that are not there, change nothing; returns how many."""
+        """One transaction. Those booked before, of requests that are not there, or that take other corrections into
+        account than there are, change nothing; returns how many did."""
         at_us = self._now_us()
         booked = amount = 0
         async with writing(self._engine) as connection:
+            if any(one.after is not None for one in batch):
+                await lock(connection, REPRICING_LOCK)  # two with other prices would both correct what was booked first
             for start in range(0, len(batch), CHUNK):
                 chunk = batch[start : start + CHUNK]
                 places = await _places(connection, {bytes.fromhex(one.request_id) for one in chunk})
@@ -108,30 +111,38 @@ class SqlAdjustments:
 
 
 class _Place(NamedTuple):
-    """Where a request stands in the sums. `is_unpriced`: it has no price yet, by a correction either."""
+    """Where a request stands in the sums, and how often its price was corrected. `is_unpriced`: it has none yet, by a
+    correction either."""
 
     hour: int
     dimension_id: int
+    corrections: int
     is_unpriced: bool
 
 
 async def _places(connection: AsyncConnection, numbers: Set[bytes]) -> dict[bytes, _Place]:
     """Of each request that is there."""
-    is_unpriced = and_(
-        entries.c.list_pico_usd.is_(None),
-        ~exists().where(adjustments.c.request_id == entries.c.request_id, adjustments.c.kind == "reprice"),
+    corrections = (
+        select(func.count())
+        .where(adjustments.c.request_id == entries.c.request_id, adjustments.c.kind == "reprice")
+        .scalar_subquery()
     )
-    columns = (entries.c.request_id, entries.c.accepted_at_us, entries.c.dimension_id, is_unpriced)
+    is_unpriced = entries.c.list_pico_usd.is_(None)
+    columns = (entries.c.request_id, entries.c.accepted_at_us, entries.c.dimension_id, corrections, is_unpriced)
     found = await connection.execute(select(*columns).where(entries.c.request_id.in_(numbers)))
-    return {bytes(row[0]): _Place(row[1] // HOUR_US, row[2], bool(row[3])) for row in found}
+    return {
+        bytes(number): _Place(at_us // HOUR_US, dimension_id, count, bool(unpriced) and not count)
+        for number, at_us, dimension_id, count, unpriced in found
+    }
 
 
 def _rows(batch: Sequence[Adjustment], places: Mapping[bytes, _Place], at_us: int, author: str) -> list[dict[str, Any]]:
-    """Each correction once, of the requests that are there, in the order in which every writer books them."""
+    """Each correction once, of the requests that are there as it knows them, in the order in which every writer books
+    them."""
     rows: dict[tuple[bytes, str, str], dict[str, Any]] = {}
     for one in batch:
         number = bytes.fromhex(one.request_id)
-        if number in places:
+        if number in places and one.after in (None, places[number].corrections):
             row = _row(one, number, places[number], at_us, author)
             rows.setdefault(_identity(row), row)
     return [rows[identity] for identity in sorted(rows)]

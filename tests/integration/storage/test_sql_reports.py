@@ -1,5 +1,6 @@
 """Reports equal sums over the entries themselves, in any grouping, period and time zone, on both databases."""
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -324,6 +325,23 @@ async def test_corrections_of_one_request_in_one_batch_all_count(engine: AsyncEn
     [total] = await SqlReports(engine).sums(SumsQuery(0, 2**62))
     assert (total.adjustment_pico_usd, total.adjusted_requests) == (9 * 975, 27)
     assert total.priced_later_requests == sum(entry.cost is None for entry in stored[:9]) > 0
+
+
+async def test_two_who_correct_by_other_prices_at_once_correct_once(engine: AsyncEngine, stored: list[Entry]) -> None:
+    """Both found the books as they were: what the second was to add to them would count the difference twice."""
+    numbers = [entry.intent.request_id for entry in stored]
+
+    def by(version: str, amount: int, after: int) -> list[Adjustment]:
+        return [Adjustment(one, "reprice", f"{version}#{after}", amount, "known", after=after) for one in numbers]
+
+    async def book(batch: list[Adjustment]) -> int:
+        return await SqlAdjustments(engine).book(batch, author="ada")
+
+    assert sorted(await asyncio.gather(book(by("v1", 5, 0)), book(by("v2", 5, 0)))) == [0, len(numbers)]
+    assert await book(by("v3", 7, 0)) == 0
+    assert await book(by("v3", 2, 1)) == len(numbers), "what is found afterwards is booked"
+    [total] = await SqlReports(engine).sums(SumsQuery(0, 2**62))
+    assert (total.adjustment_pico_usd, total.adjusted_requests) == (7 * len(numbers), 2 * len(numbers))
 
 
 async def test_when_single_requests_are_gone_a_cut_hour_counts_where_it_begins(engine: AsyncEngine) -> None:
