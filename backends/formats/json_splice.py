@@ -10,13 +10,15 @@ _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _KEY: Final = msgspec.json.Decoder(str)
 _SPACE: Final = b" \t\r\n"
 _FIRST_BYTES: Final = 32
+_MOST_MEMBERS: Final = 1000
+"""No API has a tenth of them, and each is looked at while nobody else is served."""
 TWICE: Final = "a key of the JSON object appears twice"
 _MEMBER: Final = re.compile(rb'[ \t\r\n]*[{,][ \t\r\n]*"([^"\\]*(?:\\.[^"\\]*)*)"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 """With what is before it: the object's brace, or a comma."""
 
 
 class NotAnObject(ValueError):
-    """The bytes are not one JSON object with distinct keys; the text says what is wrong."""
+    """The bytes are not one JSON object with distinct keys, or it has too many; the text says what is wrong."""
 
 
 class Member(msgspec.Struct, frozen=True, gc=False):
@@ -37,6 +39,8 @@ def find_members(body: bytes) -> dict[str, Member]:
         values = _OBJECT.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise NotAnObject(f"the body is not a JSON object: {error}") from error
+    if len(values) > _MOST_MEMBERS:
+        raise NotAnObject(f"the JSON object has {len(values):,} members, more than {_MOST_MEMBERS:,}")
     members: dict[str, Member] = {}
     # As libraries write: with a blank after each mark, or none.
     comma, colon = (", ", ": ") if body.find(b'": ', 0, _FIRST_BYTES) > 0 else (",", ":")

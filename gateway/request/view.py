@@ -24,6 +24,7 @@ from gateway.request.bodies import (
 from gateway.request.encodings import unreadable
 from gateway.request.field_checks import checked_choices, checked_limit, invalid_field
 from gateway.request.hosted_tools import NO_TOOLS, HostedTools, hosted_tools
+from gateway.request.many_values import require_bearable
 from gateway.request.texts import (
     IMAGES,
     image_bytes,
@@ -77,6 +78,7 @@ class RequestView(msgspec.Struct, frozen=True):
 
 def parse_request(operation: Operation, body: bytes) -> RequestView:
     """View a JSON body. Raises InvalidRequest naming the field that is wrong."""
+    require_bearable(body)
     try:
         parsed = DECODERS[operation].decode(body)
     except msgspec.ValidationError as error:

@@ -27,6 +27,8 @@ REFUSED: dict[str, bytes] = {
     "too deep in a field we read": b'{"model":"auto","messages":' + DEEP + b"}",
     "too deep in a field we do not read": START + b',"metadata":' + DEEP + b"}",
     "too deep in objects": START + b',"x":' + b'{"a":' * DEPTH + b"1" + b"}" * DEPTH + b"}",
+    "millions of objects": START + b',"x":[' + b"{}," * 3_000_000 + b"0]}",
+    "millions of members": START + b"".join(b',"%d":1' % number for number in range(300_000)) + b"}",
     "a number beyond all bounds": START + b',"max_tokens":1e400}',
     "a whole number beyond 64 bits": START + b',"max_tokens":9223372036854775808}',
     "NaN": START + b',"max_tokens":NaN}',

@@ -128,3 +128,10 @@ def test_an_object_is_taken_if_and_only_if_its_names_are_distinct(members: list[
         (name, value) for name, (_, value) in zip(names, members, strict=True)
     ]
     assert [body[at.key_start : at.start].rstrip(": ") for at in found.values()] == [name for name, _ in members]
+
+
+def test_more_members_than_any_api_has_are_refused_before_each_is_looked_at() -> None:
+    few = b"{" + b",".join(b'"%d":1' % number for number in range(1000)) + b"}"
+    assert len(find_members(few)) == 1000
+    with pytest.raises(NotAnObject, match="1,001 members"):
+        find_members(few[:-1] + b',"more":1}')

@@ -1,0 +1,54 @@
+"""A body may be long, but not of millions of values; what stands in strings is none."""
+
+import pytest
+
+from gateway.errors import InvalidRequest
+from gateway.request.many_values import MOST_CONTAINERS, MOST_VALUES, require_bearable
+from gateway.request.view import parse_request
+
+OBJECTS, LISTS = b"{},", b"[],"
+
+
+def list_of(item: bytes, times: int) -> bytes:
+    return b'{"input":[' + item * times + b"0]}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        list_of(OBJECTS, MOST_CONTAINERS - 2),
+        list_of(b"1,", MOST_VALUES - 1),
+        b'{"input":"' + b"{}[],:" * MOST_VALUES + b'"}',
+        b'{"input":"' + b'\\"{\\"' * MOST_CONTAINERS + b'"}',
+        b'{"input":["' + b"\\\\" * 9 + b'","' + b"{[" * MOST_CONTAINERS + b'"]}',
+    ],
+    ids=["empty", "objects", "numbers", "marks in a string", "escaped quotes", "a backslash before a quote that ends"],
+)
+def test_what_is_taken(body: bytes) -> None:
+    require_bearable(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        list_of(OBJECTS, MOST_CONTAINERS),
+        list_of(LISTS, MOST_CONTAINERS),
+        list_of(OBJECTS + LISTS, MOST_CONTAINERS // 2),
+        list_of(b"1,", 2 * MOST_VALUES),
+        list_of(b'"",', 2 * MOST_VALUES),
+        b'{"a":"\\\\","input":[' + OBJECTS * MOST_CONTAINERS + b'0],"b":"\\""}',
+        b'{"a":"\\"","input":[' + OBJECTS * MOST_CONTAINERS + b"0]}",
+    ],
+    ids=["objects", "lists", "both", "numbers", "strings", "between strings", "behind an escaped quote"],
+)
+def test_what_is_refused(body: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="too many values") as caught:
+        require_bearable(body)
+    assert caught.value.code == "too_many_values"
+
+
+def test_every_body_is_counted_before_it_is_read() -> None:
+    items = b"{}," * MOST_CONTAINERS
+    with pytest.raises(InvalidRequest, match="too many values"):
+        parse_request("responses", b'{"model":"auto","input":[' + items + b"{}]}")
