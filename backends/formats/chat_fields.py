@@ -20,6 +20,7 @@ RANGES: Final[Mapping[str, tuple[float, float]]] = {
     "frequency_penalty": (-2, 2),
 }
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""From the least to the most."""
 TEXTS: Final = ("user", "safety_identifier", "reasoning_effort", "service_tier")
 
 ToolChoice = Literal["auto", "none", "required"] | tuple[Literal["tool"], str]

@@ -1,9 +1,19 @@
 """Which models refuse how tokens are drawn, by the names that providers gave them."""
 
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
 import pytest
 
 from backends.errors import Untranslatable
-from backends.formats.sampling import effort_for_functions, is_older_claude, nearest_effort, thinks
+from backends.formats.sampling import (
+    answers_responses_alone,
+    effort_for_functions,
+    is_older_claude,
+    nearest_effort,
+    thinks,
+)
 
 OLDER = """claude-2.1 claude-v1 claude-instant-1.2 claude-3-opus-20240229 claude-3-5-haiku-latest
 claude-3-7-sonnet-20250219 claude-opus-4-20250514 claude-opus-4-1 claude-opus-4-6-20260205 claude-sonnet-4
@@ -90,3 +100,56 @@ def test_functions_are_called_without_thinking(model: str, asked: str | None, to
 def test_a_model_that_always_thinks_calls_no_functions_in_a_chat(model: str) -> None:
     with pytest.raises(Untranslatable, match="/v1/responses"):
         effort_for_functions(model, None)
+
+
+# OpenAI's, and xAI's, of which litellm 1.106.2's map says `supported_endpoints` without chats.
+RESPONSES_ALONE = """computer-use-preview computer-use-preview-2025-03-11 gpt-5-codex gpt-5-pro gpt-5-pro-2025-10-06
+gpt-5.1-codex gpt-5.1-codex-max gpt-5.1-codex-mini gpt-5.2-codex gpt-5.2-pro gpt-5.2-pro-2025-12-11 gpt-5.3-codex
+gpt-5.4-pro gpt-5.4-pro-2026-03-05 gpt-5.5-pro gpt-5.5-pro-2026-04-23 gpt-daybreak-blue-latest gpt-daybreak-red-latest
+o1-pro o1-pro-2025-03-19 o3-deep-research o3-deep-research-2025-06-26 o3-pro o3-pro-2025-06-10 o4-mini-deep-research
+o4-mini-deep-research-2025-06-26 grok-4.20-multi-agent grok-4.20-multi-agent-0309 grok-4.20-multi-agent-latest"""
+CHATS_TOO = """gpt-4o gpt-4.1-mini gpt-5 gpt-5-chat-latest gpt-5-search-api gpt-5.4-mini gpt-5.5 gpt-5.6-luna
+gpt-6-astra gpt-6-luna gpt-6.1-sol gpt-audio gpt-oss-120b o1 o3 o3-mini o4-mini daybreak-blue-latest chat-latest
+grok-4.7 openai/gpt-5-pro deepseek-v4-pro gemini-3.1-pro-preview codestral-latest my-codex the-model"""
+
+
+@pytest.mark.parametrize("model", RESPONSES_ALONE.split())
+def test_models_that_answer_no_chats(model: str) -> None:
+    assert answers_responses_alone(model)
+    assert thinks(model, None) or not model.startswith(("gpt", "o"))
+
+
+@pytest.mark.parametrize("model", CHATS_TOO.split())
+def test_models_that_answer_chats(model: str) -> None:
+    assert not answers_responses_alone(model)
+
+
+def test_the_installed_map_of_litellm_names_no_other() -> None:
+    package = find_spec("litellm")
+    if package is None or package.origin is None:
+        pytest.skip("litellm is not installed")
+    file = Path(package.origin).parent / "model_prices_and_context_window_backup.json"
+    found = json.loads(file.read_text(encoding="utf-8"))
+    alone = {
+        name.removeprefix("xai/"): "/v1/responses" in endpoints and "/v1/chat/completions" not in endpoints
+        for name, facts in found.items()
+        if facts.get("litellm_provider") in ("openai", "xai") and (endpoints := facts.get("supported_endpoints"))
+    }
+    assert {name for name, is_alone in alone.items() if answers_responses_alone(name) != is_alone} == set()
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("gpt-5-pro", ("high",) * 6 + (None,)),
+        ("gpt-5.4-pro", ("medium", "medium", "medium", "high", "xhigh", "xhigh", None)),
+        ("o3-pro", ("low", "low", "low", "high", "high", "high", None)),
+        ("gpt-5-codex", ("low", "low", "low", "high", "high", "high", None)),
+        ("gpt-5.1-codex-max", ("low", "low", "low", "high", "xhigh", "xhigh", None)),
+        ("gpt-5.3-codex", ("none", "low", "low", "high", "xhigh", "xhigh", None)),
+        ("gpt-5.4-mini", ("none", "low", "low", "high", "xhigh", "xhigh", None)),
+        ("gpt-6.1-sol", ("low", "low", "low", "high", "xhigh", "max", None)),
+    ],
+)
+def test_the_nearest_effort_where_it_is_asked_over_responses(model: str, told: tuple[str | None, ...]) -> None:
+    assert tuple(nearest_effort(model, effort, in_chat=False) for effort in ASKED) == told
