@@ -183,7 +183,29 @@ _STATUS_BY_TYPE: Final[Mapping[str, int]] = {
     "request_too_large": 413,
     "api_error": 500,
     "server_error": 500,
+    "invalid_prompt": 400,
+    "bio_policy": 400,
+    **dict.fromkeys(
+        (
+            "empty_image_file",
+            "failed_to_download_image",
+            "image_content_policy_violation",
+            "image_file_not_found",
+            "image_file_too_large",
+            "image_parse_error",
+            "image_too_large",
+            "image_too_small",
+            "invalid_base64_image",
+            "invalid_image",
+            "invalid_image_format",
+            "invalid_image_mode",
+            "invalid_image_url",
+            "unsupported_image_media_type",
+        ),
+        400,
+    ),
 }
+"""What follows `server_error` are OpenAI's of a response that failed for what was asked."""
 
 
 def _status_of(error: object) -> int | None:

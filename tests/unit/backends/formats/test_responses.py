@@ -5,7 +5,14 @@ from typing import cast
 
 import pytest
 
-from backends.errors import BackendError, RateLimited, StreamBroken, UnreadableAnswer, UpstreamUnavailable
+from backends.errors import (
+    BackendError,
+    RateLimited,
+    StreamBroken,
+    UnreadableAnswer,
+    UpstreamRejected,
+    UpstreamUnavailable,
+)
 from backends.formats.responses import ResponsesStreamReader, needs_its_provider, read_response
 from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.protocol import Call, Chunk
@@ -101,6 +108,8 @@ BREAKS: list[tuple[list[Json], type[BackendError]]] = [
     ([], UnreadableAnswer),
     ([FAILED], RateLimited),
     ([{"type": "error", "code": "server_error"}], UpstreamUnavailable),
+    ([{"type": "response.failed", "response": {"error": {"code": "invalid_prompt"}}}], UpstreamRejected),
+    ([{"type": "response.failed", "response": {"error": {"code": "image_too_large"}}}], UpstreamRejected),
     ([{"type": "bad\nname"}], UnreadableAnswer),
     ([EVENTS[0]], StreamBroken),
     ([EVENTS[0], FAILED], StreamBroken),
