@@ -22,8 +22,9 @@ from backends.errors import (
     UpstreamUnavailable,
 )
 from backends.formats.chat_fields import invalid, untranslatable
-from backends.formats.json_objects import decode_object
+from backends.formats.json_objects import decode_object, objects_of
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
+from backends.formats.past_thinking import DETAILS, details_of
 from backends.http.errors import error_from_status
 from backends.http.reply import PlainReply
 from backends.protocol import BackendHealth, Call, Chunk, Reply, trace_of
@@ -124,7 +125,7 @@ class LitellmBackend:
             configured = cast(Mapping[str, str], self._settings.get("extra_headers") or {})
             trace["extra_headers"] = {**configured, **found}
         return {
-            **{name: value for name, value in fields.items() if name in CHAT_FIELDS},
+            **{name: _uncarried(value) for name, value in fields.items() if name in CHAT_FIELDS},
             **stream,
             **self._settings,
             **trace,
@@ -184,6 +185,14 @@ class _LitellmReply:
         close = getattr(self._pieces, "aclose", None)
         if close is not None:
             await close()
+
+
+def _uncarried(value: object) -> object:
+    """Messages without reasoning that callers keep for another model; anything else as it is."""
+    messages = objects_of(value)
+    if not any(details_of(message) for message in messages):
+        return value
+    return [{name: said for name, said in message.items() if name != DETAILS} for message in messages]
 
 
 def _json(model: object) -> bytes:

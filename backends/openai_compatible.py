@@ -1,5 +1,6 @@
 """Adapter for everything that speaks OpenAI's wire format: OpenAI, our engine, vLLM, SGLang, Ollama, DeepSeek, ..."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -7,13 +8,15 @@ from typing import Final, Literal
 
 from backends.dialects import PLAIN, Dialect
 from backends.engine_health import parse_engine_health, parse_sglang_metrics, parse_vllm_metrics
-from backends.errors import Untranslatable
+from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.chat_fields import in_background
 from backends.formats.error_bodies import in_openai_shape
-from backends.formats.json_objects import decode_object
+from backends.formats.json_objects import decode_object, part_of, text_of
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
 from backends.formats.openai_request import build_body
 from backends.formats.responses import ResponsesStreamReader, as_asked, read_response
+from backends.formats.responses_chat import ChatOfResponseReader, read_response_as_chat
+from backends.formats.responses_request import build_response_body, is_asked_as_response
 from backends.http.client import HttpClient
 from backends.http.errors import error_from_status, google_status
 from backends.http.reply import MAX_ANSWER_BYTES
@@ -38,7 +41,10 @@ DEFAULT_PATHS: Final[Mapping[Operation, str]] = {
 OPENAI_PATHS: Final[Mapping[Operation, str]] = {**DEFAULT_PATHS, "responses": "responses"}
 """Of the few that offer the Responses API too."""
 _STORED_TIMEOUTS: Final = Timeouts(first_byte_seconds=30.0, idle_seconds=30.0)
-
+_ASK_THERE: Final = re.compile(rb"(?:use|only supported in|try) (?:the )?/?v1/responses\b", re.IGNORECASE)
+"""How OpenAI, and Azure, refuse a chat that can be had over the Responses API."""
+_NO_PAST: Final = re.compile(rb"encrypted[_ ]content|required following item", re.IGNORECASE)
+"""How it refuses what was thought before: by another account's model, or without what it led to."""
 
 _ESCAPE: Final = b"\\u00"
 """May spell any letter of a member's name."""
@@ -49,13 +55,18 @@ def _is_in_background(body: bytes) -> bool:
     return may_be and bool((decode_object(body) or {}).get("background"))
 
 
+def _refused_field(refusal: UpstreamRejected) -> str | None:
+    """As its provider names it. What else it says may be the caller's own words, and nothing is remembered of those."""
+    return text_of(part_of(decode_object(refusal.body) or {}, "error"), "param")
+
+
 class OpenAICompatibleBackend(HttpBackend):
     """One endpoint. `base_url` includes the version, as in `https://api.openai.com/v1`.
 
-    `paths` maps operations to paths under the base URL; an operation without one is refused. `dialect` is how this
-    endpoint's chats differ from OpenAI's. `health_from` says where load is read: `models` only tells whether the
-    endpoint answers; `engine` is our own; `vllm` and `sglang` read their metrics against `max_running`, the number of
-    sequences they were started with.
+    `paths` maps operations to paths under the base URL; an operation without one is refused. Where `responses` has
+    one, a chat that its model answers there alone is asked there. `dialect` is how this endpoint's chats differ from
+    OpenAI's. `health_from` says where load is read: `models` only tells whether the endpoint answers; `engine` is our
+    own; `vllm` and `sglang` read their metrics against `max_running`, the number of sequences they were started with.
     """
 
     def __init__(
@@ -81,8 +92,52 @@ class OpenAICompatibleBackend(HttpBackend):
         self._native = replace(PLAIN, models_think=dialect.models_think)
         self._health_from: HealthSource = health_from
         self._max_running = max_running
+        self._answer_no_chats: set[str] = set()  # models, as they said of themselves
+        self._tell_no_summary: set[str] = set()
 
     async def open(self, call: Call) -> Reply:
+        if call.operation != "chat.completions" or "responses" not in self._urls:
+            return await self._open(call)
+        if call.upstream_model in self._answer_no_chats or is_asked_as_response(
+            call, models_think=self._dialect.models_think
+        ):
+            return await self._open_as_response(call)
+        try:
+            return await self._open(call)
+        except UpstreamRejected as refusal:
+            if not _ASK_THERE.search(refusal.body):
+                raise
+            if _refused_field(refusal) == "model":
+                self._answer_no_chats.add(call.upstream_model)
+            return await self._open_as_response(call)
+
+    async def _open_as_response(self, call: Call, *, keeps_past: bool = True) -> Reply:
+        """A chat, asked over the Responses API. A provider may refuse to sum up what its models think (to
+        organisations that it has not verified), or what another account's model thought: then it is asked without."""
+        tells_summary = call.upstream_model not in self._tell_no_summary
+        thinks = self._dialect.models_think
+        exchange = Exchange(
+            url=self._urls["responses"],
+            headers=self._headers | {"x-request-id": call.request_id},
+            body=build_response_body(
+                call, backend=self.name, models_think=thinks, keeps_past=keeps_past, tells_summary=tells_summary
+            ),
+            read_answer=partial(read_response_as_chat, backend=self.name),
+            stream_reader=partial(ChatOfResponseReader, self.name, wants_usage_chunk=call.wants_usage_chunk),
+            translate_error=in_openai_shape,
+        )
+        try:
+            return await self.exchange(call, exchange)
+        except UpstreamRejected as refusal:
+            if tells_summary and _refused_field(refusal) == "reasoning.summary":
+                self._tell_no_summary.add(call.upstream_model)
+            elif keeps_past and _NO_PAST.search(refusal.body):
+                keeps_past = False
+            else:
+                raise
+        return await self._open_as_response(call, keeps_past=keeps_past)
+
+    async def _open(self, call: Call) -> Reply:
         url = self._urls.get(call.operation)
         if url is None:
             message = f"{self.name} does not offer {call.operation}"

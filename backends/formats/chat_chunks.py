@@ -1,10 +1,12 @@
 """Writes OpenAI's chat answers, chunk by chunk or whole, for adapters whose upstream speaks another format. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from backends.formats.openai import DONE, event_bytes
+from backends.formats.past_thinking import DETAILS
 from backends.protocol import Chunk
 from backends.usage import Usage
 
@@ -18,6 +20,7 @@ class Head:
     answer_id: str
     model: str
     created: int
+    service_tier: str | None = None
 
 
 def usage_wire(usage: Usage) -> dict[str, object]:
@@ -44,8 +47,21 @@ def role_chunk(head: Head) -> Chunk:
     return delta_chunk(head, {"role": "assistant", "content": ""})
 
 
-def text_chunk(head: Head, text: str) -> Chunk:
-    return delta_chunk(head, {"content": text}, len(text))
+def text_chunk(head: Head, text: str, logprobs: Sequence[object] = ()) -> Chunk:
+    """`logprobs` are those of its tokens."""
+    if not logprobs:
+        return delta_chunk(head, {"content": text}, len(text))
+    choice: Delta = {"index": 0, "delta": {"content": text}, "logprobs": _logprobs(logprobs), "finish_reason": None}
+    return Chunk(_event(head, [choice]), has_output=True, output_characters=len(text))
+
+
+def refusal_chunk(head: Head, text: str) -> Chunk:
+    return delta_chunk(head, {"refusal": text}, len(text))
+
+
+def details_chunk(head: Head, detail: Delta) -> Chunk:
+    """What was thought, as its provider encrypted it."""
+    return delta_chunk(head, {DETAILS: [detail]})
 
 
 def reasoning_chunk(head: Head, text: str) -> Chunk:
@@ -62,6 +78,16 @@ def tool_start_chunk(head: Head, index: int, call_id: str, name: str, arguments:
 def tool_arguments_chunk(head: Head, index: int, arguments: str) -> Chunk:
     call: Delta = {"index": index, "function": {"arguments": arguments}}
     return delta_chunk(head, {"tool_calls": [call]}, len(arguments))
+
+
+def custom_start_chunk(head: Head, index: int, call_id: str, name: str) -> Chunk:
+    call: Delta = {"index": index, "id": call_id, "type": "custom", "custom": {"name": name, "input": ""}}
+    return delta_chunk(head, {"tool_calls": [call]}, len(name), has_output=True)
+
+
+def custom_input_chunk(head: Head, index: int, said: str) -> Chunk:
+    call: Delta = {"index": index, "custom": {"input": said}}
+    return delta_chunk(head, {"tool_calls": [call]}, len(said))
 
 
 def finish_chunk(head: Head, reason: str) -> Chunk:
@@ -87,6 +113,9 @@ class Answer:
     text: list[str] = field(default_factory=list[str])
     reasoning: list[str] = field(default_factory=list[str])
     tool_calls: list[Delta] = field(default_factory=list[Delta])
+    refusal: list[str] = field(default_factory=list[str])
+    details: list[Delta] = field(default_factory=list[Delta])
+    logprobs: list[object] = field(default_factory=list[object])
     finish_reason: str = "stop"
     usage: Usage | None = None
     is_usage_malformed: bool = False
@@ -95,27 +124,39 @@ class Answer:
         function = {"name": name, "arguments": arguments}
         self.tool_calls.append({"id": call_id, "type": "function", "function": function})
 
+    def add_custom_call(self, call_id: str, name: str, said: str) -> None:
+        self.tool_calls.append({"id": call_id, "type": "custom", "custom": {"name": name, "input": said}})
+
     def chunk(self) -> Chunk:
         """The one chunk of the plain answer."""
-        text, reasoning = "".join(self.text), "".join(self.reasoning)
+        text, reasoning, refusal = "".join(self.text), "".join(self.reasoning), "".join(self.refusal)
         message: Delta = {
             "role": "assistant",
-            "content": text if text or not self.tool_calls else None,
-            "refusal": None,
+            "content": text if text or not (self.tool_calls or refusal) else None,
+            "refusal": refusal or None,
         }
         if reasoning:
             message["reasoning_content"] = reasoning
+        if self.details:
+            message[DETAILS] = self.details
         if self.tool_calls:
             message["tool_calls"] = self.tool_calls
         document: Delta = _document(self.head, "chat.completion") | {
-            "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": self.finish_reason}]
+            "choices": [
+                {
+                    "index": 0,
+                    "message": message,
+                    "logprobs": _logprobs(self.logprobs) if self.logprobs else None,
+                    "finish_reason": self.finish_reason,
+                }
+            ]
         }
         if self.usage is not None:
             document["usage"] = usage_wire(self.usage)
         return Chunk(
             msgspec.json.encode(document),
-            has_output=bool(text or reasoning or self.tool_calls),
-            output_characters=len(text) + len(reasoning) + _characters(self.tool_calls),
+            has_output=bool(text or reasoning or refusal or self.tool_calls),
+            output_characters=len(text) + len(reasoning) + len(refusal) + _characters(self.tool_calls),
             finish_reason=self.finish_reason,
             usage=self.usage,
             is_done=True,
@@ -124,8 +165,12 @@ class Answer:
 
 
 def _characters(calls: list[Delta]) -> int:
-    functions = [call["function"] for call in calls]
-    return sum(len(str(part)) for function in functions if isinstance(function, dict) for part in function.values())
+    called = [call.get("function") or call.get("custom") for call in calls]
+    return sum(len(str(part)) for one in called if isinstance(one, dict) for part in one.values())
+
+
+def _logprobs(tokens: Sequence[object]) -> Delta:
+    return {"content": tokens, "refusal": None}
 
 
 def _event(head: Head, choices: list[Delta], usage: Usage | None = None) -> bytes:
@@ -136,4 +181,5 @@ def _event(head: Head, choices: list[Delta], usage: Usage | None = None) -> byte
 
 
 def _document(head: Head, kind: str) -> Delta:
-    return {"id": head.answer_id, "object": kind, "created": head.created, "model": head.model}
+    tier: Delta = {} if head.service_tier is None else {"service_tier": head.service_tier}
+    return {"id": head.answer_id, "object": kind, "created": head.created, "model": head.model, **tier}

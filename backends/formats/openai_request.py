@@ -14,7 +14,13 @@ from backends.formats.answer_schema import without_value
 from backends.formats.call_ids import with_call_ids
 from backends.formats.json_splice import Member, NotAnObject, find_members, splice
 from backends.formats.openai import error_body
-from backends.formats.past_thinking import OUR_MARKS, with_every_thought, with_signed_calls, without_our_reasoning
+from backends.formats.past_thinking import (
+    OUR_MARKS,
+    with_every_thought,
+    with_signed_calls,
+    without_carried,
+    without_our_reasoning,
+)
 from backends.formats.sampling import OPENAI_SAMPLING, effort_for_functions, nearest_effort, thinks
 from backends.protocol import Call
 
@@ -65,12 +71,10 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
     A renamed field's value moves unless the caller gave both. A `cache_salt` of the caller's own is removed: sharing
     another tenant's prefix cache is not theirs to choose. Nor is it, at an engine of ours, to go before everybody else:
     a `priority` below 0, the plain one, is removed, and one above it, less important, is kept.
-    Raises UpstreamRejected when the body is not one JSON object with distinct keys, or writes one of _DECIDED_ON in
-    other letters.
+    Raises UpstreamRejected, as `members_of` does.
     """
+    members = members_of(call.body)
     try:
-        members = find_members(call.body)
-        _require_plain_names(members)
         edits: dict[str, bytes | None] = {
             "model": msgspec.json.encode(call.upstream_model),
             "cache_salt": msgspec.json.encode(call.cache_salt) if call.cache_salt is not None else None,
@@ -109,9 +113,30 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
         if dialect.thinkers_lack and call.reasons:
             edits |= dict.fromkeys(dialect.thinkers_lack & members.keys())
         return splice(call.body, edits, members)
+    except NotAnObject as error:  # among the stream's options
+        raise _no_object(error) from error
+
+
+def members_of(body: bytes) -> dict[str, Member]:
+    """The members of a caller's body. Raises UpstreamRejected when it is not one JSON object with distinct keys, or
+    writes one of _DECIDED_ON in other letters."""
+    try:
+        members = find_members(body)
+        _require_plain_names(members)
     except NotAnObject as error:
-        body = error_body(str(error), kind="invalid_request_error", code="invalid_json")
-        raise UpstreamRejected(str(error), status=400, body=body) from error
+        raise _no_object(error) from error
+    return members
+
+
+def is_in_own_words(call: Call, model: object) -> bool:
+    """Whether the caller asks for that very model in the words of its provider: what it says is passed on, and its
+    provider says what it thinks of it."""
+    return model == call.upstream_model and not call.is_translated
+
+
+def _no_object(error: NotAnObject) -> UpstreamRejected:
+    body = error_body(str(error), kind="invalid_request_error", code="invalid_json")
+    return UpstreamRejected(str(error), status=400, body=body)
 
 
 def _require_plain_names(members: Iterable[str]) -> None:
@@ -125,7 +150,7 @@ def _require_plain_names(members: Iterable[str]) -> None:
 
 
 def _as_told(messages: bytes, dialect: Dialect) -> bytes:
-    said = _without(dialect.message_lacks, messages)
+    said = _without(dialect.message_lacks, without_carried(messages))
     said = _without_in("tool_calls", dialect.call_lacks, said)
     if dialect.needs_thoughts:
         said = with_every_thought(said)
@@ -173,7 +198,7 @@ def _while_it_thinks(call: Call, members: Mapping[str, Member]) -> dict[str, byt
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):  # its provider's to refuse
             return None
 
-    if said("model") == call.upstream_model and not call.is_translated:
+    if is_in_own_words(call, said("model")):
         return {}
     if call.operation == "responses":
         reasoning = said("reasoning")

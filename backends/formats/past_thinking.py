@@ -17,10 +17,15 @@ from backends.formats.json_objects import Fields, decode_object, objects_of, tex
 THOUGHT: Final = "reasoning_content"
 """Where a translated assistant's message keeps what was thought before it, until `name_thoughts`."""
 UNSIGNED: Final = "breakeven"
-"""The signature of a thinking block that we wrote. Clients throw blocks away that have none."""
+"""The signature of a thinking block that we wrote, where its model encrypted nothing. Clients throw blocks away that
+have none."""
 SEALED: Final = "breakeven:"
 """How `encrypted_content` begins in a reasoning item that we wrote; base64 follows. Nothing in it is a secret: a client
 that keeps no conversation with us may keep nothing else of such an item."""
+DETAILS: Final = "reasoning_details"
+"""Where a chat's message carries reasoning that its provider encrypted, as OpenRouter has it: a list of objects, each
+of which is an item of the output, at its `index`."""
+ENCRYPTED: Final = "reasoning.encrypted"
 OUR_REASONING: Final = "rs_resp_"
 """How the ids begin of reasoning items that we wrote."""
 UNKNOWN_SIGNATURE: Final = "skip_thought_signature_validator"
@@ -28,7 +33,7 @@ UNKNOWN_SIGNATURE: Final = "skip_thought_signature_validator"
 NOTHING: Final = msgspec.Raw(b'" "')
 """A thought that is not known any more; DeepSeek takes an empty one for none."""
 
-UNSIGNED_MARK: Final = b'"%b"' % UNSIGNED.encode()
+UNSIGNED_MARK: Final = b'"%b' % UNSIGNED.encode()
 OUR_MARKS: Final = (b'"%b' % OUR_REASONING.encode(), b'"%b' % SEALED.encode())
 """Bytes without which a body has no thinking, or no reasoning, of ours: a search is all that it costs most bodies."""
 
@@ -40,6 +45,56 @@ _VALUES: Final = msgspec.json.Decoder(list[msgspec.Raw])
 def seal(thought: str) -> str:
     """An `encrypted_content` that `thought_of` reads."""
     return SEALED + base64.b64encode(thought.encode()).decode()
+
+
+def carry(encrypted: str, backend: str) -> str:
+    """What a caller keeps of reasoning that this backend's provider encrypted, and sends back with the next turn:
+    nobody else can read it."""
+    return f"{SEALED}{backend}:{encrypted}"
+
+
+def carried_for(backend: str, text: object) -> str | None:
+    """What that provider encrypted; None where it was another, or nothing of ours."""
+    mark = carry("", backend)
+    return text.removeprefix(mark) if isinstance(text, str) and text.startswith(mark) else None
+
+
+def detail_of(carried: str, index: int) -> Fields:
+    """It in a chat, at its place among the items of an answer."""
+    return {"type": ENCRYPTED, "data": carried, "format": UNSIGNED, "index": index}
+
+
+def details_of(message: Mapping[str, object]) -> list[tuple[int, str]]:
+    """(place, what is carried) of every item of reasoning that a message carries for us, in their order."""
+    found = [detail for detail in objects_of(message.get(DETAILS)) if is_carried(detail.get("data"))]
+    return sorted(
+        (index if isinstance(index := detail.get("index"), int) else 0, str(detail["data"])) for detail in found
+    )
+
+
+def is_carried(text: object) -> bool:
+    return isinstance(text, str) and text.startswith(SEALED)
+
+
+def without_carried(messages: bytes) -> bytes:
+    """A chat's `messages` without reasoning that is carried for us; the very bytes where there is none."""
+    if OUR_MARKS[1] not in messages or DETAILS.encode() not in messages:
+        return messages
+    try:
+        found = _OBJECTS.decode(messages)
+        kept = [_uncarried(message) for message in found]
+    except (msgspec.DecodeError, UnicodeDecodeError):  # its provider's to refuse
+        return messages
+    return messages if kept == found else msgspec.json.encode(kept)
+
+
+def _uncarried(message: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    details = bytes(message.get(DETAILS, b"null"))
+    if OUR_MARKS[1] not in details or not details.startswith(b"["):
+        return message
+    kept = [one for one in _VALUES.decode(details) if not is_carried((decode_object(bytes(one)) or {}).get("data"))]
+    others = {name: value for name, value in message.items() if name != DETAILS}
+    return others | {DETAILS: _raw(kept)} if kept else others
 
 
 def thought_of(item: Mapping[str, object]) -> str:
@@ -86,7 +141,8 @@ def _signed(message: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw] | None:
 
 def _is_unsigned(block: msgspec.Raw) -> bool:
     fields = decode_object(bytes(block)) or {}
-    return fields.get("type") == "thinking" and fields.get("signature") == UNSIGNED
+    signature = fields.get("signature")
+    return fields.get("type") == "thinking" and (signature == UNSIGNED or is_carried(signature))
 
 
 def without_our_reasoning(items: bytes) -> bytes:

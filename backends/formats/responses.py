@@ -40,7 +40,7 @@ _EMPTY_AT_FIRST: Final = frozenset({"message", "reasoning"})
 _PREVIOUS: Final = "previous_response_id"
 _OWN: Final = re.compile(r"[!#-\[\]-~]{1,256}")
 """What stands in JSON as it is written."""
-_ENDS: Final = frozenset({"response.completed", "response.incomplete"})
+ENDS: Final = frozenset({"response.completed", "response.incomplete"})
 
 
 def needs_its_provider(body: bytes) -> bool:
@@ -86,27 +86,33 @@ def as_shown(payload: bytes, response: Mapping[str, object], names: ResponseName
 
 def read_response(body: bytes, *, backend: str, names: ResponseNames | None = None) -> Chunk:
     """A whole response, untouched but for `names`. Raises BackendError when it is none, or one that failed."""
+    document = check_response(body, backend=backend)
+    return _final(body if names is None else as_shown(body, document, names, backend=backend), document)
+
+
+def check_response(body: bytes, *, backend: str) -> Fields:
+    """The response that a whole 200 holds. Raises BackendError when it is none, or one that failed."""
     document = decode_object(body)
     if document is None or document.get("object") != "response" or document.get("status") == "failed":
         raise _not_a_response(document or {}, body, backend=backend)
-    return _final(body if names is None else as_shown(body, document, names, backend=backend), document)
+    return document
 
 
 def _not_a_response(document: Mapping[str, object], body: bytes, *, backend: str) -> BackendError:
     if document.get("status") == "failed" or document.get("error") is not None:
         return error_from_event(document.get("error"), backend=backend, is_started=False)
-    usage, _ = _usage(document)
+    usage, _ = usage_of(document)
     return no_answer(f"{backend} answered with something that is no response", body, backend=backend, usage=usage)
 
 
 def _final(payload: bytes, response: Mapping[str, object], *, is_started: bool = False) -> Chunk:
-    usage, is_malformed = _usage(response)
+    usage, is_malformed = usage_of(response)
     characters = 0 if is_started else _characters(response.get("output"))
     return Chunk(
         payload,
         has_output=characters > 0 or (not is_started and _has_calls(response)),
         output_characters=characters,
-        finish_reason=_finish_reason(response),
+        finish_reason=finish_reason_of(response),
         usage=usage,
         is_done=True,
         is_usage_malformed=is_malformed,
@@ -136,7 +142,7 @@ class ResponsesStreamReader(StreamReader):
             data = as_shown(data, response, self._names, backend=self._backend)
         payload = b"event: " + kind.encode() + b"\ndata: " + data.replace(b"\n", b" ") + b"\n\n"
         self.is_started = True
-        if kind in _ENDS:
+        if kind in ENDS:
             self.is_done = True
             return [_final(payload, response, is_started=self._has_text)]
         delta = text_of(event, "delta") if kind in _OUTPUT else None
@@ -157,7 +163,8 @@ def _has_calls(response: Mapping[str, object]) -> bool:
     return any(item.get("type") not in _EMPTY_AT_FIRST for item in objects_of(response.get("output")))
 
 
-def _usage(response: Mapping[str, object]) -> tuple[Usage | None, bool]:
+def usage_of(response: Mapping[str, object]) -> tuple[Usage | None, bool]:
+    """(what a response consumed, whether it says so in a way that cannot be believed)."""
     wire = response.get("usage")
     if wire is None:
         return None, False
@@ -171,7 +178,8 @@ def _usage(response: Mapping[str, object]) -> tuple[Usage | None, bool]:
     return replace(usage, **calls._asdict()), False
 
 
-def _finish_reason(response: Mapping[str, object]) -> str | None:
+def finish_reason_of(response: Mapping[str, object]) -> str | None:
+    """A chat's word for how a response ended; None where it has not."""
     if response.get("status") == "incomplete":
         reason = part_of(response, "incomplete_details").get("reason")
         return "content_filter" if reason == "content_filter" else "length"

@@ -164,8 +164,9 @@ class StreamReply:
         return self._chunks.popleft()
 
     async def _receive(self) -> None:
-        # A heartbeat is progress only once the answer has begun: it must not put off the first-byte deadline.
-        extend = self._has_events or (self._reader.is_started and self._parser.comments > self._comments)
+        # Neither a heartbeat nor an event that says nothing is progress until the answer has begun: it must not put
+        # off the first-byte deadline, nor bring the idle one, which is sooner, upon a model that thinks for long.
+        extend = self._reader.is_started and (self._has_events or self._parser.comments > self._comments)
         self._comments = self._parser.comments
         try:
             piece = await self._response.read(extend=extend)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from backends.anthropic import AnthropicBackend
 from backends.errors import (
@@ -22,8 +23,8 @@ from backends.errors import (
 )
 from backends.gemini import GeminiBackend
 from backends.http.sse import SseParser
-from backends.openai_compatible import OpenAICompatibleBackend
-from backends.protocol import Backend, Call, Chunk, Operation, Timeouts
+from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
+from backends.protocol import Backend, Call, Chunk, Operation, Reply, Timeouts
 from backends.scripted import Fault, Outcome, ScriptedBackend, follow
 from backends.usage import Usage
 from tests.ports import refusing_port
@@ -69,11 +70,22 @@ def _through_server(build: Callable[[str], Backend]) -> Callable[..., AsyncItera
     return adapter
 
 
+class _AnswersNoChats(OpenAICompatibleBackend):
+    """Asked for a model that has to be asked over the Responses API."""
+
+    def __init__(self, name: str, base_url: str, key: str) -> None:
+        super().__init__(name, base_url, key, paths=OPENAI_PATHS)
+
+    async def open(self, call: Call) -> Reply:
+        return await super().open(replace(call, upstream_model="gpt-5-pro"))
+
+
 ADAPTERS: dict[str, Callable[..., AsyncIterator[Backend]]] = {
     "scripted": _scripted,
     "openai_compatible": _through_server(
         lambda origin: OpenAICompatibleBackend("under-test", f"{origin}/v1", "sk-test")
     ),
+    "openai_over_responses": _through_server(lambda origin: _AnswersNoChats("under-test", f"{origin}/v1", "sk-test")),
     "anthropic": _through_server(lambda origin: AnthropicBackend("under-test", f"{origin}/v1", "sk-test")),
     "gemini": _through_server(lambda origin: GeminiBackend("under-test", f"{origin}/v1beta", "sk-test")),
 }

@@ -14,6 +14,9 @@ CHAT = (
     b'{"name":"f","parameters":{"type":"object"}}}],"tool_choice":"required","response_format":{"type":"json_schema",'
     b'"json_schema":{"name":"a","schema":{}}}}'
 )
+THINKING_CHAT = CHAT.replace(b',"stop":["x"]', b"").replace(
+    b'"tool_calls":[{', b'"reasoning_details":[{"data":"breakeven:fuzz:x","index":0}],"tool_calls":[{', 1
+)
 RESPONSES = (
     b'{"model":"auto","instructions":"s","input":[{"role":"user","content":[{"type":"input_text","text":"hi"}]},'
     b'{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c",'
@@ -29,10 +32,25 @@ RESPONSES_EVENTS = (
     b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","delta":"x"}\n\n'
     b'event: response.completed\ndata: {"type":"response.completed","response":' + RESPONDED + b"}\n\n"
 )
+CALLING_EVENTS = (
+    b'data: {"type":"response.output_item.done","output_index":0,'
+    b'"item":{"type":"reasoning","encrypted_content":"x"}}\n\n'
+    b'data: {"type":"response.output_item.added","output_index":1,'
+    b'"item":{"type":"function_call","call_id":"c","name":"f"}}\n\n'
+    b'data: {"type":"response.function_call_arguments.delta","output_index":1,"delta":"{}"}\n\n'
+    b'data: {"type":"response.completed","response":{"status":"completed","created_at":1.5}}\n\n'
+)
 CHAT_STREAMS = [b"".join(variant.pieces) for variant in variants() if sum(map(len, variant.pieces)) < LARGEST_SEED]
-STREAMS = [*CHAT_STREAMS, STREAM, GEMINI_EVENTS, RESPONSES_EVENTS]
+STREAMS = [*CHAT_STREAMS, STREAM, GEMINI_EVENTS, RESPONSES_EVENTS, CALLING_EVENTS]
 ANSWERS = [ANSWER, RESPONDED, GEMINI_EVENTS.removeprefix(b"data: ").strip(), b'{"error":{"message":"no","code":"x"}}']
-BODIES = [CHAT, ASKED, RESPONSES, b'{"model":"m","prompt":["x",1,[2]]}', b'{"model":"m","input":["x",[1]]}']
+BODIES = [
+    CHAT,
+    THINKING_CHAT,
+    ASKED,
+    RESPONSES,
+    b'{"model":"m","prompt":["x",1,[2]]}',
+    b'{"model":"m","input":["x",[1]]}',
+]
 _OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 _ZIPPED = gzip.compress(b'{"a":1}', mtime=0)
 HTTP = [

@@ -25,6 +25,8 @@ from backends.formats.gemini import GeminiStreamReader, build_content_body, read
 from backends.formats.openai import OpenAIStreamReader, read_answer
 from backends.formats.openai_request import build_body
 from backends.formats.responses import ResponsesStreamReader, read_response
+from backends.formats.responses_chat import ChatOfResponseReader, read_response_as_chat
+from backends.formats.responses_request import build_response_body
 from backends.http.http1_connection import Http1Connection
 from backends.http.reply import StreamReader
 from backends.http.sse import EventTooLarge, SseParser
@@ -42,6 +44,7 @@ READERS: Final[Mapping[str, Callable[[], StreamReader]]] = {
     "native messages": lambda: NativeMessagesReader("fuzz"),
     "gemini": lambda: GeminiStreamReader("fuzz", wants_usage_chunk=True, answer_id="a", created=0),
     "responses": lambda: ResponsesStreamReader("fuzz"),
+    "responses as chats": lambda: ChatOfResponseReader("fuzz", wants_usage_chunk=True),
 }
 ANSWERS: Final[Sequence[Callable[[bytes], Chunk]]] = (
     partial(read_answer, backend="fuzz"),
@@ -49,6 +52,7 @@ ANSWERS: Final[Sequence[Callable[[bytes], Chunk]]] = (
     partial(read_native_message, backend="fuzz"),
     partial(read_content, backend="fuzz", answer_id="a", created=0),
     partial(read_response, backend="fuzz"),
+    partial(read_response_as_chat, backend="fuzz"),
 )
 
 
@@ -125,6 +129,7 @@ def bodies(data: bytes) -> None:
             continue
     call = Call("chat.completions", "m", data, True, "r")
     _said(lambda: build_body(call))
+    _said(lambda: build_response_body(call, backend="fuzz", models_think=True))
     _said(lambda: build_messages_body(parse_chat(data), call))
     _said(lambda: build_content_body(parse_chat(data)))
     for translate in (chat_body_from_messages, chat_body_from_responses):

@@ -17,9 +17,12 @@ from backends.usage import Usage
 from tests.scripted_provider.anthropic_wire import AnthropicWire
 from tests.scripted_provider.gemini_wire import GeminiWire
 from tests.scripted_provider.openai_wire import OpenAIWire
+from tests.scripted_provider.responses_wire import ResponsesWire
 from tests.scripted_provider.wire import Request, Wire
 
 STATUS_OF_FAULT: Final = {"rate_limited": 429, "unavailable": 500, "overloaded": 529, "rejected": 400, "auth": 401}
+WIRES: Final[Mapping[str, type[Wire]]] = {"messages": AnthropicWire, "responses": ResponsesWire}
+"""By what is asked of them; anything else is asked in OpenAI's."""
 _BREATH_SECONDS: Final = 0.02  # lets a client in the same loop read what was sent before the connection is reset
 
 
@@ -136,7 +139,7 @@ def understand(path: str, body: bytes) -> tuple[Wire, Request]:
         return GeminiWire(), Request("generateContent", unquote(model), is_stream, True, fields)
     options = fields.get("stream_options")
     operation = path.rpartition("/v1/")[2].replace("/", ".")
-    wire: Wire = AnthropicWire() if operation == "messages" else OpenAIWire()
+    wire: Wire = WIRES.get(operation, OpenAIWire)()
     return wire, Request(
         operation=operation,
         model=str(fields.get("model")),

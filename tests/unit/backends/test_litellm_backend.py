@@ -21,12 +21,14 @@ from backends.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from backends.formats.past_thinking import carry, detail_of
 from backends.litellm_backend import LitellmBackend
 from backends.protocol import Call, Chunk, Timeouts
 from tests import read_stream
 from tests.scripted_provider import ScriptedProvider
 
-BODY = {"model": "auto", "messages": [{"role": "user", "content": "hi"}], "temperature": 0.5}
+HELLO = [{"role": "user", "content": "hi"}]
+BODY = {"model": "auto", "messages": HELLO, "temperature": 0.5}
 
 
 @dataclass
@@ -52,6 +54,16 @@ class FakeLitellm:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
+
+
+async def test_reasoning_that_a_caller_keeps_for_another_model_stays_with_us() -> None:
+    fake = FakeLitellm(PLAIN)
+    said = {"role": "assistant", "content": "x"}
+    theirs = said | {"reasoning_details": [{"type": "reasoning.encrypted", "data": "gAAA"}]}
+    for answer, told in ((said | {"reasoning_details": [detail_of(carry("x", "openai"), 0)]}, said), (theirs, theirs)):
+        messages = [*HELLO, answer]
+        await read_stream.collect(LitellmBackend("b", complete=fake), make_call(BODY | {"messages": messages}))
+        assert fake.arguments["messages"] == [*HELLO, told]
 
 
 def error_named(name: str, status: int | None, **attributes: object) -> Exception:
@@ -170,6 +182,7 @@ async def test_other_operations_and_bodies_are_refused() -> None:
 
 CHILD = """
 import asyncio, json, sys
+from backends.formats.past_thinking import carry, detail_of
 from backends.litellm_backend import LitellmBackend
 from backends.protocol import Call
 assert "litellm" not in sys.modules

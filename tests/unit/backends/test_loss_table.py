@@ -14,6 +14,7 @@ from backends.errors import UpstreamRejected
 from backends.formats.anthropic_request import build_messages_body
 from backends.formats.chat_view import parse_chat
 from backends.formats.gemini import build_content_body
+from backends.formats.responses_request import build_response_body
 from backends.protocol import Call
 
 Json = dict[str, object]
@@ -108,18 +109,20 @@ def cells_under(head: str) -> list[list[str]]:
 
 def rows() -> list[tuple[str, str, str]]:
     """(field, format, fate) of every cell."""
-    cells = cells_under("| OpenAI field | anthropic | gemini |")
+    cells = cells_under("| OpenAI field | anthropic | gemini | responses |")
     return [
         (field, kind, fate)
         for field, *fates in cells
-        for kind, fate in zip(("anthropic", "gemini"), fates, strict=True)
+        for kind, fate in zip(("anthropic", "gemini", "responses"), fates, strict=True)
     ]
 
 
 def translate(kind: str, body: Json) -> object:
     raw = json.dumps(body).encode()
-    view = parse_chat(raw)
     call = Call("chat.completions", "m", raw, False, "r-1")
+    if kind == "responses":
+        return json.loads(build_response_body(call, backend="b", models_think=True))
+    view = parse_chat(raw)
     return json.loads(build_messages_body(view, call) if kind == "anthropic" else build_content_body(view))
 
 

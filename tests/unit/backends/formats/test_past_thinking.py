@@ -18,10 +18,15 @@ from backends.formats.openai_request import build_body
 from backends.formats.past_thinking import (
     UNKNOWN_SIGNATURE,
     UNSIGNED,
+    carried_for,
+    carry,
+    detail_of,
+    details_of,
     seal,
     thought_of,
     with_every_thought,
     with_signed_calls,
+    without_carried,
     without_unsigned,
 )
 from backends.protocol import Call
@@ -178,11 +183,12 @@ def test_other_calls_stay_as_they_are(messages: bytes) -> None:
 
 def test_anthropic_is_sent_no_thinking_that_nobody_signed() -> None:
     ours = {"type": "thinking", "thinking": "hm", "signature": UNSIGNED}
+    carried = {"type": "thinking", "thinking": "", "signature": carry("gAAA", "openai")}
     theirs = {"type": "thinking", "thinking": "hm", "signature": "EqQBCg=="}
     use = {"type": "tool_use", "id": "t", "name": "f", "input": {"type": "thinking", "signature": UNSIGNED}}
     given = [
         HELLO,
-        {"role": "assistant", "content": [ours, use, ours]},
+        {"role": "assistant", "content": [ours, use, ours, carried]},
         {"role": "assistant", "content": [theirs, use]},
         {"role": "assistant", "content": [ours]},
         {"role": "assistant", "content": [use]},
@@ -220,3 +226,44 @@ def test_a_provider_of_responses_is_sent_no_reasoning_of_ours() -> None:
 def test_an_input_without_reasoning_of_ours_keeps_its_bytes(items: bytes) -> None:
     body = b'{"model":"up","input":%b}' % items
     assert build_body(Call("responses", "up", body, False, "r-1")) == body
+
+
+DETAIL = detail_of(carry("gAAA", "openai"), 1)
+OTHERS = {"type": "reasoning.encrypted", "data": "gAAA", "index": 0}
+
+
+def test_what_is_carried_is_read_by_whom_it_is_from() -> None:
+    assert carried_for("openai", DETAIL["data"]) == "gAAA"
+    assert [carried_for("azure", DETAIL["data"]), carried_for("openai", "gAAA"), carried_for("openai", 5)] == [None] * 3
+    assert details_of({"reasoning_details": [DETAIL, OTHERS, 5, DETAIL | {"index": "x"}]}) == [
+        (0, DETAIL["data"]),
+        (1, DETAIL["data"]),
+    ]
+    assert details_of({"reasoning_details": "x"}) == details_of({}) == []
+
+
+def test_others_are_told_nothing_that_is_carried() -> None:
+    given = [
+        HELLO,
+        {"role": "assistant", "content": "x", "reasoning_details": [DETAIL]},
+        {"role": "assistant", "content": "y", "reasoning_details": [OTHERS, DETAIL]},
+    ]
+    assert json.loads(without_carried(json.dumps(given).encode())) == [
+        HELLO,
+        {"role": "assistant", "content": "x"},
+        {"role": "assistant", "content": "y", "reasoning_details": [OTHERS]},
+    ]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        b'[ {"role":"user","content":"hi"} ]',
+        b'[ {"role":"assistant","reasoning_details":[ {"data":"gAAA"} ]} ]',
+        b'[ {"role":"user","content":"\\"breakeven: reasoning_details\\""} ]',
+        b'[ {"reasoning_details":"breakeven:x"} ]',
+        b'"breakeven:reasoning_details',
+    ],
+)
+def test_messages_that_carry_nothing_stay_as_they_are(messages: bytes) -> None:
+    assert without_carried(messages) == messages

@@ -34,6 +34,24 @@ async def test_such_an_endpoint_is_asked_in_its_own_words(
     assert json.loads(chunk.payload)["object"] == "response"
 
 
+@pytest.mark.parametrize(
+    ("has_responses", "path", "answer"), [(True, "/v1/responses", RESPONSE), (False, "/v1/chat/completions", CHAT)]
+)
+async def test_a_model_that_answers_no_chats_is_asked_there(
+    has_responses: bool, path: str, answer: dict[str, object]
+) -> None:
+    async with ScriptedProvider(Raw((json.dumps(answer).encode(),), headers=JSON)) as provider:
+        block = {"base_url": provider.base_url, "has_responses": has_responses, "provider": "azure"}
+        settings = Settings.model_validate({"simulated_hosted": "never", "backends": {"mine": block}})
+        backend = build_backend_table(settings, {}, None, CURVE).adapters["mine"]
+        asked = json.dumps({"model": "x", "messages": [{"role": "user", "content": "hi"}]}).encode()
+        reply = await backend.open(Call("chat.completions", "gpt-5-codex", asked, False, "r-1"))
+        (chunk,) = [chunk async for chunk in reply]
+        await backend.aclose()
+    assert [one.path for one in provider.received] == [path]
+    assert json.loads(chunk.payload)["object"] == "chat.completion"
+
+
 @pytest.mark.parametrize("block", [{"base_url": "http://x/v1", "wire_format": "anthropic"}, {"litellm": {"a": "b"}}])
 def test_other_formats_have_none(block: dict[str, object]) -> None:
     with pytest.raises(ValidationError, match="has_responses"):
